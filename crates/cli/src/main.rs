@@ -1,0 +1,3 @@
+//! The `unconvoy` command.
+
+fn main() {}

@@ -1,0 +1,29 @@
+//! The names under which a user asks for a lock: one table for the command line, the interposer,
+//! the benchmarks, the generic suite and the documentation.
+
+/// One nameable half of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// What a user writes: `--lock NAME` or `--load NAME`.
+    pub name: &'static str,
+    /// One sentence for `--help` and the docs table.
+    pub summary: &'static str,
+}
+
+/// The contention managers, the default first.
+pub const CONTENTION: &[Entry] = &[
+    Entry { name: "loiter", summary: "lock word open to barging, a time-published queue behind it (the default)" },
+    Entry { name: "tpmcs", summary: "time-published MCS queue: hand-off in order, past waiters that are preempted" },
+    Entry { name: "mcs", summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line" },
+    Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
+    Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
+    Entry { name: "futex", summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline" },
+];
+
+/// The load managers, the default first.
+pub const LOAD: &[Entry] = &[
+    Entry { name: "control", summary: "load control: waiters sleep only while the process has more runnable threads than processors (the default)" },
+    Entry { name: "park", summary: "spin-then-park: a waiter blocks after a bounded spin, a release wakes one" },
+    Entry { name: "yield", summary: "a waiter yields the processor between polls" },
+    Entry { name: "none", summary: "waiters spin for as long as it takes" },
+];

@@ -1,0 +1,1 @@
+//! libunconvoy.so.
