@@ -1,1 +1,44 @@
-//! libunconvoy.so.
+//! libunconvoy.so: pthread locks replaced in place, in a program nobody rebuilt.
+//!
+//! Loaded with `LD_PRELOAD`, it defines the functions of mutexes, condition variables, reader-writer locks and spin locks. State lives inside the program's own objects;
+//! nothing is allocated on the way to a lock. What it does not take over goes to libc, which then sees objects that this library never wrote to.
+//!
+//! No function here changes `errno`: the kernel is called without it.
+
+mod cond;
+mod config;
+mod dispatch;
+mod mutex;
+mod real;
+mod rwlock;
+mod spin;
+mod stats;
+mod time;
+
+use unconvoy_locks::platform::native;
+
+/// Runs when the library is loaded, after libc's constructors and before the program's.
+extern "C" fn begin() {
+    config::service();
+    config::keep_from_children();
+    // SAFETY: the handler is async-signal-safe: it stores to atomics.
+    unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+    stats::begin();
+}
+
+extern "C" fn end() {
+    stats::write();
+}
+
+unsafe extern "C" fn after_fork() {
+    native::after_fork();
+    stats::after_fork();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

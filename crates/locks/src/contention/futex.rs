@@ -1,0 +1,106 @@
+//! The blocking baseline: a futex mutex that spins briefly, then sleeps in the kernel.
+//!
+//! After Drepper, *Futexes Are Tricky* (2011), section 6, with the bounded spin that libc's adaptive mutex has. It decides for itself when to
+//! block, from nothing but its own wait: the coupling of contention and scheduling that the ASPLOS 2010 paper (section 2.2) argues against, kept
+//! here to be compared with.
+//!
+//! | `HELD` | `SLEPT_ON` | `MARK` | meaning |
+//! | --- | --- | --- | --- |
+//! | 0 | 0 | 0 | nobody holds it |
+//! | 1 | 0 | 0 | held, nobody sleeps on it |
+//! | 1 | 1 | | held, and somebody may sleep on it: the release wakes one |
+//! | 1 | | 1 | held, and somebody may wait at the gate |
+//!
+//! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it takes or re-tries the lock.
+//!
+//! **Memory orderings.** Acquiring read-modify-writes pair with the releasing ones; the kernel orders the word and its queue.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::{Contention, Outcome, Turn, Verdict};
+use crate::platform::{Atomic, AtomicInt, Platform};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const SLEPT_ON: u32 = 2;
+const MARK: u32 = 4;
+
+/// Polls before sleeping: as many as glibc's adaptive mutex makes at most (`glibc.pthread.mutex_spin_count`, 100).
+const SPIN_POLLS: u32 = 100;
+
+/// A spin-then-block mutex.
+#[repr(C)]
+pub struct Futex<P: Platform> {
+    word: P::U32,
+}
+
+// SAFETY: `FREE` is left by one compare-and-swap or swap, and restored by the holder only.
+unsafe impl<P: Platform> Contention<P> for Futex<P> {
+    fn unlocked() -> Self {
+        Futex { word: P::U32::new(FREE) }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+        for _ in 0..SPIN_POLLS {
+            if self.word.load(Relaxed) == FREE && self.try_lock() {
+                return Outcome::Acquired;
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            P::pause();
+        }
+        loop {
+            // Before asking whether to leave: a wake-up that is meant for us must not be lost with us (Invariant 1).
+            let before = self.word.fetch_or(HELD | SLEPT_ON, Acquire);
+            if before == FREE {
+                return Outcome::Acquired;
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            P::park(&self.word, before | SLEPT_ON, turn.deadline());
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) -> bool {
+        let word = ptr::from_ref(&self.word);
+        match self.word.compare_exchange(HELD, FREE, Release, Relaxed) {
+            Ok(_) => true,
+            Err(seen) if seen & MARK != 0 => false,
+            Err(seen) => {
+                let released = self.word.compare_exchange(seen, FREE, Release, Relaxed).is_ok();
+                if released {
+                    P::unpark(word, 1); // by address only: the lock may be gone
+                }
+                released
+            }
+        }
+    }
+
+    unsafe fn clear_mark(&self) {
+        self.word.fetch_and(!MARK, Relaxed);
+    }
+
+    fn mark(&self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        while seen != FREE {
+            match self.word.compare_exchange(seen, seen | MARK, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE
+    }
+}

@@ -1,0 +1,86 @@
+//! MCS: strictly first come, first served (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991).
+//!
+//! Every waiter spins on its own cache line, so that a hand-over costs one line transfer whatever the number of waiters. The order
+//! is also the weakness: a preempted waiter holds up all behind it (ASPLOS 2010, section 2.1). Waiters can leave; see [`queue`](super::queue).
+//!
+//! **Invariant 1.** `holder` is written only by the thread that holds the lock.
+
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::queue::{Node, Patience, Queue, Ticket};
+use super::{Contention, Outcome, Turn};
+use crate::platform::{Atomic, Platform};
+
+/// Hand over in strict order, whatever a waiter's time stamp says.
+pub struct InOrder;
+
+impl Patience for InOrder {
+    const STALE_AFTER_NS: Option<u64> = None;
+}
+
+/// A queue lock whose releaser believes in its waiters as long as `S` says.
+#[repr(C)]
+pub struct QueueLock<P: Platform, S> {
+    queue: Queue<P, S>,
+    /// The node through which the lock is held: what `unlock` needs, kept here so that no caller has to carry it.
+    holder: P::NodePtr,
+}
+
+/// The MCS lock.
+pub type Mcs<P> = QueueLock<P, InOrder>;
+
+impl<P: Platform, S: Patience> QueueLock<P, S> {
+    fn hold(&self, Ticket(node): Ticket<P>) {
+        self.holder.store(node, Relaxed);
+    }
+}
+
+// SAFETY: the queue has one holder at a time (its Invariants 1 and 2) and carries the orderings.
+unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
+    fn unlocked() -> Self {
+        QueueLock { queue: Queue::new(), holder: P::NodePtr::new(ptr::null_mut::<Node<P>>()) }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.queue.try_join().map(|ticket| self.hold(ticket)).is_some()
+    }
+
+    fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+        match self.queue.join(turn) {
+            Ok(ticket) => {
+                self.hold(ticket);
+                Outcome::Acquired
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) -> bool {
+        if self.queue.is_marked() {
+            return false;
+        }
+        // SAFETY: the caller holds the lock, so `holder` is its node (Invariant 1).
+        match unsafe { self.queue.release(Ticket(self.holder.load(Relaxed))) } {
+            Ok(()) => true,
+            Err(ticket) => {
+                self.hold(ticket);
+                false
+            }
+        }
+    }
+
+    unsafe fn clear_mark(&self) {
+        self.queue.clear_mark();
+    }
+
+    fn mark(&self) -> bool {
+        self.queue.mark()
+    }
+
+    fn is_locked(&self) -> bool {
+        !self.queue.is_empty()
+    }
+}

@@ -1,0 +1,152 @@
+//! The ticket lock (Reed and Kanodia 1979; Mellor-Crummey and Scott 1991), with tickets that can be given up.
+//!
+//! A waiter draws a ticket and spins until it is served. A ticket cannot be handed back, so a waiter that leaves strikes it out: one bit per ticket
+//! in a window, which the releaser steps over. All of it is one word, so that every step is one compare-and-swap.
+//!
+//! ```text
+//!  63 ....... 32    30      29 .... 15   14 ..... 0
+//!  left, 32 bits    mark      serving       next
+//!
+//!  serving = 7, next = 11, left = { 9 }:  7 holds, 8 waits, 9 is gone, 10 waits
+//! ```
+//!
+//! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws a ticket only while the window has room, and else polls outside it. So no two
+//! tickets in use share a bit of `left`.
+//!
+//! **Invariant 2.** A bit is set by the ticket's owner while the ticket is not served, and cleared by the releaser that steps over it.
+//!
+//! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees one's ticket served.
+
+use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+use super::{Contention, Outcome, Turn, Verdict};
+use crate::platform::{Atomic, Platform, delay};
+
+/// Tickets that may be out at a time: the bits of `left`.
+const WINDOW: u64 = 32;
+const TICKET_BITS: u32 = 15;
+const TICKETS: u64 = (1 << TICKET_BITS) - 1;
+const MARK: u64 = 1 << 30;
+
+/// Wait between polls per waiter ahead (Mellor-Crummey and Scott, section 2.2: proportional backoff): the line need not be read more often than it changes.
+const POLL_NS: u64 = 40;
+
+/// The word, taken apart.
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    fn next(self) -> u64 {
+        self.0 & TICKETS
+    }
+
+    fn serving(self) -> u64 {
+        self.0 >> TICKET_BITS & TICKETS
+    }
+
+    fn is_free(self) -> bool {
+        self.next() == self.serving()
+    }
+
+    /// How many tickets are served before `ticket`.
+    fn ahead_of(self, ticket: u64) -> u64 {
+        ticket.wrapping_sub(self.serving()) & TICKETS
+    }
+
+    fn bit(ticket: u64) -> u64 {
+        1 << (32 + ticket % WINDOW)
+    }
+
+    /// One more ticket drawn, if the window has room.
+    fn drawn(self) -> Option<Word> {
+        let next = (self.next() + 1) & TICKETS;
+        (self.ahead_of(self.next()) < WINDOW).then_some(Word(self.0 & !TICKETS | next))
+    }
+
+    /// The holder's ticket done with: the next one that nobody has left is served.
+    fn released(self) -> Word {
+        let mut word = self.0;
+        let mut serving = self.serving();
+        loop {
+            serving = (serving + 1) & TICKETS;
+            if serving == self.next() || word & Self::bit(serving) == 0 {
+                return Word(word & !(TICKETS << TICKET_BITS) | serving << TICKET_BITS);
+            }
+            word &= !Self::bit(serving);
+        }
+    }
+}
+
+/// A ticket lock.
+#[repr(C)]
+pub struct Ticket<P: Platform> {
+    word: P::U64,
+}
+
+impl<P: Platform> Ticket<P> {
+    /// Replaces the word by what `change` makes of it, until that sticks or `change` says there is nothing to do.
+    #[inline]
+    fn update(&self, order: Ordering, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
+        // Acquire also where nothing is changed: a waiter may learn here that it is being served.
+        let mut seen = self.word.load(Acquire);
+        loop {
+            let new = change(Word(seen))?;
+            match self.word.compare_exchange(seen, new.0, order, Acquire) {
+                Ok(_) => return Some(Word(seen)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+// SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody (Invariant 2).
+unsafe impl<P: Platform> Contention<P> for Ticket<P> {
+    fn unlocked() -> Self {
+        Ticket { word: P::U64::new(0) }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.update(Acquire, |word| if word.is_free() { word.drawn() } else { None }).is_some()
+    }
+
+    fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+        let ticket = loop {
+            if let Some(before) = self.update(Acquire, Word::drawn) {
+                break before.next();
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            delay::<P>(POLL_NS * WINDOW);
+        };
+        loop {
+            let ahead = Word(self.word.load(Acquire)).ahead_of(ticket);
+            if ahead == 0 {
+                return Outcome::Acquired;
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                let strike = |word: Word| (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)));
+                return if self.update(Acquire, strike).is_some() { Outcome::Left } else { Outcome::Acquired };
+            }
+            delay::<P>(POLL_NS * ahead);
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) -> bool {
+        self.update(Release, |word| (word.0 & MARK == 0).then(|| word.released())).is_some()
+    }
+
+    unsafe fn clear_mark(&self) {
+        self.update(Relaxed, |word| Some(Word(word.0 & !MARK)));
+    }
+
+    fn mark(&self) -> bool {
+        self.update(Acquire, |word| (!word.is_free()).then_some(Word(word.0 | MARK))).is_some()
+    }
+
+    fn is_locked(&self) -> bool {
+        !Word(self.word.load(Relaxed)).is_free()
+    }
+}

@@ -1,0 +1,74 @@
+//! Test-and-test-and-set with bounded exponential backoff.
+//!
+//! The simplest spin lock that does not flood the memory system: a waiter polls with loads and swaps only
+//! when the lock looks free (Agarwal and Cherian, ISCA 1989). It is unfair, and the fastest there is while
+//! nobody is preempted: the thread that released it last has the line, and takes it again.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `FREE` | nobody holds it |
+//! | `HELD` | somebody holds it |
+//! | `HELD + MARK` | and somebody waits off the processor for its release |
+//!
+//! **Invariant 1.** Only the thread that moved the word from `FREE` to `HELD` moves it back.
+//!
+//! **Memory orderings.** The acquiring compare-and-swap pairs with the one, or the store, that releases.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::backoff::Backoff;
+use super::word::{FREE, HELD, clear_mark, mark, unlock};
+use super::{Contention, Outcome, Turn, Verdict};
+use crate::platform::{Atomic, Platform};
+
+/// First and longest wait between two polls. 50 ns is about one line transfer between cores of one package; past some
+/// microseconds a longer wait no longer relieves the memory system and only delays the hand-over.
+const BACKOFF_NS: (u64, u64) = (50, 10_000);
+
+/// A test-and-test-and-set lock.
+#[repr(C)]
+pub struct Ttas<P: Platform> {
+    word: P::U32,
+}
+
+// SAFETY: Invariant 1, and the orderings above.
+unsafe impl<P: Platform> Contention<P> for Ttas<P> {
+    fn unlocked() -> Self {
+        Ttas { word: P::U32::new(FREE) }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
+        loop {
+            if self.word.load(Relaxed) == FREE && self.try_lock() {
+                return Outcome::Acquired;
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            backoff.wait::<P>();
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) -> bool {
+        unlock::<P>(&self.word)
+    }
+
+    unsafe fn clear_mark(&self) {
+        clear_mark::<P>(&self.word);
+    }
+
+    fn mark(&self) -> bool {
+        mark::<P>(&self.word)
+    }
+
+    fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE
+    }
+}

@@ -1,0 +1,160 @@
+//! Load control: spin for contention, block only for load.
+//!
+//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. A waiter asks each turn whether the sleep-slot buffer has room. If so it claims a slot,
+//! leaves its lock, and sleeps until the [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile, it gives
+//! the slot back. What decides is the load of the whole process, never the one lock.
+//!
+//! Three rules go beyond the paper:
+//!
+//! 1. **Grace.** A thread whose sleep has timed out does not claim again at once. Otherwise the same threads would sleep for ever while others keep the lock.
+//! 2. **Pacing.** Time-outs are spread evenly ([`SleepSlots::wake_time`]).
+//! 3. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short critical section: it parks at the lock's gate
+//!    until a release, as libc's mutex would do at once. Without this a program that holds a mutex while it sleeps would burn a processor.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::gate::{Gate, Spot};
+use super::slots::{Claim, SleepSlots};
+use super::{Departure, LoadManager};
+use crate::contention::Verdict;
+use crate::platform::{Atomic, Platform};
+
+/// A wait this long brings up the controller: several critical sections and a hand-over; shorter contention does no harm that load control could mend.
+const CONTENTION_NS: u64 = 20_000;
+
+/// Polling this long costs some hundred times what parking would: even if the lock comes the next moment, 1 % was lost.
+const LONG_WAIT_NS: u64 = 1_000_000;
+
+/// How long a thread polls after its sleep timed out before it may claim a slot again: some hand-overs.
+const GRACE_NS: u64 = 500_000;
+
+/// Bounds and defaults of the settings.
+pub mod settings {
+    /// Default interval of the controller: 7 ms, the best of the ASPLOS paper's section 5.3, and in phase with no common tick.
+    pub const INTERVAL_NS: u64 = 7_000_000;
+    /// Default longest sleep: 100 ms (section 3.1.2).
+    pub const SLEEP_NS: u64 = 100_000_000;
+}
+
+/// The load control of one process: the buffer, and what waiters and controller tell each other beside it.
+pub struct LoadControl<P: Platform> {
+    /// The sleep-slot buffer.
+    pub slots: SleepSlots<P>,
+    /// Set by waiters that wait long, cleared by the controller each interval.
+    pub(crate) contended: P::U32,
+    /// The controller's interval in nanoseconds.
+    pub interval: P::U64,
+    /// The longest sleep in nanoseconds.
+    pub sleep: P::U64,
+}
+
+#[cfg(not(loom))]
+impl LoadControl<crate::platform::Native> {
+    pub(crate) const IDLE: Self = {
+        use core::sync::atomic::{AtomicU32, AtomicU64};
+        LoadControl {
+            slots: SleepSlots::EMPTY,
+            contended: AtomicU32::new(0),
+            interval: AtomicU64::new(settings::INTERVAL_NS),
+            sleep: AtomicU64::new(settings::SLEEP_NS),
+        }
+    };
+}
+
+impl<P: Platform> LoadControl<P> {
+    /// Load control with nobody asleep, target 0 and the default settings.
+    pub fn new() -> Self {
+        LoadControl {
+            slots: SleepSlots::new(),
+            contended: P::U32::new(0),
+            interval: P::U64::new(settings::INTERVAL_NS),
+            sleep: P::U64::new(settings::SLEEP_NS),
+        }
+    }
+
+    /// A waiter has waited long enough for a controller to be of use.
+    #[cold]
+    fn report_contention(&self) {
+        if self.contended.load(Relaxed) == 0 {
+            self.contended.store(1, Relaxed);
+        }
+        P::ensure_controller();
+    }
+}
+
+impl<P: Platform> Default for LoadControl<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Load control as a load manager.
+pub struct Control;
+
+/// One wait under [`Control`].
+pub struct Waiter {
+    /// When this thread began to poll: on arrival, or when it last came back from a sleep.
+    polling_since: u64,
+    no_claim_before: u64,
+    claim: Option<Claim>,
+    reported: bool,
+    parked: bool,
+    sleeps: u32,
+}
+
+impl<P: Platform> LoadManager<P> for Control {
+    type Waiter = Waiter;
+
+    #[inline]
+    fn arrive(now: u64) -> Waiter {
+        Waiter { polling_since: now, no_claim_before: 0, claim: None, reported: false, parked: false, sleeps: 0 }
+    }
+
+    #[inline]
+    fn turn(waiter: &mut Waiter, now: u64) -> Verdict {
+        if waiter.claim.is_some() {
+            return Verdict::Leave; // the queue asks again if leaving took more than one turn
+        }
+        let control = P::load_control();
+        if control.slots.has_room() && now >= waiter.no_claim_before {
+            waiter.claim = control.slots.claim(P::thread_id());
+            if waiter.claim.is_some() {
+                return Verdict::Leave;
+            }
+        }
+        let waited = now.saturating_sub(waiter.polling_since);
+        if waited > CONTENTION_NS && !waiter.reported {
+            waiter.reported = true;
+            control.report_contention();
+        }
+        if waited > LONG_WAIT_NS { Verdict::Leave } else { Verdict::Spin }
+    }
+
+    fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        waiter.sleeps += 1;
+        let control = P::load_control();
+        let acquired = match waiter.claim.take() {
+            Some(claim) => {
+                let wake = control.slots.wake_time(P::now(), control.sleep.load(Relaxed));
+                control.slots.sleep(claim, deadline.map_or(wake, |end| end.min(wake)));
+                waiter.no_claim_before = P::now() + GRACE_NS;
+                false
+            }
+            None => {
+                waiter.parked = true;
+                gate.wait(spot, deadline)
+            }
+        };
+        waiter.polling_since = P::now();
+        waiter.reported = false;
+        acquired
+    }
+
+    #[inline]
+    fn depart(waiter: Waiter) -> Departure {
+        if let Some(claim) = waiter.claim {
+            P::load_control().slots.give_back(claim);
+        }
+        Departure { sleeps: waiter.sleeps, parked: waiter.parked }
+    }
+}

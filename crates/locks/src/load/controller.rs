@@ -1,0 +1,104 @@
+//! The controller: reads the sensor at an interval and sets how many waiting threads should sleep.
+//!
+//! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](Direct) is pure; the [loop](serve) drives it on whatever platform it is given.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::control::LoadControl;
+use super::sensor::{Reading, Sensor};
+use crate::platform::{Atomic, AtomicInt, Platform};
+
+/// Intervals without contention and without sleepers after which the controller goes away.
+const IDLE_INTERVALS: u32 = 30;
+
+/// The controller rests this many times as long as its last reading took, if that is longer than the interval: with very many threads it reacts more slowly instead
+/// of taking more than 1 % of a processor. It never rests longer than the second constant.
+const PAUSE_PER_BUSY: u64 = 100;
+const LONGEST_PAUSE_NS: u64 = 50_000_000;
+
+/// The paper's direct policy: T is the number of threads that run or wait to run beyond the capacity, counting those that sleep already.
+#[derive(Debug, Default, Clone)]
+pub struct Direct;
+
+impl Direct {
+    /// The sleep target after a reading during which `sleeping` threads slept.
+    pub fn target(&mut self, reading: Reading, sleeping: u32) -> u32 {
+        let excess = f64::from(sleeping) + reading.runnable - reading.capacity;
+        // Half a thread either way is measurement noise: the counters move by whole ticks. Adding a half and cutting rounds a
+        // positive number; the cast saturates a negative one to 0.
+        (excess + 0.5) as u32
+    }
+}
+
+/// Counts of what a controller did, for the statistics.
+pub struct Effort<P: Platform> {
+    /// Times a controller was started.
+    pub starts: P::U32,
+    /// Intervals served.
+    pub ticks: P::U32,
+    /// Nanoseconds spent outside sleep.
+    pub busy_ns: P::U64,
+}
+
+/// Serves `control` until there was nothing to do for some time. On return T is 0 and nobody sleeps for it.
+///
+/// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
+pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, bell: &P::U32) {
+    let mut policy = Direct;
+    let (mut idle, mut pause) = (0, 0);
+    effort.starts.fetch_add(1, Relaxed);
+    sensor.begin(P::now());
+    while idle < IDLE_INTERVALS {
+        let wake = P::now() + control.interval.load(Relaxed).max(pause);
+        while P::now() < wake && bell.load(Relaxed) == 0 {
+            P::park(bell, 0, Some(wake));
+        }
+        let begin = P::now();
+        let sleeping = control.slots.sleeping();
+        control.slots.for_each_sleeper(|thread, slot| sensor.expect_asleep(thread, slot));
+        let target = sensor.read(begin).map_or(0, |reading| policy.target(reading, sleeping));
+        control.slots.set_target(target);
+        let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
+        idle = if quiet { idle + 1 } else { 0 };
+        effort.ticks.fetch_add(1, Relaxed);
+        let busy = P::now().saturating_sub(begin);
+        effort.busy_ns.fetch_add(busy, Relaxed);
+        pause = (busy * PAUSE_PER_BUSY).min(LONGEST_PAUSE_NS);
+    }
+    control.slots.set_target(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(runnable: f64, capacity: f64, sleeping: u32) -> u32 {
+        Direct.target(Reading { runnable, capacity }, sleeping)
+    }
+
+    #[test]
+    fn target_is_the_excess_over_capacity() {
+        assert_eq!(target(64.0, 2.0, 0), 62);
+        assert_eq!(target(3.0, 1.5, 0), 2);
+    }
+
+    #[test]
+    fn sleepers_count_as_load() {
+        assert_eq!(target(2.0, 2.0, 62), 62);
+        assert_eq!(target(1.0, 2.0, 62), 61);
+        assert_eq!(target(4.0, 2.0, 60), 62);
+    }
+
+    #[test]
+    fn underload_needs_no_sleepers() {
+        assert_eq!(target(0.3, 2.0, 0), 0);
+        assert_eq!(target(0.0, 64.0, 3), 0);
+    }
+
+    #[test]
+    fn less_than_half_a_thread_is_noise() {
+        assert_eq!(target(2.4, 2.0, 7), 7);
+        assert_eq!(target(1.6, 2.0, 7), 7);
+        assert_eq!(target(2.6, 2.0, 7), 8);
+    }
+}

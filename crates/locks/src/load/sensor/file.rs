@@ -1,0 +1,47 @@
+//! A file descriptor that the controller's thread may close: the standard library closes through libc, whose `close` is a cancellation point and
+//! looks at a thread control block that this thread has not got.
+
+use core::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// An open file or directory, for reading.
+pub(super) struct File(RawFd);
+
+impl File {
+    pub(super) fn open(path: &CStr) -> Option<Self> {
+        Self::open_in(CWD, path, OFlags::empty())
+    }
+
+    pub(super) fn open_directory(path: &CStr) -> Option<Self> {
+        Self::open_in(CWD, path, OFlags::DIRECTORY)
+    }
+
+    /// Opens a file below `self`, which is a directory.
+    pub(super) fn open_below(&self, path: &CStr) -> Option<Self> {
+        Self::open_in(self.borrow(), path, OFlags::empty())
+    }
+
+    fn open_in(directory: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Option<Self> {
+        let file = rustix::fs::openat(directory, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        Some(File(file.into_raw_fd()))
+    }
+
+    pub(super) fn borrow(&self) -> BorrowedFd<'_> {
+        // SAFETY: open until dropped.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+
+    /// Reads from the beginning; how much of `buffer` was filled.
+    pub(super) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
+        rustix::io::pread(self.borrow(), buffer, 0).ok()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: ours, and not used again. Closing a file that was only read cannot lose anything.
+        let _ = unsafe { syscalls::syscall!(syscalls::Sysno::close, self.borrow().as_raw_fd()) };
+    }
+}

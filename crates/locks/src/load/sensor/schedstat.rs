@@ -1,0 +1,347 @@
+//! The default sensor: run and run-queue times of every thread, from `/proc/self/task/*/schedstat`.
+//!
+//! It stands in for the Solaris microstate accounting of the ASPLOS 2010 paper (section 3.2.1): nanoseconds on a processor and nanoseconds waiting for
+//! one, per thread. Their growth over an interval, divided by the interval, is the number of threads that wanted a processor.
+//!
+//! The paper's complaint (sections 5.3 and 6.2.2) is that a reading costs time linear in the number of threads. Three things keep it short: descriptors are kept
+//! open (a kept one costs a fifth of opening and closing); threads are listed anew only when their number has changed, which the link count of the task
+//! directory tells; and a thread that slept in one slot through the whole interval is not read.
+//!
+//! What it does *not* see: a thread that has been waiting in a run queue since before the interval began shows its wait only once it runs. Over some
+//! intervals the sum is right, within one it is noisy.
+//!
+//! Nothing here allocates, panics or uses thread-local storage; see the native platform's bare thread.
+
+use core::ptr;
+
+use rustix::fs::RawDir;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::capacity::Capacity;
+use super::file::File;
+use super::{Reading, Sensor};
+
+/// Threads beyond these are not counted. Reading so many takes longer than an interval anyway.
+const MAX_THREADS: usize = 32_768;
+
+/// Readings between two looks at the affinity mask and the quota: about a second at the default interval.
+const CAPACITY_EVERY: u32 = 128;
+
+/// Readings between two listings of the threads even if their number stood still: one may have gone and another come.
+const LIST_EVERY: u32 = 16;
+
+/// Longest contents of a `schedstat` file: three numbers.
+const LINE: usize = 80;
+
+/// One thread.
+struct Entry {
+    thread: u32,
+    /// Place in the sleep-slot sequence where it was last seen asleep.
+    slot: Option<u32>,
+    /// Whether it slept through the whole interval.
+    slept_through: bool,
+    listed: bool,
+    /// Run and wait time at the last reading.
+    total: Option<u64>,
+    file: Option<File>,
+}
+
+/// The threads of the process, sorted by id, in a mapping of their own.
+struct Table {
+    entries: *mut Entry,
+    len: usize,
+}
+
+/// The sensor.
+pub struct Schedstat {
+    /// Whether descriptors may be kept: the table is this thread's alone.
+    keep_open: bool,
+    /// The controller's own thread, which is not load.
+    own_thread: u32,
+    directory: Option<File>,
+    table: Table,
+    links: u32,
+    readings: u32,
+    last: u64,
+    capacity: Capacity,
+}
+
+impl Table {
+    /// An empty table; without memory, one that stays empty.
+    fn new() -> Self {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping; pages appear as entries are written.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), Self::BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        Table { entries: mapped.map_or(ptr::null_mut(), <*mut _>::cast), len: 0 }
+    }
+
+    const BYTES: usize = MAX_THREADS * size_of::<Entry>();
+
+    fn entries(&mut self) -> &mut [Entry] {
+        if self.entries.is_null() {
+            return &mut [];
+        }
+        // SAFETY: the first `len` entries are written, and borrowed through `self` only.
+        unsafe { core::slice::from_raw_parts_mut(self.entries, self.len) }
+    }
+
+    fn find(&mut self, thread: u32) -> Result<&mut Entry, usize> {
+        let place = self.entries().binary_search_by_key(&thread, |entry| entry.thread)?;
+        self.entries().get_mut(place).ok_or(place)
+    }
+
+    /// Notes that `thread` exists.
+    fn list(&mut self, thread: u32) {
+        let place = match self.find(thread) {
+            Ok(entry) => {
+                entry.listed = true;
+                return;
+            }
+            Err(place) => place,
+        };
+        if self.entries.is_null() || self.len == MAX_THREADS {
+            return;
+        }
+        let entry = Entry { thread, slot: None, slept_through: false, listed: true, total: None, file: None };
+        // SAFETY: room for one more was checked; `place <= len`.
+        unsafe {
+            let place_at = self.entries.add(place);
+            ptr::copy(place_at, place_at.add(1), self.len - place);
+            place_at.write(entry);
+        }
+        self.len += 1;
+    }
+
+    /// Drops the entries of threads that were not listed since the last call.
+    fn forget_unlisted(&mut self) {
+        let mut kept = 0;
+        for place in 0..self.len {
+            // SAFETY: `kept <= place < len`; an entry is moved or dropped once.
+            unsafe {
+                let entry = self.entries.add(place);
+                if (*entry).listed {
+                    (*entry).listed = false;
+                    ptr::copy(entry, self.entries.add(kept), 1);
+                    kept += 1;
+                } else {
+                    ptr::drop_in_place(entry);
+                }
+            }
+        }
+        self.len = kept;
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.forget_unlisted();
+        if !self.entries.is_null() {
+            // SAFETY: mapped in `new`; its entries are dropped.
+            let _ = unsafe { rustix::mm::munmap(self.entries.cast(), Self::BYTES) };
+        }
+    }
+}
+
+/// Room for a thread id in decimal and `/schedstat`.
+struct Path {
+    bytes: [u8; 32],
+    len: usize,
+}
+
+impl Path {
+    fn of(thread: u32) -> Self {
+        let mut path = Path { bytes: [0; 32], len: 0 };
+        let mut divisor = 1_000_000_000;
+        while divisor > 0 {
+            let digit = thread / divisor % 10;
+            if digit != 0 || path.len > 0 || divisor == 1 {
+                path.push(b'0' + digit as u8);
+            }
+            divisor /= 10;
+        }
+        b"/schedstat".iter().for_each(|&byte| path.push(byte));
+        path
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
+        }
+    }
+
+    fn as_cstr(&self) -> &core::ffi::CStr {
+        core::ffi::CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+}
+
+/// The first two numbers of `line`, added up: time on a processor and time waiting for one.
+fn run_and_wait(line: &[u8]) -> Option<u64> {
+    let mut numbers = line.split(|&byte| byte == b' ').map(|digits| {
+        digits.iter().try_fold(0u64, |number, &byte| {
+            byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+        })
+    });
+    Some(numbers.next()??.wrapping_add(numbers.next()??))
+}
+
+impl Schedstat {
+    /// A sensor for the calling process, on a thread with id `own_thread`. With `keep_open`, descriptors are kept between readings; the caller
+    /// says so only if nobody else sees the thread's descriptor table.
+    pub fn new(keep_open: bool, own_thread: u32) -> Self {
+        Schedstat {
+            keep_open,
+            own_thread,
+            directory: None,
+            table: Table::new(),
+            links: 0,
+            readings: 0,
+            last: 0,
+            capacity: Capacity::default(),
+        }
+    }
+
+    fn open_directory(&mut self) {
+        if self.directory.is_none() {
+            self.directory = File::open_directory(c"/proc/self/task");
+        }
+    }
+
+    /// Lists the threads anew if their number changed, or now and then.
+    fn list(&mut self) {
+        let Some(directory) = &self.directory else { return };
+        let links = rustix::fs::fstat(directory.borrow()).map_or(0, |status| status.st_nlink as u32);
+        if links == self.links && self.readings % LIST_EVERY != 0 {
+            return;
+        }
+        self.links = links;
+        if rustix::fs::seek(directory.borrow(), rustix::fs::SeekFrom::Start(0)).is_err() {
+            return;
+        }
+        let mut buffer = [core::mem::MaybeUninit::<u8>::uninit(); 4096];
+        let mut names = RawDir::new(directory.borrow(), &mut buffer);
+        while let Some(Ok(name)) = names.next() {
+            let digits = name.file_name().to_bytes();
+            let thread = digits.iter().try_fold(0u32, |number, &byte| {
+                byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u32::from(byte - b'0')))
+            });
+            if let Some(thread) = thread.filter(|&thread| thread != self.own_thread) {
+                self.table.list(thread);
+            }
+        }
+        self.table.forget_unlisted();
+    }
+
+    /// Nanoseconds that `entry`'s thread ran or waited since its last reading.
+    fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> u64 {
+        if entry.file.is_none() {
+            entry.file = directory.open_below(Path::of(entry.thread).as_cstr());
+        }
+        let mut line = [0u8; LINE];
+        let total = entry.file.as_ref().and_then(|file| {
+            let len = file.read_into(&mut line)?;
+            run_and_wait(line.get(..len)?)
+        });
+        if !keep_open || total.is_none() {
+            entry.file = None;
+        }
+        let growth = match (entry.total, total) {
+            (Some(before), Some(now)) => now.saturating_sub(before),
+            _ => 0,
+        };
+        entry.total = total;
+        growth
+    }
+}
+
+impl Sensor for Schedstat {
+    fn begin(&mut self, now: u64) {
+        let _ = self.read(now);
+    }
+
+    fn read(&mut self, now: u64) -> Option<Reading> {
+        if self.readings % CAPACITY_EVERY == 0 {
+            let threads = self.table.entries().iter().map(|entry| entry.thread);
+            self.capacity.look(threads);
+        }
+        self.open_directory();
+        self.list();
+        self.readings = self.readings.wrapping_add(1);
+        let keep_open = self.keep_open;
+        let mut wanted = 0;
+        {
+            let directory = self.directory.as_ref()?;
+            for entry in self.table.entries() {
+                if !core::mem::take(&mut entry.slept_through) {
+                    wanted += Self::growth(directory, keep_open, entry);
+                }
+            }
+        }
+        if !keep_open {
+            self.directory = None;
+        }
+        let interval = now.saturating_sub(core::mem::replace(&mut self.last, now));
+        (interval > 0 && self.readings > 1)
+            .then(|| Reading { runnable: wanted as f64 / interval as f64, capacity: self.capacity.processors() })
+    }
+
+    fn expect_asleep(&mut self, thread: u32, slot: u32) {
+        if let Ok(entry) = self.table.find(thread) {
+            entry.slept_through = entry.slot == Some(slot);
+            entry.slot = Some(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_first_two_numbers() {
+        assert_eq!(run_and_wait(b"1500 500 7\n"), Some(2000));
+        assert_eq!(run_and_wait(b"0 0 0\n"), Some(0));
+        assert_eq!(run_and_wait(b""), None);
+        assert_eq!(run_and_wait(b"12"), None);
+        assert_eq!(run_and_wait(b"x 1 2"), None);
+    }
+
+    #[test]
+    fn paths_have_no_leading_zeroes() {
+        assert_eq!(Path::of(1).as_cstr(), c"1/schedstat");
+        assert_eq!(Path::of(4_194_304).as_cstr(), c"4194304/schedstat");
+        assert_eq!(Path::of(100).as_cstr(), c"100/schedstat");
+    }
+
+    #[test]
+    fn the_table_keeps_listed_threads_in_order() {
+        let mut table = Table::new();
+        [5, 3, 9, 7].into_iter().for_each(|thread| table.list(thread));
+        assert_eq!(table.entries().iter().map(|entry| entry.thread).collect::<Vec<_>>(), [3, 5, 7, 9]);
+        table.forget_unlisted();
+        [9, 4].into_iter().for_each(|thread| table.list(thread));
+        table.forget_unlisted();
+        assert_eq!(table.entries().iter().map(|entry| entry.thread).collect::<Vec<_>>(), [4, 9]);
+    }
+
+    #[test]
+    fn sees_a_thread_that_spins() {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let ordering = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !stop.load(ordering) {});
+            let mut sensor = Schedstat::new(true, 0);
+            let start = std::time::Instant::now();
+            sensor.begin(1);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let reading = sensor.read(1 + start.elapsed().as_nanos() as u64);
+            stop.store(true, ordering);
+            match reading {
+                Some(reading) => assert!(reading.runnable > 0.5 && reading.capacity > 0.0, "{reading:?}"),
+                None => println!("skipped: /proc/self/task/*/schedstat cannot be read here"),
+            }
+        });
+    }
+}

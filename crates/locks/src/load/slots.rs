@@ -1,0 +1,272 @@
+//! The sleep-slot buffer: how the controller tells spinning threads how many of them should sleep, and finds those that do.
+//!
+//! Johnson, Stoica, Ailamaki and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS 2010), sections 3.1 and 3.2.2, Figure 7.
+//!
+//! ```text
+//!   slot   | done | tid 7 | done | tid 3 | empty | empty |        S = ever slept,  W = woken and left
+//!            ^end                           ^S (modulo size)     room:  S - W < T
+//! ```
+//!
+//! | slot | set by | meaning |
+//! | --- | --- | --- |
+//! | `EMPTY` | the controller, on reclaiming | to be claimed; behind S: claimed, its thread about to write |
+//! | thread id | the claimer | that thread sleeps, or is about to |
+//! | `DONE` | whoever ends the sleep | left, not yet reclaimed |
+//!
+//! **Invariant 1.** Every successful increment of S is followed by exactly one increment of W, by the same thread: on waking or on giving
+//! the slot back. So `S - W` is the number of threads asleep or about to be.
+//!
+//! **Invariant 2.** A slot leaves a thread id by one compare-and-swap, or the controller's: sleep ends once.
+//!
+//! **Invariant 3.** Nobody sleeps beyond a target that shrank. The claimer writes its slot, fences, and reads T; the controller writes T, fences, and reads the slots. One of
+//! them sees the other.
+//!
+//! **Invariant 4.** `end` is moved only by the controller, and never past an `EMPTY` slot: the claimer that is about to write there would be overlooked.
+//!
+//! **Invariant 5.** `S - end` never exceeds the array's size, so no two claims share a slot.
+//!
+//! **Memory orderings.** The two fences of Invariant 3 are sequentially consistent. `end` is stored with release after the slots it
+//! passes are emptied, and loaded with acquire by claimers. S, W and T order nothing else.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use crate::platform::{Atomic, AtomicInt, Platform};
+
+const EMPTY: u32 = 0;
+const DONE: u32 = u32::MAX;
+
+/// Whether a slot holds a thread that sleeps, or is about to.
+fn is_thread(slot: u32) -> bool {
+    !matches!(slot, EMPTY | DONE)
+}
+
+/// How many slots the circular array has. More than claims between two scans of the controller: some hundreds per second (section 3.2.2), some thousands when
+/// thousands of threads are turned over. A checker needs the wrap-around to happen.
+#[cfg(not(loom))]
+pub const SLOTS: usize = 4096;
+#[cfg(loom)]
+pub const SLOTS: usize = 2;
+
+/// The counters that every waiter reads once per turn, on a line of their own.
+#[repr(align(128))]
+struct Counters<P: Platform> {
+    slept: P::U32,
+    left: P::U32,
+    target: P::U32,
+}
+
+/// What the controller alone writes, and the pacing of time-outs.
+#[repr(align(128))]
+struct Pace<P: Platform> {
+    end: P::U32,
+    woken: P::U32,
+    timed_out: P::U32,
+    given_back: P::U32,
+    /// The latest wake-up time given out.
+    last_deadline: P::U64,
+}
+
+/// The buffer.
+pub struct SleepSlots<P: Platform> {
+    counters: Counters<P>,
+    pace: Pace<P>,
+    slots: [P::U32; SLOTS],
+}
+
+/// A claimed slot: the thread sleeps, or gives it back.
+#[derive(Debug)]
+#[must_use = "a claimed slot is slept in or given back"]
+pub struct Claim {
+    index: usize,
+    thread: u32,
+}
+
+/// Totals since the process began, for the statistics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// S: claims that succeeded.
+    pub slept: u32,
+    /// W: claims that ended.
+    pub left: u32,
+    /// Sleeps that the controller ended.
+    pub woken: u32,
+    /// Sleeps that the time-out ended.
+    pub timed_out: u32,
+    /// Claims given back because the lock came meanwhile or the target shrank.
+    pub given_back: u32,
+}
+
+#[cfg(not(loom))]
+impl SleepSlots<crate::platform::Native> {
+    /// An empty buffer with target 0.
+    pub(crate) const EMPTY: Self = {
+        use core::sync::atomic::{AtomicU32, AtomicU64};
+        const fn zero() -> AtomicU32 {
+            AtomicU32::new(0)
+        }
+        SleepSlots {
+            counters: Counters { slept: zero(), left: zero(), target: zero() },
+            pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: AtomicU64::new(0) },
+            slots: [const { zero() }; SLOTS],
+        }
+    };
+}
+
+impl<P: Platform> SleepSlots<P> {
+    /// An empty buffer with target 0.
+    pub fn new() -> Self {
+        let zero = || P::U32::new(0);
+        SleepSlots {
+            counters: Counters { slept: zero(), left: zero(), target: zero() },
+            pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: P::U64::new(0) },
+            slots: core::array::from_fn(|_| zero()),
+        }
+    }
+
+    /// T, the number of threads that should sleep.
+    pub fn target(&self) -> u32 {
+        self.counters.target.load(Relaxed)
+    }
+
+    /// `S - W`, the number of threads that sleep or are about to.
+    pub fn sleeping(&self) -> u32 {
+        // S first: a claim between the two reads then makes the difference too small, never huge.
+        let slept = self.counters.slept.load(Acquire);
+        (slept.wrapping_sub(self.counters.left.load(Relaxed)) as i32).max(0) as u32
+    }
+
+    /// Whether another thread should sleep: `S - W < T`. The check of every turn.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        let target = self.counters.target.load(Relaxed);
+        target != 0 && self.sleeping() < target
+    }
+
+    /// Claims the next slot for `thread`. `None`: no room, or another thread was first, and the caller keeps polling.
+    #[cold]
+    pub fn claim(&self, thread: u32) -> Option<Claim> {
+        let slept = self.counters.slept.load(Relaxed);
+        if slept.wrapping_sub(self.counters.left.load(Relaxed)) as i32 >= self.target() as i32 {
+            return None;
+        }
+        if slept.wrapping_sub(self.pace.end.load(Acquire)) as usize >= SLOTS {
+            return None; // wrapped around to slots that are not reclaimed yet
+        }
+        self.counters.slept.compare_exchange(slept, slept.wrapping_add(1), AcqRel, Relaxed).ok()?;
+        let claim = Claim { index: slept as usize % SLOTS, thread };
+        self.slots[claim.index].store(thread, Release); // EMPTY: reclaimed before `end` passed it, and S gave it to us alone
+        P::fence(SeqCst); // Invariant 3; pairs with `set_target`
+        if self.sleeping() > self.target() {
+            self.give_back(claim);
+            return None;
+        }
+        Some(claim)
+    }
+
+    /// Ends a claim without sleep: the lock came meanwhile, or its waiter gave up.
+    pub fn give_back(&self, claim: Claim) {
+        let slot = &self.slots[claim.index];
+        if slot.compare_exchange(claim.thread, DONE, AcqRel, Relaxed).is_ok() {
+            self.pace.given_back.fetch_add(1, Relaxed);
+        }
+        self.leave();
+    }
+
+    /// Sleeps until the controller clears the slot, or until `deadline`.
+    pub fn sleep(&self, claim: Claim, deadline: u64) {
+        let slot = &self.slots[claim.index];
+        while slot.load(Acquire) == claim.thread && P::now() < deadline {
+            P::park(slot, claim.thread, Some(deadline));
+        }
+        if slot.compare_exchange(claim.thread, DONE, AcqRel, Acquire).is_ok() {
+            self.pace.timed_out.fetch_add(1, Relaxed);
+        }
+        self.leave();
+    }
+
+    fn leave(&self) {
+        self.counters.left.fetch_add(1, Release);
+    }
+
+    /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads that fell asleep together do not wake together, which
+    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3).
+    pub fn wake_time(&self, now: u64, timeout: u64) -> u64 {
+        let step = timeout / u64::from(self.target().max(1));
+        let mut last = self.pace.last_deadline.load(Relaxed);
+        loop {
+            let next = (last + step).clamp(now + step.min(timeout), now + timeout);
+            match self.pace.last_deadline.compare_exchange(last, next, Relaxed, Relaxed) {
+                Ok(_) => return next,
+                Err(seen) => last = seen,
+            }
+        }
+    }
+
+    /// Places in the sequence of claims from the last known end to S, and their slots. For the controller.
+    fn used(&self) -> impl Iterator<Item = (u32, &P::U32)> {
+        let end = self.pace.end.load(Relaxed);
+        let used = self.counters.slept.load(Acquire).wrapping_sub(end);
+        (0..used).map(move |offset| end.wrapping_add(offset)).map(|place| (place, &self.slots[place as usize % SLOTS]))
+    }
+
+    /// Tells `visit` every sleeping thread, and its place in the sequence of claims. For the controller.
+    pub fn for_each_sleeper(&self, mut visit: impl FnMut(u32, u32)) {
+        for (place, slot) in self.used() {
+            let thread = slot.load(Relaxed);
+            if is_thread(thread) {
+                visit(thread, place);
+            }
+        }
+    }
+
+    /// Sets T, wakes the longest sleepers beyond it, and reclaims slots from the last known end.
+    ///
+    /// For the controller: one thread at a time.
+    pub fn set_target(&self, target: u32) {
+        self.counters.target.store(target, Relaxed);
+        P::fence(SeqCst); // Invariant 3; pairs with `claim`
+        let mut sleeping = 0;
+        self.for_each_sleeper(|_, _| sleeping += 1);
+        let mut excess = u32::saturating_sub(sleeping, target);
+        let mut end = self.pace.end.load(Relaxed);
+        let mut contiguous = true;
+        for (place, slot) in self.used() {
+            let mut state = slot.load(Acquire);
+            if excess > 0 && is_thread(state) && slot.compare_exchange(state, DONE, AcqRel, Relaxed).is_ok() {
+                excess -= 1;
+                self.pace.woken.fetch_add(1, Relaxed);
+                P::unpark(slot, 1);
+                state = DONE;
+            }
+            contiguous &= state == DONE;
+            if contiguous {
+                slot.store(EMPTY, Release);
+                end = place.wrapping_add(1);
+            }
+        }
+        self.pace.end.store(end, Release);
+    }
+
+    /// Starts anew, in the child of a `fork`, where none of the sleepers exists.
+    pub fn reset(&self) {
+        let words = [&self.counters.slept, &self.counters.left, &self.counters.target, &self.pace.end];
+        words.into_iter().chain(&self.slots).for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Totals since the process began.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            slept: self.counters.slept.load(Relaxed),
+            left: self.counters.left.load(Relaxed),
+            woken: self.pace.woken.load(Relaxed),
+            timed_out: self.pace.timed_out.load(Relaxed),
+            given_back: self.pace.given_back.load(Relaxed),
+        }
+    }
+}
+
+impl<P: Platform> Default for SleepSlots<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the two halves of a lock meet: one acquire and one release, for every pair of contention manager and load manager.
+
+use crate::contention::backoff::Backoff;
+use crate::contention::rw::{RwWord, Share};
+use crate::contention::{Contention, Outcome, Turn, Verdict};
+use crate::load::gate::{Gate, Spot};
+use crate::load::{Departure, LoadManager};
+use crate::platform::Platform;
+
+/// Backoff of [`poll`]: as [`ttas`](crate::contention::ttas).
+const POLL_BACKOFF_NS: (u64, u64) = (50, 10_000);
+
+/// How an acquire ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acquired {
+    /// Whether the lock is held; false only after a deadline.
+    pub held: bool,
+    /// What the wait came to.
+    pub departure: Departure,
+}
+
+/// Asks the load manager, and watches the deadline.
+struct Asking<'a, P: Platform, L: LoadManager<P>> {
+    waiter: &'a mut L::Waiter,
+    deadline: Option<u64>,
+    late: bool,
+}
+
+impl<P: Platform, L: LoadManager<P>> Turn for Asking<'_, P, L> {
+    #[inline]
+    fn turn(&mut self, now: u64) -> Verdict {
+        self.late = self.deadline.is_some_and(|end| now >= end);
+        if self.late { Verdict::Leave } else { L::turn(self.waiter, now) }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.deadline
+    }
+}
+
+/// One wait, for any lock: contend, leave when told to, come back, until the lock is held or the deadline has passed.
+#[inline]
+fn wait<P: Platform, L: LoadManager<P>>(
+    gate: &Gate<P>,
+    spot: &dyn Spot,
+    deadline: Option<u64>,
+    mut attempt: impl FnMut(&mut Asking<'_, P, L>) -> Outcome,
+) -> Acquired {
+    let mut waiter = L::arrive(P::now());
+    let held = loop {
+        let mut asking = Asking { waiter: &mut waiter, deadline, late: false };
+        match attempt(&mut asking) {
+            Outcome::Acquired => break true,
+            Outcome::Left if asking.late => break false,
+            Outcome::Left => {}
+        }
+        if L::away(&mut waiter, gate, spot, deadline) {
+            break true;
+        }
+    };
+    let departure = L::depart(waiter);
+    if departure.parked {
+        // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes one.
+        gate.pass_on(spot);
+    }
+    Acquired { held, departure }
+}
+
+/// A mutex's contention manager, as a parker sees it.
+struct MutexSpot<'a, P, C>(&'a C, core::marker::PhantomData<P>);
+
+impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn mark(&self) -> bool {
+        self.0.mark()
+    }
+}
+
+/// Acquires a mutex that the caller found taken. `deadline` is on the platform's clock.
+#[cold]
+pub fn acquire<P: Platform, C: Contention<P>, L: LoadManager<P>>(
+    state: &C,
+    gate: &Gate<P>,
+    deadline: Option<u64>,
+) -> Acquired {
+    let spot = MutexSpot(state, core::marker::PhantomData);
+    wait::<P, L>(gate, &spot, deadline, |asking| state.attempt(asking))
+}
+
+/// Releases a mutex.
+///
+/// # Safety
+///
+/// The calling context holds it.
+#[inline]
+pub unsafe fn release<P: Platform, C: Contention<P>>(state: &C, gate: &Gate<P>) {
+    // SAFETY: the caller holds the lock, also after an `unlock` that found it marked.
+    unsafe {
+        if !state.unlock() {
+            gate.release(1, || state.clear_mark(), || state.unlock());
+        }
+    }
+}
+
+/// A reader-writer lock, as a parker that wants `Share` sees it.
+struct RwSpot<'a, P: Platform>(&'a RwWord<P>, Share);
+
+impl<P: Platform> Spot for RwSpot<'_, P> {
+    fn try_lock(&self) -> bool {
+        self.0.try_acquire(self.1)
+    }
+
+    fn mark(&self) -> bool {
+        self.0.mark()
+    }
+}
+
+/// Acquires a reader-writer lock that the caller could not have at once.
+#[cold]
+pub fn acquire_shared<P: Platform, L: LoadManager<P>>(
+    state: &RwWord<P>,
+    share: Share,
+    gate: &Gate<P>,
+    deadline: Option<u64>,
+) -> Acquired {
+    wait::<P, L>(gate, &RwSpot(state, share), deadline, |asking| state.attempt(share, asking))
+}
+
+/// Releases a reader-writer lock. All parkers are woken: several readers may go in.
+///
+/// # Safety
+///
+/// The calling context holds it.
+#[inline]
+pub unsafe fn release_shared<P: Platform>(state: &RwWord<P>, gate: &Gate<P>) {
+    // SAFETY: the caller holds the lock, also after a `release` that found it marked.
+    unsafe {
+        if !state.release() {
+            gate.release(u32::MAX, || state.clear_mark(), || state.release());
+        }
+    }
+}
+
+/// A word with room for nothing but itself.
+struct Bare<'a>(&'a dyn Fn() -> bool);
+
+impl Spot for Bare<'_> {
+    fn try_lock(&self) -> bool {
+        (self.0)()
+    }
+
+    /// There is nowhere to leave a mark: who would park polls on.
+    fn mark(&self) -> bool {
+        false
+    }
+}
+
+/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for a gate: their waiters sleep in slots
+/// and yield, but do not park.
+#[cold]
+pub fn poll<P: Platform, L: LoadManager<P>>(attempt: &dyn Fn() -> bool) -> Acquired {
+    wait::<P, L>(&Gate::new(), &Bare(attempt), None, |asking| {
+        let mut backoff = Backoff::new(POLL_BACKOFF_NS.0, POLL_BACKOFF_NS.1, core::ptr::from_ref(asking).addr() as u64);
+        loop {
+            if attempt() {
+                return Outcome::Acquired;
+            }
+            if asking.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            backoff.wait::<P>();
+        }
+    })
+}

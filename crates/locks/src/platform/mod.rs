@@ -1,0 +1,107 @@
+//! What an algorithm may ask of a machine.
+//!
+//! Every lock, load manager and controller of this crate is generic over [`Platform`], so that the code
+//! which ships ([`Native`]) is the code which a model checker explores and which a simulated machine
+//! runs. An algorithm that needs something more of its machine extends this trait; it never looks past it.
+
+use core::sync::atomic::Ordering;
+
+use crate::contention::queue::Node;
+use crate::load::control::LoadControl;
+
+#[cfg(not(loom))]
+pub mod native;
+#[cfg(not(loom))]
+pub use native::Native;
+
+#[cfg(loom)]
+mod checked;
+#[cfg(loom)]
+pub use checked::Checked;
+
+/// An atomic cell, with the operations that the algorithms use.
+///
+/// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start from.
+pub trait Atomic<T: Copy>: Send + Sync {
+    /// A cell that holds `value`.
+    fn new(value: T) -> Self;
+    /// Reads the cell.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes the cell.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes the cell and returns what it held.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Writes `new` if the cell holds `current`; `Ok` and `Err` carry what it held.
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+}
+
+/// An atomic integer: [`Atomic`] and arithmetic that wraps around.
+pub trait AtomicInt<T: Copy>: Atomic<T> {
+    /// Adds, returning the value before.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Subtracts, returning the value before.
+    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    /// Bitwise or, returning the value before.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// Bitwise and, returning the value before.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+}
+
+/// A machine: its atomics, its clock, and its ways to wait.
+pub trait Platform: Sized + Send + Sync + 'static {
+    /// The word that threads may park on.
+    type U32: AtomicInt<u32>;
+    /// Timestamps and bit sets.
+    type U64: AtomicInt<u64>;
+    /// A pointer to a queue node.
+    type NodePtr: Atomic<*mut Node<Self>>;
+
+    /// A memory fence.
+    fn fence(order: Ordering);
+
+    /// Nanoseconds on a clock that never goes back.
+    fn now() -> u64;
+
+    /// Tells the processor that this thread polls.
+    fn pause();
+
+    /// Gives the processor to another runnable thread, if there is one.
+    ///
+    /// Also what a thread does that waits for another to finish a few instructions: if that one was preempted in them, it must run.
+    fn yield_now();
+
+    /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on the clock
+    /// of [`now`](Self::now). May wake for no reason.
+    fn park(word: &Self::U32, expected: u32, deadline: Option<u64>);
+
+    /// Wakes up to `count` threads parked on `word`. `word` may be gone already: it names a place, and is not read.
+    fn unpark(word: *const Self::U32, count: u32);
+
+    /// A number that no other live thread of the process has, never 0.
+    fn thread_id() -> u32;
+
+    /// A queue node that nobody else has. Node memory is type-stable: once a node, always a node.
+    fn take_node() -> *mut Node<Self>;
+
+    /// Takes a node back.
+    ///
+    /// # Safety
+    ///
+    /// `node` came from [`take_node`](Self::take_node), and no queue and no thread will write to it again.
+    unsafe fn give_node(node: *mut Node<Self>);
+
+    /// The load control of this machine's process: one for all of its locks (paper, section 3, last bullet).
+    fn load_control() -> &'static LoadControl<Self>;
+
+    /// Sees to it that a controller serves [`load_control`](Self::load_control). Cheap when one does.
+    fn ensure_controller();
+}
+
+/// Busy-waits about `ns` nanoseconds, without touching shared memory.
+#[inline]
+pub(crate) fn delay<P: Platform>(ns: u64) {
+    let end = P::now() + ns;
+    while P::now() < end {
+        P::pause();
+    }
+}

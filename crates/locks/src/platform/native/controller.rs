@@ -1,0 +1,92 @@
+//! The native controller thread: comes with the first long wait, goes when there are none, does not survive a `fork`.
+//!
+//! | state | meaning |
+//! | --- | --- |
+//! | `NONE` | no controller; the next long wait starts one |
+//! | `RUNNING` | there is one, or a thread is just starting it |
+//! | `REFUSED` | the kernel would not start one: waiters spin and park, nobody sleeps in slots |
+//!
+//! **Invariant 1.** Only the thread that moved the state from `NONE` to `RUNNING` starts a controller; only the controller moves it back, as its last act.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::thread::{BareThread, NotStarted};
+use super::{LOAD_CONTROL, Native};
+use crate::load::controller::{Effort, serve};
+use crate::load::sensor::schedstat::Schedstat;
+use crate::platform::Platform;
+
+const NONE: u32 = 0;
+const RUNNING: u32 = 1;
+const REFUSED: u32 = 2;
+
+static STATE: AtomicU32 = AtomicU32::new(NONE);
+static BELL: AtomicU32 = AtomicU32::new(0);
+static THREAD: BareThread = BareThread::new();
+static EFFORT: Effort<Native> = Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
+
+/// What the controllers of this process did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControllerReport {
+    /// Times one was started.
+    pub starts: u32,
+    /// Intervals served.
+    pub ticks: u32,
+    /// Nanoseconds spent outside sleep.
+    pub busy_ns: u64,
+    /// Whether one runs now.
+    pub running: bool,
+    /// The kernel's id of the one that runs, else 0.
+    pub thread: i32,
+}
+
+/// What the controllers of this process did so far.
+pub fn controller_report() -> ControllerReport {
+    ControllerReport {
+        starts: EFFORT.starts.load(Relaxed),
+        ticks: EFFORT.ticks.load(Relaxed),
+        busy_ns: EFFORT.busy_ns.load(Relaxed),
+        running: STATE.load(Relaxed) == RUNNING,
+        thread: THREAD.id(),
+    }
+}
+
+/// Sees to it that a controller runs.
+#[inline]
+pub(super) fn ensure() {
+    if STATE.load(Relaxed) == NONE {
+        start();
+    }
+}
+
+#[cold]
+fn start() {
+    if STATE.compare_exchange(NONE, RUNNING, Acquire, Relaxed).is_err() {
+        return;
+    }
+    // The time is first asked for here, so that rustix finds the vDSO on a thread that has thread-local storage.
+    Native::now();
+    match THREAD.start(body) {
+        Ok(()) => {}
+        Err(NotStarted::Leaving) => STATE.store(NONE, Release),
+        Err(NotStarted::Refused(_)) => STATE.store(REFUSED, Release),
+    }
+}
+
+extern "C" fn body(_: *mut c_void) -> c_int {
+    // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the sensor keeps nothing open.
+    // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is this thread's alone.
+    let private = unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
+    serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BELL);
+    STATE.store(NONE, Release);
+    0
+}
+
+/// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
+pub fn after_fork() {
+    THREAD.forget();
+    LOAD_CONTROL.slots.reset();
+    let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);
+}

@@ -1,0 +1,149 @@
+//! Linux: the machine that the shipped locks run on.
+
+mod controller;
+mod nodes;
+mod thread;
+
+use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use rustix::thread::futex;
+
+use super::{Atomic, AtomicInt, Platform};
+use crate::contention::queue::Node;
+use crate::load::control::LoadControl;
+
+pub use controller::{ControllerReport, after_fork, controller_report};
+
+/// The running machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Native;
+
+macro_rules! atomic {
+    ($cell:ty, $value:ty $(, $generic:ident)?) => {
+        impl$(<$generic>)? Atomic<$value> for $cell {
+            #[inline(always)]
+            fn new(value: $value) -> Self {
+                <$cell>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(&self, current: $value, new: $value, success: Ordering, failure: Ordering) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+}
+
+macro_rules! atomic_int {
+    ($cell:ty, $value:ty) => {
+        atomic!($cell, $value);
+        impl AtomicInt<$value> for $cell {
+            #[inline(always)]
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            #[inline(always)]
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_sub(value, order)
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+        }
+    };
+}
+
+atomic_int!(AtomicU32, u32);
+atomic_int!(AtomicU64, u64);
+atomic!(AtomicPtr<Node<Native>>, *mut Node<Native>);
+
+static LOAD_CONTROL: LoadControl<Native> = LoadControl::IDLE;
+
+/// The kernel's clock in nanoseconds, or 0 where a clock does not exist.
+fn nanoseconds(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+
+impl Platform for Native {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    type NodePtr = AtomicPtr<Node<Native>>;
+
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        atomic::fence(order);
+    }
+
+    #[inline]
+    fn now() -> u64 {
+        nanoseconds(rustix::time::ClockId::Monotonic)
+    }
+
+    #[inline(always)]
+    fn pause() {
+        core::hint::spin_loop();
+    }
+
+    fn yield_now() {
+        rustix::thread::sched_yield();
+    }
+
+    fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        // Absolute, so that a spurious wake-up needs no arithmetic; every error means "look again", which callers do.
+        let deadline = deadline.map(|ns| futex::Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        let any = core::num::NonZeroU32::MAX;
+        let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, deadline.as_ref(), any);
+    }
+
+    fn unpark(word: *const AtomicU32, count: u32) {
+        // The kernel only hashes the address of a private futex, it does not read there; the lock may be gone already.
+        // SAFETY: FUTEX_WAKE with PRIVATE dereferences nothing, so a reference that is never read through is formed from a
+        // non-null, aligned address.
+        let word = unsafe { &*word };
+        let _ = futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32));
+    }
+
+    fn thread_id() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    }
+
+    fn take_node() -> *mut Node<Native> {
+        nodes::POOL.take()
+    }
+
+    unsafe fn give_node(node: *mut Node<Native>) {
+        // SAFETY: passed on from the caller.
+        unsafe { nodes::POOL.give(node) };
+    }
+
+    #[inline(always)]
+    fn load_control() -> &'static LoadControl<Native> {
+        &LOAD_CONTROL
+    }
+
+    #[inline]
+    fn ensure_controller() {
+        controller::ensure();
+    }
+}

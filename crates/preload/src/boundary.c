@@ -1,0 +1,49 @@
+/* What the interposer needs C for: a wait that a pthread_cancel may unwind, and references that may stay unresolved. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * Sleeps while *word == expected, as a cancellation point. On cancellation runs abandon(argument) and does not return.
+ * `until` is absolute on the realtime or the monotonic clock; NULL: no time-out. Returns 0 or an error number; errno is left alone.
+ *
+ * A deferred cancellation must take effect inside the system call, so the type is asynchronous for its length, as glibc does
+ * it. A cancellation that arrives after the wake-up and before the type is set back finds the waiter signalled: `abandon` passes that on.
+ */
+int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, const struct timespec *until,
+                              void (*abandon)(void *), void *argument)
+{
+	int saved = errno, type, result;
+	int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
+
+	pthread_cleanup_push(abandon, argument);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	result = syscall(SYS_futex, word, operation, expected, until, NULL, FUTEX_BITSET_MATCH_ANY) == -1 ? errno : 0;
+	pthread_setcanceltype(type, NULL);
+	pthread_cleanup_pop(0);
+	errno = saved;
+	return result;
+}
+
+extern void __asan_init(void) __attribute__((weak));
+extern void __tsan_init(void) __attribute__((weak));
+extern void __msan_init(void) __attribute__((weak));
+
+/* The name of the sanitizer runtime in this process, or NULL. */
+const char *unconvoy_sanitizer(void)
+{
+	if (__asan_init)
+		return "AddressSanitizer";
+	if (__tsan_init)
+		return "ThreadSanitizer";
+	if (__msan_init)
+		return "MemorySanitizer";
+	return NULL;
+}

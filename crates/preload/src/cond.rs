@@ -1,0 +1,411 @@
+//! `pthread_cond_*`, in place, for condition variables that are private to the process.
+//!
+//! ```text
+//!  glibc   wseq   g1_start  g_refs  g_size  g1_orig_size  wrefs  g_signals
+//!  byte    0      8         16      24      32            36     40
+//!  here    guard  head      tail                          flags
+//! ```
+//!
+//! `wrefs` keeps the attributes, in glibc's bits: process-shared (then everything goes to libc) and the clock.
+//!
+//! Waiters stand in a list, each with a node on its own stack; a signal takes the longest waiting out and wakes exactly that one. So a signal is never taken by a
+//! thread that came to wait after it, and none is lost, whatever the kernel's queues do.
+//!
+//! | node | set by | meaning |
+//! | --- | --- | --- |
+//! | `LISTED` | the waiter | in the list, under the guard |
+//! | `SIGNALLED` | the signaller, after it took the node out | the waiter may return, and its node is gone |
+//!
+//! **Invariant 1.** The list and the links of listed nodes are read and written under the guard only.
+//!
+//! **Invariant 2.** A node that was taken out is touched by the signaller once more, to set `SIGNALLED`; the waiter does not return before. The signaller touches
+//! the condition variable no more from the time it releases the guard, so that it may be destroyed after the last wake-up.
+//!
+//! **Memory orderings.** `SIGNALLED` is stored with release and loaded with acquire. All else is ordered by the guard and by the program's mutex.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
+use unconvoy_locks::contention::futex::Futex;
+use unconvoy_locks::contention::{Contention, Verdict};
+use unconvoy_locks::platform::{Native, Platform};
+
+use crate::config::{self, Service};
+use crate::mutex::{pthread_mutex_lock, pthread_mutex_unlock};
+use crate::real;
+use crate::time::{Clock, Deadline};
+
+/// A `pthread_cond_t`, as this library uses it.
+#[repr(C)]
+struct Cond {
+    guard: Futex<Native>,
+    head: core::cell::UnsafeCell<*mut Node>,
+    tail: core::cell::UnsafeCell<*mut Node>,
+    _unused: [u32; 3],
+    flags: AtomicU32,
+    _rest: u64,
+}
+
+const _: () = assert!(size_of::<Cond>() == size_of::<pthread_cond_t>());
+const _: () = assert!(core::mem::offset_of!(Cond, flags) == 36, "glibc's 64-bit layout");
+
+/// Attribute bits of `flags`: glibc's `__PTHREAD_COND_SHARED_MASK` and `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
+const PROCESS_SHARED: u32 = 1;
+const MONOTONIC: u32 = 2;
+
+const LISTED: u32 = 0;
+const SIGNALLED: u32 = 1;
+
+/// One wait, on the waiter's stack.
+struct Node {
+    state: AtomicU32,
+    next: *mut Node,
+    previous: *mut Node,
+    cond: *const Cond,
+    mutex: *mut pthread_mutex_t,
+}
+
+unsafe extern "C-unwind" {
+    /// See `boundary.c`.
+    fn unconvoy_cancellable_wait(
+        word: *const AtomicU32,
+        expected: u32,
+        realtime: c_int,
+        until: *const timespec,
+        abandon: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+impl Cond {
+    /// # Safety
+    ///
+    /// `cond` points to a condition variable that lives as long as the caller's use of it.
+    unsafe fn at<'a>(cond: *mut pthread_cond_t) -> &'a Cond {
+        // SAFETY: the same size; the list is under the guard, the rest atomic.
+        unsafe { &*cond.cast() }
+    }
+
+    fn is_libcs(&self) -> bool {
+        self.flags.load(core::sync::atomic::Ordering::Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
+    }
+
+    fn clock(&self) -> Clock {
+        let monotonic = self.flags.load(core::sync::atomic::Ordering::Relaxed) & MONOTONIC != 0;
+        if monotonic { Clock::Monotonic } else { Clock::Realtime }
+    }
+
+    /// Runs `work` on the list's ends under the guard.
+    fn guarded<R>(&self, work: impl FnOnce(&mut *mut Node, &mut *mut Node) -> R) -> R {
+        if !self.guard.try_lock() {
+            self.guard.attempt(&mut |_now: u64| Verdict::Spin);
+        }
+        // SAFETY: Invariant 1.
+        let result = unsafe { work(&mut *self.head.get(), &mut *self.tail.get()) };
+        // SAFETY: locked above. Nobody parks at a gate for it, so it is never marked.
+        unsafe { self.guard.unlock() };
+        result
+    }
+
+    /// Lists a waiter.
+    ///
+    /// # Safety
+    ///
+    /// `node` stays where it is until it is `SIGNALLED` or unlisted.
+    unsafe fn list(&self, node: *mut Node) {
+        self.guarded(|head, tail| {
+            // SAFETY: the caller's node; the tail is listed, hence alive.
+            unsafe {
+                (*node).previous = *tail;
+                match tail.as_mut() {
+                    Some(last) => last.next = node,
+                    None => *head = node,
+                }
+            }
+            *tail = node;
+        });
+    }
+
+    /// Takes a waiter out, if no signaller has.
+    ///
+    /// # Safety
+    ///
+    /// `node` was listed here.
+    unsafe fn unlist(&self, node: *mut Node) -> bool {
+        self.guarded(|head, tail| {
+            // SAFETY: alive: the caller's. Its neighbours are listed, hence alive.
+            unsafe {
+                let (previous, next) = ((*node).previous, (*node).next);
+                // A node that was taken out from the front has no previous, and is not the head.
+                if previous.is_null() && *head != node {
+                    return false;
+                }
+                match previous.as_mut() {
+                    Some(previous) => previous.next = next,
+                    None => *head = next,
+                }
+                match next.as_mut() {
+                    Some(next) => next.previous = previous,
+                    None => *tail = previous,
+                }
+            }
+            true
+        })
+    }
+
+    /// Takes the longest waiting out.
+    fn take_first(&self) -> *mut Node {
+        self.guarded(|head, tail| {
+            let first = *head;
+            // SAFETY: listed, hence alive.
+            if let Some(node) = unsafe { first.as_mut() } {
+                *head = node.next;
+                // SAFETY: as above.
+                match unsafe { node.next.as_mut() } {
+                    Some(next) => next.previous = ptr::null_mut(),
+                    None => *tail = ptr::null_mut(),
+                }
+                node.next = ptr::null_mut();
+            }
+            first
+        })
+    }
+
+    /// Takes all out, as a chain by `next`.
+    fn take_all(&self) -> *mut Node {
+        self.guarded(|head, tail| {
+            let mut node = *head;
+            // SAFETY: listed, hence alive.
+            while let Some(listed) = unsafe { node.as_mut() } {
+                listed.previous = ptr::null_mut(); // what `unlist` tells a taken node by
+                node = listed.next;
+            }
+            *tail = ptr::null_mut();
+            core::mem::replace(head, ptr::null_mut())
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        // A glance; a waiter that must be seen listed itself before the signaller's last acquire of the mutex.
+        // SAFETY: a read of a pointer that is written under the guard, as an atomic.
+        unsafe { (*self.head.get().cast::<core::sync::atomic::AtomicPtr<Node>>()).load(Acquire) }.is_null()
+    }
+
+    fn signal(&self) {
+        if !self.is_empty() {
+            wake(self.take_first());
+        }
+    }
+}
+
+/// Wakes a waiter that was taken out.
+fn wake(node: *mut Node) {
+    if node.is_null() {
+        return;
+    }
+    // SAFETY: taken out, so its waiter stays until the store (Invariant 2); after it only the address is used.
+    unsafe {
+        let state = &raw const (*node).state;
+        (*state).store(SIGNALLED, Release);
+        Native::unpark(state, 1);
+    }
+}
+
+/// A cancelled waiter: passes on a signal that it may have got, and takes the mutex for the clean-up handlers.
+unsafe extern "C" fn abandon(argument: *mut c_void) {
+    let node = argument.cast::<Node>();
+    // SAFETY: called by the waiter, whose frame is still there; POSIX keeps the condition variable and the mutex alive meanwhile.
+    unsafe {
+        let cond = &*(*node).cond;
+        if !cond.unlist(node) {
+            until_signalled(&(*node).state);
+            cond.signal();
+        }
+        pthread_mutex_lock((*node).mutex);
+    }
+}
+
+/// Waits for a signaller that has taken this node out to say so: it is a few instructions away.
+fn until_signalled(state: &AtomicU32) {
+    while state.load(Acquire) != SIGNALLED {
+        Native::yield_now();
+    }
+}
+
+/// Waits.
+///
+/// # Safety
+///
+/// As POSIX says of `pthread_cond_wait`. May be unwound by a cancellation: nothing on the way has a destructor.
+unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Option<(Clock, &timespec)>) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Cond::at(cond) };
+    let deadline = match until {
+        None => None,
+        Some((clock, until)) => match Deadline::new(clock, until) {
+            Some(deadline) => Some((deadline, clock, *until)),
+            None => return EINVAL,
+        },
+    };
+    let mut node =
+        Node { state: AtomicU32::new(LISTED), next: ptr::null_mut(), previous: ptr::null_mut(), cond: this, mutex };
+    let node = &raw mut node;
+    // SAFETY: the node lives in this frame until it is unlisted or signalled.
+    unsafe { this.list(node) };
+    // SAFETY: passed on from the caller.
+    let unlocked = unsafe { pthread_mutex_unlock(mutex) };
+    if unlocked != 0 {
+        // SAFETY: listed above.
+        if !unsafe { this.unlist(node) } {
+            // SAFETY: this frame's.
+            until_signalled(unsafe { &(*node).state });
+            this.signal(); // meant for somebody who waits
+        }
+        return if unlocked == EPERM { EPERM } else { unlocked };
+    }
+    let mut result = 0;
+    // SAFETY: this frame's.
+    let state = unsafe { &(*node).state };
+    while state.load(Acquire) != SIGNALLED {
+        if deadline.is_some_and(|(deadline, ..)| deadline.has_passed()) {
+            // SAFETY: listed above.
+            if unsafe { this.unlist(node) } {
+                result = ETIMEDOUT;
+            } else {
+                until_signalled(state);
+            }
+            break;
+        }
+        let (realtime, until) = match &deadline {
+            Some((_, clock, until)) => (*clock == Clock::Realtime, ptr::from_ref(until)),
+            None => (false, ptr::null()),
+        };
+        // SAFETY: the word and the time are this frame's; `abandon` undoes the wait.
+        unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
+    }
+    // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which POSIX reports.
+    let locked = unsafe { pthread_mutex_lock(mutex) };
+    if locked != 0 { locked } else { result }
+}
+
+/// # Safety
+///
+/// As POSIX says of the function of this name; so for all below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_init(cond: *mut pthread_cond_t, attributes: *const pthread_condattr_t) -> c_int {
+    // libc zeroes the object and writes the attributes' bits.
+    // SAFETY: passed on from the caller.
+    unsafe { real::pthread_cond_init(cond, attributes) }
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Cond::at(cond) };
+    if this.is_libcs() {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_cond_destroy(cond) };
+    }
+    // POSIX leaves destruction under waiters undefined, and lets it be refused; libc would wait for them for ever.
+    if this.is_empty() { 0 } else { EBUSY }
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if Cond::at(cond).is_libcs() {
+            return real::pthread_cond_wait(cond, mutex);
+        }
+        wait(cond, mutex, None)
+    }
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let this = Cond::at(cond);
+        if this.is_libcs() {
+            return real::pthread_cond_timedwait(cond, mutex, until);
+        }
+        wait(cond, mutex, Some((this.clock(), &*until)))
+    }
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if Cond::at(cond).is_libcs() {
+            return real::pthread_cond_clockwait(cond, mutex, clock, until);
+        }
+        match Clock::of(clock) {
+            Some(clock) => wait(cond, mutex, Some((clock, &*until))),
+            None => EINVAL,
+        }
+    }
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Cond::at(cond) };
+    if this.is_libcs() {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_cond_signal(cond) };
+    }
+    this.signal();
+    0
+}
+
+/// # Safety
+///
+/// See [`pthread_cond_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Cond::at(cond) };
+    if this.is_libcs() {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_cond_broadcast(cond) };
+    }
+    if this.is_empty() {
+        return 0;
+    }
+    let mut node = this.take_all();
+    while !node.is_null() {
+        // SAFETY: taken out and not yet signalled, so its waiter stays.
+        let next = unsafe { (*node).next };
+        wake(node);
+        node = next;
+    }
+    0
+}

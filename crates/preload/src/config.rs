@@ -1,0 +1,167 @@
+//! What the user asked for, from the environment: read once, by the first lock operation or the constructor, whichever comes first.
+//!
+//! | variable | type | range | default | meaning |
+//! | --- | --- | --- | --- | --- |
+//! | `UNCONVOY_LOCK` | name | see `unconvoy locks` | `loiter` | contention manager |
+//! | `UNCONVOY_LOAD` | name | see `unconvoy locks` | `control` | load manager |
+//! | `UNCONVOY_INTERVAL_MS` | integer | 1 to 1000 | 7 | the controller's interval |
+//! | `UNCONVOY_SLEEP_MS` | integer | 1 to 10000 | 100 | longest sleep in a slot |
+//! | `UNCONVOY_STATS` | path | | none | where the statistics go at exit |
+//! | `UNCONVOY_CHILDREN` | 0 or 1 | | 1 | whether programs that this one starts get the library too |
+//!
+//! A value that is none of these costs one line on standard error, and the default is used.
+
+use core::ffi::{CStr, c_char};
+use core::str::FromStr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU64};
+
+use unconvoy_locks::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy_locks::load::control::Control;
+use unconvoy_locks::platform::{Native, Platform};
+
+use crate::dispatch::{self, Pair};
+
+/// The load manager of the default pair, whose path is compiled in.
+pub(crate) type DefaultLoad = Control;
+
+/// How this process is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Service {
+    /// The default pair, without statistics: the fast path.
+    Default = 1,
+    /// Through the chosen pair's table.
+    Chosen = 2,
+    /// Not at all: everything goes to libc.
+    Declined = 3,
+}
+
+const UNKNOWN: u8 = 0;
+const BEING_READ: u8 = 4;
+static SERVICE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// How this process is served.
+#[inline(always)]
+pub(crate) fn service() -> Service {
+    match SERVICE.load(Acquire) {
+        1 => Service::Default,
+        2 => Service::Chosen,
+        3 => Service::Declined,
+        _ => read(),
+    }
+}
+
+unsafe extern "C" {
+    fn unconvoy_sanitizer() -> *const c_char;
+}
+
+#[cold]
+fn read() -> Service {
+    if SERVICE.compare_exchange(UNKNOWN, BEING_READ, Acquire, Relaxed).is_err() {
+        while SERVICE.load(Acquire) == BEING_READ {
+            core::hint::spin_loop();
+        }
+        return service();
+    }
+    let control = Native::load_control();
+    read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
+    read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
+    // SAFETY: returns null or a string constant.
+    let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
+    let service = if let Some(name) = sanitizer.and_then(|name| name.to_str().ok()) {
+        say(&["this program runs under ", name, ", which has locks of its own to watch: nothing is replaced"]);
+        Service::Declined
+    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() {
+        Service::Default
+    } else {
+        Service::Chosen
+    };
+    SERVICE.store(service as u8, Release);
+    service
+}
+
+/// A variable that is set and not empty.
+pub(crate) fn variable(name: &CStr) -> Option<&'static str> {
+    // `getenv` neither locks nor allocates, so that this can be called from within a malloc's lock.
+    // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which a program may not do while
+    // others read it (POSIX).
+    let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
+    value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
+}
+
+fn default_pair() -> &'static Pair {
+    dispatch::find(CONTENTION[0].name, LOAD[0].name).expect("the catalogue's names are those of the pairs")
+}
+
+/// The pair that the environment names.
+pub(crate) fn pair() -> &'static Pair {
+    let lock = named(c"UNCONVOY_LOCK", CONTENTION);
+    let load = named(c"UNCONVOY_LOAD", LOAD);
+    dispatch::find(lock, load).unwrap_or_else(default_pair)
+}
+
+fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static str {
+    static SAID: AtomicU64 = AtomicU64::new(0);
+    let Some(value) = variable(variable_name) else {
+        return entries[0].name;
+    };
+    if let Some(entry) = entries.iter().find(|entry| entry.name == value) {
+        return entry.name;
+    }
+    // Asked for twice per process (service and pair), said once.
+    let bit = 1 << (entries.len() % 64);
+    if SAID.fetch_or(bit, Relaxed) & bit == 0 {
+        let mut message = [""; 32];
+        let head = [variable_name.to_str().unwrap_or_default(), "=", value, " is none of"];
+        let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
+        let tail = ["; using ", entries[0].name];
+        let mut len = 0;
+        for (place, part) in message.iter_mut().zip(parts.chain(tail)) {
+            *place = part;
+            len += 1;
+        }
+        say(&message[..len]);
+    }
+    entries[0].name
+}
+
+fn read_milliseconds(name: &'static CStr, range: core::ops::RangeInclusive<u64>, setting: &AtomicU64) {
+    let Some(value) = variable(name) else { return };
+    match u64::from_str(value) {
+        Ok(ms) if range.contains(&ms) => setting.store(ms * 1_000_000, Relaxed),
+        _ => say(&[name.to_str().unwrap_or_default(), "=", value, " is no number of milliseconds in its range; using the default"]),
+    }
+}
+
+/// One line on standard error, without allocation or a lock.
+pub(crate) fn say(parts: &[&str]) {
+    let mut line = [0u8; 512];
+    let mut len = 0;
+    for part in ["unconvoy: "].iter().chain(parts).chain(&["\n"]) {
+        let room = &mut line[len..];
+        let fits = part.len().min(room.len());
+        room[..fits].copy_from_slice(&part.as_bytes()[..fits]);
+        len += fits;
+    }
+    // SAFETY: the buffer holds `len` bytes. Nothing can be done about a standard error that takes none.
+    let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, line.as_ptr(), len) };
+}
+
+/// Takes this library out of the environment that children get.
+pub(crate) fn keep_from_children() {
+    if variable(c"UNCONVOY_CHILDREN") != Some("0") {
+        return;
+    }
+    let Some(preloaded) = variable(c"LD_PRELOAD") else { return };
+    let others: Vec<&str> =
+        preloaded.split([':', ' ']).filter(|path| !path.is_empty() && !path.ends_with("libunconvoy.so")).collect();
+    // SAFETY: called from the constructor, before the program's threads.
+    unsafe {
+        if others.is_empty() {
+            std::env::remove_var("LD_PRELOAD");
+        } else {
+            std::env::set_var("LD_PRELOAD", others.join(":"));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Every pair of contention manager and load manager as a table of functions, chosen once per process.
+//!
+//! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so the default pair has a path of its own in [`mutex`](crate::mutex)
+//! and [`rwlock`](crate::rwlock), taken when [`chosen`] says so.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use unconvoy_locks::contention::futex::Futex;
+use unconvoy_locks::contention::loiter::Loiter;
+use unconvoy_locks::contention::mcs::Mcs;
+use unconvoy_locks::contention::rw::{RwWord, Share};
+use unconvoy_locks::contention::ticket::Ticket;
+use unconvoy_locks::contention::tpmcs::TpMcs;
+use unconvoy_locks::contention::ttas::Ttas;
+use unconvoy_locks::contention::Contention;
+use unconvoy_locks::load::control::Control;
+use unconvoy_locks::load::gate::Gate;
+use unconvoy_locks::load::none::NoManager;
+use unconvoy_locks::load::park::Park;
+use unconvoy_locks::load::yielding::Yield;
+use unconvoy_locks::load::LoadManager;
+use unconvoy_locks::lock::{self, Acquired};
+use unconvoy_locks::platform::Native;
+
+/// The words of a lock in place: its contention manager's state, and the gate.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) gate: &'a Gate<Native>,
+}
+
+/// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
+#[repr(C, align(8))]
+pub(crate) struct State([u64; 2]);
+
+impl State {
+    /// The bytes as the state of one contention manager.
+    #[inline(always)]
+    pub(crate) fn of<C: Contention<Native>>(&self) -> &C {
+        const { assert!(size_of::<C>() <= size_of::<State>() && align_of::<C>() <= align_of::<State>()) };
+        // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it wrote itself or zeroes
+        // are valid; a process uses one contention manager from the first lock operation to the last.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+}
+
+/// What a pair of managers does for a mutex or spin lock, and for a reader-writer lock.
+pub(crate) struct Pair {
+    pub(crate) lock: &'static str,
+    pub(crate) load: &'static str,
+    pub(crate) try_lock: fn(Words<'_>) -> bool,
+    pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
+    /// The caller holds the lock.
+    pub(crate) release: unsafe fn(Words<'_>),
+    pub(crate) is_locked: fn(Words<'_>) -> bool,
+    pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Gate<Native>, Option<u64>) -> Acquired,
+    /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
+    pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
+}
+
+fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
+    words.state.of::<C>().try_lock()
+}
+
+fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
+    lock::acquire::<Native, C, L>(words.state.of(), words.gate, deadline)
+}
+
+/// # Safety
+///
+/// The caller holds the lock.
+unsafe fn release<C: Contention<Native>>(words: Words<'_>) {
+    // SAFETY: passed on from the caller.
+    unsafe { lock::release::<Native, C>(words.state.of(), words.gate) };
+}
+
+fn is_locked<C: Contention<Native>>(words: Words<'_>) -> bool {
+    words.state.of::<C>().is_locked()
+}
+
+macro_rules! pairs {
+    ($(($lock:literal, $contention:ty)),* ; $loads:tt) => {
+        &[$(pairs!(@row $lock, $contention, $loads)),*]
+    };
+    (@row $lock:literal, $contention:ty, [$(($load:literal, $manager:ty)),*]) => {
+        [$(Pair {
+            lock: $lock,
+            load: $load,
+            try_lock: try_lock::<$contention>,
+            acquire: acquire::<$contention, $manager>,
+            release: release::<$contention>,
+            is_locked: is_locked::<$contention>,
+            acquire_shared: lock::acquire_shared::<Native, $manager>,
+            poll: lock::poll::<Native, $manager>,
+        }),*]
+    };
+}
+
+/// The load managers of each row, in the catalogue's order.
+const LOADS: usize = 4;
+
+static PAIRS: &[[Pair; LOADS]] = pairs!(
+    ("loiter", Loiter<Native>), ("tpmcs", TpMcs<Native>), ("mcs", Mcs<Native>),
+    ("ticket", Ticket<Native>), ("ttas", Ttas<Native>), ("futex", Futex<Native>);
+    [("control", Control), ("park", Park), ("yield", Yield), ("none", NoManager)]
+);
+
+/// The pair of these names.
+pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
+    PAIRS.iter().flatten().find(|pair| pair.lock == lock && pair.load == load)
+}
+
+static CHOSEN: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
+
+/// The process's pair; chosen on the first call, which may come before any constructor has run.
+#[inline]
+pub(crate) fn pair() -> &'static Pair {
+    // SAFETY: null or one of `PAIRS`.
+    match unsafe { CHOSEN.load(Acquire).as_ref() } {
+        Some(pair) => pair,
+        None => choose(),
+    }
+}
+
+#[cold]
+fn choose() -> &'static Pair {
+    let pair = crate::config::pair();
+    CHOSEN.store(ptr::from_ref(pair).cast_mut(), Release);
+    pair
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unconvoy_locks::catalogue::{CONTENTION, LOAD};
+
+    #[test]
+    fn every_name_of_the_catalogue_has_its_pairs_and_no_other_has() {
+        for lock in CONTENTION {
+            for load in LOAD {
+                assert!(find(lock.name, load.name).is_some(), "{}+{}", lock.name, load.name);
+            }
+        }
+        assert_eq!(PAIRS.len() * LOADS, CONTENTION.len() * LOAD.len());
+    }
+}

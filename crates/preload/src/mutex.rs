@@ -1,0 +1,368 @@
+//! `pthread_mutex_*`, in place.
+//!
+//! ```text
+//!  glibc   lock  count  owner  nusers  kind  spins  list.prev   list.next
+//!  byte    0     4      8      12      16    20     24          32
+//!  here    -     count  owner . . . .  kind  gate   state . . . . . . . .
+//! ```
+//!
+//! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it means there. Everything else is zero in an unlocked mutex
+//! of either. Robust, priority-inheriting, priority-protecting and process-shared mutexes, and destroyed ones, have further bits in `kind`:
+//! they go to libc, which sees an object that this library never wrote to.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
+
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use unconvoy_locks::contention::Contention;
+use unconvoy_locks::contention::loiter::Loiter;
+use unconvoy_locks::load::gate::Gate;
+use unconvoy_locks::lock;
+use unconvoy_locks::platform::Native;
+
+use crate::config::{self, Service};
+use crate::dispatch::{State, Words, pair};
+use crate::stats;
+use crate::time::{Clock, Deadline};
+use crate::{real, stats::Kind as Recorded};
+
+/// A `pthread_mutex_t`, as this library uses it.
+#[repr(C)]
+pub(crate) struct Mutex {
+    _lock: u32,
+    /// Locks beyond the first, of a recursive mutex; written by the owner.
+    count: AtomicU32,
+    /// `pthread_self` of the owner of a recursive or error-checking mutex, else 0.
+    owner: AtomicUsize,
+    kind: AtomicI32,
+    gate: Gate<Native>,
+    state: State,
+}
+
+const _: () = assert!(size_of::<Mutex>() == size_of::<pthread_mutex_t>());
+const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit layout");
+
+/// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock elision, which it does not use here.
+const OWN_BITS: i32 = 3 | 256 | 512;
+
+/// What `kind` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Normal, default or adaptive: no owner is kept.
+    Plain,
+    Recursive,
+    ErrorCheck,
+    /// libc's.
+    HandedOver,
+}
+
+impl Mutex {
+    /// # Safety
+    ///
+    /// `mutex` points to a mutex that lives as long as the caller's use of it.
+    #[inline(always)]
+    unsafe fn at<'a>(mutex: *mut pthread_mutex_t) -> &'a Mutex {
+        // SAFETY: the same size, and all fields that are accessed here are atomics or states of atomics.
+        unsafe { &*mutex.cast() }
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> Kind {
+        let kind = self.kind.load(Relaxed);
+        if kind & !OWN_BITS != 0 {
+            return Kind::HandedOver;
+        }
+        match kind & 3 {
+            libc::PTHREAD_MUTEX_RECURSIVE => Kind::Recursive,
+            libc::PTHREAD_MUTEX_ERRORCHECK => Kind::ErrorCheck,
+            _ => Kind::Plain,
+        }
+    }
+
+    #[inline(always)]
+    fn words(&self) -> Words<'_> {
+        Words { state: &self.state, gate: &self.gate }
+    }
+
+    #[inline(always)]
+    fn default_state(&self) -> &Loiter<Native> {
+        self.state.of()
+    }
+
+    /// Acquires the state; false only after the deadline. The mutex is not the caller's already.
+    #[inline(always)]
+    fn acquire(&self, deadline: Option<u64>) -> bool {
+        match config::service() {
+            Service::Default => {
+                self.default_state().try_lock_politely()
+                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(self.default_state(), &self.gate, deadline).held
+            }
+            _ => self.acquire_chosen(deadline),
+        }
+    }
+
+    #[cold]
+    fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
+        let address = core::ptr::from_ref(self).addr();
+        if (pair().try_lock)(self.words()) {
+            stats::acquired(Recorded::Mutex, address, None);
+            return true;
+        }
+        let begin = stats::now();
+        let acquired = (pair().acquire)(self.words(), deadline);
+        if acquired.held {
+            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.departure.sleeps)));
+        }
+        acquired.held
+    }
+
+    #[inline(always)]
+    fn try_acquire(&self) -> bool {
+        match config::service() {
+            Service::Default => self.default_state().try_lock(),
+            _ => {
+                let held = (pair().try_lock)(self.words());
+                if held {
+                    stats::acquired(Recorded::Mutex, core::ptr::from_ref(self).addr(), None);
+                }
+                held
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The state is held.
+    #[inline(always)]
+    unsafe fn release(&self) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match config::service() {
+                Service::Default => lock::release::<Native, Loiter<Native>>(self.default_state(), &self.gate),
+                _ => {
+                    stats::released(core::ptr::from_ref(self).addr());
+                    (pair().release)(self.words());
+                }
+            }
+        }
+    }
+
+    fn is_owner(&self, me: usize) -> bool {
+        self.owner.load(Relaxed) == me
+    }
+
+    /// A lock by the owner itself: another level, or an error.
+    fn relock(&self, kind: Kind, of_error_check: c_int) -> c_int {
+        if kind == Kind::ErrorCheck {
+            return of_error_check;
+        }
+        match self.count.load(Relaxed).checked_add(1) {
+            Some(count) => {
+                self.count.store(count, Relaxed);
+                0
+            }
+            None => EAGAIN,
+        }
+    }
+
+    /// Lock of the kinds that know their owner.
+    #[cold]
+    fn lock_owned(&self, kind: Kind, deadline: Option<u64>) -> c_int {
+        let me = me();
+        if self.is_owner(me) {
+            return self.relock(kind, EDEADLK);
+        }
+        if !self.acquire(deadline) {
+            return ETIMEDOUT;
+        }
+        self.owner.store(me, Relaxed);
+        0
+    }
+
+    #[cold]
+    fn unlock_owned(&self) -> c_int {
+        if !self.is_owner(me()) {
+            return EPERM;
+        }
+        let count = self.count.load(Relaxed);
+        if count > 0 {
+            self.count.store(count - 1, Relaxed);
+            return 0;
+        }
+        self.owner.store(0, Relaxed);
+        // SAFETY: the owner holds it.
+        unsafe { self.release() };
+        0
+    }
+
+    fn lock_until(&self, kind: Kind, clock: Clock, until: &timespec) -> c_int {
+        // POSIX looks at the time only when it must wait.
+        if kind == Kind::Plain && self.try_acquire() {
+            return 0;
+        }
+        if kind != Kind::Plain {
+            let me = me();
+            if self.is_owner(me) {
+                return self.relock(kind, EDEADLK);
+            }
+            if self.try_acquire() {
+                self.owner.store(me, Relaxed);
+                return 0;
+            }
+        }
+        let Some(deadline) = Deadline::new(clock, until) else {
+            return EINVAL;
+        };
+        loop {
+            let monotonic = deadline.on_the_monotonic_clock();
+            let result = if kind == Kind::Plain {
+                if self.acquire(Some(monotonic)) { 0 } else { ETIMEDOUT }
+            } else {
+                self.lock_owned(kind, Some(monotonic))
+            };
+            if result != ETIMEDOUT || deadline.has_passed() {
+                return result;
+            }
+        }
+    }
+}
+
+/// This thread, as the owner field names it.
+#[inline]
+pub(crate) fn me() -> usize {
+    // SAFETY: always succeeds.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Whether libc must serve this mutex.
+#[inline(always)]
+fn is_libcs(mutex: &Mutex) -> bool {
+    mutex.kind() == Kind::HandedOver || config::service() == Service::Declined
+}
+
+/// # Safety
+///
+/// As POSIX says of the function of this name; so for all below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) -> c_int {
+    // libc checks the attributes, zeroes the object and writes `kind`.
+    // SAFETY: passed on from the caller.
+    unsafe { real::pthread_mutex_init(mutex, attributes) }
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_destroy(mutex) };
+    }
+    if (pair().is_locked)(this.words()) {
+        return EBUSY;
+    }
+    this.kind.store(-1, Relaxed); // as libc does: every further use is refused, with EINVAL
+    0
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    match this.kind() {
+        _ if config::service() == Service::Declined => {}
+        Kind::Plain => {
+            this.acquire(None);
+            return 0;
+        }
+        Kind::HandedOver => {}
+        kind => return this.lock_owned(kind, None),
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { real::pthread_mutex_lock(mutex) }
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_trylock(mutex) };
+    }
+    let kind = this.kind();
+    if kind != Kind::Plain && this.is_owner(me()) {
+        return this.relock(kind, EBUSY);
+    }
+    if !this.try_acquire() {
+        return EBUSY;
+    }
+    if kind != Kind::Plain {
+        this.owner.store(me(), Relaxed);
+    }
+    0
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_timedlock(mutex, until) };
+    }
+    // SAFETY: passed on from the caller.
+    this.lock_until(this.kind(), Clock::Realtime, unsafe { &*until })
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_clocklock(mutex, clock, until) };
+    }
+    let Some(clock) = Clock::of(clock) else {
+        return EINVAL;
+    };
+    // SAFETY: passed on from the caller.
+    this.lock_until(this.kind(), clock, unsafe { &*until })
+}
+
+/// # Safety
+///
+/// See [`pthread_mutex_init`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    match this.kind() {
+        _ if config::service() == Service::Declined => {}
+        Kind::Plain => {
+            // SAFETY: POSIX: the caller holds it.
+            unsafe { this.release() };
+            return 0;
+        }
+        Kind::HandedOver => {}
+        _ => return this.unlock_owned(),
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { real::pthread_mutex_unlock(mutex) }
+}

@@ -1,0 +1,78 @@
+//! libc's own functions, for what is handed to it: looked up when first needed, by name, behind this library.
+
+/// Defines a function of libc that is found with `dlsym(RTLD_NEXT)`.
+macro_rules! real {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        ///
+        /// As libc's.
+        pub(crate) unsafe fn $name($($argument: $type),*) -> c_int {
+            static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            let mut address = ADDRESS.load(Relaxed);
+            if address.is_null() {
+                address = find(concat!(stringify!($name), "\0"));
+                ADDRESS.store(address, Relaxed);
+            }
+            // SAFETY: libc's function of that name has this type.
+            let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(address) };
+            // SAFETY: passed on from the caller.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
+use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
+
+real! {
+    fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) -> c_int;
+    fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int;
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_init(cond: *mut pthread_cond_t, attributes: *const pthread_condattr_t) -> c_int;
+    fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int;
+    fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int;
+    fn pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int;
+    fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int;
+    fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) -> c_int;
+    fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
+    fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
+    fn pthread_spin_init(lock: *mut pthread_spinlock_t, shared: c_int) -> c_int;
+    fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int;
+    fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int;
+    fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int;
+}
+
+/// The next definition of `name` after this library's. Found, for every name above, in any libc that loads this library; a lookup that succeeds
+/// does not allocate.
+#[cold]
+fn find(name: &'static str) -> *mut c_void {
+    // SAFETY: `name` ends in a zero.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    if address.is_null() {
+        crate::config::say(&["libc has no ", name.trim_end_matches('\0'), "; cannot go on"]);
+        // SAFETY: ends the process, which has called a function that its libc does not have.
+        unsafe { libc::abort() };
+    }
+    address
+}

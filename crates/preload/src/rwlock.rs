@@ -1,0 +1,246 @@
+//! `pthread_rwlock_*`, in place: shared readers, and load control for the waiters of both kinds.
+//!
+//! ```text
+//!  glibc   readers  writers  wrphase  writers_futex  pad3  pad4  cur_writer  shared  ...  flags
+//!  byte    0        4        8        12             16          24          28           48
+//!  here    state . . . . .   gate     -              owner . .   -           shared  ...  flags
+//! ```
+//!
+//! `shared` and `flags` are where libc's initialisers put them: process-shared locks go to libc, and the flags tell whether writers are preferred.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+
+use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
+use unconvoy_locks::contention::rw::{RwWord, Share};
+use unconvoy_locks::load::gate::Gate;
+use unconvoy_locks::lock;
+use unconvoy_locks::platform::Native;
+
+use crate::config::{self, Service};
+use crate::dispatch::pair;
+use crate::mutex::me;
+use crate::stats::{self, Kind as Recorded};
+use crate::time::{Clock, Deadline};
+use crate::real;
+
+/// A `pthread_rwlock_t`, as this library uses it.
+#[repr(C)]
+struct RwLock {
+    state: RwWord<Native>,
+    gate: Gate<Native>,
+    _unused: u32,
+    /// `pthread_self` of the writer, else 0.
+    owner: AtomicUsize,
+    _cur_writer: u32,
+    shared: AtomicU32,
+    _between: [u64; 2],
+    flags: AtomicU8,
+    _rest: [u8; 7],
+}
+
+const _: () = assert!(size_of::<RwLock>() == size_of::<pthread_rwlock_t>());
+const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
+const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
+
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. The recursive variant, 1, is treated as reader preference by glibc too: a reader
+/// that holds the lock must be able to take it again.
+const PREFER_WRITER_NONRECURSIVE: u8 = 2;
+
+impl RwLock {
+    /// # Safety
+    ///
+    /// `lock` points to a lock that lives as long as the caller's use of it.
+    #[inline(always)]
+    unsafe fn at<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLock {
+        // SAFETY: the same size, and all fields that are accessed here are atomics.
+        unsafe { &*lock.cast() }
+    }
+
+    #[inline(always)]
+    fn is_libcs(&self) -> bool {
+        self.shared.load(Relaxed) != 0 || config::service() == Service::Declined
+    }
+
+    fn reading(&self) -> Share {
+        match self.flags.load(Relaxed) {
+            PREFER_WRITER_NONRECURSIVE => Share::ReadAfterWriters,
+            _ => Share::Read,
+        }
+    }
+
+    /// Whether the caller is the writer.
+    #[inline]
+    fn is_mine(&self) -> bool {
+        self.state.is_written() && self.owner.load(Relaxed) == me()
+    }
+
+    #[inline]
+    fn try_acquire(&self, share: Share) -> bool {
+        let held = self.state.try_acquire(share);
+        if held {
+            self.note(share, None);
+        }
+        held
+    }
+
+    #[inline]
+    fn note(&self, share: Share, waited: Option<(u64, u32)>) {
+        if share == Share::Write {
+            self.owner.store(me(), Relaxed);
+        }
+        if config::service() != Service::Default {
+            stats::acquired(Recorded::RwLock, core::ptr::from_ref(self).addr(), waited);
+        }
+    }
+
+    fn lock(&self, share: Share, until: Option<Deadline>) -> c_int {
+        loop {
+            let begin = stats::now();
+            let monotonic = until.map(Deadline::on_the_monotonic_clock);
+            let acquired = (pair().acquire_shared)(&self.state, share, &self.gate, monotonic);
+            if acquired.held {
+                self.note(share, Some((begin, acquired.departure.sleeps)));
+                return 0;
+            }
+            if until.is_none_or(Deadline::has_passed) {
+                return ETIMEDOUT;
+            }
+        }
+    }
+
+    /// Locks, with the time-out that `until` may give; its time is looked at only when there is a wait.
+    #[inline]
+    fn lock_until(&self, share: Share, until: Option<(Clock, &timespec)>) -> c_int {
+        if self.try_acquire(share) {
+            return 0;
+        }
+        if self.is_mine() {
+            return EDEADLK;
+        }
+        match until {
+            None => self.lock(share, None),
+            Some((clock, until)) => match Deadline::new(clock, until) {
+                Some(deadline) => self.lock(share, Some(deadline)),
+                None => EINVAL,
+            },
+        }
+    }
+}
+
+/// Defines the functions of one kind of holder: lock, try, timed, clock.
+macro_rules! holders {
+    ($lock:ident, $try:ident, $timed:ident, $clock:ident, $share:expr) => {
+        /// # Safety
+        ///
+        /// As POSIX says of the function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $lock(lock: *mut pthread_rwlock_t) -> c_int {
+            // SAFETY: passed on from the caller.
+            let this = unsafe { RwLock::at(lock) };
+            if this.is_libcs() {
+                // SAFETY: passed on from the caller.
+                return unsafe { real::$lock(lock) };
+            }
+            this.lock_until($share(this), None)
+        }
+
+        /// # Safety
+        ///
+        /// As POSIX says of the function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $try(lock: *mut pthread_rwlock_t) -> c_int {
+            // SAFETY: passed on from the caller.
+            let this = unsafe { RwLock::at(lock) };
+            if this.is_libcs() {
+                // SAFETY: passed on from the caller.
+                return unsafe { real::$try(lock) };
+            }
+            if this.try_acquire($share(this)) { 0 } else { EBUSY }
+        }
+
+        /// # Safety
+        ///
+        /// As POSIX says of the function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $timed(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+            // SAFETY: passed on from the caller.
+            let this = unsafe { RwLock::at(lock) };
+            if this.is_libcs() {
+                // SAFETY: passed on from the caller.
+                return unsafe { real::$timed(lock, until) };
+            }
+            // SAFETY: passed on from the caller.
+            this.lock_until($share(this), Some((Clock::Realtime, unsafe { &*until })))
+        }
+
+        /// # Safety
+        ///
+        /// As glibc says of the function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $clock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+            // SAFETY: passed on from the caller.
+            let this = unsafe { RwLock::at(lock) };
+            if this.is_libcs() {
+                // SAFETY: passed on from the caller.
+                return unsafe { real::$clock(lock, clock, until) };
+            }
+            match Clock::of(clock) {
+                // SAFETY: passed on from the caller.
+                Some(clock) => this.lock_until($share(this), Some((clock, unsafe { &*until }))),
+                None => EINVAL,
+            }
+        }
+    };
+}
+
+holders!(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock, RwLock::reading);
+holders!(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock, |_| Share::Write);
+
+/// # Safety
+///
+/// As POSIX says of the function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    unsafe { real::pthread_rwlock_init(lock, attributes) }
+}
+
+/// # Safety
+///
+/// As POSIX says of the function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { RwLock::at(lock) };
+    if this.is_libcs() {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_rwlock_destroy(lock) };
+    }
+    0 // as libc does, which does not look either
+}
+
+/// # Safety
+///
+/// As POSIX says of the function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { RwLock::at(lock) };
+    if this.is_libcs() {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_rwlock_unlock(lock) };
+    }
+    if this.state.is_written() {
+        this.owner.store(0, Relaxed);
+    } else if !this.state.is_locked() {
+        return 0; // undefined by POSIX; libc returns 0 too, but corrupts its count
+    }
+    if config::service() != Service::Default {
+        stats::released(core::ptr::from_ref(this).addr());
+    }
+    // SAFETY: POSIX: the caller holds it.
+    unsafe { lock::release_shared(&this.state, &this.gate) };
+    0
+}

@@ -1,0 +1,231 @@
+//! What each lock did, for `UNCONVOY_STATS=FILE`: one JSON object, written when the process exits.
+//!
+//! Counting needs a place beside the lock, so that only a process that asked for it pays: a fixed hash table by address in a mapping of its own, filled without
+//! allocation. A lock that finds no place is counted as dropped, never silently.
+//!
+//! The file is that of the program that `unconvoy run` started; processes that it starts in turn write `FILE.PID`.
+//!
+//! **Memory orderings.** None: counters are relaxed, and those of one lock are mostly changed by its holder.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicBool;
+
+use serde_json::json;
+use unconvoy_locks::platform::{Native, Platform, native};
+
+use crate::config::{say, variable};
+use crate::dispatch::pair;
+
+/// What a record is of.
+#[derive(Debug, Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Mutex = 0,
+    RwLock = 1,
+    Spin = 2,
+}
+
+const KIND_NAMES: [&str; 3] = ["mutex", "rwlock", "spin"];
+
+/// Locks that are told apart; a power of two.
+const RECORDS: usize = 1 << 16;
+/// Places looked at before a lock is dropped.
+const PROBES: usize = 64;
+
+/// One lock.
+#[derive(Default)]
+#[repr(align(64))]
+struct Record {
+    address: AtomicUsize,
+    kind: AtomicU32,
+    slept: AtomicU32,
+    acquisitions: AtomicU64,
+    contended: AtomicU64,
+    wait_ns: AtomicU64,
+    max_wait_ns: AtomicU64,
+    hold_ns: AtomicU64,
+    /// When the present holder came by it; of several readers, the last.
+    held_since: AtomicU64,
+}
+
+static RECORDS_AT: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+/// Whether this process's file is `FILE.PID`.
+static IS_DESCENDANT: AtomicBool = AtomicBool::new(false);
+
+/// The clock of the records; 0 when nothing is recorded, so that nobody pays for reading it.
+#[inline]
+pub(crate) fn now() -> u64 {
+    if RECORDS_AT.load(Relaxed).is_null() { 0 } else { Native::now() }
+}
+
+/// A lock was acquired; `waited` says since when and with how many sleeps, if it was taken at first.
+pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
+    let Some(record) = record(kind, address) else { return };
+    record.acquisitions.fetch_add(1, Relaxed);
+    let now = Native::now();
+    record.held_since.store(now, Relaxed);
+    if let Some((since, sleeps)) = waited {
+        let wait = now.saturating_sub(since);
+        record.contended.fetch_add(1, Relaxed);
+        record.wait_ns.fetch_add(wait, Relaxed);
+        record.max_wait_ns.fetch_max(wait, Relaxed);
+        record.slept.fetch_add(sleeps, Relaxed);
+    }
+}
+
+/// A lock is about to be released.
+pub(crate) fn released(address: usize) {
+    if let Some(record) = find(address, None) {
+        let since = record.held_since.load(Relaxed);
+        record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);
+    }
+}
+
+fn record(kind: Kind, address: usize) -> Option<&'static Record> {
+    find(address, Some(kind))
+}
+
+/// The record of the lock at `address`; made if `kind` says of what.
+fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
+    let table = RECORDS_AT.load(Acquire);
+    if table.is_null() {
+        return None;
+    }
+    let hash = (address >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    for probe in 0..PROBES {
+        // SAFETY: within the mapping of `RECORDS` records, which is never unmapped and starts as zeroes.
+        let record = unsafe { &*table.add((hash + probe) % RECORDS) };
+        let owner = record.address.load(Acquire);
+        if owner == address {
+            return Some(record);
+        }
+        if owner == 0 {
+            let kind = kind?;
+            match record.address.compare_exchange(0, address, AcqRel, Acquire) {
+                Ok(_) => {
+                    record.kind.store(kind as u32, Relaxed);
+                    return Some(record);
+                }
+                Err(other) if other == address => return Some(record),
+                Err(_) => {}
+            }
+        }
+    }
+    if kind.is_some() {
+        DROPPED.fetch_add(1, Relaxed);
+    }
+    None
+}
+
+/// Begins to record, if the environment asks for it.
+pub(crate) fn begin() {
+    let Some(path) = variable(c"UNCONVOY_STATS") else { return };
+    let pid = std::process::id();
+    match variable(c"UNCONVOY_STATS_OWNER").and_then(|owner| owner.parse::<u32>().ok()) {
+        Some(owner) => IS_DESCENDANT.store(owner != pid, Relaxed),
+        // SAFETY: called from the constructor, before the program's threads.
+        None => unsafe { std::env::set_var("UNCONVOY_STATS_OWNER", pid.to_string()) },
+    }
+    if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path)) {
+        say(&["cannot write ", path, ": ", &error.to_string(), "; no statistics"]);
+        return;
+    }
+    // SAFETY: a fresh anonymous mapping.
+    let table = unsafe {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        mmap_anonymous(ptr::null_mut(), RECORDS * size_of::<Record>(), ProtFlags::READ | ProtFlags::WRITE, flags)
+    };
+    match table {
+        Ok(table) => RECORDS_AT.store(table.cast(), Release),
+        Err(_) => say(&["no memory for statistics"]),
+    }
+    BEGAN.store(Native::now(), Relaxed);
+}
+
+/// In the child of a `fork`: what it does from here on is its own.
+pub(crate) fn after_fork() {
+    IS_DESCENDANT.store(true, Relaxed);
+}
+
+fn file_name(path: &str) -> String {
+    if IS_DESCENDANT.load(Relaxed) { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
+}
+
+/// Writes the file, once.
+pub(crate) fn write() {
+    static WRITTEN: AtomicBool = AtomicBool::new(false);
+    let Some(path) = variable(c"UNCONVOY_STATS") else { return };
+    let table = RECORDS_AT.load(Acquire);
+    if table.is_null() || WRITTEN.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: the mapping of `begin`, of which every page reads as records of atomics.
+    let records = unsafe { core::slice::from_raw_parts(table, RECORDS) };
+    let mut used: Vec<&Record> = records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
+    used.sort_by_key(|record| core::cmp::Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed))));
+    let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
+    let controller = native::controller_report();
+    let slots = Native::load_control().slots.totals();
+    let document = json!({
+        "schema": "unconvoy-stats-1",
+        "program": std::env::current_exe().unwrap_or_default(),
+        "pid": std::process::id(),
+        "lock": pair().lock,
+        "load": pair().load,
+        "wall_ns": Native::now().saturating_sub(BEGAN.load(Relaxed)),
+        "processors": std::thread::available_parallelism().map_or(1, usize::from),
+        "controller": { "starts": controller.starts, "ticks": controller.ticks, "cpu_ns": controller.busy_ns },
+        "slots": {
+            "slept": slots.slept,
+            "left": slots.left,
+            "woken": slots.woken,
+            "timed_out": slots.timed_out,
+            "given_back": slots.given_back,
+        },
+        "dropped_locks": DROPPED.load(Relaxed),
+        "locks": locks,
+    });
+    let name = file_name(path);
+    if let Err(error) = std::fs::write(&name, format!("{document:#}\n")) {
+        say(&["cannot write ", &name, ": ", &error.to_string()]);
+    }
+}
+
+fn as_json(record: &Record) -> serde_json::Value {
+    let address = record.address.load(Relaxed);
+    json!({
+        "address": format!("{address:#x}"),
+        "kind": KIND_NAMES[record.kind.load(Relaxed) as usize],
+        "where": place(address),
+        "acquisitions": record.acquisitions.load(Relaxed),
+        "contended": record.contended.load(Relaxed),
+        "wait_ns": record.wait_ns.load(Relaxed),
+        "max_wait_ns": record.max_wait_ns.load(Relaxed),
+        "hold_ns": record.hold_ns.load(Relaxed),
+        "slept": record.slept.load(Relaxed),
+    })
+}
+
+/// Where a lock lives: the variable of a static one, else nothing.
+fn place(address: usize) -> String {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: fills `info` if the address is in a loaded object; the strings live as long as that.
+    let (object, symbol) = unsafe {
+        if libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) == 0 {
+            return String::new();
+        }
+        let info = info.assume_init();
+        let name = |text: *const core::ffi::c_char| (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy());
+        (name(info.dli_fname), name(info.dli_sname))
+    };
+    let object = object.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();
+    match symbol {
+        Some(symbol) => format!("{symbol} in {object}"),
+        None => object,
+    }
+}
