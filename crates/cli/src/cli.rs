@@ -1,0 +1,267 @@
+//! What a user may write on the command line: options, their values and the examples of `--help`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use regex::Regex;
+use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+
+use crate::compare::plan::Configuration;
+
+/// Keep threaded programs at full speed when threads outnumber processors.
+#[derive(Debug, Parser)]
+#[command(name = "unconvoy", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program with its pthread locks replaced.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Measure a program under several locks, side by side.
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(Box<CompareArgs>),
+    /// List the locks and the load managers.
+    #[command(after_help = LOCKS_EXAMPLES)]
+    Locks,
+    /// Print what `run --stats FILE` has written, worst lock first.
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats(StatsArgs),
+    /// Print the completions for a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell to complete for.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page per subcommand into a directory.
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// Directory for the pages; without it the main page goes to standard output.
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// `unconvoy run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Contention manager: the order in which waiters get the lock.
+    #[arg(long, value_name = "LOCK", value_parser = names(CONTENTION))]
+    pub lock: Option<String>,
+    /// Load manager: which waiters leave the processor, and when.
+    #[arg(long, value_name = "LOAD", value_parser = names(LOAD))]
+    pub load: Option<String>,
+    /// Write what each lock did to FILE, as JSON, when the program ends.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stats: Option<PathBuf>,
+    /// Interval at which the load controller looks at the load, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub interval: Option<u32>,
+    /// Longest sleep of a waiter that load control has put aside, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub sleep_timeout: Option<u32>,
+    /// Leave alone the programs that PROGRAM starts.
+    #[arg(long)]
+    pub no_children: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// `unconvoy compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Configurations, the first being the one to compare against: `libc` (nothing replaced),
+    /// `default`, LOCK, or LOCK+LOAD.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
+          value_parser = Configuration::parse)]
+    pub locks: Vec<Configuration>,
+    /// Thread counts; each replaces `{threads}` in the arguments [default when `{threads}` is
+    /// there: 1, 2, 4, ... up to four times the processors].
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Vec<u32>,
+    /// Measured runs of every configuration at every thread count.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Runs of each before them that are not recorded.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warmup: u32,
+    /// Where the program prints what to compare: one capture group around a number. The last
+    /// match on standard output counts, else the last one on standard error [default: the
+    /// wall time in seconds, lower is better].
+    #[arg(long, value_name = "REGEX", value_parser = one_group)]
+    pub metric: Option<Regex>,
+    /// What the metric is called in the table and the figure, with its unit.
+    #[arg(long, value_name = "TEXT", requires = "metric")]
+    pub metric_name: Option<String>,
+    /// A smaller metric is better (a time, not a throughput).
+    #[arg(long, requires = "metric")]
+    pub lower_is_better: bool,
+    /// Where the program prints how many operations it did, for the processor time of one.
+    #[arg(long, value_name = "REGEX", value_parser = one_group)]
+    pub ops: Option<Regex>,
+    /// Where the program prints Jain's fairness index (0 to 1).
+    #[arg(long, value_name = "REGEX", value_parser = one_group)]
+    pub fairness: Option<Regex>,
+    /// Write the context, every run and the summary; rewritten after each round.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write one line per run.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+    /// Draw BASENAME.svg and BASENAME.png.
+    #[arg(long, value_name = "BASENAME", value_hint = ValueHint::FilePath)]
+    pub plot: Option<PathBuf>,
+    /// Title of the table and the figure.
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Longest that one run may take, in seconds; then it is ended and counts as failed.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Seed of the order within each round; a run prints its own.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// No progress and no table: only warnings, errors and the final sentence.
+    #[arg(long)]
+    pub quiet: bool,
+    /// The program and its arguments, `{threads}` standing for the thread count.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// `unconvoy stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// How many locks to list, by time waited.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// The file that `unconvoy run --stats FILE` has written.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// Accepts the names of one half of the catalogue; an error lists them all.
+fn names(entries: &'static [Entry]) -> PossibleValuesParser {
+    entries
+        .iter()
+        .map(|entry| PossibleValue::new(entry.name).help(entry.summary))
+        .into()
+}
+
+/// A regular expression that captures exactly one thing.
+fn one_group(text: &str) -> Result<Regex, String> {
+    let regex = Regex::new(text).map_err(|error| error.to_string())?;
+    match regex.captures_len() - 1 {
+        1 => Ok(regex),
+        0 => Err(format!(
+            "nothing is captured: put ( ) around the number, as in '{text}([0-9.]+)'"
+        )),
+        n => Err(format!(
+            "{n} groups capture, one must: write the others as (?: )"
+        )),
+    }
+}
+
+/// A positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_string())?;
+    match Duration::try_from_secs_f64(value) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("a time-out is longer than 0 seconds".to_string()),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  unconvoy run -- ./server --threads 64
+  unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
+  unconvoy compare --metric 'throughput: ([0-9.]+)' -- ./bench --threads {threads}
+  unconvoy locks";
+
+const RUN_EXAMPLES: &str = "\
+Exit status: the program's own, and its signals. 127: program not found. 126: it cannot be
+executed. 125: libunconvoy.so is missing. 2: wrong options.
+
+A program in which nothing can be replaced (static, set-user-ID, Go) runs all the same, and one
+line on standard error says so.
+
+Examples:
+  unconvoy run -- ./server --threads 64
+  unconvoy run --lock tpmcs --load control -- ./server
+  unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
+  UNCONVOY_LIBRARY=target/release/libunconvoy.so unconvoy run -- ./server";
+
+const COMPARE_EXAMPLES: &str = "\
+Every configuration runs at every thread count once per round, in an order shuffled anew, so
+that a neighbour on the machine disturbs all of them alike. Shown are the median and the median
+absolute deviation. A difference counts as real when the medians are further apart than twice
+the (normalised) deviations of both together.
+
+Exit status: 0, or 1 when a run fails or its metric does not match (what was measured stays on
+disk), 130 after Ctrl-C.
+
+Examples:
+  unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}
+  unconvoy compare --metric 'ops/s: ([0-9.]+)' --ops 'ops: ([0-9]+)' --plot figure \\
+      --json runs.json -- ./bench -t {threads}
+  unconvoy compare --locks libc,default,tpmcs+none --runs 9 -- pigz -k -p {threads} file";
+
+const LOCKS_EXAMPLES: &str = "\
+Examples:
+  unconvoy locks";
+
+const STATS_EXAMPLES: &str = "\
+Examples:
+  unconvoy run --stats locks.json -- ./server
+  unconvoy stats --top 5 locks.json";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  unconvoy completions bash > ~/.local/share/bash-completion/completions/unconvoy
+  unconvoy completions zsh > ~/.zfunc/_unconvoy";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  unconvoy man | man -l -
+  unconvoy man /usr/local/share/man/man1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_regex_needs_one_group() {
+        assert!(one_group("ops ([0-9]+)").is_ok());
+        assert!(one_group("ops [0-9]+").unwrap_err().contains("put ( )"));
+        assert!(one_group("(a)(b)").unwrap_err().contains("2 groups"));
+        assert!(one_group("(").is_err());
+    }
+
+    #[test]
+    fn a_timeout_is_positive() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "soon"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A run that did not give a result: which one, why, and what it printed last.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use nix::sys::signal::Signal;
+
+use super::measure::Output;
+
+/// How many lines of a failed run's output are shown.
+const SHOWN_LINES: usize = 15;
+
+/// A run that ends the comparison.
+#[derive(Debug)]
+pub struct Failure {
+    /// Configuration, threads and round.
+    pub which: String,
+    /// What went wrong.
+    pub why: String,
+    /// The end of its output.
+    lines: Vec<String>,
+}
+
+impl Failure {
+    /// Of the run `which`, with the end of what it printed.
+    pub fn new(which: String, why: String, output: &Output) -> Self {
+        let text = String::from_utf8_lossy(&output.tail);
+        let all: Vec<&str> = text.lines().collect();
+        let lines = all[all.len().saturating_sub(SHOWN_LINES)..]
+            .iter()
+            .map(ToString::to_string);
+        Self {
+            which,
+            why,
+            lines: lines.collect(),
+        }
+    }
+
+    /// One line, for the record.
+    pub fn brief(&self) -> String {
+        format!("{}: {}", self.which, self.why)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this run failed: {}", self.brief())?;
+        if self.lines.is_empty() {
+            return write!(f, "\nit printed nothing");
+        }
+        write!(f, "\nits last lines:")?;
+        self.lines
+            .iter()
+            .try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// What an exit status other than success means.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(number)) => {
+            let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
+            let dumped = if status.core_dumped() {
+                ", core dumped"
+            } else {
+                ""
+            };
+            format!("ended by signal {number} ({name}{dumped})")
+        }
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_shown() {
+        let tail: String = (1..=20).map(|number| format!("line {number}\n")).collect();
+        let output = Output {
+            tail: tail.into_bytes(),
+            ..Output::default()
+        };
+        let text =
+            Failure::new("default, 8 threads, round 2".into(), "why".into(), &output).to_string();
+        assert!(text.contains("default, 8 threads, round 2: why"));
+        assert!(
+            text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n")
+        );
+        let silent = Failure::new("libc".into(), "why".into(), &Output::default());
+        assert!(silent.to_string().ends_with("printed nothing"));
+    }
+
+    #[test]
+    fn statuses_have_words() {
+        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit status 3");
+        assert_eq!(
+            describe(ExitStatus::from_raw(9)),
+            "ended by signal 9 (SIGKILL)"
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Scales and ticks of a figure's axes. Pure.
+//!
+//! The drawing library's own ticks fall between thread counts and have no prefixes, so each axis
+//! maps its values to positions on a plain linear scale and brings its ticks along.
+
+use std::ops::Range;
+
+use super::quantity::Unit;
+
+/// An axis of values becomes logarithmic when they differ by more than this factor; below, one
+/// that starts at zero shows proportions as they are.
+const LINEAR_UP_TO: f64 = 25.0;
+/// About as many ticks as fit.
+const TICKS: f64 = 5.0;
+
+/// One axis.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// Positions from end to end.
+    pub range: Range<f64>,
+    /// Position and label of each tick.
+    pub ticks: Vec<(f64, String)>,
+    /// Whether positions are logarithms of values.
+    pub is_logarithmic: bool,
+}
+
+impl Axis {
+    /// Thread counts on a logarithmic scale, a tick at each.
+    pub fn threads(counts: &[u32]) -> Self {
+        let position = |count: u32| f64::from(count.max(1)).log2();
+        let first = counts
+            .iter()
+            .copied()
+            .map(position)
+            .fold(f64::INFINITY, f64::min);
+        let last = counts.iter().copied().map(position).fold(0.0, f64::max);
+        let first = if first.is_finite() { first } else { 0.0 };
+        // Some air, without which markers sit on the frame.
+        let margin = 0.06 * (last - first).max(1.0);
+        Self {
+            range: first - margin..last + margin,
+            ticks: counts
+                .iter()
+                .map(|&count| (position(count), count.to_string()))
+                .collect(),
+            is_logarithmic: true,
+        }
+    }
+
+    /// One place per name, for programs that take no thread count.
+    pub fn names(names: &[String]) -> Self {
+        Self {
+            range: -0.5..names.len() as f64 - 0.5,
+            ticks: names
+                .iter()
+                .enumerate()
+                .map(|(at, name)| (at as f64, name.clone()))
+                .collect(),
+            is_logarithmic: false,
+        }
+    }
+
+    /// Values from the smallest to the largest of `values`, from zero unless they are far apart.
+    pub fn values(values: &[f64], unit: Unit) -> Self {
+        let largest = values.iter().copied().fold(0.0, f64::max);
+        let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
+        if largest <= 0.0 {
+            return Self::linear(1.0, unit);
+        }
+        if smallest > 0.0 && largest / smallest > LINEAR_UP_TO {
+            Self::logarithmic(smallest, largest, unit)
+        } else {
+            Self::linear(largest, unit)
+        }
+    }
+
+    /// From 0 to 1, for an index.
+    pub fn index() -> Self {
+        Self {
+            range: 0.0..1.06,
+            ..Self::linear(1.0, Unit::Plain)
+        }
+    }
+
+    /// Where a value is.
+    pub fn position(&self, value: f64) -> f64 {
+        if !self.is_logarithmic {
+            return value;
+        }
+        // Below the range's end is off the figure; infinitely far below is no coordinate.
+        if value > 0.0 {
+            value.log10()
+        } else {
+            self.range.start
+        }
+    }
+
+    fn linear(largest: f64, unit: Unit) -> Self {
+        let step = round_up(largest / TICKS);
+        let count = (largest / step * (1.0 - 1e-9)).ceil() as u32;
+        let ticks = (0..=count)
+            .map(|n| f64::from(n) * step)
+            .map(|v| (v, unit.tick(v)))
+            .collect();
+        // Room for the topmost marker and its bar.
+        Self {
+            range: 0.0..1.06 * largest,
+            ticks,
+            is_logarithmic: false,
+        }
+        .trimmed()
+    }
+
+    fn logarithmic(smallest: f64, largest: f64, unit: Unit) -> Self {
+        let (first, last) = (smallest.log10(), largest.log10());
+        let margin = 0.06 * (last - first);
+        let within_decade: &[f64] = if last - first > 2.5 {
+            &[1.0]
+        } else {
+            &[1.0, 2.0, 5.0]
+        };
+        let decades = first.floor() as i32..=last.ceil() as i32;
+        let ticks = decades
+            .flat_map(|decade| {
+                within_decade
+                    .iter()
+                    .map(move |digit| digit * 10_f64.powi(decade))
+            })
+            .map(|value| (value.log10(), unit.tick(value)))
+            .collect();
+        Self {
+            range: first - margin..last + margin,
+            ticks,
+            is_logarithmic: true,
+        }
+        .trimmed()
+    }
+
+    fn trimmed(mut self) -> Self {
+        let range = self.range.clone();
+        self.ticks.retain(|(at, _)| range.contains(at));
+        self
+    }
+}
+
+/// The next number of the form 1, 2, 2.5 or 5 times a power of ten.
+fn round_up(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    let digit = value / decade;
+    let round = [1.0, 2.0, 2.5, 5.0]
+        .into_iter()
+        .find(|round| digit <= round * (1.0 + 1e-9));
+    decade * round.unwrap_or(10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn threads_have_a_tick_each() {
+        let axis = Axis::threads(&[1, 2, 8]);
+        assert_eq!(labels(&axis), ["1", "2", "8"]);
+        assert_eq!(axis.ticks[2].0, 3.0);
+        assert!(axis.range.start < 0.0 && axis.range.end > 3.0);
+        assert!(Axis::threads(&[4]).range.contains(&2.0));
+    }
+
+    #[test]
+    fn values_start_at_zero() {
+        let axis = Axis::values(&[3.1e6, 4.8e6], Unit::Plain);
+        assert_eq!(labels(&axis), ["0", "1 M", "2 M", "3 M", "4 M", "5 M"]);
+        assert_eq!(axis.position(2e6), 2e6);
+    }
+
+    #[test]
+    fn values_far_apart_are_logarithmic() {
+        let axis = Axis::values(&[1e-6, 1e-3], Unit::Seconds);
+        assert_eq!(labels(&axis), ["1 µs", "10 µs", "100 µs", "1 ms"]);
+        assert!((axis.position(1e-5) + 5.0).abs() < 1e-9);
+        assert_eq!(axis.position(0.0), axis.range.start);
+    }
+
+    #[test]
+    fn no_values_still_make_an_axis() {
+        for values in [&[][..], &[0.0], &[-1.0]] {
+            let axis = Axis::values(values, Unit::Plain);
+            assert!(axis.range.end > axis.range.start && axis.ticks.len() > 1);
+        }
+    }
+
+    #[test]
+    fn steps_are_round() {
+        for (value, step) in [
+            (0.9, 1.0),
+            (1.0, 1.0),
+            (1.2, 2.0),
+            (2.2, 2.5),
+            (30.0, 50.0),
+            (7.0, 10.0),
+        ] {
+            assert!((round_up(value) - step).abs() < 1e-9, "{value}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Numbers for people: three digits and a prefix.
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Something without a unit that is known here.
+    Plain,
+    /// Seconds.
+    Seconds,
+}
+
+/// Prefixes for 1000^-3 to 1000^4.
+const PREFIXES: [&str; 8] = ["n", "µ", "m", "", "k", "M", "G", "T"];
+/// Where the empty prefix is.
+const NO_PREFIX: i32 = 3;
+
+impl Unit {
+    /// `1.23 M`, `45.6 ms`.
+    pub fn show(self, value: f64) -> String {
+        self.with_digits(value, |scaled| match scaled.abs() {
+            s if s >= 99.95 => format!("{scaled:.0}"),
+            s if s >= 9.995 => format!("{scaled:.1}"),
+            _ => format!("{scaled:.2}"),
+        })
+    }
+
+    /// The same for an axis, whose values are round: no digits that say nothing.
+    pub fn tick(self, value: f64) -> String {
+        self.with_digits(value, |scaled| {
+            let text = format!("{scaled:.2}");
+            text.trim_end_matches('0').trim_end_matches('.').to_string()
+        })
+    }
+
+    fn with_digits(self, value: f64, digits: impl Fn(f64) -> String) -> String {
+        let symbol = if self == Self::Seconds { "s" } else { "" };
+        if value == 0.0 || !value.is_finite() {
+            return format!("{value} {symbol}").trim_end().to_string();
+        }
+        // A little more than the value, so that 999.9996 becomes 1.00 k and not 1000.
+        let exponent = ((value.abs() * 1.000_500_1).log10() / 3.0).floor() as i32;
+        // There are no kiloseconds, and small plain numbers (a fraction) keep their point.
+        let (lowest, highest) = match self {
+            Self::Plain => (0, PREFIXES.len() as i32 - 1 - NO_PREFIX),
+            Self::Seconds => (-NO_PREFIX, 0),
+        };
+        let exponent = exponent.clamp(lowest, highest);
+        let prefix = PREFIXES[(exponent + NO_PREFIX) as usize];
+        let number = digits(value / 1000_f64.powi(exponent));
+        format!("{number} {prefix}{symbol}").trim_end().to_string()
+    }
+}
+
+/// A time in seconds.
+pub fn seconds(value: f64) -> String {
+    Unit::Seconds.show(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_prefix() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.25, "0.25"),
+            (1.0, "1.00"),
+            (999.9, "1.00 k"),
+            (12_345.0, "12.3 k"),
+            (123_456_789.0, "123 M"),
+            (5e15, "5000 T"),
+            (-1500.0, "-1.50 k"),
+        ] {
+            assert_eq!(Unit::Plain.show(value), text);
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        for (value, text) in [
+            (0.0, "0 s"),
+            (1.5e-7, "150 ns"),
+            (0.000_012, "12.0 µs"),
+            (0.2, "200 ms"),
+            (7200.0, "7200 s"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(Unit::Plain.tick(2_500_000.0), "2.5 M");
+        assert_eq!(Unit::Plain.tick(0.2), "0.2");
+        assert_eq!(Unit::Seconds.tick(1e-6), "1 µs");
+        assert_eq!(Unit::Plain.tick(0.0), "0");
+    }
+}

@@ -1,0 +1,90 @@
+//! Wrong options end with the list of what there is.
+//!
+//! clap lists the possible *values* of an option; for an unknown option or subcommand it only
+//! points to `--help`, so the list is added here.
+
+use std::ffi::c_int;
+use std::io::Write;
+
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
+
+use crate::cli::Cli;
+
+/// Prints a clap error (or the help or version that was asked for) and returns the exit status.
+pub fn explain(error: &clap::Error) -> c_int {
+    // A closed standard error must not change the status.
+    let _ = error.print();
+    let arguments = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    let addition = match error.kind() {
+        ErrorKind::UnknownArgument => Some(options(&subcommand_named_in(arguments))),
+        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand => Some(subcommands()),
+        // The value parser of `--locks` names what it knows by itself.
+        _ => None,
+    };
+    if let Some(text) = addition {
+        let _ = writeln!(std::io::stderr(), "\n{text}");
+    }
+    error.exit_code()
+}
+
+/// The subcommand that a command line means: its first argument that is one.
+fn subcommand_named_in(args: impl Iterator<Item = String>) -> Command {
+    let command = Cli::command();
+    args.skip(1)
+        .find_map(|arg| command.find_subcommand(&arg).cloned())
+        .unwrap_or(command)
+}
+
+/// One line per option.
+fn options(command: &Command) -> String {
+    let mut text = match command.get_name() {
+        "unconvoy" => "Options of unconvoy:".to_string(),
+        name => format!("Options of unconvoy {name}:"),
+    };
+    for argument in command
+        .get_arguments()
+        .filter(|argument| argument.get_long().is_some())
+    {
+        let long = argument.get_long().unwrap_or_default();
+        let value = match argument.get_value_names() {
+            Some([name, ..]) if argument.get_action().takes_values() => format!(" <{name}>"),
+            _ => String::new(),
+        };
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        text.push_str(&format!("\n  {:<24} {help}", format!("--{long}{value}")));
+    }
+    text
+}
+
+/// One line per subcommand.
+fn subcommands() -> String {
+    let mut text = "Commands of unconvoy:".to_string();
+    for command in Cli::command().get_subcommands() {
+        let about = command
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        text.push_str(&format!("\n  {:<12} {about}", command.get_name()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list_for(line: &str) -> String {
+        options(&subcommand_named_in(line.split(' ').map(String::from)))
+    }
+
+    #[test]
+    fn the_list_is_that_of_the_subcommand() {
+        assert!(list_for("unconvoy run --lok mcs").contains("--sleep-timeout <MS>"));
+        assert!(list_for("unconvoy compare --metrik x").contains("--lower-is-better"));
+        assert!(!list_for("unconvoy run --metric x").contains("--lower-is-better"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Ctrl-C: children end, what was measured is kept, the status says so.
+
+mod stage;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use stage::Stage;
+
+/// Two quick runs, then one that waits.
+const PROGRAM: &str = "#!/bin/sh\necho >> count\nif [ $(wc -l < count) -gt 2 ]; then\n  \
+                       sleep 60 & echo $! > child.new; mv child.new child; wait\nfi\n";
+
+/// Sends `signal` while the third run waits; returns exit status and what was printed.
+fn interrupted(
+    stage: &Stage,
+    signal: Signal,
+    program: &str,
+    options: &[&str],
+) -> (Option<i32>, String) {
+    stage.script("program", program);
+    let mut process = stage.process();
+    process
+        .args(["compare", "--runs", "3"])
+        .args(options)
+        .args(["--", "./program"]);
+    let child = process
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + stage::LIMIT;
+    while !stage.path("child").exists() {
+        assert!(Instant::now() < deadline, "the third run did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(Instant::now() < deadline, "it took too long to end");
+    let both = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(both).unwrap())
+}
+
+#[test]
+fn what_was_measured_is_kept_and_printed() {
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let stage = Stage::new();
+        let (code, text) = interrupted(&stage, signal, PROGRAM, &[]);
+        assert_eq!(code, Some(status), "{text}");
+        assert!(
+            text.contains("2 finished runs are kept") && text.contains("wall time"),
+            "{text}"
+        );
+        let record: Value =
+            serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
+        assert_eq!(record["runs"].as_array().unwrap().len(), 2);
+        assert!(stage::has_ended(&stage.read("child")));
+    }
+}
+
+#[test]
+fn the_files_that_were_asked_for_are_written() {
+    let stage = Stage::new();
+    let options = ["--json", "o.json", "--csv", "o.csv", "--plot", "figure"];
+    let (code, text) = interrupted(&stage, Signal::SIGINT, PROGRAM, &options);
+    assert_eq!(code, Some(130), "{text}");
+    assert_eq!(stage.read("o.csv").lines().count(), 3);
+    assert!(stage.read("o.json").contains("\"complete\": false"));
+    assert!(stage.read("figure.svg").contains("INCOMPLETE"));
+    assert!(!stage.path("unconvoy-compare-partial.json").exists());
+}
+
+#[test]
+fn a_program_that_ignores_the_signal_is_killed() {
+    let stage = Stage::new();
+    let stubborn = PROGRAM.replacen("\n", "\ntrap '' INT TERM\n", 1);
+    let (code, text) = interrupted(&stage, Signal::SIGINT, &stubborn, &[]);
+    assert_eq!(code, Some(130), "{text}");
+    assert!(stage::has_ended(&stage.read("child")));
+}

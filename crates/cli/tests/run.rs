@@ -1,0 +1,220 @@
+//! `unconvoy run` hands over exactly the process that the program would have had.
+
+mod stage;
+
+use std::os::unix::process::ExitStatusExt;
+
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty};
+use stage::Stage;
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let stage = Stage::new();
+    for status in [0, 1, 42, 255] {
+        let script = format!("exit {status}");
+        stage
+            .unconvoy()
+            .args(["run", "--", "sh", "-c", &script])
+            .assert()
+            .code(status)
+            .stderr(is_empty());
+    }
+}
+
+#[test]
+fn a_signal_is_the_programs() {
+    let stage = Stage::new();
+    for signal in [9, 11, 13, 15] {
+        let script = format!("kill -{signal} $$");
+        let output = stage
+            .unconvoy()
+            .args(["run", "--", "sh", "-c", &script])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.signal(), Some(signal));
+    }
+}
+
+#[test]
+fn the_process_is_the_programs() {
+    let stage = Stage::new();
+    let script = format!(
+        "echo $$; exec {} run -- sh -c 'echo $$'",
+        env!("CARGO_BIN_EXE_unconvoy")
+    );
+    let mut shell = assert_cmd::Command::new("sh");
+    shell
+        .env("UNCONVOY_LIBRARY", stage.library())
+        .timeout(stage::LIMIT);
+    let output = shell.args(["-c", &script]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let ids: Vec<&str> = text.lines().collect();
+    assert_eq!(ids.len(), 2);
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn signal_dispositions_are_inherited_as_they_are() {
+    let stage = Stage::new();
+    let ignored_in = |prefix: &str, setup: &str| {
+        let script = format!("{setup} exec {prefix} grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status");
+        let mut shell = assert_cmd::Command::new("sh");
+        shell
+            .env("UNCONVOY_LIBRARY", stage.library())
+            .timeout(stage::LIMIT);
+        String::from_utf8(shell.args(["-c", &script]).output().unwrap().stdout).unwrap()
+    };
+    let run = format!("{} run --", env!("CARGO_BIN_EXE_unconvoy"));
+    for setup in ["", "trap '' PIPE;", "trap '' INT HUP;"] {
+        let plain = ignored_in("", setup);
+        assert!(plain.contains("SigIgn"));
+        assert_eq!(ignored_in(&run, setup), plain, "{setup}");
+    }
+}
+
+#[test]
+fn the_environment_says_what_the_options_say() {
+    let stage = Stage::new();
+    let script = "echo $LD_PRELOAD $UNCONVOY_LOCK $UNCONVOY_LOAD $UNCONVOY_INTERVAL_MS \
+                  $UNCONVOY_SLEEP_MS $UNCONVOY_CHILDREN $UNCONVOY_STATS";
+    let expected = format!(
+        "{} tpmcs none 9 50 0 {}\n",
+        stage.library().display(),
+        stage
+            .path("s.json")
+            .canonicalize()
+            .unwrap_or(stage.path("s.json"))
+            .display()
+    );
+    stage
+        .unconvoy()
+        .args([
+            "run",
+            "--lock",
+            "tpmcs",
+            "--load",
+            "none",
+            "--interval",
+            "9",
+        ])
+        .args([
+            "--sleep-timeout",
+            "50",
+            "--no-children",
+            "--stats",
+            "s.json",
+        ])
+        .args(["--", "sh", "-c", script])
+        .assert()
+        .success()
+        .stdout(expected);
+}
+
+#[test]
+fn what_was_preloaded_stays_behind_the_interposer() {
+    let stage = Stage::new();
+    let source = stage.write("other.c", "int other;\n");
+    let other = stage
+        .compile("other.so", &source, &["-shared", "-fPIC"])
+        .unwrap();
+    let expected = format!("{}:{}\n", stage.library().display(), other.display());
+    stage
+        .unconvoy()
+        .env("LD_PRELOAD", &other)
+        .args(["run", "sh", "-c", "echo $LD_PRELOAD"])
+        .assert()
+        .success()
+        .stdout(expected);
+}
+
+#[test]
+fn the_users_own_variables_hold_without_options() {
+    let stage = Stage::new();
+    stage
+        .unconvoy()
+        .env("UNCONVOY_LOCK", "ticket")
+        .args([
+            "run",
+            "--",
+            "sh",
+            "-c",
+            "echo $UNCONVOY_LOCK:$UNCONVOY_LOAD",
+        ])
+        .assert()
+        .stdout("ticket:\n");
+}
+
+#[test]
+fn arguments_pass_untouched() {
+    let stage = Stage::new();
+    stage
+        .unconvoy()
+        .args([
+            "run", "--lock", "mcs", "--", "printf", "%s|", "--lock", "a b", "", "--", "-x",
+        ])
+        .assert()
+        .success()
+        .stdout("--lock|a b||--|-x|");
+}
+
+#[test]
+fn a_script_without_interpreter_line_runs_as_in_a_shell() {
+    let stage = Stage::new();
+    stage.script("plain", "echo plain $1\n");
+    stage
+        .unconvoy()
+        .args(["run", "--", "./plain", "x"])
+        .assert()
+        .success()
+        .stdout("plain x\n");
+}
+
+#[test]
+fn statistics_that_cannot_be_written_are_one_line_and_the_program_runs() {
+    let stage = Stage::new();
+    stage
+        .unconvoy()
+        .args([
+            "run",
+            "--stats",
+            "missing/s.json",
+            "--",
+            "sh",
+            "-c",
+            "echo ran \"$UNCONVOY_STATS\"",
+        ])
+        .assert()
+        .success()
+        .stdout("ran \n")
+        .stderr(
+            contains("cannot write into")
+                .and(predicate::function(|text: &str| text.lines().count() == 1)),
+        );
+}
+
+#[test]
+fn a_missing_library_is_said_with_places_and_remedy() {
+    let stage = Stage::new();
+    stage
+        .unconvoy()
+        .env("UNCONVOY_LIBRARY", "/nonexistent/libunconvoy.so")
+        .args(["run", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(contains("looked for /nonexistent/libunconvoy.so").and(contains("cargo build")));
+}
+
+#[test]
+fn a_library_that_the_loader_cannot_name_is_refused() {
+    let stage = Stage::new();
+    let path = stage.path("with space.so");
+    std::fs::copy(stage.library(), &path).unwrap();
+    stage
+        .unconvoy()
+        .env("UNCONVOY_LIBRARY", &path)
+        .args(["run", "--", "true"])
+        .assert()
+        .code(125)
+        .stderr(contains("spaces and colons"));
+}
