@@ -48,17 +48,19 @@ const REMOVED: u32 = 4;
 /// Polls of the waiter's own node between two turns. The node is in the waiter's cache, so a poll costs next to nothing, while a
 /// turn reads the clock and, under load control, a line shared by all locks (ASPLOS 2010, section 3.2.3: polls of the lock are
 /// interleaved with the check for a sleep slot, so that the hand-off never waits for the check).
-const POLLS_PER_TURN: u32 = 8;
+const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// Polls for a link that is two instructions away before its writer is taken for preempted between the two, and is let run.
-const POLLS_BEFORE_YIELD: u32 = 100;
+const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// One waiter in one queue, on a cache line of its own.
 #[repr(align(64))]
 pub struct Node<P: Platform> {
     status: P::U32,
-    /// Place in the platform's pool, and free-list link while it is there; of no meaning to the queue.
+    /// Place in the platform's pool, and free-list link while it is there; of no meaning to the queue, nor to platforms without a pool.
+    #[cfg_attr(loom, expect(dead_code))]
     pub(crate) index: u32,
+    #[cfg_attr(loom, expect(dead_code))]
     pub(crate) link: P::U32,
     next: P::NodePtr,
     /// When the waiter last polled, on the platform's clock.

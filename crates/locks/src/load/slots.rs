@@ -42,10 +42,10 @@ fn is_thread(slot: u32) -> bool {
 
 /// How many slots the circular array has. More than claims between two scans of the controller: some hundreds per second (section 3.2.2), some thousands when
 /// thousands of threads are turned over. A checker needs the wrap-around to happen.
-#[cfg(not(loom))]
-pub const SLOTS: usize = 4096;
-#[cfg(loom)]
-pub const SLOTS: usize = 2;
+pub const SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
+
+/// Longest time between two time-outs while anybody sleeps: about a scheduler's time slice, so that a turn's two context switches stay below a percent of it.
+const LONGEST_TURN_NS: u64 = 4_000_000;
 
 /// The counters that every waiter reads once per turn, on a line of their own.
 #[repr(align(128))]
@@ -189,12 +189,13 @@ impl<P: Platform> SleepSlots<P> {
     }
 
     /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads that fell asleep together do not wake together, which
-    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3).
+    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3). Few sleepers take turns more often than the
+    /// time-out asks for, so that shares even out within a second.
     pub fn wake_time(&self, now: u64, timeout: u64) -> u64 {
-        let step = timeout / u64::from(self.target().max(1));
+        let step = (timeout / u64::from(self.target().max(1))).min(LONGEST_TURN_NS);
         let mut last = self.pace.last_deadline.load(Relaxed);
         loop {
-            let next = (last + step).clamp(now + step.min(timeout), now + timeout);
+            let next = (last + step).clamp(now + step, now + timeout);
             match self.pace.last_deadline.compare_exchange(last, next, Relaxed, Relaxed) {
                 Ok(_) => return next,
                 Err(seen) => last = seen,

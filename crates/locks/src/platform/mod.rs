@@ -15,7 +15,7 @@ pub mod native;
 pub use native::Native;
 
 #[cfg(loom)]
-mod checked;
+pub mod checked;
 #[cfg(loom)]
 pub use checked::Checked;
 
@@ -101,7 +101,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
 #[inline]
 pub(crate) fn delay<P: Platform>(ns: u64) {
     let end = P::now() + ns;
-    while P::now() < end {
+    loop {
         P::pause();
+        if P::now() >= end {
+            return;
+        }
     }
 }

@@ -1,0 +1,145 @@
+//! The machine that loom explores: every access a choice, every park a real block, so that a wake-up which is lost shows as a deadlock.
+//!
+//! Time stands still, or passes a second with every look at it ([`set_hurried`]): either nobody is ever stale or late, or everybody is.
+
+use core::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
+
+use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+
+use super::{Atomic, AtomicInt, Platform};
+use crate::contention::queue::Node;
+use crate::load::control::LoadControl;
+
+/// The checked machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Checked;
+
+static HURRIED: AtomicBool = AtomicBool::new(false);
+static TIME: PlainU64 = PlainU64::new(1);
+
+/// Whether a second passes with every look at the clock.
+pub fn set_hurried(hurried: bool) {
+    HURRIED.store(hurried, Ordering::Relaxed);
+}
+
+/// All parked threads of the model, in one place: loom has no futex.
+struct Lot {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+loom::lazy_static! {
+    static ref LOT: Lot = Lot { lock: Mutex::new(()), woken: Condvar::new() };
+    static ref LOAD_CONTROL: LoadControl<Checked> = LoadControl::new();
+    static ref THREADS: AtomicU32 = AtomicU32::new(1);
+}
+
+loom::thread_local! {
+    static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+macro_rules! atomic {
+    ($cell:ty, $value:ty) => {
+        impl Atomic<$value> for $cell {
+            fn new(value: $value) -> Self {
+                <$cell>::new(value)
+            }
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            fn compare_exchange(&self, current: $value, new: $value, success: Ordering, failure: Ordering) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+}
+
+macro_rules! atomic_int {
+    ($cell:ty, $value:ty) => {
+        atomic!($cell, $value);
+        impl AtomicInt<$value> for $cell {
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_sub(value, order)
+            }
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+        }
+    };
+}
+
+atomic_int!(AtomicU32, u32);
+atomic_int!(AtomicU64, u64);
+atomic!(AtomicPtr<Node<Checked>>, *mut Node<Checked>);
+
+impl Platform for Checked {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    type NodePtr = AtomicPtr<Node<Checked>>;
+
+    fn fence(order: Ordering) {
+        fence(order);
+    }
+
+    fn now() -> u64 {
+        let step = if HURRIED.load(Ordering::Relaxed) { 1_000_000_000 } else { 0 };
+        TIME.fetch_add(step, Ordering::Relaxed)
+    }
+
+    fn pause() {
+        loom::thread::yield_now();
+    }
+
+    fn yield_now() {
+        loom::thread::yield_now();
+    }
+
+    /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows lost ones.
+    fn park(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
+        let guard = LOT.lock.lock().expect("no panics");
+        if word.load(Ordering::SeqCst) == expected {
+            drop(LOT.woken.wait(guard));
+        }
+    }
+
+    fn unpark(_word: *const AtomicU32, _count: u32) {
+        // A wake-up too many is a spurious one, which every parker must bear.
+        let _guard = LOT.lock.lock();
+        LOT.woken.notify_all();
+    }
+
+    fn thread_id() -> u32 {
+        THREAD.with(|id| *id)
+    }
+
+    fn take_node() -> *mut Node<Checked> {
+        Box::into_raw(Box::new(Node::detached(0, 0)))
+    }
+
+    unsafe fn give_node(node: *mut Node<Checked>) {
+        // Freed for good, so that a use after it was given back is caught.
+        // SAFETY: from `take_node`, and given back once.
+        drop(unsafe { Box::from_raw(node) });
+    }
+
+    fn load_control() -> &'static LoadControl<Checked> {
+        // SAFETY: loom drops statics between executions, none of which outlives its model's closure.
+        unsafe { &*core::ptr::from_ref::<LoadControl<Checked>>(&*LOAD_CONTROL) }
+    }
+
+    fn ensure_controller() {}
+}

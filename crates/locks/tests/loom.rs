@@ -1,0 +1,257 @@
+//! Every interleaving, within loom's bounds, of the shipped sources of the queue locks, the gate and the sleep-slot buffer.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; without the flag there is nothing here.
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+use unconvoy::contention::loiter::Loiter;
+use unconvoy::contention::mcs::Mcs;
+use unconvoy::contention::ticket::Ticket;
+use unconvoy::contention::tpmcs::TpMcs;
+use unconvoy::contention::ttas::Ttas;
+use unconvoy::contention::{Contention, Outcome, Verdict};
+use unconvoy::load::gate::Gate;
+use unconvoy::load::park::Park;
+use unconvoy::load::slots::SleepSlots;
+use unconvoy::lock;
+use unconvoy::platform::checked::{Checked, set_hurried};
+
+/// Sets how time passes, and keeps the other tests of this process out until the guard goes: the model's clock is one.
+fn time_that(hurries: bool) -> std::sync::MutexGuard<'static, ()> {
+    static CLOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let guard = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    set_hurried(hurries);
+    guard
+}
+
+/// Explores `body` with at most `preemptions` forced switches per execution: bugs of locks need few (CHESS, Musuvathi and Qadeer 2007).
+fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+/// A lock and the cell that it guards; loom reports two accesses to the cell that nothing orders.
+struct Guarded<C> {
+    lock: C,
+    cell: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is accessed under the lock, which is what is tested.
+unsafe impl<C: Sync> Sync for Guarded<C> {}
+
+impl<C: Contention<Checked>> Guarded<C> {
+    fn new() -> Arc<Self> {
+        Arc::new(Guarded { lock: C::unlocked(), cell: UnsafeCell::new(0) })
+    }
+
+    fn section(&self) {
+        // SAFETY: under the lock.
+        self.cell.with_mut(|cell| unsafe { *cell += 1 });
+        // SAFETY: held by the caller.
+        assert!(unsafe { self.lock.unlock() });
+    }
+
+    /// Locks with a waiter that leaves after `patience` turns; whether it ever held the lock.
+    fn visit(&self, patience: u32) -> bool {
+        let mut turns = 0;
+        let outcome = self.lock.attempt(&mut |_| {
+            turns += 1;
+            if turns > patience { Verdict::Leave } else { Verdict::Spin }
+        });
+        if outcome == Outcome::Acquired {
+            self.section();
+        }
+        outcome == Outcome::Acquired
+    }
+}
+
+/// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not handed the lock, and nobody waits for ever.
+fn exclusion_with_a_leaver<C: Contention<Checked> + 'static>() {
+    explore(2, || {
+        let shared = Guarded::<C>::new();
+        let threads: Vec<_> = [u32::MAX, 0]
+            .map(|patience| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.visit(patience))
+            })
+            .into();
+        let mut visits = u32::from(shared.visit(u32::MAX));
+        visits += threads.into_iter().map(|thread| u32::from(thread.join().expect("no panics"))).sum::<u32>();
+        // SAFETY: all threads have ended.
+        assert_eq!(shared.cell.with(|cell| unsafe { *cell }), visits);
+        assert!(!shared.lock.is_locked());
+        assert!(visits >= 2);
+    });
+}
+
+#[test]
+fn mcs_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Mcs<Checked>>();
+}
+
+#[test]
+fn tpmcs_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<TpMcs<Checked>>();
+}
+
+#[test]
+fn ticket_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(true); // its waits between polls are by the clock
+    exclusion_with_a_leaver::<Ticket<Checked>>();
+}
+
+#[test]
+fn ttas_is_exclusive() {
+    let _time = time_that(true); // its backoff is by the clock
+    exclusion_with_a_leaver::<Ttas<Checked>>();
+}
+
+/// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed, and rejoins.
+#[test]
+fn tpmcs_skips_and_takes_back_stale_waiters() {
+    let _time = time_that(true);
+    explore(3, || {
+        let shared = Guarded::<TpMcs<Checked>>::new();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(u32::MAX))
+        };
+        assert!(shared.visit(u32::MAX));
+        assert!(other.join().expect("no panics"));
+    });
+}
+
+/// A waiter that leaves while a releaser takes it for stale: its node finds one owner. (Two threads: where everybody is always stale, two waiters could
+/// make a releaser skip them for ever.)
+#[test]
+fn tpmcs_leaving_meets_skipping() {
+    let _time = time_that(true);
+    explore(4, || {
+        let shared = Guarded::<TpMcs<Checked>>::new();
+        let leaver = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(1))
+        };
+        assert!(shared.visit(u32::MAX));
+        let visits = 1 + u32::from(leaver.join().expect("no panics"));
+        // SAFETY: the other thread has ended.
+        assert_eq!(shared.cell.with(|cell| unsafe { *cell }), visits);
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// Parking: the releaser sees the mark or the parker sees the release; a wake-up that is lost would be a deadlock here.
+fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
+    let _time = time_that(true); // every turn is beyond the patience of `Park`, so that every waiter parks
+    explore(2, || {
+        let shared = Arc::new((Guarded::<C>::new(), Gate::<Checked>::new()));
+        let visit = |shared: &(Arc<Guarded<C>>, Gate<Checked>)| {
+            let (guarded, gate) = shared;
+            if !guarded.lock.try_lock() {
+                assert!(lock::acquire::<Checked, C, Park>(&guarded.lock, gate, None).held);
+            }
+            // SAFETY: under the lock.
+            guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
+            // SAFETY: held.
+            unsafe { lock::release::<Checked, C>(&guarded.lock, gate) };
+        };
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || visit(&shared))
+        };
+        visit(&shared);
+        other.join().expect("no panics");
+        // SAFETY: the other thread has ended.
+        assert_eq!(shared.0.cell.with(|cell| unsafe { *cell }), 2);
+    });
+}
+
+#[test]
+fn parking_on_ttas_loses_no_wake_up() {
+    no_parker_is_forgotten::<Ttas<Checked>>();
+}
+
+#[test]
+fn parking_on_tpmcs_loses_no_wake_up() {
+    no_parker_is_forgotten::<TpMcs<Checked>>();
+}
+
+#[test]
+fn parking_on_loiter_loses_no_wake_up() {
+    no_parker_is_forgotten::<Loiter<Checked>>();
+}
+
+/// Claimers against a controller that raises and drops the target. Nobody times out in this model, so that a thread which slept beyond a target of 0
+/// would be a deadlock; and S and W agree in the end.
+#[test]
+fn sleep_slots_lose_no_wake_up_and_keep_count() {
+    let _time = time_that(false);
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        let sleepers: Vec<_> = [1, 2]
+            .map(|id| {
+                let slots = slots.clone();
+                thread::spawn(move || {
+                    if slots.has_room()
+                        && let Some(claim) = slots.claim(id)
+                    {
+                        slots.sleep(claim, u64::MAX);
+                    }
+                })
+            })
+            .into();
+        slots.set_target(1);
+        assert!(slots.target() == 1);
+        slots.set_target(0);
+        sleepers.into_iter().for_each(|thread| thread.join().expect("no panics"));
+        let totals = slots.totals();
+        assert_eq!(totals.slept, totals.left);
+        assert_eq!(slots.sleeping(), 0);
+    });
+}
+
+/// A claim that is given back while the controller clears it is counted once.
+#[test]
+fn giving_back_meets_waking() {
+    let _time = time_that(false);
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        slots.set_target(1);
+        let claimer = {
+            let slots = slots.clone();
+            thread::spawn(move || slots.claim(7).map(|claim| slots.give_back(claim)).is_some())
+        };
+        slots.set_target(0);
+        claimer.join().expect("no panics");
+        let totals = slots.totals();
+        assert_eq!(totals.slept, totals.left);
+        assert!(totals.woken + totals.given_back <= totals.slept);
+        slots.set_target(0);
+        assert_eq!(slots.sleeping(), 0);
+    });
+}
+
+/// The array wraps around: slots are used again, and never by two claims at a time.
+#[test]
+fn slots_are_used_again_after_the_array_wrapped_around() {
+    let _time = time_that(false);
+    explore(2, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        slots.set_target(1);
+        let claimer = {
+            let slots = slots.clone();
+            thread::spawn(move || (0..4).filter_map(|_| slots.claim(9)).map(|claim| slots.give_back(claim)).count())
+        };
+        slots.set_target(1);
+        slots.set_target(1);
+        assert!(claimer.join().expect("no panics") <= 4);
+        assert_eq!(slots.totals().slept, slots.totals().left);
+    });
+}
