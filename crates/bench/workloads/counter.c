@@ -1,0 +1,120 @@
+/*
+ * One lock, taken by every thread in a loop: the saturated case, or, with --think, a tunable one.
+ *
+ * The critical section adds one to a counter on a line of its own and then holds the lock for --cs
+ * nanoseconds. The counter is no decoration: at the end it must equal the sum of all threads' operations,
+ * or the lock let two threads in.
+ */
+#include "lock_kind.h"
+
+struct shared {
+	union any_lock lock __attribute__((aligned(MEASURE_LINE)));
+	uint64_t counter __attribute__((aligned(MEASURE_LINE)));
+	uint64_t cs_ticks __attribute__((aligned(MEASURE_LINE)));
+	uint64_t think_ticks;
+	enum lock_kind kind;
+	struct window window;
+};
+
+struct worker {
+	struct shared *shared;
+	struct tally *tally;
+	struct histogram *histogram; /* NULL without --latency */
+	pthread_t thread;
+};
+
+__attribute__((always_inline)) static inline void work(enum lock_kind kind, struct shared *shared,
+						       struct worker *self)
+{
+	/* Volatile: the line must be touched in every turn, inside the lock. */
+	volatile uint64_t *counter = &shared->counter;
+	enum phase phase;
+
+	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
+		uint64_t before = self->histogram ? ticks() : 0;
+		any_lock_acquire(&shared->lock, kind);
+		uint64_t waited = self->histogram ? ticks() - before : 0;
+		if (kind == KIND_RWLOCK_READ)
+			(void)*counter;
+		else
+			*counter = *counter + 1;
+		if (shared->cs_ticks)
+			delay_ticks(shared->cs_ticks);
+		any_lock_release(&shared->lock, kind);
+		tally_one(self->tally);
+		if (self->histogram && phase == PHASE_MEASURE)
+			histogram_record(self->histogram, waited);
+		if (shared->think_ticks)
+			delay_ticks(shared->think_ticks);
+	}
+}
+
+static void *worker_main(void *argument)
+{
+	struct worker *self = argument;
+
+	pthread_barrier_wait(&self->shared->window.gate);
+	with_lock_kind(self->shared->kind, work, self->shared, self);
+	return NULL;
+}
+
+static void check_counter(const struct shared *shared)
+{
+	uint64_t sum = 0;
+
+	if (shared->kind == KIND_RWLOCK_READ)
+		return;
+	for (long i = 0; i < shared->window.tally_count; i++)
+		sum += tally_read(&shared->window.tallies[i]);
+	if (shared->counter != sum)
+		die("counter: %" PRIu64 " critical sections, but the counter says %" PRIu64
+		    ": the lock did not exclude",
+		    sum, shared->counter);
+}
+
+int main(int argc, char **argv)
+{
+	long threads = 2;
+	double seconds = 2, cs_ns = 100, think_ns = 0;
+	const char *kind = "normal";
+	bool latency = false;
+	const struct option_row rows[] = {
+		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that take the lock" },
+		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
+		{ "cs", "NS", OPTION_REAL, &cs_ns, 0, 1e9, "nanoseconds inside the lock" },
+		{ "think", "NS", OPTION_REAL, &think_ns, 0, 1e9, "nanoseconds between two acquires" },
+		{ "kind", "KIND", OPTION_TEXT, &kind, 0, 0, LOCK_KIND_HELP },
+		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0, "also print percentiles of the time to acquire" },
+	};
+	const struct program program = { "counter", "Threads take one lock in a loop.", rows,
+					 sizeof rows / sizeof *rows };
+	parse_options(&program, argc, argv);
+
+	struct shared *shared = line_alloc(1, sizeof *shared);
+	double ticks_per_ns = calibrate_ticks_per_ns();
+	shared->kind = (enum lock_kind)parse_choice(&program, "kind", kind, lock_kind_names, KIND_COUNT);
+	shared->cs_ticks = (uint64_t)(cs_ns * ticks_per_ns);
+	shared->think_ticks = (uint64_t)(think_ns * ticks_per_ns);
+	any_lock_init(&shared->lock, shared->kind);
+	window_init(&shared->window, threads, threads);
+
+	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
+	for (long i = 0; i < threads; i++) {
+		workers[i].shared = shared;
+		workers[i].tally = &shared->window.tallies[i];
+		workers[i].histogram = latency ? line_alloc(1, sizeof(struct histogram)) : NULL;
+		workers[i].thread = start_thread(worker_main, &workers[i]);
+	}
+	window_run(&shared->window, seconds);
+	for (long i = 0; i < threads; i++)
+		pthread_join(workers[i].thread, NULL);
+
+	check_counter(shared);
+	window_report(&shared->window);
+	if (latency) {
+		for (long i = 1; i < threads; i++)
+			histogram_add(workers[0].histogram, workers[i].histogram);
+		histogram_report(workers[0].histogram, ticks_per_ns);
+	}
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,300 @@
+/*
+ * LevelDB under many threads: the three db_bench workloads in which its mutexes are hot.
+ *
+ * A Get takes DBImpl's one mutex twice and a shard mutex of each LRU cache it passes; a Put queues behind
+ * that same mutex and sleeps on a condition variable until the writer at the head has written for it. The
+ * library is linked dynamically, so all of these can be interposed.
+ *
+ * A value is a function of its key, so every read and the final scan of fillrandom check what they get.
+ */
+#include "measure.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <leveldb/cache.h>
+#include <leveldb/db.h>
+#include <leveldb/options.h>
+#include <leveldb/write_batch.h>
+
+namespace {
+
+/* As db_bench: 16 decimal digits and 100 bytes. */
+constexpr size_t kKeyBytes = 16;
+constexpr size_t kValueBytes = 100;
+/* Holds any database that --num allows in practice: reads are to meet locks, not the file system. */
+constexpr size_t kCacheBytes = size_t{512} << 20;
+/* What the database may take: fillrandom writes for seconds and old versions stay until a compaction. */
+constexpr uint64_t kRoomBytes = uint64_t{512} << 20;
+
+using Key = std::array<char, kKeyBytes>;
+using Value = std::array<char, kValueBytes>;
+
+leveldb::Slice slice(const Key &key) { return {key.data(), key.size()}; }
+leveldb::Slice slice(const Value &value) { return {value.data(), value.size()}; }
+
+/* By hand: snprintf would take as long as the Put that it prepares. */
+Key make_key(uint64_t number)
+{
+	Key key;
+	for (size_t i = key.size(); i-- > 0; number /= 10)
+		key[i] = static_cast<char>('0' + number % 10);
+	return key;
+}
+
+Value make_value(uint64_t number)
+{
+	Value value;
+	for (size_t at = 0; at < value.size(); at += sizeof(uint64_t)) {
+		uint64_t word = random_next(&number);
+		memcpy(&value[at], &word, std::min(sizeof word, value.size() - at));
+	}
+	return value;
+}
+
+/*
+ * The database's directory, new and with an unguessable name, so that removing it can never remove anything
+ * else. It goes away at the end, on failure and on SIGINT, SIGTERM or SIGHUP.
+ */
+class Directory {
+    public:
+	/* With an empty `parent`: tmpfs where it has room, since disks are not what is measured. */
+	explicit Directory(const std::string &parent)
+	{
+		if (!parent.empty()) {
+			if (!make(parent))
+				die("leveldb_bench: cannot make a directory in %s: %s", parent.c_str(), strerror(errno));
+			return;
+		}
+		const char *tmpdir = getenv("TMPDIR");
+		if ((has_room("/dev/shm") && make("/dev/shm")) || (tmpdir && *tmpdir && make(tmpdir)) || make("/tmp"))
+			return;
+		die("leveldb_bench: cannot make a directory in /dev/shm, $TMPDIR or /tmp");
+	}
+
+	const std::string &path() const { return path_; }
+
+	void remove() const
+	{
+		/* The database may still be writing when a signal comes: a file made between the scan and the
+		   rmdir needs another round. */
+		std::error_code error;
+		for (int round = 0; round < 100; round++) {
+			std::filesystem::remove_all(path_, error);
+			if (!error && !std::filesystem::exists(path_, error))
+				return;
+		}
+	}
+
+    private:
+	/* A container's /dev/shm is often 64 MiB, too little for fillrandom. */
+	static bool has_room(const char *parent)
+	{
+		struct statvfs space;
+		return statvfs(parent, &space) == 0 && uint64_t{space.f_bavail} * space.f_frsize >= kRoomBytes;
+	}
+
+	bool make(const std::string &parent)
+	{
+		std::string name = parent + "/leveldb_bench.XXXXXX";
+		if (!mkdtemp(name.data()))
+			return false;
+		path_ = name;
+		return true;
+	}
+
+	std::string path_;
+};
+
+/* Removed by whoever ends the program first: main, a failing thread or a signal. */
+Directory *directory;
+
+void remove_directory() { directory->remove(); }
+
+void check(const leveldb::Status &status)
+{
+	if (!status.ok())
+		die("leveldb_bench: %s", status.ToString().c_str());
+}
+
+sigset_t ending_signals()
+{
+	sigset_t set;
+	sigemptyset(&set);
+	for (int signal : {SIGINT, SIGTERM, SIGHUP})
+		sigaddset(&set, signal);
+	return set;
+}
+
+/*
+ * A thread of its own waits for the signals, not a handler: it may use the file system, and it ends the
+ * program even when every other thread hangs in a lock that is being tested.
+ */
+void *remove_on_signal(void *)
+{
+	sigset_t set = ending_signals();
+	int signal = SIGTERM;
+	sigwait(&set, &signal);
+	remove_directory();
+	/* Ends as it would have without this thread, so that a shell sees the signal. */
+	std::signal(signal, SIG_DFL);
+	pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+	raise(signal);
+	return nullptr;
+}
+
+enum Workload { kFillRandom, kReadRandom, kReadWhileWriting };
+constexpr const char *kWorkloadNames[] = {"fillrandom", "readrandom", "readwhilewriting"};
+
+struct Bench {
+	leveldb::DB *db;
+	uint64_t keys;
+	struct window window;
+};
+
+struct Worker {
+	Bench *bench;
+	void (*operation)(Worker &);
+	struct tally *tally;
+	uint64_t random;
+	std::vector<bool> written; /* fillrandom: which keys; one per thread, so that no line is shared */
+	std::string found;         /* kept, so that a Get does not allocate */
+	pthread_t thread;
+};
+
+void get_one(Worker &self)
+{
+	uint64_t number = random_below(&self.random, self.bench->keys);
+	check(self.bench->db->Get(leveldb::ReadOptions(), slice(make_key(number)), &self.found));
+	if (leveldb::Slice(self.found) != slice(make_value(number)))
+		die("leveldb_bench: key %" PRIu64 " has a wrong value", number);
+}
+
+void put_one(Worker &self)
+{
+	uint64_t number = random_below(&self.random, self.bench->keys);
+	check(self.bench->db->Put(leveldb::WriteOptions(), slice(make_key(number)), slice(make_value(number))));
+	self.written[number] = true;
+}
+
+void *run_worker(void *argument)
+{
+	Worker &self = *static_cast<Worker *>(argument);
+	pthread_barrier_wait(&self.bench->window.gate);
+	while (window_phase(&self.bench->window) != PHASE_STOP) {
+		self.operation(self);
+		tally_one(self.tally);
+	}
+	return nullptr;
+}
+
+/* All keys in order, by one thread, in one sorted table after the compaction: the same file every time. */
+void fill(leveldb::DB *db, uint64_t keys)
+{
+	for (uint64_t number = 0; number < keys;) {
+		leveldb::WriteBatch batch;
+		for (int i = 0; i < 1000 && number < keys; i++, number++)
+			batch.Put(slice(make_key(number)), slice(make_value(number)));
+		check(db->Write(leveldb::WriteOptions(), &batch));
+	}
+	db->CompactRange(nullptr, nullptr);
+}
+
+/* Exactly the keys that some thread has written, each with its value. */
+void check_written(leveldb::DB *db, const std::vector<Worker> &workers, uint64_t keys)
+{
+	std::unique_ptr<leveldb::Iterator> at(db->NewIterator(leveldb::ReadOptions()));
+	at->SeekToFirst();
+	for (uint64_t number = 0; number < keys; number++) {
+		if (std::none_of(workers.begin(), workers.end(),
+				 [number](const Worker &worker) { return worker.written[number]; }))
+			continue;
+		if (!at->Valid() || at->key() != slice(make_key(number)) || at->value() != slice(make_value(number)))
+			die("leveldb_bench: key %" PRIu64 " was written and is missing or wrong", number);
+		at->Next();
+	}
+	check(at->status());
+	if (at->Valid())
+		die("leveldb_bench: nobody wrote the key %s", at->key().ToString().c_str());
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	long threads = 2, keys = 100000;
+	double seconds = 2;
+	const char *workload_name = "readrandom", *parent = nullptr;
+	const struct option_row rows[] = {
+		{"workload", "NAME", OPTION_TEXT, &workload_name, 0, 0, "fillrandom, readrandom or readwhilewriting"},
+		{"threads", "N", OPTION_COUNT, &threads, 1, 4096,
+		 "threads that read or write; readwhilewriting adds one writer"},
+		{"seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window"},
+		{"num", "N", OPTION_COUNT, &keys, 1, 1e7, "number of different keys"},
+		{"dir", "DIR", OPTION_TEXT, &parent, 0, 0,
+		 "where to make the database's directory, which is removed at the end; if not given, /dev/shm, "
+		 "$TMPDIR or /tmp"},
+	};
+	const struct program program = {"leveldb_bench", "Threads read or write random keys of a LevelDB database.",
+					rows, sizeof rows / sizeof *rows};
+	parse_options(&program, argc, argv);
+	auto workload = static_cast<Workload>(parse_choice(&program, "workload", workload_name, kWorkloadNames, 3));
+
+	/* Blocked before the first other thread, LevelDB's own included, so that only remove_on_signal sees them. */
+	sigset_t set = ending_signals();
+	pthread_sigmask(SIG_BLOCK, &set, nullptr);
+	directory = new Directory(parent ? parent : "");
+	before_death = remove_directory;
+	start_thread(remove_on_signal, nullptr);
+
+	std::unique_ptr<leveldb::Cache> cache(leveldb::NewLRUCache(kCacheBytes));
+	leveldb::Options options;
+	options.create_if_missing = true;
+	options.error_if_exists = true;
+	options.block_cache = cache.get();
+	/* The values are random bytes: trying to compress them would only take the processor from the locks. */
+	options.compression = leveldb::kNoCompression;
+	leveldb::DB *opened = nullptr;
+	check(leveldb::DB::Open(options, directory->path() + "/db", &opened));
+	std::unique_ptr<leveldb::DB> db(opened);
+	if (workload != kFillRandom)
+		fill(db.get(), static_cast<uint64_t>(keys));
+
+	bool extra_writer = workload == kReadWhileWriting;
+	Bench bench{};
+	bench.db = db.get();
+	bench.keys = static_cast<uint64_t>(keys);
+	window_init(&bench.window, threads, threads + extra_writer);
+	struct tally writes {};
+
+	std::vector<Worker> workers(static_cast<size_t>(threads + extra_writer));
+	for (size_t i = 0; i < workers.size(); i++) {
+		bool reads = workload != kFillRandom && i < static_cast<size_t>(threads);
+		workers[i].bench = &bench;
+		workers[i].operation = reads ? get_one : put_one;
+		workers[i].tally = i < static_cast<size_t>(threads) ? &bench.window.tallies[i] : &writes;
+		workers[i].random = i;
+		workers[i].written.resize(reads ? 0 : bench.keys);
+		workers[i].thread = start_thread(run_worker, &workers[i]);
+	}
+	window_run(&bench.window, seconds);
+	for (Worker &worker : workers)
+		pthread_join(worker.thread, nullptr);
+
+	if (workload == kFillRandom)
+		check_written(db.get(), workers, bench.keys);
+	db.reset();
+	remove_directory();
+	window_report(&bench.window);
+	if (extra_writer)
+		printf("writes %" PRIu64 "\n", tally_read(&writes));
+	return EXIT_SUCCESS;
+}
