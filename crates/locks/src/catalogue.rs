@@ -27,3 +27,27 @@ pub const LOAD: &[Entry] = &[
     Entry { name: "yield", summary: "a waiter yields the processor between polls" },
     Entry { name: "none", summary: "waiters spin for as long as it takes" },
 ];
+
+/// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type), ...]`: contention managers on the native
+/// platform, and load managers. The one list of what there is; the interposer, the generic suite and the benchmarks are made from it.
+#[macro_export]
+macro_rules! with_managers {
+    ($callback:path) => {
+        $callback! {
+            [
+                ("loiter", $crate::contention::loiter::Loiter<$crate::platform::Native>),
+                ("tpmcs", $crate::contention::tpmcs::TpMcs<$crate::platform::Native>),
+                ("mcs", $crate::contention::mcs::Mcs<$crate::platform::Native>),
+                ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
+                ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
+                ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)
+            ]
+            [
+                ("control", $crate::load::control::Control),
+                ("park", $crate::load::park::Park),
+                ("yield", $crate::load::yielding::Yield),
+                ("none", $crate::load::none::NoManager)
+            ]
+        }
+    };
+}

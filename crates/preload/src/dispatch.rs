@@ -7,19 +7,9 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use unconvoy_locks::contention::futex::Futex;
-use unconvoy_locks::contention::loiter::Loiter;
-use unconvoy_locks::contention::mcs::Mcs;
 use unconvoy_locks::contention::rw::{RwWord, Share};
-use unconvoy_locks::contention::ticket::Ticket;
-use unconvoy_locks::contention::tpmcs::TpMcs;
-use unconvoy_locks::contention::ttas::Ttas;
 use unconvoy_locks::contention::Contention;
-use unconvoy_locks::load::control::Control;
 use unconvoy_locks::load::gate::Gate;
-use unconvoy_locks::load::none::NoManager;
-use unconvoy_locks::load::park::Park;
-use unconvoy_locks::load::yielding::Yield;
 use unconvoy_locks::load::LoadManager;
 use unconvoy_locks::lock::{self, Acquired};
 use unconvoy_locks::platform::Native;
@@ -81,11 +71,11 @@ fn is_locked<C: Contention<Native>>(words: Words<'_>) -> bool {
 }
 
 macro_rules! pairs {
-    ($(($lock:literal, $contention:ty)),* ; $loads:tt) => {
-        &[$(pairs!(@row $lock, $contention, $loads)),*]
+    ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
+        static PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
     };
     (@row $lock:literal, $contention:ty, [$(($load:literal, $manager:ty)),*]) => {
-        [$(Pair {
+        &[$(Pair {
             lock: $lock,
             load: $load,
             try_lock: try_lock::<$contention>,
@@ -98,18 +88,11 @@ macro_rules! pairs {
     };
 }
 
-/// The load managers of each row, in the catalogue's order.
-const LOADS: usize = 4;
-
-static PAIRS: &[[Pair; LOADS]] = pairs!(
-    ("loiter", Loiter<Native>), ("tpmcs", TpMcs<Native>), ("mcs", Mcs<Native>),
-    ("ticket", Ticket<Native>), ("ttas", Ttas<Native>), ("futex", Futex<Native>);
-    [("control", Control), ("park", Park), ("yield", Yield), ("none", NoManager)]
-);
+unconvoy_locks::with_managers!(pairs);
 
 /// The pair of these names.
 pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
-    PAIRS.iter().flatten().find(|pair| pair.lock == lock && pair.load == load)
+    PAIRS.iter().copied().flatten().find(|pair| pair.lock == lock && pair.load == load)
 }
 
 static CHOSEN: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
@@ -143,6 +126,6 @@ mod tests {
                 assert!(find(lock.name, load.name).is_some(), "{}+{}", lock.name, load.name);
             }
         }
-        assert_eq!(PAIRS.len() * LOADS, CONTENTION.len() * LOAD.len());
+        assert_eq!(PAIRS.iter().map(|row| row.len()).sum::<usize>(), CONTENTION.len() * LOAD.len());
     }
 }

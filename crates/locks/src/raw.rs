@@ -1,0 +1,182 @@
+//! The locks of Rust users: `lock_api`'s traits over any pair of managers.
+//!
+//! ```
+//! use unconvoy::Mutex;
+//!
+//! static HITS: Mutex<u64> = Mutex::new(0);
+//!
+//! std::thread::scope(|scope| {
+//!     for _ in 0..8 {
+//!         scope.spawn(|| *HITS.lock() += 1);
+//!     }
+//! });
+//! assert_eq!(*HITS.lock(), 8);
+//! ```
+
+use core::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use lock_api::GuardSend;
+
+use crate::contention::Contention;
+use crate::contention::loiter::Loiter;
+use crate::contention::rw::{RwWord, Share};
+use crate::load::LoadManager;
+use crate::load::control::Control;
+use crate::load::gate::Gate;
+use crate::lock;
+use crate::platform::{Native, Platform};
+
+/// A mutex of one contention manager and one load manager: 24 bytes.
+pub struct RawLock<C, L> {
+    gate: Gate<Native>,
+    state: C,
+    load: PhantomData<fn(L)>,
+}
+
+/// A reader-writer lock under one load manager: 12 bytes. Readers share, and may lock again while a writer waits.
+pub struct RawSharedLock<L> {
+    gate: Gate<Native>,
+    state: RwWord<Native>,
+    load: PhantomData<fn(L)>,
+}
+
+/// The default lock around a value: barging word, time-published queue, load control.
+pub type Mutex<T> = lock_api::Mutex<RawLock<Loiter<Native>, Control>, T>;
+/// What [`Mutex::lock`](lock_api::Mutex::lock) returns.
+pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<Loiter<Native>, Control>, T>;
+/// A reader-writer lock under load control.
+pub type RwLock<T> = lock_api::RwLock<RawSharedLock<Control>, T>;
+
+/// `instant` on the platform's clock, which is the one that `Instant` reads; nanoseconds.
+fn deadline(instant: Instant) -> u64 {
+    let ahead = instant.saturating_duration_since(Instant::now());
+    Native::now().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A time-out that the clock cannot express is never.
+fn after(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}
+
+impl<C: Contention<Native>, L: LoadManager<Native>> RawLock<C, L> {
+    #[inline]
+    fn acquire(&self, deadline: Option<u64>) -> bool {
+        self.state.try_lock_politely() || lock::acquire::<Native, C, L>(&self.state, &self.gate, deadline).held
+    }
+}
+
+// SAFETY: `Contention` is exclusive.
+unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutex for RawLock<C, L> {
+    // SAFETY: all zeroes is every contention manager's unlocked state, and the gate's empty one.
+    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value this way")]
+    const INIT: Self = unsafe { core::mem::zeroed() };
+
+    // Nothing in a lock knows which thread holds it.
+    type Guard = GuardSend;
+
+    #[inline]
+    fn lock(&self) -> GuardSend {
+        self.acquire(None);
+        GuardSend::new()
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<GuardSend> {
+        self.state.try_lock().then(GuardSend::new)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: GuardSend) {
+        // SAFETY: passed on from the caller.
+        unsafe { lock::release::<Native, C>(&self.state, &self.gate) };
+    }
+
+    fn is_locked(&self) -> bool {
+        self.state.is_locked()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutexTimed for RawLock<C, L> {
+    type Duration = Duration;
+    type Instant = Instant;
+
+    fn try_lock_for(&self, timeout: Duration) -> Option<GuardSend> {
+        self.acquire(after(timeout).map(deadline)).then(GuardSend::new)
+    }
+
+    fn try_lock_until(&self, timeout: Instant) -> Option<GuardSend> {
+        self.acquire(Some(deadline(timeout))).then(GuardSend::new)
+    }
+}
+
+impl<L: LoadManager<Native>> RawSharedLock<L> {
+    #[inline]
+    fn acquire(&self, share: Share) {
+        if !self.state.try_acquire(share) {
+            lock::acquire_shared::<Native, L>(&self.state, share, &self.gate, None);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The caller holds the lock.
+    #[inline]
+    unsafe fn release(&self) {
+        // SAFETY: passed on from the caller.
+        unsafe { lock::release_shared(&self.state, &self.gate) };
+    }
+}
+
+// SAFETY: `RwWord` lets in readers together, or one writer alone.
+unsafe impl<L: LoadManager<Native>> lock_api::RawRwLock for RawSharedLock<L> {
+    // SAFETY: all zeroes is a free lock, and a gate with nobody at it.
+    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value this way")]
+    const INIT: Self = unsafe { core::mem::zeroed() };
+
+    type SharedGuard = GuardSend;
+    type ExclusiveGuard = GuardSend;
+
+    #[inline]
+    fn lock_shared(&self) -> GuardSend {
+        self.acquire(Share::Read);
+        GuardSend::new()
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> Option<GuardSend> {
+        self.state.try_acquire(Share::Read).then(GuardSend::new)
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self, _: GuardSend) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.release() };
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) -> GuardSend {
+        self.acquire(Share::Write);
+        GuardSend::new()
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> Option<GuardSend> {
+        self.state.try_acquire(Share::Write).then(GuardSend::new)
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self, _: GuardSend) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.release() };
+    }
+
+    fn is_locked(&self) -> bool {
+        self.state.is_locked()
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        self.state.is_written()
+    }
+}

@@ -1,0 +1,300 @@
+//! The generic suite: every pair of contention manager and load manager goes through every test here.
+//!
+//! A hang prints the stacks of all threads and the state of the sleep slots, and ends the process.
+#![cfg(not(loom))]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lock_api::{GuardSend, RawMutex};
+use unconvoy::platform::{Native, Platform};
+
+/// Threads per test: several times the processors of small machines.
+const THREADS: usize = 8;
+
+/// Sections per thread. Strict queues without load management make some ten thousand hand-overs per second when threads outnumber processors, and fewer under
+/// a sanitizer; the suite must end for them too.
+const SECTIONS: usize = if cfg!(tsan) { 50 } else { 400 };
+
+/// Runs `test`; if it takes longer than a minute, says where everybody is and ends the process.
+fn watched(test: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let end = Instant::now() + Duration::from_secs(60);
+            while !done.load(SeqCst) {
+                if Instant::now() > end {
+                    report_hang();
+                }
+                thread::park_timeout(end.saturating_duration_since(Instant::now()));
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
+        done.store(true, SeqCst);
+        watch.thread().unpark();
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn report_hang() -> ! {
+    let slots = &Native::load_control().slots;
+    eprintln!("HANG in {:?}: slots {:?}, target {}", thread::current().name(), slots.totals(), slots.target());
+    let pid = std::process::id().to_string();
+    let gdb = std::process::Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all bt 12"]).status();
+    if let Err(error) = gdb {
+        eprintln!("no stacks: gdb: {error}");
+    }
+    std::process::abort();
+}
+
+/// What the tests ask of a lock.
+trait Lock: RawMutex<Guard = GuardSend> + Sync + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant> {}
+
+impl<M: RawMutex<Guard = GuardSend> + Sync + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>> Lock for M {}
+
+/// A counter that only the lock protects.
+struct Guarded<M> {
+    lock: M,
+    count: UnsafeCell<u64>,
+}
+
+// SAFETY: the cell is touched under the lock, which is what is tested.
+unsafe impl<M: Sync> Sync for Guarded<M> {}
+
+impl<M: Lock> Guarded<M> {
+    fn new() -> Self {
+        Guarded { lock: M::INIT, count: UnsafeCell::new(0) }
+    }
+
+    /// One critical section, of a lock that is held: reads, dawdles, writes, releases.
+    fn section(&self) {
+        // SAFETY: the lock is held.
+        unsafe {
+            let before = self.count.get().read();
+            (0..20).for_each(|_| std::hint::spin_loop());
+            self.count.get().write(before + 1);
+            self.lock.unlock(GuardSend::new());
+        }
+    }
+
+    fn locked_section(&self) {
+        self.lock.lock();
+        self.section();
+    }
+
+    fn count(&mut self) -> u64 {
+        *self.count.get_mut()
+    }
+}
+
+fn sections_do_not_overlap<M: Lock>() {
+    let mut guarded = Guarded::<M>::new();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| (0..SECTIONS).for_each(|_| guarded.locked_section()));
+        }
+    });
+    assert_eq!(guarded.count(), (THREADS * SECTIONS) as u64);
+    assert!(!guarded.lock.is_locked());
+}
+
+fn try_lock_takes_a_free_lock_only<M: Lock>() {
+    let guarded = Guarded::<M>::new();
+    assert!(guarded.lock.try_lock().is_some());
+    assert!(guarded.lock.is_locked());
+    assert!(guarded.lock.try_lock().is_none());
+    thread::scope(|scope| assert!(!scope.spawn(|| guarded.lock.try_lock().is_some()).join().expect("no panic")));
+    guarded.section();
+    assert!(guarded.lock.try_lock().is_some());
+    guarded.section();
+    assert!(!guarded.lock.is_locked());
+}
+
+fn a_timed_lock_gives_up_in_time_and_not_before<M: Lock>() {
+    let guarded = Guarded::<M>::new();
+    guarded.lock.lock();
+    let begin = Instant::now();
+    let timeout = Duration::from_millis(30);
+    assert!(guarded.lock.try_lock_for(timeout).is_none());
+    assert!(begin.elapsed() >= timeout);
+    assert!(guarded.lock.try_lock_until(Instant::now()).is_none(), "a deadline that has passed");
+    guarded.section();
+    assert!(guarded.lock.try_lock_for(timeout).is_some(), "a free lock");
+    guarded.section();
+}
+
+/// A holder that works for long lets its waiters in when it is done.
+fn a_long_wait_ends_with_the_release<M: Lock>() {
+    let mut guarded = Guarded::<M>::new();
+    guarded.lock.lock();
+    thread::scope(|scope| {
+        (0..3).for_each(|_| {
+            scope.spawn(|| guarded.locked_section());
+        });
+        thread::sleep(Duration::from_millis(60));
+        guarded.section();
+    });
+    assert_eq!(guarded.count(), 4);
+}
+
+/// Waiters that give up all the time, among some that do not.
+fn aborts_do_not_disturb<M: Lock>() {
+    let mut guarded = Guarded::<M>::new();
+    let held = AtomicU64::new(0);
+    let tries = SECTIONS as u64 / 2;
+    thread::scope(|scope| {
+        for thread in 0..THREADS as u64 {
+            let (guarded, held) = (&guarded, &held);
+            scope.spawn(move || {
+                for round in 0..tries {
+                    let timeout = Duration::from_nanos((round * 7919 + thread * 104_729) % 150_000);
+                    if thread < 2 {
+                        guarded.lock.lock();
+                    } else if guarded.lock.try_lock_for(timeout).is_none() {
+                        continue;
+                    }
+                    held.fetch_add(1, Relaxed);
+                    guarded.section();
+                }
+            });
+        }
+    });
+    assert!(held.load(Relaxed) >= 2 * tries);
+    assert_eq!(guarded.count(), held.load(Relaxed));
+    assert!(guarded.lock.try_lock().is_some(), "nobody is left in a queue");
+    guarded.section();
+}
+
+fn locks_nest<M: Lock>() {
+    let (mut outer, mut inner) = (Guarded::<M>::new(), Guarded::<M>::new());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (outer, inner) = (&outer, &inner);
+            scope.spawn(move || {
+                for _ in 0..SECTIONS / 4 {
+                    if thread % 4 == 0 {
+                        inner.locked_section();
+                    } else {
+                        outer.lock.lock();
+                        inner.locked_section();
+                        outer.section();
+                    }
+                }
+            });
+        }
+    });
+    let sections = (THREADS * (SECTIONS / 4)) as u64;
+    assert_eq!(inner.count(), sections);
+    assert_eq!(outer.count(), sections / 4 * 3);
+}
+
+fn threads_may_come_and_go<M: Lock>() {
+    let mut guarded = Guarded::<M>::new();
+    let (rounds, threads) = (if cfg!(tsan) { 4 } else { 60 }, 2 * THREADS);
+    for _ in 0..rounds {
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..3).for_each(|_| guarded.locked_section()));
+            }
+        });
+    }
+    assert_eq!(guarded.count(), (rounds * threads * 3) as u64);
+}
+
+/// A thread that a signal keeps from running, for as long as the handler sleeps: what SIGSTOP would do if it could stop one thread.
+extern "C" fn stall(_: i32) {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 80_000_000 };
+    // SAFETY: async-signal-safe.
+    unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+}
+
+/// A waiter and a holder are stopped in mid-contention; everybody gets through.
+fn stopped_threads_delay_but_do_not_break<M: Lock>() {
+    // SAFETY: a handler that only sleeps.
+    unsafe { libc::signal(libc::SIGUSR1, stall as extern "C" fn(i32) as libc::sighandler_t) };
+    let mut guarded = Guarded::<M>::new();
+    let ids: [AtomicU32; 4] = Default::default();
+    let started = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for id in &ids {
+            let (guarded, started) = (&guarded, &started);
+            scope.spawn(move || {
+                id.store(Native::thread_id(), SeqCst);
+                started.fetch_add(1, SeqCst);
+                (0..SECTIONS / 4).for_each(|_| guarded.locked_section());
+                id.store(0, SeqCst); // no longer to be signalled
+            });
+        }
+        while started.load(SeqCst) < 4 {
+            thread::yield_now();
+        }
+        for id in &ids[..2] {
+            let thread = id.load(SeqCst);
+            if thread != 0 {
+                // SAFETY: a thread of this process, or one that has just ended, which the kernel tells apart.
+                unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, libc::SIGUSR1) };
+            }
+        }
+        // And a holder for certain: this thread.
+        guarded.lock.lock();
+        // SAFETY: to this thread itself.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        guarded.section();
+    });
+    assert_eq!(guarded.count(), 4 * (SECTIONS / 4) as u64 + 1);
+}
+
+/// One pair of managers, as the tests see it.
+struct Pair {
+    name: &'static str,
+    tests: &'static [(&'static str, fn())],
+}
+
+macro_rules! pairs {
+    ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
+        const PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
+    };
+    (@row $lock:literal, $contention:ty, [$(($load:literal, $manager:ty)),*]) => {
+        &[$(pairs!(@pair concat!($lock, "+", $load), unconvoy::raw::RawLock<$contention, $manager>)),*]
+    };
+    (@pair $name:expr, $mutex:ty) => {
+        Pair {
+            name: $name,
+            tests: &[
+                ("sections_do_not_overlap", sections_do_not_overlap::<$mutex>),
+                ("try_lock_takes_a_free_lock_only", try_lock_takes_a_free_lock_only::<$mutex>),
+                ("a_timed_lock_gives_up_in_time_and_not_before", a_timed_lock_gives_up_in_time_and_not_before::<$mutex>),
+                ("a_long_wait_ends_with_the_release", a_long_wait_ends_with_the_release::<$mutex>),
+                ("aborts_do_not_disturb", aborts_do_not_disturb::<$mutex>),
+                ("locks_nest", locks_nest::<$mutex>),
+                ("threads_may_come_and_go", threads_may_come_and_go::<$mutex>),
+                ("stopped_threads_delay_but_do_not_break", stopped_threads_delay_but_do_not_break::<$mutex>),
+            ],
+        }
+    };
+}
+
+unconvoy::with_managers!(pairs);
+
+/// One after the other: side by side, the pairs would be each other's load. `UNCONVOY_SUITE=mcs+park` runs one pair.
+#[test]
+fn every_pair_passes_every_test() {
+    let only = std::env::var("UNCONVOY_SUITE").ok();
+    let pairs = PAIRS.iter().copied().flatten().filter(|pair| only.as_deref().is_none_or(|only| only == pair.name));
+    let mut passed = 0;
+    for pair in pairs {
+        for (test, run) in pair.tests {
+            let begin = Instant::now();
+            eprint!("{} {test} ... ", pair.name);
+            watched(run);
+            eprintln!("{:.2} s", begin.elapsed().as_secs_f64());
+            passed += 1;
+        }
+    }
+    assert!(passed > 0, "UNCONVOY_SUITE names no pair");
+}
