@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
 
 use crate::compare::plan::Configuration;
@@ -162,7 +162,8 @@ fn names(entries: &'static [Entry]) -> PossibleValuesParser {
 
 /// A regular expression that captures exactly one thing.
 fn one_group(text: &str) -> Result<Regex, String> {
-    let regex = Regex::new(text).map_err(|error| error.to_string())?;
+    // `^` and `$` are those of a line: what is searched is everything that a program printed.
+    let regex = RegexBuilder::new(text).multi_line(true).build().map_err(|error| error.to_string())?;
     match regex.captures_len() - 1 {
         1 => Ok(regex),
         0 => Err(format!(

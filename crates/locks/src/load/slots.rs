@@ -13,10 +13,11 @@
 //! | thread id | the claimer | that thread sleeps, or is about to |
 //! | `DONE` | whoever ends the sleep | left, not yet reclaimed |
 //!
-//! **Invariant 1.** Every successful increment of S is followed by exactly one increment of W, by the same thread: on waking or on giving
-//! the slot back. So `S - W` is the number of threads asleep or about to be.
+//! **Invariant 1.** A slot goes from a thread id to `DONE` by one compare-and-swap, and whoever makes it increments W: the sleeper that timed out or gave its
+//! slot back, the controller, or a waiter that takes the sleeper's place. So `S - W` is the number of threads asleep or about to be, at once and
+//! not only when a woken thread gets to run (Figure 7 has the woken thread increment W), and in the end S and W agree.
 //!
-//! **Invariant 2.** A slot leaves a thread id by one compare-and-swap, or the controller's: sleep ends once.
+//! **Invariant 2.** A sleeper returns only after its slot left its thread id.
 //!
 //! **Invariant 3.** Nobody sleeps beyond a target that shrank. The claimer writes its slot, fences, and reads T; the controller writes T, fences, and reads the slots. One of
 //! them sees the other.
@@ -44,8 +45,13 @@ fn is_thread(slot: u32) -> bool {
 /// thousands of threads are turned over. A checker needs the wrap-around to happen.
 pub const SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
 
-/// Longest time between two time-outs while anybody sleeps: about a scheduler's time slice, so that a turn's two context switches stay below a percent of it.
-const LONGEST_TURN_NS: u64 = 4_000_000;
+/// Longest time between two changes of place while anybody sleeps: about a scheduler's time slice, so that its two context switches stay below a percent of it.
+const LONGEST_TURN_NS: u64 = 3_000_000;
+
+/// Time between two changes of place while anybody sleeps, for a time-out and a target: every sleeper's turn comes well before its time-out.
+fn turn_ns(timeout: u64, target: u32) -> u64 {
+    (timeout / u64::from(target.max(1)) * 3 / 4).min(LONGEST_TURN_NS)
+}
 
 /// The counters that every waiter reads once per turn, on a line of their own.
 #[repr(align(128))]
@@ -53,6 +59,8 @@ struct Counters<P: Platform> {
     slept: P::U32,
     left: P::U32,
     target: P::U32,
+    /// When the next waiter may take a sleeper's place.
+    next_turn: P::U64,
 }
 
 /// What the controller alone writes, and the pacing of time-outs.
@@ -88,7 +96,7 @@ pub struct Totals {
     pub slept: u32,
     /// W: claims that ended.
     pub left: u32,
-    /// Sleeps that the controller ended.
+    /// Sleeps that the controller ended, or a waiter that took the sleeper's place.
     pub woken: u32,
     /// Sleeps that the time-out ended.
     pub timed_out: u32,
@@ -105,7 +113,7 @@ impl SleepSlots<crate::platform::Native> {
             AtomicU32::new(0)
         }
         SleepSlots {
-            counters: Counters { slept: zero(), left: zero(), target: zero() },
+            counters: Counters { slept: zero(), left: zero(), target: zero(), next_turn: AtomicU64::new(0) },
             pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: AtomicU64::new(0) },
             slots: [const { zero() }; SLOTS],
         }
@@ -117,7 +125,7 @@ impl<P: Platform> SleepSlots<P> {
     pub fn new() -> Self {
         let zero = || P::U32::new(0);
         SleepSlots {
-            counters: Counters { slept: zero(), left: zero(), target: zero() },
+            counters: Counters { slept: zero(), left: zero(), target: zero(), next_turn: P::U64::new(0) },
             pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: P::U64::new(0) },
             slots: core::array::from_fn(|_| zero()),
         }
@@ -145,8 +153,14 @@ impl<P: Platform> SleepSlots<P> {
     /// Claims the next slot for `thread`. `None`: no room, or another thread was first, and the caller keeps polling.
     #[cold]
     pub fn claim(&self, thread: u32) -> Option<Claim> {
+        self.claim_up_to(thread, 0)
+    }
+
+    /// Claims a slot if fewer than T threads sleep, and `beyond`.
+    fn claim_up_to(&self, thread: u32, beyond: u32) -> Option<Claim> {
         let slept = self.counters.slept.load(Relaxed);
-        if slept.wrapping_sub(self.counters.left.load(Relaxed)) as i32 >= self.target() as i32 {
+        let room = |target: u32| if target == 0 { 0 } else { target + beyond };
+        if self.sleeping() >= room(self.target()) {
             return None;
         }
         if slept.wrapping_sub(self.pace.end.load(Acquire)) as usize >= SLOTS {
@@ -156,7 +170,7 @@ impl<P: Platform> SleepSlots<P> {
         let claim = Claim { index: slept as usize % SLOTS, thread };
         self.slots[claim.index].store(thread, Release); // EMPTY: reclaimed before `end` passed it, and S gave it to us alone
         P::fence(SeqCst); // Invariant 3; pairs with `set_target`
-        if self.sleeping() > self.target() {
+        if self.sleeping() > room(self.target()) {
             self.give_back(claim);
             return None;
         }
@@ -165,34 +179,73 @@ impl<P: Platform> SleepSlots<P> {
 
     /// Ends a claim without sleep: the lock came meanwhile, or its waiter gave up.
     pub fn give_back(&self, claim: Claim) {
-        let slot = &self.slots[claim.index];
-        if slot.compare_exchange(claim.thread, DONE, AcqRel, Relaxed).is_ok() {
+        if self.end_sleep(&self.slots[claim.index], claim.thread) {
             self.pace.given_back.fetch_add(1, Relaxed);
         }
-        self.leave();
     }
 
-    /// Sleeps until the controller clears the slot, or until `deadline`.
+    /// Sleeps until somebody clears the slot, or until `deadline`.
     pub fn sleep(&self, claim: Claim, deadline: u64) {
         let slot = &self.slots[claim.index];
         while slot.load(Acquire) == claim.thread && P::now() < deadline {
             P::park(slot, claim.thread, Some(deadline));
         }
-        if slot.compare_exchange(claim.thread, DONE, AcqRel, Acquire).is_ok() {
+        if self.end_sleep(slot, claim.thread) {
             self.pace.timed_out.fetch_add(1, Relaxed);
         }
-        self.leave();
     }
 
-    fn leave(&self) {
-        self.counters.left.fetch_add(1, Release);
+    /// Takes `thread` out of `slot`; false if somebody else has (Invariant 1).
+    fn end_sleep(&self, slot: &P::U32, thread: u32) -> bool {
+        let ended = slot.compare_exchange(thread, DONE, AcqRel, Acquire).is_ok();
+        if ended {
+            self.counters.left.fetch_add(1, Release);
+        }
+        ended
+    }
+
+    /// Takes `thread` out of `slot` and wakes it.
+    fn wake(&self, slot: &P::U32, thread: u32) -> bool {
+        let ended = self.end_sleep(slot, thread);
+        if ended {
+            self.pace.woken.fetch_add(1, Relaxed);
+            P::unpark(slot, 1);
+        }
+        ended
+    }
+
+    /// Claims a slot in exchange for the longest sleeper's, if that one's turn has come. The caller leaves its lock, then
+    /// [wakes it](Self::wake_longest), then sleeps.
+    ///
+    /// Sleepers would come back by themselves when their time is up. But then a timer wakes them wherever it fires, as likely on the holder's processor as on a
+    /// waiter's; a waiter that wakes another and goes to sleep in its place gives it its own processor, and the holder is left alone.
+    #[inline]
+    pub fn claim_in_exchange(&self, thread: u32, now: u64, timeout: u64) -> Option<Claim> {
+        let next = self.counters.next_turn.load(Relaxed);
+        if now < next || self.sleeping() == 0 {
+            return None;
+        }
+        self.exchange(thread, next, now + turn_ns(timeout, self.target()))
+    }
+
+    #[cold]
+    fn exchange(&self, thread: u32, next: u64, after: u64) -> Option<Claim> {
+        self.counters.next_turn.compare_exchange(next, after, Relaxed, Relaxed).ok()?;
+        self.claim_up_to(thread, 1)
+    }
+
+    /// Wakes the thread that has slept longest.
+    pub fn wake_longest(&self) {
+        let _ = self.used().any(|(_, slot)| {
+            let thread = slot.load(Acquire);
+            is_thread(thread) && self.wake(slot, thread)
+        });
     }
 
     /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads that fell asleep together do not wake together, which
-    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3). Few sleepers take turns more often than the
-    /// time-out asks for, so that shares even out within a second.
+    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3).
     pub fn wake_time(&self, now: u64, timeout: u64) -> u64 {
-        let step = (timeout / u64::from(self.target().max(1))).min(LONGEST_TURN_NS);
+        let step = timeout / u64::from(self.target().max(1));
         let mut last = self.pace.last_deadline.load(Relaxed);
         loop {
             let next = (last + step).clamp(now + step, now + timeout);
@@ -203,7 +256,7 @@ impl<P: Platform> SleepSlots<P> {
         }
     }
 
-    /// Places in the sequence of claims from the last known end to S, and their slots. For the controller.
+    /// Places in the sequence of claims from the last known end to S, and their slots.
     fn used(&self) -> impl Iterator<Item = (u32, &P::U32)> {
         let end = self.pace.end.load(Relaxed);
         let used = self.counters.slept.load(Acquire).wrapping_sub(end);
@@ -233,10 +286,8 @@ impl<P: Platform> SleepSlots<P> {
         let mut contiguous = true;
         for (place, slot) in self.used() {
             let mut state = slot.load(Acquire);
-            if excess > 0 && is_thread(state) && slot.compare_exchange(state, DONE, AcqRel, Relaxed).is_ok() {
+            if excess > 0 && is_thread(state) && self.wake(slot, state) {
                 excess -= 1;
-                self.pace.woken.fetch_add(1, Relaxed);
-                P::unpark(slot, 1);
                 state = DONE;
             }
             contiguous &= state == DONE;
