@@ -126,7 +126,10 @@ pub fn acquire_shared<P: Platform, L: LoadManager<P>>(
     gate: &Gate<P>,
     deadline: Option<u64>,
 ) -> Acquired {
-    wait::<P, L>(gate, &RwSpot(state, share), deadline, |asking| state.attempt(share, asking))
+    state.begin_wait(share);
+    let acquired = wait::<P, L>(gate, &RwSpot(state, share), deadline, |asking| state.attempt(share, asking));
+    state.end_wait(share);
+    acquired
 }
 
 /// Releases a reader-writer lock. All parkers are woken: several readers may go in.

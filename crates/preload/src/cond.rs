@@ -93,6 +93,20 @@ impl Cond {
         self.flags.load(core::sync::atomic::Ordering::Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
     }
 
+    /// Whether a wait with `mutex` is libc's. A process-shared condition variable that nobody has waited on is taken over by a wait with a mutex of this library: all who
+    /// wait on it use that mutex (POSIX), which is private to the process, and libc's wait would release a mutex that it cannot.
+    ///
+    /// # Safety
+    ///
+    /// `mutex` points to a mutex.
+    unsafe fn wait_is_libcs(&self, mutex: *mut pthread_mutex_t) -> bool {
+        // SAFETY: passed on from the caller.
+        if self.is_libcs() && config::service() != Service::Declined && unsafe { !crate::mutex::belongs_to_libc(mutex) } {
+            self.flags.fetch_and(!PROCESS_SHARED, core::sync::atomic::Ordering::Relaxed);
+        }
+        self.is_libcs()
+    }
+
     fn clock(&self) -> Clock {
         let monotonic = self.flags.load(core::sync::atomic::Ordering::Relaxed) & MONOTONIC != 0;
         if monotonic { Clock::Monotonic } else { Clock::Realtime }
@@ -323,7 +337,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_destroy(cond: *mut pthread_cond_t) 
 pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     unsafe {
-        if Cond::at(cond).is_libcs() {
+        if Cond::at(cond).wait_is_libcs(mutex) {
             return real::pthread_cond_wait(cond, mutex);
         }
         wait(cond, mutex, None)
@@ -342,7 +356,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
     // SAFETY: passed on from the caller.
     unsafe {
         let this = Cond::at(cond);
-        if this.is_libcs() {
+        if this.wait_is_libcs(mutex) {
             return real::pthread_cond_timedwait(cond, mutex, until);
         }
         wait(cond, mutex, Some((this.clock(), &*until)))
@@ -361,7 +375,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
 ) -> c_int {
     // SAFETY: passed on from the caller.
     unsafe {
-        if Cond::at(cond).is_libcs() {
+        if Cond::at(cond).wait_is_libcs(mutex) {
             return real::pthread_cond_clockwait(cond, mutex, clock, until);
         }
         match Clock::of(clock) {

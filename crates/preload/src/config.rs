@@ -144,6 +144,8 @@ pub(crate) fn say(parts: &[&str]) {
         room[..fits].copy_from_slice(&part.as_bytes()[..fits]);
         len += fits;
     }
+    // One line is one line, whatever a variable's value holds.
+    line[..len.saturating_sub(1)].iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
     // SAFETY: the buffer holds `len` bytes. Nothing can be done about a standard error that takes none.
     let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, line.as_ptr(), len) };
 }

@@ -19,7 +19,7 @@ use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
 use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::platform::{Native, Platform};
 
 use crate::config::{self, Service};
 use crate::dispatch::{State, Words, pair};
@@ -33,7 +33,7 @@ pub(crate) struct Mutex {
     _lock: u32,
     /// Locks beyond the first, of a recursive mutex; written by the owner.
     count: AtomicU32,
-    /// `pthread_self` of the owner of a recursive or error-checking mutex, else 0.
+    /// [`me`] of the owner of a recursive or error-checking mutex, else 0.
     owner: AtomicUsize,
     kind: AtomicI32,
     gate: Gate<Native>,
@@ -228,11 +228,23 @@ impl Mutex {
     }
 }
 
-/// This thread, as the owner field names it.
+/// This thread, as the owner field names it: its control block's address, which has 47 bits, and the process's generation. As with libc, whose
+/// owner is the kernel's thread id, the child of a `fork` is not the owner of what its parent locked.
 #[inline]
 pub(crate) fn me() -> usize {
     // SAFETY: always succeeds.
-    unsafe { libc::pthread_self() as usize }
+    let this = unsafe { libc::pthread_self() as usize };
+    this ^ (Native::generation() as usize) << 47
+}
+
+/// Whether libc serves the mutex at `mutex`.
+///
+/// # Safety
+///
+/// `mutex` points to a mutex.
+pub(crate) unsafe fn belongs_to_libc(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: passed on from the caller.
+    is_libcs(unsafe { Mutex::at(mutex) })
 }
 
 /// Whether libc must serve this mutex.

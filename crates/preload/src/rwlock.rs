@@ -31,7 +31,7 @@ struct RwLock {
     state: RwWord<Native>,
     gate: Gate<Native>,
     _unused: u32,
-    /// `pthread_self` of the writer, else 0.
+    /// [`me`] of the writer, else 0.
     owner: AtomicUsize,
     _cur_writer: u32,
     shared: AtomicU32,
@@ -110,21 +110,19 @@ impl RwLock {
         }
     }
 
-    /// Locks, with the time-out that `until` may give; its time is looked at only when there is a wait.
+    /// Locks, with the time-out that `until` may give. Its time is checked first, as libc does for these, though not for mutexes.
     #[inline]
     fn lock_until(&self, share: Share, until: Option<(Clock, &timespec)>) -> c_int {
+        let deadline = match until.map(|(clock, until)| Deadline::new(clock, until)) {
+            Some(None) => return EINVAL,
+            deadline => deadline.flatten(),
+        };
         if self.try_acquire(share) {
-            return 0;
-        }
-        if self.is_mine() {
-            return EDEADLK;
-        }
-        match until {
-            None => self.lock(share, None),
-            Some((clock, until)) => match Deadline::new(clock, until) {
-                Some(deadline) => self.lock(share, Some(deadline)),
-                None => EINVAL,
-            },
+            0
+        } else if self.is_mine() {
+            EDEADLK
+        } else {
+            self.lock(share, deadline)
         }
     }
 }

@@ -22,7 +22,8 @@
 //!
 //! **Invariant 2.** `demand` is advice. Nobody waits for it for ever, so that a standby which was preempted, or vanished in a `fork`, blocks nobody.
 //!
-//! **Invariant 3.** Every waiter, wherever it stands in the queue, looks at the word now and then, and takes it when it lies free.
+//! **Invariant 3.** Every waiter, wherever it stands in the queue, looks at the word now and then, takes it when it lies free, and steps in for a standby that
+//! does not do its work. So the queue is for speed; no thread in it is needed for another's progress.
 //!
 //! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that releases. `demand` orders nothing.
 
@@ -30,7 +31,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::backoff::Backoff;
-use super::queue::Queue;
+use super::queue::{Patience, Queue};
 use super::tpmcs::TimePublished;
 use super::word::{FREE, HELD, clear_mark, mark, unlock};
 use super::{Contention, Outcome, Turn, Verdict};
@@ -52,16 +53,27 @@ const OVERRULE_NS: u64 = 2_000;
 /// How often a waiter in the queue looks at the word.
 const GLANCE_NS: u64 = 20_000;
 
+/// A waiter that has been in the queue for so long, without the standby demanding the word, takes it that the standby is not running, and does its work.
+const ORPHANED_NS: u64 = 2 * PATIENCE_NS;
+
 const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
 /// Each poll of a held word costs its holder a line transfer of some 100 ns, so the standby polls ever more rarely.
 const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
+
+/// The queue's releaser skips stale waiters, as TP-MCS does; and nobody holds the queue beyond `attempt`.
+struct Inner;
+
+impl Patience for Inner {
+    const STALE_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
+    const HELD_WITHIN_LOCK: bool = true;
+}
 
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
 pub struct Loiter<P: Platform> {
     word: P::U32,
     demand: P::U32,
-    inner: Queue<P, TimePublished>,
+    inner: Queue<P, Inner>,
 }
 
 /// Since when a waiter has seen the word free but demanded by the standby.
@@ -107,9 +119,8 @@ impl<P: Platform> Loiter<P> {
         None
     }
 
-    /// Polls as the front of the queue.
-    fn stand_by(&self, turn: &mut impl Turn) -> Outcome {
-        let since = P::now();
+    /// Polls as the front of the queue does, a wait that began at `since`.
+    fn stand_by(&self, since: u64, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(STANDBY_BACKOFF_NS.0, STANDBY_BACKOFF_NS.1, since);
         let mut demanded = false;
         let outcome = loop {
@@ -159,30 +170,34 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
             return outcome;
         }
         // In the queue: asks on behalf of the waiter, and looks at the word now and then (Invariant 3).
-        let barged = Cell::new(false);
+        let (barged, orphaned) = (Cell::new(false), Cell::new(false));
         let overrule = Overrule::default();
-        let mut glance = P::now() + GLANCE_NS;
-        let joined = self.inner.join(&mut |now| {
+        let joined = P::now();
+        let mut glance = joined + GLANCE_NS;
+        let result = self.inner.join(&mut |now| {
             if now >= glance {
                 // While it lies free but demanded, watch it closely: OVERRULE_NS counts from the first look.
                 barged.set(self.barge(&overrule, now));
                 if overrule.free_since.get().is_none() {
                     glance = now + GLANCE_NS;
                 }
+                orphaned.set(now - joined > ORPHANED_NS && self.demand.load(Relaxed) == NO);
             }
-            if barged.get() { Verdict::Leave } else { turn.turn(now) }
+            if barged.get() || orphaned.get() { Verdict::Leave } else { turn.turn(now) }
         });
-        let outcome = match joined {
-            Ok(ticket) => {
-                let outcome = if barged.get() { Outcome::Acquired } else { self.stand_by(turn) };
-                // SAFETY: the ticket is that of the queue's front, which we are.
-                let released = unsafe { self.inner.release(ticket) };
-                debug_assert!(released.is_ok(), "only the word is ever marked");
-                outcome
-            }
+        let outcome = match result {
+            Ok(_) if barged.get() => Outcome::Acquired,
+            Ok(_) => self.stand_by(P::now(), turn),
+            Err(_) if barged.get() => Outcome::Acquired,
+            Err(_) if orphaned.get() => self.stand_by(joined, turn),
             Err(outcome) => outcome,
         };
-        if barged.get() { Outcome::Acquired } else { outcome }
+        if let Ok(ticket) = result {
+            // SAFETY: the ticket is that of the queue's front, which we are.
+            let released = unsafe { self.inner.release(ticket) };
+            debug_assert!(released.is_ok(), "only the word is ever marked");
+        }
+        outcome
     }
 
     #[inline]

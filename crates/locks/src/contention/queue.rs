@@ -29,6 +29,9 @@
 //! **Invariant 4.** The mark (see [`Contention`](super::Contention)) is the low bit of `tail`. A joiner's swap may take it away; the joiner puts it back
 //! before it polls, hence before it can hold and release the lock: no mark is lost to the release after the next.
 //!
+//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist: their nodes' generation is not the process's, and a releaser skips them. A queue
+//! that is held only within a lock function has no holder left either, since the forking thread was in none.
+//!
 //! **Memory orderings.** `GRANTED` is stored with release and loaded with acquire: what the releaser wrote is seen by the next
 //! holder. On an empty queue the swap of `tail` (acquire) pairs with the compare-and-swap to null (release) of the last
 //! holder. `next` is stored with release after the node's fields, and loaded with acquire by the releaser.
@@ -65,6 +68,8 @@ pub struct Node<P: Platform> {
     next: P::NodePtr,
     /// When the waiter last polled, on the platform's clock.
     published: P::U64,
+    /// The process generation that the waiter belongs to.
+    generation: P::U32,
 }
 
 impl<P: Platform> Node<P> {
@@ -76,6 +81,7 @@ impl<P: Platform> Node<P> {
             link: P::U32::new(link),
             next: P::NodePtr::new(ptr::null_mut()),
             published: P::U64::new(0),
+            generation: P::U32::new(0),
         }
     }
 }
@@ -84,6 +90,9 @@ impl<P: Platform> Node<P> {
 pub trait Patience: Send + Sync {
     /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over in strict order.
     const STALE_AFTER_NS: Option<u64>;
+
+    /// Whether the queue is held only while its holder is inside a lock function, not from lock to unlock.
+    const HELD_WITHIN_LOCK: bool = false;
 }
 
 /// The mark in `tail`: nodes are aligned to more than this.
@@ -123,7 +132,11 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         }
         let node = P::take_node();
         // SAFETY: the node is ours (fresh from the platform) until a queue has it.
-        unsafe { &*node }.next.store(ptr::null_mut(), Relaxed);
+        unsafe {
+            (*node).status.store(WAITING, Relaxed);
+            (*node).next.store(ptr::null_mut(), Relaxed);
+            (*node).generation.store(P::generation(), Relaxed);
+        }
         match self.tail.compare_exchange(ptr::null_mut(), node, AcqRel, Relaxed) {
             Ok(_) => Some(Ticket(node)),
             Err(_) => {
@@ -143,6 +156,7 @@ impl<P: Platform, S: Patience> Queue<P, S> {
             node.status.store(WAITING, Relaxed);
             node.next.store(ptr::null_mut(), Relaxed);
             node.published.store(P::now(), Relaxed);
+            node.generation.store(P::generation(), Relaxed);
             let before = self.tail.swap(mine, AcqRel);
             if before.is_null() {
                 return Ok(Ticket(mine));
@@ -151,6 +165,10 @@ impl<P: Platform, S: Patience> Queue<P, S> {
                 self.mark(); // Invariant 4
             }
             let before = without_mark(before);
+            // SAFETY: type-stable.
+            if S::HELD_WITHIN_LOCK && unsafe { &(*before).generation }.load(Relaxed) != P::generation() {
+                return Ok(Ticket(mine)); // Invariant 5: nobody is left of those before
+            }
             // SAFETY: `before` stays a node (type-stable), and stays in this queue until its releaser has seen this link.
             unsafe { &*before }.next.store(mine, Release);
             match self.poll(node, turn) {
@@ -301,7 +319,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         unsafe { P::give_node(node) };
     }
 
+    /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells, or left behind by a `fork`.
     fn is_stale(&self, node: &Node<P>) -> bool {
-        S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
+        node.generation.load(Relaxed) != P::generation() || S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
     }
 }

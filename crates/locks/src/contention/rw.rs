@@ -71,23 +71,30 @@ impl<P: Platform> RwWord<P> {
 
     /// Contends until acquired, or until `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
+        loop {
+            if self.try_acquire(share) {
+                return Outcome::Acquired;
+            }
+            if turn.turn(P::now()) == Verdict::Leave {
+                return Outcome::Left;
+            }
+            backoff.wait::<P>();
+        }
+    }
+
+    /// A thread begins to wait for the lock. Said once per wait, whether the thread polls or sleeps.
+    pub fn begin_wait(&self, share: Share) {
         if share == Share::Write {
             self.writers_waiting.fetch_add(1, Relaxed);
         }
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
-        let outcome = loop {
-            if self.try_acquire(share) {
-                break Outcome::Acquired;
-            }
-            if turn.turn(P::now()) == Verdict::Leave {
-                break Outcome::Left;
-            }
-            backoff.wait::<P>();
-        };
+    }
+
+    /// The wait is over, with the lock or without it.
+    pub fn end_wait(&self, share: Share) {
         if share == Share::Write {
             self.writers_waiting.fetch_sub(1, Relaxed);
         }
-        outcome
     }
 
     /// Releases what the caller holds, unless that would free a marked lock: then it stays held, and the answer is false.

@@ -15,6 +15,9 @@
 //!
 //! **Invariant 2.** A bit is set by the ticket's owner while the ticket is not served, and cleared by the releaser that steps over it.
 //!
+//! **Invariant 3.** The word is used only while `generation` is the process's; the first to find it otherwise, in the child of a `fork`, clears the tickets of waiters that do not
+//! exist there.
+//!
 //! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees one's ticket served.
 
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -30,6 +33,9 @@ const MARK: u64 = 1 << 30;
 
 /// Wait between polls per waiter ahead (Mellor-Crummey and Scott, section 2.2: proportional backoff): the line need not be read more often than it changes.
 const POLL_NS: u64 = 40;
+
+/// No process's generation.
+const BEING_DISOWNED: u32 = u32::MAX;
 
 /// The word, taken apart.
 #[derive(Clone, Copy)]
@@ -81,12 +87,33 @@ impl Word {
 #[repr(C)]
 pub struct Ticket<P: Platform> {
     word: P::U64,
+    /// The process generation in which the tickets were drawn.
+    generation: P::U32,
 }
 
 impl<P: Platform> Ticket<P> {
+    /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being served are nobody's (Invariant 3).
+    #[cold]
+    fn disown(&self) {
+        let old = self.generation.load(Acquire);
+        if old == BEING_DISOWNED || self.generation.compare_exchange(old, BEING_DISOWNED, Acquire, Relaxed).is_err() {
+            while self.generation.load(Acquire) == BEING_DISOWNED {
+                P::yield_now();
+            }
+            return;
+        }
+        let word = Word(self.word.load(Relaxed));
+        let next = if word.is_free() { word.serving() } else { (word.serving() + 1) & TICKETS };
+        self.word.store(word.serving() << TICKET_BITS | next, Relaxed);
+        self.generation.store(P::generation(), Release);
+    }
+
     /// Replaces the word by what `change` makes of it, until that sticks or `change` says there is nothing to do.
     #[inline]
     fn update(&self, order: Ordering, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
+        if self.generation.load(Acquire) != P::generation() {
+            self.disown();
+        }
         // Acquire also where nothing is changed: a waiter may learn here that it is being served.
         let mut seen = self.word.load(Acquire);
         loop {
@@ -102,7 +129,7 @@ impl<P: Platform> Ticket<P> {
 // SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody (Invariant 2).
 unsafe impl<P: Platform> Contention<P> for Ticket<P> {
     fn unlocked() -> Self {
-        Ticket { word: P::U64::new(0) }
+        Ticket { word: P::U64::new(0), generation: P::U32::new(0) }
     }
 
     #[inline]

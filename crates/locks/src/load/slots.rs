@@ -48,6 +48,9 @@ pub const SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
 /// Longest time between two changes of place while anybody sleeps: about a scheduler's time slice, so that its two context switches stay below a percent of it.
 const LONGEST_TURN_NS: u64 = 3_000_000;
 
+/// A thread awake for fewer turns than this is fresh.
+const FRESH_TURNS: u64 = 2;
+
 /// Time between two changes of place while anybody sleeps, for a time-out and a target: every sleeper's turn comes well before its time-out.
 fn turn_ns(timeout: u64, target: u32) -> u64 {
     (timeout / u64::from(target.max(1)) * 3 / 4).min(LONGEST_TURN_NS)
@@ -219,13 +222,21 @@ impl<P: Platform> SleepSlots<P> {
     ///
     /// Sleepers would come back by themselves when their time is up. But then a timer wakes them wherever it fires, as likely on the holder's processor as on a
     /// waiter's; a waiter that wakes another and goes to sleep in its place gives it its own processor, and the holder is left alone.
+    ///
+    /// The places of those that are awake longest go first: a thread that came back at `awake_since`, and has not been awake for some turns yet, leaves the exchange to
+    /// others for a while.
     #[inline]
-    pub fn claim_in_exchange(&self, thread: u32, now: u64, timeout: u64) -> Option<Claim> {
+    pub fn claim_in_exchange(&self, thread: u32, now: u64, timeout: u64, awake_since: impl Fn() -> u64) -> Option<Claim> {
         let next = self.counters.next_turn.load(Relaxed);
         if now < next || self.sleeping() == 0 {
             return None;
         }
-        self.exchange(thread, next, now + turn_ns(timeout, self.target()))
+        let turn = turn_ns(timeout, self.target());
+        let is_fresh = now.saturating_sub(awake_since()) < FRESH_TURNS * turn;
+        if is_fresh && now < next + turn / 2 {
+            return None;
+        }
+        self.exchange(thread, next, now + turn)
     }
 
     #[cold]

@@ -38,6 +38,7 @@ loom::lazy_static! {
 
 loom::thread_local! {
     static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+    static NOTE: std::cell::Cell<u64> = std::cell::Cell::new(0);
 }
 
 macro_rules! atomic {
@@ -124,6 +125,18 @@ impl Platform for Checked {
 
     fn thread_id() -> u32 {
         THREAD.with(|id| *id)
+    }
+
+    fn thread_note() -> u64 {
+        NOTE.with(std::cell::Cell::get)
+    }
+
+    fn set_thread_note(note: u64) {
+        NOTE.with(|cell| cell.set(note));
+    }
+
+    fn generation() -> u32 {
+        0
     }
 
     fn take_node() -> *mut Node<Checked> {

@@ -80,6 +80,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A number that no other live thread of the process has, never 0.
     fn thread_id() -> u32;
 
+    /// A number that belongs to the calling thread and starts at 0: what load control remembers of it between two waits.
+    fn thread_note() -> u64;
+
+    /// Sets [`thread_note`](Self::thread_note).
+    fn set_thread_note(note: u64);
+
+    /// How many `fork`s lie between this process and the first: waiters of an earlier generation do not exist here.
+    fn generation() -> u32;
+
     /// A queue node that nobody else has. Node memory is type-stable: once a node, always a node.
     fn take_node() -> *mut Node<Self>;
 

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::thread::{BareThread, NotStarted};
-use super::{LOAD_CONTROL, Native};
+use super::{GENERATION, LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
 use crate::load::sensor::schedstat::Schedstat;
 use crate::platform::Platform;
@@ -86,6 +86,7 @@ extern "C" fn body(_: *mut c_void) -> c_int {
 
 /// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
 pub fn after_fork() {
+    GENERATION.fetch_add(1, Relaxed);
     THREAD.forget();
     LOAD_CONTROL.slots.reset();
     let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);

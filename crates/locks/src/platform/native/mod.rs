@@ -4,6 +4,7 @@ mod controller;
 mod nodes;
 mod thread;
 
+use core::cell::Cell;
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
@@ -73,6 +74,14 @@ atomic_int!(AtomicU32, u32);
 atomic_int!(AtomicU64, u64);
 atomic!(AtomicPtr<Node<Native>>, *mut Node<Native>);
 
+thread_local! {
+    // Constant and without a destructor: nothing to allocate and nothing to register, in whatever thread and however late in its life.
+    static NOTE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Forks since the first process; written in the child's handler, when it has one thread.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
 static LOAD_CONTROL: LoadControl<Native> = LoadControl::IDLE;
 
 /// The kernel's clock in nanoseconds, or 0 where a clock does not exist.
@@ -126,6 +135,19 @@ impl Platform for Native {
 
     fn thread_id() -> u32 {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    }
+
+    fn thread_note() -> u64 {
+        NOTE.get()
+    }
+
+    fn set_thread_note(note: u64) {
+        NOTE.set(note);
+    }
+
+    #[inline]
+    fn generation() -> u32 {
+        GENERATION.load(Ordering::Relaxed)
     }
 
     fn take_node() -> *mut Node<Native> {

@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use crate::{bump, condvar, counter, idle, memory, pair, report, sensor};
+
+/// Measures unconvoy's locks against libc's, and judges them by what they promise.
+///
+/// Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with smallest and largest value.
+#[derive(Debug, Parser)]
+#[command(name = "unconvoy-bench", version, after_help = "Examples:
+  unconvoy-bench counter --think 0,1000,10000 --locks tpmcs+control,tpmcs+none,ttas+none --seconds 2 --latency --out results/counter
+  unconvoy-bench bump --out results/bump
+  unconvoy-bench report results > results/report.md")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Threads take one lock in a loop: throughput, fairness, processor time, latency
+    Counter(counter::Options),
+    /// A lock/unlock pair that nobody contends for
+    Pair(pair::Options),
+    /// Condition variables: two threads that alternate, one that wakes many, a bounded queue
+    Condvar(condvar::Options),
+    /// What a reading of the load sensor costs, and the controller's share of a processor
+    Sensor(sensor::Options),
+    /// How fast threads follow a change of the sleep target (Johnson et al., ASPLOS 2010, Figure 8)
+    Bump(bump::Options),
+    /// Threads, wake-ups and context switches while there is nothing for unconvoy to do
+    Idle(idle::Options),
+    /// Memory per mutex and per contending thread
+    Memory(memory::Options),
+    /// Turns the JSON records of a directory into one Markdown page on standard output
+    Report(report::Options),
+}
+
+/// Options of every benchmark.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Common {
+    /// Rounds; every cell is measured once in each [default: 5; bump: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
+    /// Length of one measured window, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Seed of the order of the runs
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write BASENAME.json and BASENAME.md
+    #[arg(long, value_name = "BASENAME")]
+    pub out: Option<PathBuf>,
+}
+
+impl Common {
+    /// Rounds.
+    pub fn runs(&self) -> u32 {
+        self.runs.unwrap_or(5)
+    }
+}
+
+/// Where programs lie.
+#[derive(Debug, Clone, Args, Serialize)]
+pub struct Places {
+    /// Directory of the built workload programs [default: ../workloads beside this command's directory]
+    #[arg(long, value_name = "DIR")]
+    pub workloads: Option<PathBuf>,
+}
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|count| (1..=4096).contains(count)).ok_or_else(|| "expected a number from 1 to 4096".to_string())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds)).ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_numbers_are_refused() {
+        assert!(threads("0").is_err() && threads("x").is_err() && threads("5000").is_err());
+        assert!(seconds("nan").is_err() && seconds("0").is_err() && seconds("0.05").is_ok());
+    }
+}

@@ -1,0 +1,63 @@
+//! `condvar`: condition variables in the shapes that programs use.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::{Common, Places, threads};
+use crate::programs::Programs;
+use crate::record::Record;
+use crate::versus::{Case, Metric, measure};
+
+const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
+
+/// Options of `condvar`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    places: Places,
+    /// Threads of pingpong (odd counts are left out), producers of queue
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,16", value_parser = threads)]
+    threads: Vec<u32>,
+    /// Threads that broadcast wakes
+    #[arg(long, value_name = "N", default_value = "64", value_parser = threads)]
+    waiters: u32,
+}
+
+fn case(mode: &str, option: &str, count: u32, what: &str) -> Case {
+    let options = ["--mode", mode, option, &count.to_string()].map(str::to_string).to_vec();
+    Case { name: format!("{mode}, {count} {what}"), program: "condvar", options }
+}
+
+fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
+    let even = threads.iter().filter(|&&count| count % 2 == 0);
+    let mut cases: Vec<Case> = even.map(|&count| case("pingpong", "--threads", count, "threads")).collect();
+    cases.push(case("broadcast", "--waiters", waiters, "waiters"));
+    cases.extend(threads.iter().map(|&count| case("queue", "--threads", count, "producers and consumers each")));
+    cases
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let programs = Programs::find(&options.places, &["condvar"])?;
+    let common = &options.common;
+    let cases = cases(&options.threads, options.waiters);
+    let parameters = json!({ "threads": options.threads, "waiters": options.waiters, "seconds": common.seconds, "runs": common.runs() });
+    let mut record = Record::begin("condvar", common.seed, parameters);
+    let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
+    record.tables = vec![versus.table("Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken")];
+    record.finish(common.out.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pingpong_takes_even_counts_only() {
+        let names: Vec<String> = cases(&[2, 3], 8).into_iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), 4);
+        assert!(!names.contains(&"pingpong, 3 threads".to_string()));
+    }
+}

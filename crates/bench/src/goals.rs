@@ -1,0 +1,224 @@
+//! What the locks must reach: one table of limits, which the benchmarks judge by and the report goes through.
+
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::short;
+
+/// On which side of a limit a good number lies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// The limit or more.
+    AtLeast(f64),
+    /// The limit or less.
+    AtMost(f64),
+    /// Less than the limit.
+    Below(f64),
+}
+
+/// One promise.
+#[derive(Debug, Clone, Copy)]
+pub struct Goal {
+    /// How records name it.
+    pub id: &'static str,
+    /// What is promised.
+    pub text: &'static str,
+    /// The command that measures it.
+    pub measured_by: &'static str,
+    /// The limit.
+    pub bound: Bound,
+    /// Unit of the limit and of what is measured; empty for a ratio.
+    pub unit: &'static str,
+}
+
+macro_rules! goals {
+    ($($name:ident $id:literal $by:literal $bound:ident($limit:literal) $unit:literal $text:literal;)*) => {
+        $(#[doc = $text] pub const $name: Goal =
+            Goal { id: $id, text: $text, measured_by: $by, bound: Bound::$bound($limit), unit: $unit };)*
+        /// All of them, in the order of the report.
+        pub const GOALS: &[Goal] = &[$($name),*];
+    };
+}
+
+goals! {
+    SATURATED "saturated-throughput" "counter" AtLeast(0.88) ""
+        "Saturated, 2 to 64 threads: throughput of the default as a fraction of the serial limit, at every count";
+    FAIRNESS "saturated-fairness" "counter" AtLeast(0.9) ""
+        "Saturated: Jain's fairness index over at least 2 s, at every count";
+    LATENCY "saturated-latency" "counter" AtMost(100.0) "ms"
+        "Saturated: 99.9th percentile of the time to acquire, within one sleep time-out";
+    CPU "saturated-cpu" "counter" AtMost(1.0) ""
+        "Saturated: processor time per operation, relative to libc's adaptive mutex, at every count";
+    THINK_1_ADAPTIVE "think-1us-adaptive" "counter" AtLeast(0.97) ""
+        "1 us of think time: throughput relative to libc's adaptive mutex, at every count";
+    THINK_1_ROWS "think-1us-rows" "counter" AtLeast(0.97) ""
+        "1 us of think time: throughput relative to every other row, at every count";
+    THINK_10 "think-10us" "counter" AtLeast(0.97) ""
+        "10 us of think time: throughput relative to libc's normal mutex, or within its spread, at every count";
+    TPMCS_200 "tpmcs-200" "counter" AtLeast(0.85) ""
+        "TP-MCS with load control: part of its throughput at 2 threads that it keeps at 200 % load";
+    TPMCS_3200 "tpmcs-3200" "counter" AtLeast(0.8) ""
+        "TP-MCS with load control: part of its throughput at 2 threads that it keeps at 3200 % load";
+    PAIR_SINGLE "pair-single" "pair" AtMost(1.05) ""
+        "One thread, process never had a second: cost of a lock/unlock pair relative to libc's normal mutex";
+    PAIR_THREADED "pair-threaded" "pair" AtMost(1.05) ""
+        "One thread beside a sleeping one: cost of a lock/unlock pair relative to libc's normal mutex";
+    READRANDOM "leveldb-readrandom" "unconvoy compare" AtLeast(0.97) ""
+        "LevelDB readrandom: throughput relative to libc, at every count";
+    FILLRANDOM "leveldb-fillrandom" "unconvoy compare" AtLeast(0.97) ""
+        "LevelDB fillrandom: throughput relative to libc, at every count";
+    IDLE "idle-uncontended" "idle" AtMost(0.0) ""
+        "Uncontended: controller starts, and wake-ups by unconvoy";
+    GONE "idle-after-contention" "idle" AtMost(0.0) ""
+        "After contention: controller threads left, and wake-ups by unconvoy";
+    MUTEX_SIZE "memory-mutex" "memory" AtMost(40.0) "bytes"
+        "Size of a mutex, which holds all its state: no more than the caller's pthread_mutex_t";
+    THREAD_SIZE "memory-thread" "memory" AtMost(4.0) "KiB"
+        "Private memory per contending thread, beyond libc's";
+    READING "sensor-reading" "sensor" Below(100.0) "us"
+        "One reading of the sensor at 64 threads, descriptors kept";
+    CONTROLLER "controller-share" "sensor" Below(1.0) "%"
+        "The controller's share of one processor at 64 contending threads, by the kernel's account";
+    BUMP_FIRST "bump-first" "bump" AtMost(100.0) "us"
+        "Bump test: time to the first reaction after the target changed";
+    BUMP_STEADY "bump-steady" "bump" AtMost(1000.0) "us"
+        "Bump test: time until the number of threads that are not asleep is steady";
+}
+
+/// Whether a promise was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Kept.
+    #[serde(rename = "PASS")]
+    Pass,
+    /// Broken.
+    #[serde(rename = "MISS")]
+    Miss,
+    /// These runs cannot tell.
+    #[serde(rename = "not judged")]
+    NotJudged,
+}
+
+impl Verdict {
+    /// As in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Miss => "MISS",
+            Self::NotJudged => "not judged",
+        }
+    }
+}
+
+/// One promise and what was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Judgement {
+    /// [`Goal::id`].
+    pub goal: String,
+    /// The deciding number, the worst of all; `None` if there is none.
+    pub measured: Option<f64>,
+    /// The limit, with sign and unit.
+    pub limit: String,
+    /// Unit of `measured`.
+    pub unit: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Where the worst number was met, or why there is no verdict.
+    pub note: String,
+}
+
+impl Bound {
+    fn admits(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(limit) => value >= limit,
+            Self::AtMost(limit) => value <= limit,
+            Self::Below(limit) => value < limit,
+        }
+    }
+
+    /// The worst of some values, each with where it was met.
+    pub fn worst<W>(self, values: impl IntoIterator<Item = (f64, W)>) -> Option<(f64, W)> {
+        let badness = |value: f64| if matches!(self, Self::AtLeast(_)) { -value } else { value };
+        values.into_iter().max_by(|left, right| badness(left.0).total_cmp(&badness(right.0)))
+    }
+}
+
+impl Goal {
+    /// The limit as text, such as `>= 0.880`.
+    pub fn limit(&self) -> String {
+        let (sign, limit) = match self.bound {
+            Bound::AtLeast(limit) => (">=", limit),
+            Bound::AtMost(limit) => ("<=", limit),
+            Bound::Below(limit) => ("<", limit),
+        };
+        format!("{sign} {} {}", short(limit), self.unit).trim_end().to_string()
+    }
+
+    /// Judges one number.
+    pub fn judge(&self, measured: f64, note: impl Into<String>) -> Judgement {
+        let verdict = if self.bound.admits(measured) { Verdict::Pass } else { Verdict::Miss };
+        Judgement { measured: Some(measured), verdict, ..self.not_judged(note) }
+    }
+
+    /// Judges the worst of some numbers, each with where it was met.
+    pub fn judge_worst(&self, values: impl IntoIterator<Item = (f64, String)>) -> Judgement {
+        match self.bound.worst(values) {
+            Some((value, place)) => self.judge(value, format!("worst: {place}")),
+            None => self.not_judged("not among these runs"),
+        }
+    }
+
+    /// No verdict, and why.
+    pub fn not_judged(&self, why: impl Into<String>) -> Judgement {
+        Judgement {
+            goal: self.id.to_string(),
+            measured: None,
+            limit: self.limit(),
+            unit: self.unit.to_string(),
+            verdict: Verdict::NotJudged,
+            note: why.into(),
+        }
+    }
+}
+
+impl Judgement {
+    /// The same numbers without a verdict, and why.
+    pub fn without_verdict(self, why: &str) -> Self {
+        Self { verdict: Verdict::NotJudged, note: format!("{why}; {}", self.note), ..self }
+    }
+
+    /// What was measured, with its unit.
+    pub fn measured_text(&self) -> String {
+        self.measured.map_or_else(|| "-".to_string(), |value| format!("{} {}", short(value), self.unit).trim_end().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_have_a_side() {
+        assert_eq!(SATURATED.judge(0.88, "").verdict, Verdict::Pass);
+        assert_eq!(SATURATED.judge(0.879, "").verdict, Verdict::Miss);
+        assert_eq!(CPU.judge(1.0, "").verdict, Verdict::Pass);
+        assert_eq!(READING.judge(100.0, "").verdict, Verdict::Miss);
+        assert_eq!(SATURATED.judge(f64::NAN, "").verdict, Verdict::Miss);
+        assert_eq!(READING.limit(), "< 100 us");
+    }
+
+    #[test]
+    fn the_worst_decides() {
+        let values = [(0.95, "2".to_string()), (0.5, "64".to_string())];
+        assert_eq!(SATURATED.judge_worst(values.clone()).measured, Some(0.5));
+        assert_eq!(CPU.judge_worst(values).note, "worst: 2");
+        assert_eq!(CPU.judge_worst([]).verdict, Verdict::NotJudged);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut ids: Vec<&str> = GOALS.iter().map(|goal| goal.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), GOALS.len());
+    }
+}

@@ -1,1 +1,0 @@
-//! Workloads and the measuring harness.

@@ -1,0 +1,59 @@
+//! `pair`: what a lock/unlock pair costs when nobody else wants the lock.
+//!
+//! glibc takes a shortcut as long as a process has never had a second thread, so both states are measured.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::{Common, Places};
+use crate::goals::{self, Goal, Judgement};
+use crate::programs::Programs;
+use crate::record::Record;
+use crate::versus::{Case, Metric, Versus, measure};
+
+/// As the workload names them.
+const KINDS: [&str; 7] = ["normal", "recursive", "errorcheck", "adaptive", "spin", "rwlock-write", "rwlock-read"];
+
+const METRIC: Metric = Metric { name: "ns_per_pair", heading: "ns per pair" };
+
+/// Options of `pair`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    places: Places,
+    /// Kinds of locks
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = KINDS, value_parser = clap::builder::PossibleValuesParser::new(KINDS))]
+    kinds: Vec<String>,
+}
+
+fn case(kind: &str, threaded: bool) -> Case {
+    let mut options = vec!["--kind".to_string(), kind.to_string()];
+    options.extend(threaded.then(|| "--threaded".to_string()));
+    Case { name: name(kind, threaded), program: "pair", options }
+}
+
+fn name(kind: &str, threaded: bool) -> String {
+    format!("{kind}, {}", if threaded { "beside a sleeping thread" } else { "single-threaded" })
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let programs = Programs::find(&options.places, &["pair"])?;
+    let common = &options.common;
+    let cases: Vec<Case> = [false, true].iter().flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded))).collect();
+    let parameters = json!({ "kinds": options.kinds, "seconds": common.seconds, "runs": common.runs() });
+    let mut record = Record::begin("pair", common.seed, parameters);
+    let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
+    record.judgements = vec![judge(&versus, &goals::PAIR_SINGLE, false), judge(&versus, &goals::PAIR_THREADED, true)];
+    record.tables = vec![versus.table("Uncontended lock/unlock pair; each run is the median of its batches of 10 000 pairs")];
+    record.finish(common.out.as_deref())
+}
+
+fn judge(versus: &Versus, goal: &Goal, threaded: bool) -> Judgement {
+    match versus.ratio(&name("normal", threaded)) {
+        Some(ratio) => goal.judge(ratio.median, "normal mutex"),
+        None => goal.not_judged("needs --kinds normal"),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a benchmark leaves behind: `BASENAME.json` for programs, `BASENAME.md` for people.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cells::Samples;
+use crate::context::Context;
+use crate::goals::{GOALS, Judgement};
+use crate::table::Table;
+
+/// Version of the JSON format.
+pub const SCHEMA: &str = "unconvoy-bench-1";
+
+/// One benchmark, finished or not.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The subcommand.
+    pub benchmark: String,
+    /// Whether every planned run was measured.
+    pub complete: bool,
+    /// If not, why.
+    pub ended_by: Option<String>,
+    /// The machine and the moment.
+    pub context: Context,
+    /// What was asked for; thread counts, seconds and so on.
+    pub parameters: Value,
+    /// What was promised and what was measured.
+    pub judgements: Vec<Judgement>,
+    /// The figures, formatted.
+    pub tables: Vec<Table>,
+    /// What the figures do not say by themselves.
+    pub notes: Vec<String>,
+    /// Every measurement, in the order of measuring.
+    pub runs: Vec<Value>,
+}
+
+impl Record {
+    /// A record of nothing yet; the time starts now.
+    pub fn begin(benchmark: &str, seed: u64, parameters: Value) -> Self {
+        Self {
+            schema: SCHEMA.to_string(),
+            benchmark: benchmark.to_string(),
+            complete: false,
+            ended_by: None,
+            context: Context::capture(seed),
+            parameters,
+            judgements: Vec::new(),
+            tables: Vec::new(),
+            notes: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// Takes over the measurements, each with a cell that describes itself.
+    pub fn take<C: Serialize, S: Serialize>(&mut self, cells: &[C], samples: &Samples<S>) -> anyhow::Result<()> {
+        for sample in &samples.all {
+            let cell = cells.get(sample.cell).context("a sample of no cell")?;
+            self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
+        }
+        if let Some(error) = &samples.ended_by {
+            self.ended_by.get_or_insert(format!("{error:#}"));
+        }
+        Ok(())
+    }
+
+    /// Notes the end, prints the tables and writes both files. Without a base name nothing is written.
+    pub fn finish(mut self, out: Option<&Path>) -> anyhow::Result<Self> {
+        self.context.close();
+        self.complete = self.ended_by.is_none();
+        if !self.complete {
+            // Half the rounds give figures, but no verdict that anyone should quote.
+            self.judgements = self.judgements.into_iter().map(|judgement| judgement.without_verdict("not all runs were measured")).collect();
+        }
+        let markdown = self.markdown();
+        crate::output::print(&markdown)?;
+        if let Some(out) = out {
+            let mut json = serde_json::to_string_pretty(&self)?;
+            json.push('\n');
+            write(&with_ending(out, "json"), &json)?;
+            write(&with_ending(out, "md"), &markdown)?;
+        }
+        Ok(self)
+    }
+
+    /// Heading, verdicts, tables and the machine.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# unconvoy-bench {}\n\n", self.benchmark);
+        if let Some(why) = &self.ended_by {
+            let _ = writeln!(text, "**Not complete:** {why}\n");
+        }
+        if !self.judgements.is_empty() {
+            text.push_str(&judgements(&self.judgements).markdown());
+            text.push('\n');
+        }
+        text.push_str(&self.figures());
+        text
+    }
+
+    /// The tables, the notes and the machine they come from.
+    pub fn figures(&self) -> String {
+        let mut text = String::new();
+        for table in &self.tables {
+            let _ = writeln!(text, "{}", table.markdown());
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "- {note}");
+        }
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), self.context.command.join(" "));
+        text
+    }
+}
+
+fn judgements(judgements: &[Judgement]) -> Table {
+    let mut table = Table::new("Goals", ["", "goal", "measured", "limit", "note"]);
+    for judgement in judgements {
+        let text = GOALS.iter().find(|goal| goal.id == judgement.goal).map_or(judgement.goal.as_str(), |goal| goal.text);
+        table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
+    }
+    table
+}
+
+/// `BASENAME.ENDING`; a dot in the base name stays.
+pub fn with_ending(out: &Path, ending: &str) -> PathBuf {
+    let mut path = out.as_os_str().to_os_string();
+    path.push(".");
+    path.push(ending);
+    PathBuf::from(path)
+}
+
+/// Writes a file, making its directory.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_appended() {
+        assert_eq!(with_ending(Path::new("a/run.1"), "json"), Path::new("a/run.1.json"));
+    }
+}

@@ -1,0 +1,366 @@
+/* What the conformance programs share: checks, their watchdog, puppet threads and deadlines.
+ *
+ * A check prints one line, in an order that does not depend on the scheduler, so that the output
+ * of a run without the library and of one with it can be compared line by line. Everything in this
+ * header stands on semaphores, signals and clocks alone: nothing in it goes through a lock that is
+ * under test, so a broken lock fails its own check and not the harness.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- checks ------------------------------------------------------------------------------- */
+
+#define WATCHDOG_SECONDS 10
+/* No function calls this its own: it shows whether a call has written errno. */
+#define ERRNO_MARK 7777
+/* Added to a result whose call changed errno, so that the check fails and says why. */
+#define ERRNO_CHANGED 100000
+
+static char check_name[160] = "(start)";
+static int check_count, check_failures;
+
+static inline void check_watchdog(int sig)
+{
+	(void)sig;
+	char line[220];
+	size_t n = 0;
+	const char *parts[] = { "hang: ", check_name, " did not finish within 10 s\n" };
+	for (size_t i = 0; i < LENGTH(parts); i++)
+		for (const char *p = parts[i]; *p && n < sizeof line; p++)
+			line[n++] = *p;
+	ssize_t ignored = write(STDERR_FILENO, line, n);
+	(void)ignored;
+	_exit(3);
+}
+
+static inline const char *check_code(long value, char *buffer, size_t size)
+{
+	const char *name = NULL;
+	switch (value % ERRNO_CHANGED) {
+	case EPERM: name = "EPERM"; break;
+	case EINTR: name = "EINTR"; break;
+	case EAGAIN: name = "EAGAIN"; break;
+	case EBUSY: name = "EBUSY"; break;
+	case EINVAL: name = "EINVAL"; break;
+	case EDEADLK: name = "EDEADLK"; break;
+	case ENOTSUP: name = "ENOTSUP"; break;
+	case ETIMEDOUT: name = "ETIMEDOUT"; break;
+	case EOWNERDEAD: name = "EOWNERDEAD"; break;
+	case ENOTRECOVERABLE: name = "ENOTRECOVERABLE"; break;
+	}
+	const char *suffix = value >= ERRNO_CHANGED ? ", and errno changed" : "";
+	if (name)
+		snprintf(buffer, size, "%ld (%s)%s", value % ERRNO_CHANGED, name, suffix);
+	else
+		snprintf(buffer, size, "%ld%s", value % ERRNO_CHANGED, suffix);
+	return buffer;
+}
+
+__attribute__((format(printf, 1, 2))) static inline void check_begin(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(check_name, sizeof check_name, format, args);
+	va_end(args);
+	alarm(WATCHDOG_SECONDS);
+}
+
+static inline void check_end(long got, long expected)
+{
+	char a[64], b[64];
+	check_count++;
+	if (got == expected) {
+		printf("ok %s\n", check_name);
+	} else {
+		check_failures++;
+		printf("not ok %s: got %s, expected %s\n", check_name,
+		       check_code(got, a, sizeof a), check_code(expected, b, sizeof b));
+	}
+	/* Set-up between two checks is watched too. */
+	alarm(WATCHDOG_SECONDS);
+}
+
+/* For a result that depends on the machine (privilege, kernel): the value is part of the line, and
+ * the comparison of the two runs is the check. */
+static inline void check_record(long got)
+{
+	char a[64];
+	check_count++;
+	printf("ok %s = %s\n", check_name, check_code(got, a, sizeof a));
+	alarm(WATCHDOG_SECONDS);
+}
+
+/* The result of one call, which must leave errno alone. */
+#define CALL(expression)                                                          \
+	__extension__({                                                           \
+		errno = ERRNO_MARK;                                               \
+		long call_ = (long)(expression);                                  \
+		errno == ERRNO_MARK ? call_ : call_ + ERRNO_CHANGED;              \
+	})
+
+/* CHECK(expected, expression, name as for printf): the expression is one lock function. */
+#define CHECK(expected, expression, ...)                  \
+	do {                                              \
+		check_begin(__VA_ARGS__);                 \
+		long got_ = CALL(expression);             \
+		check_end(got_, expected);                \
+	} while (0)
+
+/* The same for an expression that may change errno by right (sleeps, system calls). */
+#define CHECK_VALUE(expected, expression, ...)            \
+	do {                                              \
+		check_begin(__VA_ARGS__);                 \
+		long got_ = (long)(expression);           \
+		check_end(got_, expected);                \
+	} while (0)
+
+#define RECORD(expression, ...)                           \
+	do {                                              \
+		check_begin(__VA_ARGS__);                 \
+		long got_ = CALL(expression);             \
+		check_record(got_);                       \
+	} while (0)
+
+static inline void check_start(void)
+{
+	struct sigaction action = { .sa_handler = check_watchdog };
+	sigaction(SIGALRM, &action, NULL);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	alarm(WATCHDOG_SECONDS);
+}
+
+static inline int check_finish(void)
+{
+	alarm(0);
+	printf("%d checks, %d failed\n", check_count, check_failures);
+	return check_failures ? 1 : 0;
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+/* Long enough for another thread to reach the call it is about to make; a check that needs it to
+ * have got there polls instead, so on a slow machine a check becomes weaker but never wrong. */
+#define SETTLE_MS 5
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
+		;
+}
+
+static inline struct timespec after_ms(clockid_t clock, long ms)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += ms % 1000 * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* Whether `deadline` has passed on `clock`: a time-out must never come early. */
+static inline bool reached(clockid_t clock, struct timespec deadline)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return t.tv_sec > deadline.tv_sec ||
+	       (t.tv_sec == deadline.tv_sec && t.tv_nsec >= deadline.tv_nsec);
+}
+
+/* Loops under contention end after so many rounds or this long, whichever comes first: a lock that
+ * hands over strictly in order needs a time slice per round once threads outnumber processors. */
+#define ROUNDS_MS 250
+
+/* Deadlines that are no times, or are long gone. */
+static const struct timespec NSEC_TOO_BIG = { 1, 1000000000 };
+static const struct timespec NSEC_NEGATIVE = { 1, -1 };
+static const struct timespec LONG_AGO = { 1, 0 };
+static const struct timespec SEC_NEGATIVE = { -1, 0 };
+
+/* ---- puppets: threads that make one call at a time, when told to ----------------------------- */
+
+struct puppet {
+	pthread_t thread;
+	sem_t go, done;
+	long (*act)(void *);
+	void *argument;
+	long result;
+	atomic_int tid;
+};
+
+static inline void puppet_wait_sem(sem_t *sem)
+{
+	while (sem_wait(sem) != 0)
+		;
+}
+
+static inline void *puppet_main(void *self)
+{
+	struct puppet *p = self;
+	atomic_store(&p->tid, gettid());
+	for (;;) {
+		puppet_wait_sem(&p->go);
+		if (!p->act)
+			return NULL;
+		p->result = CALL(p->act(p->argument));
+		sem_post(&p->done);
+	}
+}
+
+static inline void puppet_start(struct puppet *p)
+{
+	memset(p, 0, sizeof *p);
+	sem_init(&p->go, 0, 0);
+	sem_init(&p->done, 0, 0);
+	if (pthread_create(&p->thread, NULL, puppet_main, p) != 0) {
+		perror("pthread_create");
+		exit(2);
+	}
+}
+
+/* Starts a call and does not wait for its end. */
+static inline void puppet_send(struct puppet *p, long (*act)(void *), void *argument)
+{
+	p->act = act;
+	p->argument = argument;
+	sem_post(&p->go);
+}
+
+static inline long puppet_result(struct puppet *p)
+{
+	puppet_wait_sem(&p->done);
+	return p->result;
+}
+
+static inline long puppet_call(struct puppet *p, long (*act)(void *), void *argument)
+{
+	puppet_send(p, act, argument);
+	return puppet_result(p);
+}
+
+/* Whether the call under way is still blocked, after it had time to reach its wait. */
+static inline bool puppet_blocked(struct puppet *p)
+{
+	sleep_ms(SETTLE_MS);
+	int done = 0;
+	sem_getvalue(&p->done, &done);
+	return done == 0;
+}
+
+static inline void puppet_end(struct puppet *p)
+{
+	p->act = NULL;
+	sem_post(&p->go);
+	pthread_join(p->thread, NULL);
+}
+
+/* Until the kernel says that thread `tid` sleeps, or a while is over (a lock may wait without
+ * sleeping). For what is defined only once a wait has really begun. */
+static inline void until_asleep(int tid)
+{
+	char path[64], text[256];
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	for (int i = 0, asleep = 0; i < 100 && asleep < 3; i++) {
+		FILE *f = fopen(path, "r");
+		char *end = f && fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
+		asleep = end && end[2] == 'S' ? asleep + 1 : 0;
+		if (f)
+			fclose(f);
+		sleep_ms(2);
+	}
+}
+
+/* One call in a thread of its own, which has ended when this returns. */
+struct once {
+	long (*act)(void *);
+	void *argument;
+	long result;
+};
+
+static inline void *once_main(void *self)
+{
+	struct once *o = self;
+	o->result = CALL(o->act(o->argument));
+	return NULL;
+}
+
+static inline long in_thread(long (*act)(void *), void *argument)
+{
+	struct once o = { act, argument, -1 };
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, once_main, &o) != 0)
+		return -2;
+	pthread_join(thread, NULL);
+	return o.result;
+}
+
+/* One call in a forked child; the result must fit an exit status. -1 if the child was killed. */
+static inline long in_child(long (*act)(void *), void *argument)
+{
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		/* A child that hangs must not outlive the check that waits for it. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit((int)act(argument));
+	}
+	int status = 0;
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Memory that a forked child shares with its parent. */
+static inline void *shared_memory(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED) {
+		perror("mmap");
+		exit(2);
+	}
+	return p;
+}
+
+/* ---- one-argument forms of the mutex calls, for puppets --------------------------------------- */
+
+static inline long op_lock(void *m) { return pthread_mutex_lock(m); }
+static inline long op_trylock(void *m) { return pthread_mutex_trylock(m); }
+static inline long op_unlock(void *m) { return pthread_mutex_unlock(m); }
+static inline long op_lock_unlock(void *m)
+{
+	int error = pthread_mutex_lock(m);
+	return error ? error : pthread_mutex_unlock(m);
+}
+static inline long op_trylock_unlock(void *m)
+{
+	int error = pthread_mutex_trylock(m);
+	return error ? error : pthread_mutex_unlock(m);
+}
+
+#endif

@@ -1,0 +1,877 @@
+/* A randomised stress of all lock functions together.
+ *
+ * Every operation draws its choices from a generator of its own, seeded with the seed, the thread
+ * and the operation's number. So a seed replays the same choices in every thread, whatever the
+ * scheduler does and however a timed call ends. What is checked:
+ *
+ *   - mutual exclusion: a plain counter and an owner word per mutex; all counts agree at the end;
+ *   - reader-writer exclusion: two plain words that are equal whenever no writer is inside;
+ *   - the queue: the sum of what was put is the sum of what was taken and what is left;
+ *   - no lost wake-up: a token goes round a ring of threads that wait without a time-out, and
+ *     nothing else ever wakes them;
+ *   - codes: every call returns one of the codes that it may return here;
+ *   - progress: every thread, not just some, ends an operation within 20 seconds.
+ *
+ * Exit status: 0 all well; 1 a check failed (with the seed); 2 usage; 3 no progress.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	CELLS = 14,
+	RWLOCKS = 3,
+	SPINS = 2,
+	PLACES = 8,
+	RING = 3,
+	MAX_THREADS = 256,
+	STUCK_SECONDS = 20,
+};
+
+static uint64_t seed;
+static atomic_bool stop;
+
+/* ---- what each thread does, for the watchdog and for messages ---------------------------------- */
+
+struct status {
+	char name[24];
+	pthread_t thread;
+	_Atomic(const char *) what;
+	atomic_int object;
+	atomic_long operations;
+	/* Of the watchdog alone. */
+	long seen;
+	int idle_ticks;
+};
+
+static struct status statuses[MAX_THREADS + RING];
+static int status_count;
+static __thread struct status *self;
+
+static void doing(const char *what, int object)
+{
+	/* Short-lived threads have no entry; their parent waits for them and says so. */
+	if (self) {
+		atomic_store(&self->object, object);
+		atomic_store(&self->what, what);
+	}
+}
+
+static void print_all(void)
+{
+	for (int i = 0; i < status_count; i++)
+		fprintf(stderr, "  %-10s operation %ld: %s %d\n", statuses[i].name,
+			atomic_load(&statuses[i].operations), atomic_load(&statuses[i].what),
+			atomic_load(&statuses[i].object));
+}
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
+{
+	static atomic_flag once = ATOMIC_FLAG_INIT;
+	/* The first report is the one that counts; a second thread waits for the end. */
+	while (atomic_flag_test_and_set(&once))
+		pause();
+	va_list args;
+	va_start(args, format);
+	fprintf(stderr, "stress: seed %llu: ", (unsigned long long)seed);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	print_all();
+	_exit(1);
+}
+
+#define MUST(call)                                                                  \
+	do {                                                                        \
+		int code_ = (call);                                                 \
+		if (code_ != 0)                                                     \
+			fail("%s:%d: %s returned %d", __FILE__, __LINE__, #call, code_); \
+	} while (0)
+
+static void *watchdog(void *ignored)
+{
+	(void)ignored;
+	/* Four looks a second, so that a short run ends at once. */
+	for (;;) {
+		usleep(250000);
+		for (int i = 0; i < status_count; i++) {
+			struct status *s = &statuses[i];
+			long now = atomic_load(&s->operations);
+			s->idle_ticks = now == s->seen ? s->idle_ticks + 1 : 0;
+			s->seen = now;
+			if (s->idle_ticks >= 4 * STUCK_SECONDS && atomic_load(&s->what)) {
+				fprintf(stderr, "stress: seed %llu: %s made no progress for %d s\n",
+					(unsigned long long)seed, s->name, STUCK_SECONDS);
+				print_all();
+				_exit(3);
+			}
+		}
+	}
+}
+
+/* ---- choices ------------------------------------------------------------------------------------- */
+
+struct choice {
+	uint64_t state;
+};
+
+/* splitmix64 (Steele, Lea and Flood, OOPSLA 2014): good enough from any seed, also 0, 1, 2. */
+static uint64_t draw(struct choice *c)
+{
+	uint64_t z = c->state += 0x9e3779b97f4a7c15;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+static int pick(struct choice *c, int n) { return (int)(draw(c) % (uint64_t)n); }
+
+static struct choice choice_for(uint64_t thread, uint64_t operation)
+{
+	struct choice c = { seed };
+	c.state = draw(&c) ^ thread << 40 ^ operation;
+	draw(&c);
+	return c;
+}
+
+static struct timespec soon(clockid_t clock, int microseconds)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	t.tv_nsec += microseconds * 1000L;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	return t;
+}
+
+/* ---- mutexes ------------------------------------------------------------------------------------- */
+
+struct cell {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	int type;
+	bool robust;
+	/* Plain on purpose: they are right only if the mutex excludes. */
+	long counter;
+	uintptr_t owner;
+	atomic_long expected;
+};
+
+static struct cell cells[CELLS];
+
+static const struct { int type, shared, robust, protocol; } CELL_KINDS[CELLS] = {
+	{ PTHREAD_MUTEX_NORMAL, 0, 0, 0 },
+	{ PTHREAD_MUTEX_RECURSIVE, 0, 0, 0 },
+	{ PTHREAD_MUTEX_ERRORCHECK, 0, 0, 0 },
+	{ PTHREAD_MUTEX_ADAPTIVE_NP, 0, 0, 0 },
+	{ PTHREAD_MUTEX_DEFAULT, 0, 0, 0 },
+	{ PTHREAD_MUTEX_NORMAL, 0, 0, 0 },
+	{ PTHREAD_MUTEX_RECURSIVE, 0, 0, 0 },
+	{ PTHREAD_MUTEX_NORMAL, 0, 0, 0 },
+	{ PTHREAD_MUTEX_NORMAL, 1, 0, 0 },
+	{ PTHREAD_MUTEX_ERRORCHECK, 1, 0, 0 },
+	{ PTHREAD_MUTEX_NORMAL, 0, 1, 0 },
+	{ PTHREAD_MUTEX_RECURSIVE, 0, 1, 0 },
+	{ PTHREAD_MUTEX_NORMAL, 0, 0, PTHREAD_PRIO_INHERIT },
+	{ PTHREAD_MUTEX_ADAPTIVE_NP, 0, 0, 0 },
+};
+
+static void cells_init(void)
+{
+	for (int i = 0; i < CELLS; i++) {
+		pthread_mutexattr_t attr;
+		pthread_condattr_t cond_attr;
+		MUST(pthread_mutexattr_init(&attr));
+		MUST(pthread_mutexattr_settype(&attr, CELL_KINDS[i].type));
+		MUST(pthread_mutexattr_setpshared(&attr, CELL_KINDS[i].shared ? PTHREAD_PROCESS_SHARED
+									     : PTHREAD_PROCESS_PRIVATE));
+		MUST(pthread_mutexattr_setrobust(&attr, CELL_KINDS[i].robust ? PTHREAD_MUTEX_ROBUST
+									    : PTHREAD_MUTEX_STALLED));
+		MUST(pthread_mutexattr_setprotocol(&attr, CELL_KINDS[i].protocol));
+		MUST(pthread_mutex_init(&cells[i].mutex, &attr));
+		MUST(pthread_mutexattr_destroy(&attr));
+		MUST(pthread_condattr_init(&cond_attr));
+		MUST(pthread_condattr_setclock(&cond_attr, i % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME));
+		MUST(pthread_condattr_setpshared(&cond_attr, i % 5 == 3 ? PTHREAD_PROCESS_SHARED
+									: PTHREAD_PROCESS_PRIVATE));
+		MUST(pthread_cond_init(&cells[i].cond, &cond_attr));
+		MUST(pthread_condattr_destroy(&cond_attr));
+		cells[i].type = CELL_KINDS[i].type;
+		cells[i].robust = CELL_KINDS[i].robust;
+	}
+}
+
+static uintptr_t me(void) { return (uintptr_t)pthread_self(); }
+
+/* Looks at the code of an acquire: true if the mutex is held now. `refusal` is the one other code
+ * that this call may give. */
+static bool acquired(struct cell *c, int code, int refusal, const char *call)
+{
+	if (code == EOWNERDEAD && c->robust) {
+		MUST(pthread_mutex_consistent(&c->mutex));
+		code = 0;
+	}
+	if (code == 0)
+		return true;
+	if (code != refusal)
+		fail("%s on cell %d returned %d", call, (int)(c - cells), code);
+	return false;
+}
+
+static void enter(struct cell *c)
+{
+	if (c->owner != 0)
+		fail("cell %d entered while %#lx is inside", (int)(c - cells), (unsigned long)c->owner);
+	c->owner = me();
+}
+
+static void leave(struct cell *c)
+{
+	if (c->owner != me())
+		fail("cell %d belongs to %#lx on leaving", (int)(c - cells), (unsigned long)c->owner);
+	c->owner = 0;
+}
+
+static void hold(struct choice *ch)
+{
+	int how = pick(ch, 100);
+	int turns = pick(ch, 200);
+	for (volatile int i = 0; i < turns; i++)
+		;
+	if (how < 4)
+		sched_yield();
+	else if (how == 4)
+		usleep(100);
+}
+
+static void inside(struct cell *c, struct choice *ch)
+{
+	enter(c);
+	c->counter++;
+	atomic_fetch_add(&c->expected, 1);
+	hold(ch);
+	leave(c);
+}
+
+static bool acquire_somehow(struct cell *c, struct choice *ch)
+{
+	int number = (int)(c - cells), delay = pick(ch, 2000);
+	struct timespec t;
+	switch (pick(ch, 6)) {
+	case 0:
+		doing("trylock cell", number);
+		return acquired(c, pthread_mutex_trylock(&c->mutex), EBUSY, "trylock");
+	case 1:
+		doing("timedlock cell", number);
+		t = soon(CLOCK_REALTIME, delay);
+		return acquired(c, pthread_mutex_timedlock(&c->mutex, &t), ETIMEDOUT, "timedlock");
+	case 2:
+		doing("clocklock cell", number);
+		t = soon(CLOCK_MONOTONIC, delay);
+		return acquired(c, pthread_mutex_clocklock(&c->mutex, CLOCK_MONOTONIC, &t), ETIMEDOUT, "clocklock");
+	default:
+		doing("lock cell", number);
+		return acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock");
+	}
+}
+
+static void lock_one(struct choice *ch)
+{
+	struct cell *c = &cells[pick(ch, CELLS)];
+	if (!acquire_somehow(c, ch))
+		return;
+	inside(c, ch);
+	if (c->type == PTHREAD_MUTEX_RECURSIVE) {
+		doing("relock cell", (int)(c - cells));
+		MUST(pthread_mutex_lock(&c->mutex));
+		inside(c, ch);
+		MUST(pthread_mutex_trylock(&c->mutex));
+		MUST(pthread_mutex_unlock(&c->mutex));
+		MUST(pthread_mutex_unlock(&c->mutex));
+	} else if (c->type == PTHREAD_MUTEX_ERRORCHECK && pthread_mutex_lock(&c->mutex) != EDEADLK) {
+		fail("cell %d locked twice", (int)(c - cells));
+	}
+	MUST(pthread_mutex_unlock(&c->mutex));
+}
+
+/* Two at once, in order of their numbers. */
+static void lock_two(struct choice *ch)
+{
+	int a = pick(ch, CELLS - 1), b = a + 1 + pick(ch, CELLS - 1 - a);
+	if (!acquire_somehow(&cells[a], ch))
+		return;
+	if (acquire_somehow(&cells[b], ch)) {
+		inside(&cells[b], ch);
+		MUST(pthread_mutex_unlock(&cells[b].mutex));
+	}
+	inside(&cells[a], ch);
+	MUST(pthread_mutex_unlock(&cells[a].mutex));
+}
+
+static void wait_in_cell(struct choice *ch)
+{
+	int number = pick(ch, CELLS), delay = pick(ch, 1500);
+	struct cell *c = &cells[number];
+	doing("lock before wait, cell", number);
+	if (!acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock"))
+		return;
+	inside(c, ch);
+	doing("wait in cell", number);
+	clockid_t clock = number % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+	struct timespec t = soon(clock, delay);
+	int code = pick(ch, 2) ? pthread_cond_timedwait(&c->cond, &c->mutex, &t)
+			       : pthread_cond_clockwait(&c->cond, &c->mutex, clock, &t);
+	if (code == EOWNERDEAD && c->robust)
+		MUST(pthread_mutex_consistent(&c->mutex));
+	else if (code != 0 && code != ETIMEDOUT)
+		fail("wait in cell %d returned %d", number, code);
+	inside(c, ch);
+	MUST(pthread_mutex_unlock(&c->mutex));
+}
+
+static void wake_cell(struct choice *ch)
+{
+	struct cell *c = &cells[pick(ch, CELLS)];
+	doing("signal cell", (int)(c - cells));
+	MUST(pick(ch, 3) ? pthread_cond_signal(&c->cond) : pthread_cond_broadcast(&c->cond));
+}
+
+/* ---- reader-writer locks and spin locks -------------------------------------------------------------- */
+
+static struct shelf {
+	pthread_rwlock_t lock;
+	long left, right;
+	atomic_long expected;
+	atomic_int writers;
+} shelves[RWLOCKS];
+
+static void use_shelf(struct choice *ch)
+{
+	int number = pick(ch, RWLOCKS), how = pick(ch, 5), delay = pick(ch, 2000);
+	bool write = pick(ch, 4) == 0;
+	struct shelf *s = &shelves[number];
+	struct timespec t;
+	int code;
+	doing(write ? "write shelf" : "read shelf", number);
+	switch (how) {
+	case 0: code = write ? pthread_rwlock_trywrlock(&s->lock) : pthread_rwlock_tryrdlock(&s->lock); break;
+	case 1:
+		t = soon(CLOCK_REALTIME, delay);
+		code = write ? pthread_rwlock_timedwrlock(&s->lock, &t) : pthread_rwlock_timedrdlock(&s->lock, &t);
+		break;
+	case 2:
+		t = soon(CLOCK_MONOTONIC, delay);
+		code = write ? pthread_rwlock_clockwrlock(&s->lock, CLOCK_MONOTONIC, &t)
+			     : pthread_rwlock_clockrdlock(&s->lock, CLOCK_MONOTONIC, &t);
+		break;
+	default: code = write ? pthread_rwlock_wrlock(&s->lock) : pthread_rwlock_rdlock(&s->lock); break;
+	}
+	if (code != 0) {
+		if (code != (how == 0 ? EBUSY : how <= 2 ? ETIMEDOUT : 0))
+			fail("shelf %d: way %d returned %d", number, how, code);
+		return;
+	}
+	if (write) {
+		if (atomic_fetch_add(&s->writers, 1) != 0)
+			fail("two writers at shelf %d", number);
+		s->left++;
+		hold(ch);
+		s->right++;
+		atomic_fetch_add(&s->expected, 1);
+		if (pthread_rwlock_rdlock(&s->lock) != EDEADLK)
+			fail("writer of shelf %d became its reader", number);
+		atomic_fetch_sub(&s->writers, 1);
+	} else {
+		long left = s->left;
+		hold(ch);
+		if (atomic_load(&s->writers) != 0 || left != s->left || left != s->right)
+			fail("reader of shelf %d beside a writer", number);
+	}
+	MUST(pthread_rwlock_unlock(&s->lock));
+}
+
+static struct spun {
+	pthread_spinlock_t lock;
+	long counter;
+	atomic_long expected;
+} spins[SPINS];
+
+static void use_spin(struct choice *ch)
+{
+	int number = pick(ch, SPINS);
+	struct spun *s = &spins[number];
+	doing("spin", number);
+	if (pick(ch, 3) == 0) {
+		int code = pthread_spin_trylock(&s->lock);
+		if (code == EBUSY)
+			return;
+		MUST(code);
+	} else {
+		MUST(pthread_spin_lock(&s->lock));
+	}
+	s->counter++;
+	atomic_fetch_add(&s->expected, 1);
+	MUST(pthread_spin_unlock(&s->lock));
+}
+
+/* ---- the queue --------------------------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t not_empty, not_full;
+	long place[PLACES];
+	int first, used;
+	long put, taken;
+} queue = { .mutex = PTHREAD_MUTEX_INITIALIZER, .not_empty = PTHREAD_COND_INITIALIZER,
+	    .not_full = PTHREAD_COND_INITIALIZER };
+
+static void use_queue(struct choice *ch)
+{
+	bool put = pick(ch, 2);
+	long item = 1 + pick(ch, 1000);
+	int delay = pick(ch, 3000);
+	pthread_cond_t *mine = put ? &queue.not_full : &queue.not_empty;
+	struct timespec t = soon(CLOCK_MONOTONIC, delay);
+	doing(put ? "put" : "take", 0);
+	MUST(pthread_mutex_lock(&queue.mutex));
+	int code = 0;
+	while (queue.used == (put ? PLACES : 0) && code == 0)
+		code = pthread_cond_clockwait(mine, &queue.mutex, CLOCK_MONOTONIC, &t);
+	if (code != 0 && code != ETIMEDOUT)
+		fail("wait at the queue returned %d", code);
+	/* A time-out does not mean that there is nothing to do by now. */
+	if (put && queue.used < PLACES) {
+		queue.place[(queue.first + queue.used++) % PLACES] = item;
+		queue.put += item;
+		MUST(pthread_cond_signal(&queue.not_empty));
+	} else if (!put && queue.used > 0) {
+		queue.taken += queue.place[queue.first];
+		queue.first = (queue.first + 1) % PLACES;
+		queue.used--;
+		MUST(pthread_cond_signal(&queue.not_full));
+	}
+	MUST(pthread_mutex_unlock(&queue.mutex));
+}
+
+/* ---- the ring: no other thread touches these, so a wake-up that is lost stays lost ---------------------- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond[RING];
+	int at;
+	long rounds;
+} ring = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static void *run_ring(void *status)
+{
+	self = status;
+	int mine = (int)(self - statuses) % RING;
+	MUST(pthread_mutex_lock(&ring.mutex));
+	while (!atomic_load(&stop)) {
+		doing("wait in the ring", mine);
+		while (ring.at != mine && !atomic_load(&stop))
+			MUST(pthread_cond_wait(&ring.cond[mine], &ring.mutex));
+		if (ring.at == mine) {
+			ring.at = (mine + 1) % RING;
+			ring.rounds++;
+			MUST(pthread_cond_signal(&ring.cond[ring.at]));
+		}
+		atomic_fetch_add(&self->operations, 1);
+	}
+	MUST(pthread_mutex_unlock(&ring.mutex));
+	atomic_store(&self->what, NULL);
+	return NULL;
+}
+
+/* ---- threads that live for one operation ------------------------------------------------------------------ */
+
+static void any_short_operation(struct choice *ch);
+
+struct child {
+	uint64_t thread, operation;
+};
+
+static void *run_short(void *child)
+{
+	struct child *c = child;
+	struct choice ch = choice_for(c->thread | 1 << 20, c->operation);
+	for (int n = 1 + pick(&ch, 3); n > 0; n--)
+		any_short_operation(&ch);
+	return NULL;
+}
+
+static void short_threads(struct choice *ch, uint64_t thread, uint64_t operation)
+{
+	pthread_t threads[4];
+	struct child children[4];
+	int n = 1 + pick(ch, 4);
+	doing("join short threads", n);
+	for (int i = 0; i < n; i++) {
+		children[i] = (struct child){ thread << 3 | (uint64_t)i, operation };
+		MUST(pthread_create(&threads[i], NULL, run_short, &children[i]));
+	}
+	for (int i = 0; i < n; i++)
+		MUST(pthread_join(threads[i], NULL));
+}
+
+/* Locks a robust cell and ends: the next one inherits it. */
+static void *run_dying(void *cell)
+{
+	struct cell *c = cell;
+	acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock");
+	return NULL;
+}
+
+static void dying_owner(struct choice *ch)
+{
+	pthread_t thread;
+	int number = 10 + pick(ch, 2);
+	doing("join a dying owner of cell", number);
+	MUST(pthread_create(&thread, NULL, run_dying, &cells[number]));
+	MUST(pthread_join(thread, NULL));
+}
+
+struct cancelled {
+	struct cell *cell;
+	bool cleaned_up;
+	/* Its own, so that only the cancellation can end the wait; the mutex is everybody's. */
+	pthread_cond_t cond;
+	atomic_bool waiting;
+};
+
+static void cancelled_clean_up(void *cancelled)
+{
+	struct cancelled *x = cancelled;
+	struct cell *c = x->cell;
+	/* Held again: nobody is inside, and this thread may be. */
+	enter(c);
+	c->counter++;
+	atomic_fetch_add(&c->expected, 1);
+	leave(c);
+	MUST(pthread_mutex_unlock(&c->mutex));
+	x->cleaned_up = true;
+}
+
+static void *run_cancelled(void *cancelled)
+{
+	struct cancelled *x = cancelled;
+	acquired(x->cell, pthread_mutex_lock(&x->cell->mutex), 0, "lock");
+	pthread_cleanup_push(cancelled_clean_up, x);
+	atomic_store(&x->waiting, true);
+	for (;;) {
+		int code = pthread_cond_wait(&x->cond, &x->cell->mutex);
+		if (code != 0)
+			fail("cancellable wait returned %d", code);
+	}
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static void cancel_a_wait(struct choice *ch)
+{
+	pthread_t thread;
+	void *result;
+	/* Not the robust ones: a handler cannot repair one whose owner died. Deferred only: between the
+	 * moments of a wait, asynchronous cancellation finds glibc unprepared too. */
+	struct cancelled x = { .cell = &cells[pick(ch, 10)], .cond = PTHREAD_COND_INITIALIZER };
+	int early = pick(ch, 4), delay = pick(ch, 300);
+	doing("cancel a wait in cell", (int)(x.cell - cells));
+	MUST(pthread_create(&thread, NULL, run_cancelled, &x));
+	if (early) {
+		while (!atomic_load(&x.waiting))
+			sched_yield();
+		usleep(delay);
+	}
+	MUST(pthread_cancel(thread));
+	if (delay % 2)
+		MUST(pthread_cond_signal(&x.cond));
+	MUST(pthread_join(thread, &result));
+	if (result != PTHREAD_CANCELED)
+		fail("a cancelled thread returned");
+	if (atomic_load(&x.waiting) && !x.cleaned_up)
+		fail("a cancelled wait ran no clean-up");
+	MUST(pthread_cond_destroy(&x.cond));
+}
+
+/* A mutex, condition and rwlock in memory that goes away right after use by two threads. */
+struct fleeting {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	pthread_rwlock_t rwlock;
+	int stage;
+};
+
+static void *run_fleeting(void *fleeting)
+{
+	struct fleeting *f = fleeting;
+	MUST(pthread_rwlock_wrlock(&f->rwlock));
+	MUST(pthread_rwlock_unlock(&f->rwlock));
+	MUST(pthread_mutex_lock(&f->mutex));
+	f->stage = 1;
+	MUST(pthread_cond_signal(&f->cond));
+	MUST(pthread_mutex_unlock(&f->mutex));
+	return NULL;
+}
+
+static void fleeting_locks(struct choice *ch)
+{
+	struct fleeting *f = malloc(sizeof *f);
+	pthread_t thread;
+	int type = pick(ch, 4);
+	pthread_mutexattr_t attr;
+	doing("fleeting locks", type);
+	memset(f, 0x5a, sizeof *f);
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, type);
+	MUST(pthread_mutex_init(&f->mutex, &attr));
+	MUST(pthread_cond_init(&f->cond, NULL));
+	MUST(pthread_rwlock_init(&f->rwlock, NULL));
+	f->stage = 0;
+	MUST(pthread_create(&thread, NULL, run_fleeting, f));
+	MUST(pthread_rwlock_rdlock(&f->rwlock));
+	MUST(pthread_rwlock_unlock(&f->rwlock));
+	MUST(pthread_mutex_lock(&f->mutex));
+	while (f->stage == 0)
+		MUST(pthread_cond_wait(&f->cond, &f->mutex));
+	MUST(pthread_mutex_unlock(&f->mutex));
+	MUST(pthread_mutex_destroy(&f->mutex));
+	MUST(pthread_cond_destroy(&f->cond));
+	MUST(pthread_join(thread, NULL));
+	MUST(pthread_rwlock_destroy(&f->rwlock));
+	free(f);
+}
+
+/* ---- processes and signals ----------------------------------------------------------------------------------- */
+
+/* The child may use what its thread held, and what is new. */
+static int forked_child(struct cell *c)
+{
+	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+	int errors = pthread_mutex_unlock(&c->mutex);
+	errors |= pthread_mutex_lock(&c->mutex);
+	errors |= pthread_mutex_unlock(&c->mutex);
+	errors |= pthread_mutex_lock(&fresh);
+	errors |= pthread_mutex_unlock(&fresh);
+	return errors;
+}
+
+static void fork_holding(struct choice *ch)
+{
+	/* Kinds without an owner: a child may unlock them. */
+	static const int UNOWNED[] = { 0, 3, 4, 5, 7, 13 };
+	int number = UNOWNED[pick(ch, 6)];
+	struct cell *c = &cells[number];
+	doing("lock to fork, cell", number);
+	MUST(pthread_mutex_lock(&c->mutex));
+	inside(c, ch);
+	doing("fork holding cell", number);
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(forked_child(c));
+	}
+	MUST(pthread_mutex_unlock(&c->mutex));
+	if (child < 0) {
+		if (errno != EAGAIN && errno != ENOMEM)
+			fail("fork: errno %d", errno);
+		return;
+	}
+	int status;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			fail("waitpid: errno %d", errno);
+	if (status != 0)
+		fail("a child that was forked with cell %d ended with status %#x", number, status);
+}
+
+static atomic_long signals_handled;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	int saved = errno;
+	atomic_fetch_add(&signals_handled, 1);
+	errno = saved;
+}
+
+static void signal_someone(struct choice *ch)
+{
+	int target = pick(ch, status_count);
+	doing("signal thread", target);
+	pthread_kill(statuses[target].thread, SIGUSR1);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+static void any_short_operation(struct choice *ch)
+{
+	switch (pick(ch, 16)) {
+	case 0: case 1: case 2: case 3: case 4: lock_one(ch); break;
+	case 5: lock_two(ch); break;
+	case 6: wait_in_cell(ch); break;
+	case 7: case 8: wake_cell(ch); break;
+	case 9: case 10: case 11: use_shelf(ch); break;
+	case 12: use_spin(ch); break;
+	default: use_queue(ch); break;
+	}
+}
+
+static pthread_barrier_t start;
+
+static void *run_worker(void *status)
+{
+	self = status;
+	uint64_t thread = (uint64_t)(self - statuses);
+	pthread_barrier_wait(&start);
+	for (uint64_t operation = 0; !atomic_load(&stop); operation++) {
+		struct choice ch = choice_for(thread, operation);
+		int what = pick(&ch, 1000);
+		if (what < 40)
+			short_threads(&ch, thread, operation);
+		else if (what < 55)
+			cancel_a_wait(&ch);
+		else if (what < 70)
+			fleeting_locks(&ch);
+		else if (what < 75)
+			dying_owner(&ch);
+		else if (what < 80)
+			fork_holding(&ch);
+		else if (what < 120)
+			signal_someone(&ch);
+		else
+			any_short_operation(&ch);
+		atomic_fetch_add(&self->operations, 1);
+	}
+	atomic_store(&self->what, NULL);
+	return NULL;
+}
+
+static long number(const char *option, const char *text, long low, long high)
+{
+	char *end;
+	errno = 0;
+	long value = text ? strtol(text, &end, 10) : 0;
+	if (!text || *end || end == text || errno || value < low || value > high) {
+		fprintf(stderr, "stress: %s takes a number from %ld to %ld\n", option, low, high);
+		exit(2);
+	}
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	long seconds = 5, threads = 8;
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	seed = (uint64_t)(now.tv_nsec ^ now.tv_sec) % 1000000;
+	for (int i = 1; i < argc; i += 2) {
+		if (strcmp(argv[i], "--seed") == 0)
+			seed = (uint64_t)number(argv[i], argv[i + 1], 0, INT64_MAX);
+		else if (strcmp(argv[i], "--seconds") == 0)
+			seconds = number(argv[i], argv[i + 1], 1, 1000000);
+		else if (strcmp(argv[i], "--threads") == 0)
+			threads = number(argv[i], argv[i + 1], 1, MAX_THREADS);
+		else {
+			fprintf(stderr, "usage: stress [--seed N] [--seconds S] [--threads N]\n");
+			return 2;
+		}
+	}
+	printf("seed %llu, %ld s, %ld threads\n", (unsigned long long)seed, seconds, threads);
+	fflush(stdout);
+
+	cells_init();
+	static const int PREFERENCES[RWLOCKS] = { PTHREAD_RWLOCK_PREFER_READER_NP, PTHREAD_RWLOCK_PREFER_WRITER_NP,
+						  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP };
+	for (int i = 0; i < RWLOCKS; i++) {
+		pthread_rwlockattr_t attr;
+		MUST(pthread_rwlockattr_init(&attr));
+		MUST(pthread_rwlockattr_setkind_np(&attr, PREFERENCES[i]));
+		MUST(pthread_rwlock_init(&shelves[i].lock, &attr));
+		MUST(pthread_rwlockattr_destroy(&attr));
+	}
+	for (int i = 0; i < SPINS; i++)
+		MUST(pthread_spin_init(&spins[i].lock, PTHREAD_PROCESS_PRIVATE));
+	for (int i = 0; i < RING; i++)
+		MUST(pthread_cond_init(&ring.cond[i], NULL));
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	sigaction(SIGUSR1, &action, NULL);
+
+	/* The ring's threads come first: their numbers are their places in it. */
+	MUST(pthread_barrier_init(&start, NULL, (unsigned)threads + 1));
+	int total = RING + (int)threads;
+	for (int i = 0; i < total; i++) {
+		struct status *s = &statuses[i];
+		snprintf(s->name, sizeof s->name, i < RING ? "ring %d" : "worker %d", i < RING ? i : i - RING);
+		atomic_store(&s->what, "start");
+		MUST(pthread_create(&s->thread, NULL, i < RING ? run_ring : run_worker, s));
+	}
+	status_count = total;
+	/* Workers read each other's thread handles, all of which are written by now. */
+	pthread_barrier_wait(&start);
+	pthread_t dog;
+	MUST(pthread_create(&dog, NULL, watchdog, NULL));
+
+	struct timespec end;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += seconds;
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
+		;
+	/* Every thread must still be moving, which the watchdog sees to: the end wakes the ring, and
+	 * would hide that its token was lost. */
+	long before[MAX_THREADS + RING];
+	for (int i = 0; i < total; i++)
+		before[i] = atomic_load(&statuses[i].operations);
+	for (int i = 0; i < total; i++)
+		while (atomic_load(&statuses[i].operations) == before[i])
+			usleep(1000);
+	atomic_store(&stop, true);
+	MUST(pthread_mutex_lock(&ring.mutex));
+	for (int i = 0; i < RING; i++)
+		MUST(pthread_cond_broadcast(&ring.cond[i]));
+	MUST(pthread_mutex_unlock(&ring.mutex));
+	long operations = 0;
+	for (int i = 0; i < total; i++) {
+		MUST(pthread_join(statuses[i].thread, NULL));
+		operations += atomic_load(&statuses[i].operations);
+	}
+
+	for (int i = 0; i < CELLS; i++)
+		if (cells[i].counter != atomic_load(&cells[i].expected))
+			fail("cell %d counted %ld of %ld", i, cells[i].counter, atomic_load(&cells[i].expected));
+	for (int i = 0; i < RWLOCKS; i++)
+		if (shelves[i].left != atomic_load(&shelves[i].expected) || shelves[i].left != shelves[i].right)
+			fail("shelf %d counted %ld and %ld of %ld", i, shelves[i].left, shelves[i].right,
+			     atomic_load(&shelves[i].expected));
+	for (int i = 0; i < SPINS; i++)
+		if (spins[i].counter != atomic_load(&spins[i].expected))
+			fail("spin lock %d counted %ld of %ld", i, spins[i].counter, atomic_load(&spins[i].expected));
+	long left = 0;
+	for (int i = 0; i < queue.used; i++)
+		left += queue.place[(queue.first + i) % PLACES];
+	if (queue.put != queue.taken + left)
+		fail("queue: %ld put, %ld taken, %ld left", queue.put, queue.taken, left);
+	for (int i = 0; i < CELLS; i++) {
+		struct cell *c = &cells[i];
+		if (!acquired(c, pthread_mutex_lock(&c->mutex), 0, "last lock"))
+			fail("cell %d is not free at the end", i);
+		MUST(pthread_mutex_unlock(&c->mutex));
+		MUST(pthread_mutex_destroy(&c->mutex));
+		MUST(pthread_cond_destroy(&c->cond));
+	}
+	printf("ok: %ld operations, %ld in the ring, %ld signals\n", operations, ring.rounds,
+	       atomic_load(&signals_handled));
+	return 0;
+}

@@ -1,0 +1,116 @@
+//! Every return code and ordering that the C programs in `c/` check, once with glibc alone and once
+//! under each pair of lock and load manager: the outputs must be the same, line by line.
+
+mod support;
+
+use std::path::PathBuf;
+
+use support::{compile, pairs, plain, preloaded_with, run};
+
+/// How many lines that differ are shown per pair.
+const SHOWN: usize = 12;
+
+#[track_caller]
+fn conforms(
+    source: &str,
+    fewest_checks: usize,
+    arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>,
+) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), source, &[]);
+    let arguments = arguments(&directory);
+
+    // What glibc does is what the program says it expects. If this fails, the program is wrong, or
+    // this glibc behaves otherwise than the one it was written against (2.36).
+    let without = run(plain(&program).args(&arguments)).success(source);
+    let expected = without.text();
+    let checks = expected
+        .lines()
+        .filter(|line| line.starts_with("ok "))
+        .count();
+    assert!(
+        checks >= fewest_checks,
+        "{source} made only {checks} checks"
+    );
+
+    let mut differences = String::new();
+    for (lock, load) in pairs() {
+        let with = run(preloaded_with(&program, lock, load).args(&arguments));
+        let got = with.text();
+        let mut lines: Vec<String> = expected
+            .lines()
+            .zip(got.lines())
+            .filter(|(expected, got)| expected != got)
+            .map(|(expected, got)| format!("    without: {expected}\n    with:    {got}"))
+            .collect();
+        if got.lines().count() != expected.lines().count() {
+            lines.push(format!(
+                "    {} lines without, {} with, the last being: {}",
+                expected.lines().count(),
+                got.lines().count(),
+                got.lines().last().unwrap_or("(none)")
+            ));
+        }
+        if with.status != without.status {
+            lines.push(format!(
+                "    {} without, {} with",
+                without.status, with.status
+            ));
+        }
+        if with.stderr != without.stderr {
+            lines.push(format!("    on stderr: {}", with.stderr.trim_end()));
+        }
+        if !lines.is_empty() {
+            let more = lines.len().saturating_sub(SHOWN);
+            lines.truncate(SHOWN);
+            differences += &format!("  {lock} with {load}:\n{}\n", lines.join("\n"));
+            if more > 0 {
+                differences += &format!("    and {more} more\n");
+            }
+        }
+    }
+    assert!(
+        differences.is_empty(),
+        "{source} differs under the library:\n{differences}"
+    );
+}
+
+fn no_arguments(_: &tempfile::TempDir) -> Vec<PathBuf> {
+    Vec::new()
+}
+
+#[test]
+fn mutexes() {
+    conforms("conformance_mutex.c", 400, no_arguments);
+}
+
+#[test]
+fn condition_variables() {
+    conforms("conformance_cond.c", 300, no_arguments);
+}
+
+#[test]
+fn reader_writer_locks_and_spin_locks() {
+    conforms("conformance_rwlock.c", 400, no_arguments);
+}
+
+#[test]
+fn mutexes_that_are_handed_to_libc() {
+    conforms("conformance_handed.c", 1000, no_arguments);
+}
+
+#[test]
+fn threads_processes_and_neighbours() {
+    conforms("conformance_process.c", 80, |directory| {
+        // A shared object keeps its suffix, so that nobody takes it for a program.
+        let object = compile(directory.path(), "dlopened.c", &["-shared", "-fPIC"]);
+        let named = object.with_extension("so");
+        std::fs::rename(&object, &named).expect("a rename in one directory");
+        vec![named]
+    });
+}
+
+#[test]
+fn a_program_with_its_own_malloc() {
+    conforms("conformance_malloc.c", 6, no_arguments);
+}

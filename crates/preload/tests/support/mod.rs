@@ -1,0 +1,330 @@
+//! What the tests of the interposer stand on: the library under test, C programs compiled for one
+//! test, and child processes that cannot outlive their time.
+
+// Every test binary compiles this module for itself and uses a part of it.
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Long enough for anything here on a slow and busy machine: a time-out means a hang.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// The path of `libunconvoy.so`: `UNCONVOY_LIBRARY` if that is set, else built by this call, since
+/// cargo does not build a cdylib for the integration tests of its own package.
+pub fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| match std::env::var_os("UNCONVOY_LIBRARY") {
+        Some(path) => fs::canonicalize(&path)
+            .unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display())),
+        None => build_library(),
+    })
+}
+
+fn build_library() -> PathBuf {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "unconvoy-preload",
+            "--lib",
+        ])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo build of libunconvoy.so: {}",
+        output.status
+    );
+    // The messages name the file wherever the target directory is configured to be.
+    let artefact = String::from_utf8(output.stdout)
+        .expect("cargo writes UTF-8")
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+        .filter_map(|name| name.as_str().map(PathBuf::from))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name == "libunconvoy.so")
+        })
+        .expect("cargo names libunconvoy.so among its artefacts");
+    fs::canonicalize(artefact).expect("libunconvoy.so exists after the build")
+}
+
+/// Compiles `tests/c/SOURCE` into `directory`, warnings being errors, and returns the program.
+pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(source);
+    compile_file(directory, &source, flags)
+}
+
+/// The same for a source that the test has written.
+pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
+    let program = directory.join(source.file_stem().expect("a source has a name"));
+    let output = Command::new("cc")
+        .args([
+            "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread",
+        ])
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .output()
+        .expect("cc runs (apt-get install gcc)");
+    assert!(
+        output.status.success(),
+        "cc {}: {}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+/// A command without the library and without any of its settings, whatever the caller has.
+pub fn plain(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(program.as_ref());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("UNCONVOY_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command
+}
+
+/// The same with the library, in its default configuration.
+pub fn preloaded(program: impl AsRef<Path>) -> Command {
+    let mut command = plain(program);
+    command.env("LD_PRELOAD", library());
+    command
+}
+
+/// Where Debian's `program` is, or the reason why the test that asked ends here. It is looked for
+/// where packages install it, so that a private build elsewhere in `PATH` does not stand in.
+pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"]
+        .iter()
+        .map(|directory| Path::new(directory).join(program))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        println!("skipped: {program} not installed (apt-get install {package})");
+    }
+    found
+}
+
+/// A child that ended by itself.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Finished {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Fails the test unless the child exited with 0.
+    #[track_caller]
+    pub fn success(self, what: &str) -> Self {
+        assert!(
+            self.status.success(),
+            "{what}: {}\n{}",
+            self.status,
+            self.both()
+        );
+        self
+    }
+
+    pub fn both(&self) -> String {
+        format!("--- stdout\n{}\n--- stderr\n{}", self.text(), self.stderr)
+    }
+}
+
+/// A child in a process group of its own, which ends with this value at the latest.
+pub struct Running {
+    child: Child,
+    group: Pid,
+    stdout: File,
+    stderr: File,
+    name: String,
+    ended: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts `command` with its output into files, so that no full pipe ever holds it up.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let stdout = tempfile::tempfile().expect("a temporary file");
+        let stderr = tempfile::tempfile().expect("a temporary file");
+        let name = format!("{command:?}");
+        let child = command
+            .stdout(stdout.try_clone().expect("a file descriptor"))
+            .stderr(stderr.try_clone().expect("a file descriptor"))
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let group = Pid::from_child(&child);
+        Running {
+            child,
+            group,
+            stdout,
+            stderr,
+            name,
+            ended: None,
+        }
+    }
+
+    /// Sends `signal` to the whole group.
+    pub fn signal(&self, signal: Signal) {
+        kill_process_group(self.group, signal).expect("the group is there");
+    }
+
+    pub fn poll(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("the child is ours");
+        }
+        self.ended
+    }
+
+    /// What the child has printed so far.
+    pub fn printed(&mut self) -> String {
+        String::from_utf8_lossy(&contents(&mut self.stdout)).into_owned()
+    }
+
+    /// Waits for the end. After `limit` prints the stacks of all threads of the group and fails.
+    #[track_caller]
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let deadline = Instant::now() + limit;
+        while self.poll().is_none() {
+            if Instant::now() >= deadline {
+                let stacks = self.stacks();
+                let stdout = contents(&mut self.stdout);
+                let stderr = contents(&mut self.stderr);
+                panic!(
+                    "{}: no end after {limit:?}\n{stacks}\n--- stdout\n{}\n--- stderr\n{}",
+                    self.name,
+                    String::from_utf8_lossy(&stdout),
+                    String::from_utf8_lossy(&stderr)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Finished {
+            status: self.ended.expect("the loop ends with a status"),
+            stdout: contents(&mut self.stdout),
+            stderr: String::from_utf8_lossy(&contents(&mut self.stderr)).into_owned(),
+        }
+    }
+
+    /// The stacks of every process of the group, from gdb.
+    fn stacks(&self) -> String {
+        let group = self.group.as_raw_nonzero().get();
+        let mut text = String::new();
+        for pid in processes_of_group(group) {
+            let output = Command::new("gdb")
+                .args([
+                    "-p",
+                    &pid.to_string(),
+                    "-batch",
+                    "-ex",
+                    "thread apply all bt",
+                ])
+                .env_remove("LD_PRELOAD")
+                .stdin(Stdio::null())
+                .output();
+            match output {
+                Ok(output) => {
+                    text += &format!(
+                        "--- stacks of process {pid}\n{}\n",
+                        String::from_utf8_lossy(&output.stdout)
+                    )
+                }
+                Err(error) => text += &format!("--- no stacks of process {pid}: gdb: {error}\n"),
+            }
+        }
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The group may outlive its leader, and a group that is gone is no error here.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        if self.ended.is_none() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn contents(file: &mut File) -> Vec<u8> {
+    // The child has another descriptor of the same open file and thus the same offset: reading at
+    // offset 0 through a fresh one leaves its place in the output alone.
+    use std::os::fd::AsRawFd;
+    let mut bytes = Vec::new();
+    let mut fresh =
+        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("our own file");
+    fresh.rewind().expect("a file can be rewound");
+    fresh.read_to_end(&mut bytes).expect("a file can be read");
+    bytes
+}
+
+fn processes_of_group(group: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            // After the name in brackets: state, parent, group.
+            fs::read_to_string(format!("/proc/{pid}/stat"))
+                .ok()
+                .and_then(|stat| {
+                    stat.rsplit_once(')')?
+                        .1
+                        .split_whitespace()
+                        .nth(2)?
+                        .parse()
+                        .ok()
+                })
+                .is_some_and(|of: i32| of == group)
+        })
+        .collect()
+}
+
+/// Runs `command` to its end.
+#[track_caller]
+pub fn run(command: &mut Command) -> Finished {
+    Running::start(command).finish(LIMIT)
+}
+
+/// Every pair of a lock and a load manager, in the order of the catalogue.
+pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    use unconvoy_locks::catalogue::{CONTENTION, LOAD};
+    CONTENTION
+        .iter()
+        .flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
+}
+
+/// `program` under the library with one pair.
+pub fn preloaded_with(program: impl AsRef<Path>, lock: &str, load: &str) -> Command {
+    let mut command = preloaded(program);
+    command
+        .env("UNCONVOY_LOCK", lock)
+        .env("UNCONVOY_LOAD", load);
+    command
+}

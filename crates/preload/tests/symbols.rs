@@ -1,0 +1,225 @@
+//! That every function the library exports is the one that programs call: no export is misspelt, and
+//! none stays unused because the program's reference carries a version.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSymbol};
+use support::{compile_file, library, plain, preloaded, run};
+
+/// What must be replaced. (The attribute functions only fill in the attribute, for both sides.)
+const REQUIRED: &[&str] = &[
+    "pthread_mutex_init",
+    "pthread_mutex_destroy",
+    "pthread_mutex_lock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "pthread_mutex_unlock",
+    "pthread_cond_init",
+    "pthread_cond_destroy",
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_clockwait",
+    "pthread_cond_signal",
+    "pthread_cond_broadcast",
+    "pthread_rwlock_init",
+    "pthread_rwlock_destroy",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_tryrdlock",
+    "pthread_rwlock_timedrdlock",
+    "pthread_rwlock_clockrdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_rwlock_trywrlock",
+    "pthread_rwlock_timedwrlock",
+    "pthread_rwlock_clockwrlock",
+    "pthread_rwlock_unlock",
+    "pthread_spin_init",
+    "pthread_spin_destroy",
+    "pthread_spin_lock",
+    "pthread_spin_trylock",
+    "pthread_spin_unlock",
+];
+
+/// The names that `path` defines for others.
+fn exports(path: &Path) -> BTreeSet<String> {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    file.dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && !symbol.is_local())
+        .filter_map(|symbol| symbol.name().ok().map(str::to_owned))
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// The libc of this process, which is the one that programs of this machine get.
+fn libc() -> PathBuf {
+    let maps = fs::read_to_string("/proc/self/maps").expect("our own maps");
+    maps.lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .find(|path| path.ends_with("/libc.so.6"))
+        .map(PathBuf::from)
+        .expect("the tests are linked with glibc")
+}
+
+fn exported_pthread_functions() -> Vec<String> {
+    exports(library())
+        .into_iter()
+        .filter(|name| name.starts_with("pthread_"))
+        .collect()
+}
+
+#[test]
+fn every_required_function_is_exported() {
+    let exported = exports(library());
+    let missing: Vec<_> = REQUIRED
+        .iter()
+        .filter(|name| !exported.contains(**name))
+        .collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+/// A name that libc has not is either misspelt, or pollutes the program's name space.
+#[test]
+fn every_export_is_a_function_of_libc() {
+    let libc = exports(&libc());
+    let unknown: Vec<_> = exports(library())
+        .into_iter()
+        .filter(|name| !libc.contains(name) && !name.starts_with("unconvoy_"))
+        .collect();
+    assert!(unknown.is_empty(), "exported, but not of libc: {unknown:?}");
+}
+
+/// A program that references each of `names` and prints where its reference leads. No header is
+/// included: a declaration may come with a symbol version or an inline definition of its own.
+fn reporter(names: &[String]) -> String {
+    let mut source = String::from("#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n");
+    for name in names {
+        source += &format!("extern void {name}(void);\n");
+    }
+    source += "static void report(const char *name, void (*function)(void)) {\n\
+               \tDl_info info;\n\
+               \tprintf(\"%s %s\\n\", name, dladdr(*(void **)&function, &info) ? info.dli_fname : \"nowhere\");\n\
+               }\n\
+               int main(void) {\n";
+    for name in names {
+        source += &format!("\treport(\"{name}\", {name});\n");
+    }
+    source + "\treturn 0;\n}\n"
+}
+
+fn destinations(text: &str) -> BTreeMap<String, PathBuf> {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, path)| {
+            (
+                name.to_owned(),
+                fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path)),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_program_binds_every_export_to_the_library() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let names = exported_pthread_functions();
+    assert!(
+        names.len() >= REQUIRED.len(),
+        "only {} pthread functions exported",
+        names.len()
+    );
+    let source = directory.path().join("reporter.c");
+    fs::write(&source, reporter(&names)).expect("a temporary file");
+    // -z now and lazy binding take different paths through the dynamic linker.
+    for flags in [
+        ["-fPIE", "-pie", "-Wl,-z,now"],
+        ["-fPIE", "-pie", "-Wl,-z,lazy"],
+    ] {
+        let program = compile_file(directory.path(), &source, &flags);
+        let without = destinations(&run(&mut plain(&program)).success("reporter").text());
+        let libc = fs::canonicalize(libc()).expect("libc exists");
+        for name in &names {
+            assert_eq!(without[name], libc, "{name} without the library");
+        }
+        let with = destinations(&run(&mut preloaded(&program)).success("reporter").text());
+        let elsewhere: Vec<_> = names
+            .iter()
+            .filter(|name| with.get(*name).map(PathBuf::as_path) != Some(library()))
+            .map(|name| format!("{name} -> {:?}", with.get(name)))
+            .collect();
+        assert!(
+            elsewhere.is_empty(),
+            "{flags:?}: not bound to the library: {elsewhere:#?}"
+        );
+    }
+}
+
+/// The same as the dynamic linker tells it, with the version that the program asks for. On x86-64
+/// the condition functions exist in two versions in libc, and programs are linked with the newer one.
+#[test]
+fn versioned_references_bind_to_the_library() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let names = exported_pthread_functions();
+    let source = directory.path().join("versioned.c");
+    fs::write(&source, reporter(&names)).expect("a temporary file");
+    let program = compile_file(directory.path(), &source, &[]);
+    let log = directory.path().join("bindings");
+    run(preloaded(&program)
+        .env("LD_DEBUG", "bindings")
+        .env("LD_DEBUG_OUTPUT", &log)
+        .env("LD_BIND_NOW", "1"))
+    .success("versioned");
+    // The linker appends the process id to the name.
+    let text: String = fs::read_dir(directory.path())
+        .expect("our directory")
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("bindings"))
+        })
+        .map(|path| fs::read_to_string(path).expect("a log of the dynamic linker"))
+        .collect();
+    let from = format!("binding file {} ", program.display());
+    // ... binding file PROGRAM [0] to LIBRARY [0]: normal symbol `NAME' [VERSION]
+    let bound: BTreeMap<&str, (&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.split_once(&from)?.1.split_once(" to "))
+        .filter_map(|(_, rest)| {
+            let (to, rest) = rest.split_once(" [")?;
+            let (_, rest) = rest.split_once('`')?;
+            let (name, rest) = rest.split_once('\'')?;
+            Some((
+                name,
+                (
+                    to,
+                    rest.trim().trim_start_matches('[').trim_end_matches(']'),
+                ),
+            ))
+        })
+        .collect();
+    for name in &names {
+        let Some((to, version)) = bound.get(name.as_str()) else {
+            panic!("{name} is not among the bindings of the program:\n{text}");
+        };
+        assert_eq!(Path::new(to), library(), "{name} [{version}]");
+        assert!(
+            version.starts_with("GLIBC_"),
+            "{name} is referenced without a version: {version:?}"
+        );
+        let two_versions = [
+            "pthread_cond_init",
+            "pthread_cond_destroy",
+            "pthread_cond_wait",
+            "pthread_cond_timedwait",
+            "pthread_cond_signal",
+            "pthread_cond_broadcast",
+        ];
+        if cfg!(target_arch = "x86_64") && two_versions.contains(&name.as_str()) {
+            assert_eq!(*version, "GLIBC_2.3.2", "{name}");
+        }
+    }
+}
