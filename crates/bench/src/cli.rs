@@ -11,10 +11,14 @@ use crate::{bump, condvar, counter, idle, memory, pair, report, sensor};
 ///
 /// Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with smallest and largest value.
 #[derive(Debug, Parser)]
-#[command(name = "unconvoy-bench", version, after_help = "Examples:
+#[command(
+    name = "unconvoy-bench",
+    version,
+    after_help = "Examples:
   unconvoy-bench counter --think 0,1000,10000 --locks tpmcs+control,tpmcs+none,ttas+none --seconds 2 --latency --out results/counter
   unconvoy-bench bump --out results/bump
-  unconvoy-bench report results > results/report.md")]
+  unconvoy-bench report results > results/report.md"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -75,11 +79,17 @@ pub struct Places {
 
 /// A number of threads.
 pub fn threads(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|count| (1..=4096).contains(count)).ok_or_else(|| "expected a number from 1 to 4096".to_string())
+    text.parse()
+        .ok()
+        .filter(|count| (1..=4096).contains(count))
+        .ok_or_else(|| "expected a number from 1 to 4096".to_string())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds)).ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
+    text.parse()
+        .ok()
+        .filter(|seconds| (0.01..=3600.0).contains(seconds))
+        .ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod bump;
 mod cells;
 mod cli;
 mod condvar;
+mod contenders;
 mod context;
 mod counter;
 mod goals;
@@ -67,7 +68,9 @@ fn ended(record: Record) -> anyhow::Result<()> {
 }
 
 fn exit(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
     eprintln!("unconvoy-bench: {error:#}");
     ExitCode::from(if error.is::<Interrupted>() { 130 } else { 1 })
 }

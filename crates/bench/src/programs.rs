@@ -24,14 +24,23 @@ impl Programs {
     ///
     /// Says what is missing where, and how to build it.
     pub fn find(places: &Places, needed: &[&str]) -> anyhow::Result<Self> {
-        let workloads = places.workloads.clone().unwrap_or_else(|| beside_executable("../workloads"));
+        let workloads = places
+            .workloads
+            .clone()
+            .unwrap_or_else(|| beside_executable("../workloads"));
         for name in needed {
             let program = workloads.join(name);
             if !program.is_file() {
-                bail!("{} is missing: build it with `make -C crates/bench/workloads`, or say where it is with --workloads DIR", program.display());
+                bail!(
+                    "{} is missing: build it with `make -C crates/bench/workloads`, or say where it is with --workloads DIR",
+                    program.display()
+                );
             }
         }
-        Ok(Self { workloads, library: library()? })
+        Ok(Self {
+            workloads,
+            library: library()?,
+        })
     }
 
     /// The program's path.
@@ -54,10 +63,16 @@ fn library() -> anyhow::Result<PathBuf> {
     let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let path = named.map_or_else(|| beside_executable(LIBRARY), PathBuf::from);
     let Ok(path) = path.canonicalize() else {
-        bail!("{} is missing: build it with `cargo build --release -p unconvoy-preload`, or set {VARIABLE} to its path", path.display());
+        bail!(
+            "{} is missing: build it with `cargo build --release -p unconvoy-preload`, or set {VARIABLE} to its path",
+            path.display()
+        );
     };
     if path.to_string_lossy().contains([' ', ':']) {
-        bail!("the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: copy the file elsewhere and set {VARIABLE}", path.display());
+        bail!(
+            "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: copy the file elsewhere and set {VARIABLE}",
+            path.display()
+        );
     }
     Ok(path)
 }

@@ -16,7 +16,15 @@ const GRACE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Set for no run but one that is meant to have them.
-const VARIABLES: [&str; 7] = ["LD_PRELOAD", "UNCONVOY_LOCK", "UNCONVOY_LOAD", "UNCONVOY_INTERVAL_MS", "UNCONVOY_SLEEP_MS", "UNCONVOY_STATS", "UNCONVOY_CHILDREN"];
+const VARIABLES: [&str; 7] = [
+    "LD_PRELOAD",
+    "UNCONVOY_LOCK",
+    "UNCONVOY_LOAD",
+    "UNCONVOY_INTERVAL_MS",
+    "UNCONVOY_SLEEP_MS",
+    "UNCONVOY_STATS",
+    "UNCONVOY_CHILDREN",
+];
 
 /// What a program printed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -79,8 +87,14 @@ impl Job {
     pub fn start(&self, programs: &Programs) -> anyhow::Result<Running> {
         let path = programs.workload(self.program);
         let mut command = Command::new(&path);
-        command.args(&self.options).arg("--seconds").arg(self.seconds.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(&self.options)
+            .arg("--seconds")
+            .arg(self.seconds.to_string());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         for name in VARIABLES {
             command.env_remove(name);
         }
@@ -88,11 +102,25 @@ impl Job {
             command.env("LD_PRELOAD", programs.library());
         }
         if let Setup::Named(pair) = self.setup {
-            command.env("UNCONVOY_LOCK", pair.lock).env("UNCONVOY_LOAD", pair.load);
+            command
+                .env("UNCONVOY_LOCK", pair.lock)
+                .env("UNCONVOY_LOAD", pair.load);
         }
-        let child = command.spawn().with_context(|| format!("cannot start {}", path.display()))?;
-        let name = format!("{} {} under {:?}", self.program, self.options.join(" "), self.setup);
-        Ok(Running { child, name, started: Instant::now(), expected: Duration::from_secs_f64(self.seconds) })
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", path.display()))?;
+        let name = format!(
+            "{} {} under {:?}",
+            self.program,
+            self.options.join(" "),
+            self.setup
+        );
+        Ok(Running {
+            child,
+            name,
+            started: Instant::now(),
+            expected: Duration::from_secs_f64(self.seconds),
+        })
     }
 }
 
@@ -114,7 +142,11 @@ impl Running {
             if self.started.elapsed() > self.expected + GRACE {
                 self.child.kill()?;
                 self.child.wait()?;
-                bail!("{} did not end within {} s of its time, and was killed", self.name, GRACE.as_secs());
+                bail!(
+                    "{} did not end within {} s of its time, and was killed",
+                    self.name,
+                    GRACE.as_secs()
+                );
             }
             std::thread::sleep(POLL);
         }
@@ -122,8 +154,17 @@ impl Running {
         // The output is some hundred bytes, so a pipe holds it and nobody had to read meanwhile.
         let output = child.wait_with_output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{name} failed with {}: {}", output.status, complaint.trim());
-        ensure!(complaint.trim().is_empty(), "{name} complained: {}", complaint.trim());
+        ensure!(
+            output.status.success(),
+            "{name} failed with {}: {}",
+            output.status,
+            complaint.trim()
+        );
+        ensure!(
+            complaint.trim().is_empty(),
+            "{name} complained: {}",
+            complaint.trim()
+        );
         Ok(Values::parse(&String::from_utf8_lossy(&output.stdout)))
     }
 }
@@ -135,6 +176,13 @@ mod tests {
     #[test]
     fn names_and_values() {
         let values = Values::parse("threads 4\nops_per_sec 12.5\nsome words here\n\n");
-        assert_eq!((values.get("threads"), values.get("ops_per_sec"), values.get("some")), (Some(4.0), Some(12.5), None));
+        assert_eq!(
+            (
+                values.get("threads"),
+                values.get("ops_per_sec"),
+                values.get("some")
+            ),
+            (Some(4.0), Some(12.5), None)
+        );
     }
 }

@@ -34,7 +34,7 @@ use unconvoy_locks::contention::{Contention, Verdict};
 use unconvoy_locks::platform::{Native, Platform};
 
 use crate::config::{self, Service};
-use crate::mutex::{pthread_mutex_lock, pthread_mutex_unlock};
+use crate::mutex::{gate_if_mine, pass_on, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::real;
 use crate::time::{Clock, Deadline};
 
@@ -55,6 +55,9 @@ const _: () = assert!(core::mem::offset_of!(Cond, flags) == 36, "glibc's 64-bit 
 /// Attribute bits of `flags`: glibc's `__PTHREAD_COND_SHARED_MASK` and `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
 const PROCESS_SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
+
+/// The kernel's `FUTEX_REQUEUE | FUTEX_PRIVATE_FLAG`.
+const FUTEX_REQUEUE_PRIVATE: i32 = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
 
 const LISTED: u32 = 0;
 const SIGNALLED: u32 = 1;
@@ -215,16 +218,26 @@ impl Cond {
     }
 }
 
-/// Wakes a waiter that was taken out.
+/// Ends the wait of a node that was taken out.
+///
+/// A waiter whose mutex the signaller holds could do nothing but wait for it, and if it were woken on the signaller's own processor, it would keep the signaller from
+/// releasing it. So it is not woken, but moved to the mutex's gate, where the release wakes it; one of many after the other.
 fn wake(node: *mut Node) {
     if node.is_null() {
         return;
     }
-    // SAFETY: taken out, so its waiter stays until the store (Invariant 2); after it only the address is used.
+    // SAFETY: taken out, so its waiter stays until the store (Invariant 2); after it only the address is used. The mutex outlives the wait.
     unsafe {
+        let gate = gate_if_mine((*node).mutex);
         let state = &raw const (*node).state;
         (*state).store(SIGNALLED, Release);
-        Native::unpark(state, 1);
+        match gate {
+            // If the waiter does not sleep yet, it finds itself signalled, and nothing is moved.
+            Some(gate) => {
+                let _ = syscalls::syscall!(syscalls::Sysno::futex, state, FUTEX_REQUEUE_PRIVATE, 0, 1, ptr::from_ref(gate), 0);
+            }
+            None => Native::unpark(state, 1),
+        }
     }
 }
 
@@ -239,6 +252,7 @@ unsafe extern "C" fn abandon(argument: *mut c_void) {
             cond.signal();
         }
         pthread_mutex_lock((*node).mutex);
+        pass_on((*node).mutex);
     }
 }
 
@@ -280,7 +294,7 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
         }
         return if unlocked == EPERM { EPERM } else { unlocked };
     }
-    let mut result = 0;
+    let (mut result, mut has_slept) = (0, false);
     // SAFETY: this frame's.
     let state = unsafe { &(*node).state };
     while state.load(Acquire) != SIGNALLED {
@@ -297,11 +311,16 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
             Some((_, clock, until)) => (*clock == Clock::Realtime, ptr::from_ref(until)),
             None => (false, ptr::null()),
         };
+        has_slept = true;
         // SAFETY: the word and the time are this frame's; `abandon` undoes the wait.
         unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
     }
     // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which POSIX reports.
     let locked = unsafe { pthread_mutex_lock(mutex) };
+    if has_slept && locked == 0 {
+        // SAFETY: passed on from the caller; locked above.
+        unsafe { pass_on(mutex) };
+    }
     if locked != 0 { locked } else { result }
 }
 

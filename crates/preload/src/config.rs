@@ -52,6 +52,12 @@ pub(crate) fn service() -> Service {
     }
 }
 
+/// Whether the fast path serves this process; false also before that is known.
+#[inline(always)]
+pub(crate) fn is_default() -> bool {
+    SERVICE.load(Relaxed) == Service::Default as u8
+}
+
 unsafe extern "C" {
     fn unconvoy_sanitizer() -> *const c_char;
 }

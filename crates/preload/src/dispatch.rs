@@ -45,6 +45,8 @@ pub(crate) struct Pair {
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
     pub(crate) is_locked: fn(Words<'_>) -> bool,
+    /// See [`Contention::mark`].
+    pub(crate) mark: fn(Words<'_>) -> bool,
     pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Gate<Native>, Option<u64>) -> Acquired,
     /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
@@ -70,6 +72,10 @@ fn is_locked<C: Contention<Native>>(words: Words<'_>) -> bool {
     words.state.of::<C>().is_locked()
 }
 
+fn mark<C: Contention<Native>>(words: Words<'_>) -> bool {
+    words.state.of::<C>().mark()
+}
+
 macro_rules! pairs {
     ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
         static PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
@@ -82,6 +88,7 @@ macro_rules! pairs {
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
             is_locked: is_locked::<$contention>,
+            mark: mark::<$contention>,
             acquire_shared: lock::acquire_shared::<Native, $manager>,
             poll: lock::poll::<Native, $manager>,
         }),*]

@@ -33,7 +33,8 @@ pub(crate) struct Mutex {
     _lock: u32,
     /// Locks beyond the first, of a recursive mutex; written by the owner.
     count: AtomicU32,
-    /// [`me`] of the owner of a recursive or error-checking mutex, else 0.
+    /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who signals a condition variable is asked whether it holds
+    /// the waiter's mutex.
     owner: AtomicUsize,
     kind: AtomicI32,
     gate: Gate<Native>,
@@ -78,6 +79,14 @@ impl Mutex {
             libc::PTHREAD_MUTEX_ERRORCHECK => Kind::ErrorCheck,
             _ => Kind::Plain,
         }
+    }
+
+    /// Whether the default pair serves this mutex and no owner is kept: what most mutexes are, found out with the fewest instructions.
+    #[inline(always)]
+    fn is_plain_default(&self) -> bool {
+        let kind = self.kind.load(Relaxed);
+        // Of the types 0 to 3, the outer two are the plain ones.
+        kind & !OWN_BITS == 0 && (kind + 1) & 2 == 0 && config::is_default()
     }
 
     #[inline(always)]
@@ -166,21 +175,19 @@ impl Mutex {
         }
     }
 
-    /// Lock of the kinds that know their owner.
-    #[cold]
-    fn lock_owned(&self, kind: Kind, deadline: Option<u64>) -> c_int {
+    /// Lock of the kinds that judge by their owner.
+    #[inline]
+    fn lock_owned(&self, kind: Kind) -> c_int {
         let me = me();
         if self.is_owner(me) {
             return self.relock(kind, EDEADLK);
         }
-        if !self.acquire(deadline) {
-            return ETIMEDOUT;
-        }
+        self.acquire(None);
         self.owner.store(me, Relaxed);
         0
     }
 
-    #[cold]
+    #[inline]
     fn unlock_owned(&self) -> c_int {
         if !self.is_owner(me()) {
             return EPERM;
@@ -197,32 +204,25 @@ impl Mutex {
     }
 
     fn lock_until(&self, kind: Kind, clock: Clock, until: &timespec) -> c_int {
-        // POSIX looks at the time only when it must wait.
-        if kind == Kind::Plain && self.try_acquire() {
-            return 0;
+        let me = me();
+        if kind != Kind::Plain && self.is_owner(me) {
+            return self.relock(kind, EDEADLK);
         }
-        if kind != Kind::Plain {
-            let me = me();
-            if self.is_owner(me) {
-                return self.relock(kind, EDEADLK);
-            }
-            if self.try_acquire() {
-                self.owner.store(me, Relaxed);
-                return 0;
-            }
+        // POSIX looks at the time only when it must wait.
+        if self.try_acquire() {
+            self.owner.store(me, Relaxed);
+            return 0;
         }
         let Some(deadline) = Deadline::new(clock, until) else {
             return EINVAL;
         };
         loop {
-            let monotonic = deadline.on_the_monotonic_clock();
-            let result = if kind == Kind::Plain {
-                if self.acquire(Some(monotonic)) { 0 } else { ETIMEDOUT }
-            } else {
-                self.lock_owned(kind, Some(monotonic))
-            };
-            if result != ETIMEDOUT || deadline.has_passed() {
-                return result;
+            if self.acquire(Some(deadline.on_the_monotonic_clock())) {
+                self.owner.store(me, Relaxed);
+                return 0;
+            }
+            if deadline.has_passed() {
+                return ETIMEDOUT;
             }
         }
     }
@@ -230,11 +230,53 @@ impl Mutex {
 
 /// This thread, as the owner field names it: its control block's address, which has 47 bits, and the process's generation. As with libc, whose
 /// owner is the kernel's thread id, the child of a `fork` is not the owner of what its parent locked.
-#[inline]
+#[inline(always)]
 pub(crate) fn me() -> usize {
+    thread_pointer() ^ (Native::generation() as usize) << 47
+}
+
+/// What `pthread_self` answers, without the call: the address that the thread's control block begins with (System V TLS ABI, variant 2; glibc's
+/// `tcbhead_t.self`).
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: reads a word of this thread's control block that never changes.
+    unsafe { core::arch::asm!("mov {}, fs:[16]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags)) };
+    pointer
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn thread_pointer() -> usize {
     // SAFETY: always succeeds.
-    let this = unsafe { libc::pthread_self() as usize };
-    this ^ (Native::generation() as usize) << 47
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the calling thread holds the mutex: the gate's word. The mutex is
+/// marked, so that its release will look there.
+///
+/// # Safety
+///
+/// `mutex` points to a mutex.
+pub(crate) unsafe fn gate_if_mine<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a AtomicU32> {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    let mine = !is_libcs(this) && this.is_owner(me());
+    (mine && (pair().mark)(this.words())).then(|| this.gate.word())
+}
+
+/// The calling thread, which holds the mutex, may have been woken at its gate: others may be there still.
+///
+/// # Safety
+///
+/// `mutex` points to a mutex that the caller holds.
+pub(crate) unsafe fn pass_on(mutex: *mut pthread_mutex_t) {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if !is_libcs(this) {
+        (pair().mark)(this.words());
+    }
 }
 
 /// Whether libc serves the mutex at `mutex`.
@@ -288,17 +330,31 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
-    match this.kind() {
-        _ if config::service() == Service::Declined => {}
-        Kind::Plain => {
-            this.acquire(None);
-            return 0;
-        }
-        Kind::HandedOver => {}
-        kind => return this.lock_owned(kind, None),
+    if this.is_plain_default() && this.default_state().try_lock_politely() {
+        this.owner.store(me(), Relaxed);
+        return 0;
     }
     // SAFETY: passed on from the caller.
-    unsafe { real::pthread_mutex_lock(mutex) }
+    unsafe { lock(mutex) }
+}
+
+/// All that is not the uncontended lock of a plain mutex.
+#[inline(never)]
+unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_lock(mutex) };
+    }
+    match this.kind() {
+        Kind::Plain => {
+            this.acquire(None);
+            this.owner.store(me(), Relaxed);
+            0
+        }
+        kind => this.lock_owned(kind),
+    }
 }
 
 /// # Safety
@@ -312,16 +368,14 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_mutex_trylock(mutex) };
     }
-    let kind = this.kind();
-    if kind != Kind::Plain && this.is_owner(me()) {
+    let (kind, me) = (this.kind(), me());
+    if kind != Kind::Plain && this.is_owner(me) {
         return this.relock(kind, EBUSY);
     }
     if !this.try_acquire() {
         return EBUSY;
     }
-    if kind != Kind::Plain {
-        this.owner.store(me(), Relaxed);
-    }
+    this.owner.store(me, Relaxed);
     0
 }
 
@@ -365,16 +419,31 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, cl
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
-    match this.kind() {
-        _ if config::service() == Service::Declined => {}
-        Kind::Plain => {
-            // SAFETY: POSIX: the caller holds it.
-            unsafe { this.release() };
+    if this.is_plain_default() {
+        this.owner.store(0, Relaxed);
+        // SAFETY: POSIX: the caller holds it.
+        if unsafe { this.default_state().unlock() } {
             return 0;
         }
-        Kind::HandedOver => {}
-        _ => return this.unlock_owned(),
     }
     // SAFETY: passed on from the caller.
-    unsafe { real::pthread_mutex_unlock(mutex) }
+    unsafe { unlock(mutex) }
+}
+
+/// All that is not the unlock of a plain mutex that nobody waits for off the processor.
+#[inline(never)]
+unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Mutex::at(mutex) };
+    if is_libcs(this) {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_mutex_unlock(mutex) };
+    }
+    if this.kind() == Kind::Plain {
+        this.owner.store(0, Relaxed);
+        // SAFETY: POSIX: the caller holds it.
+        unsafe { this.release() };
+        return 0;
+    }
+    this.unlock_owned()
 }

@@ -45,6 +45,11 @@ impl<P: Platform> Gate<P> {
         false
     }
 
+    /// The word that parkers sleep on, for a caller that moves sleepers here. It holds the lock and has marked it.
+    pub fn word(&self) -> &P::U32 {
+        &self.0
+    }
+
     /// Lets another parker go: the caller was woken, or may have been, and leaves without the lock (Invariant 2).
     pub fn pass_on(&self, spot: &dyn Spot) {
         if !spot.mark() {

@@ -1,0 +1,238 @@
+//! `idle`: that unconvoy does nothing while there is nothing for it to do.
+//!
+//! Three phases of this process, interleaved: threads that sleep in a loop; the same with a mutex each in the loop, uncontended; and the time after contention, once
+//! the controller has gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use unconvoy::Mutex;
+use unconvoy::platform::native::controller_report;
+use unconvoy::platform::{Native, Platform};
+
+use crate::cells::{Samples, interleave};
+use crate::cli::Common;
+use crate::contenders::Contenders;
+use crate::context::processors;
+use crate::goals::{self, Goal, Judgement};
+use crate::process;
+use crate::record::Record;
+use crate::statistics::short;
+use crate::table::Table;
+
+/// Threads of the first two phases, and their sleep between two turns.
+const THREADS: usize = 4;
+const NAP: Duration = Duration::from_millis(1);
+/// From the start of a phase to its window.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long threads contend before the third phase.
+const CONTENTION: Duration = Duration::from_millis(300);
+/// The controller leaves after some tenths of a second without contention; longer than this and it stays.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// Options of `idle`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What goes on in the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Phase {
+    WithoutLocks,
+    OwnLocks,
+    AfterContention,
+}
+
+const PHASES: [Phase; 3] = [Phase::WithoutLocks, Phase::OwnLocks, Phase::AfterContention];
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::WithoutLocks => "4 threads that sleep in a loop",
+            Self::OwnLocks => "the same, each with a mutex of its own",
+            Self::AfterContention => "after contention, the controller gone",
+        }
+    }
+}
+
+/// Counts over one window.
+#[derive(Debug, Clone, Serialize)]
+struct Counts {
+    /// Controllers started.
+    starts: u32,
+    /// Times that a controller woke.
+    ticks: u32,
+    /// Sleepers that unconvoy woke.
+    woken: u32,
+    /// Threads of the process at the end, less those of the phase itself.
+    extra_threads: i64,
+    /// Context switches of the process per second.
+    switches_per_s: f64,
+    /// Controllers started by the contention before the window.
+    starts_before: u32,
+}
+
+impl Counts {
+    /// Everything that should not be.
+    fn unwanted(&self) -> f64 {
+        f64::from(self.starts)
+            + f64::from(self.ticks)
+            + f64::from(self.woken)
+            + self.extra_threads as f64
+    }
+}
+
+/// Counts over `seconds`, with `own` threads beside the main thread.
+fn window(seconds: f64, own: usize, starts_before: u32) -> anyhow::Result<Counts> {
+    let slots = &Native::load_control().slots;
+    let (begin, switches, report, totals) = (
+        Instant::now(),
+        process::context_switches()?,
+        controller_report(),
+        slots.totals(),
+    );
+    thread::sleep(Duration::from_secs_f64(seconds));
+    let (report_after, totals_after) = (controller_report(), slots.totals());
+    let switches = process::context_switches()? - switches;
+    Ok(Counts {
+        starts: report_after.starts.wrapping_sub(report.starts),
+        ticks: report_after.ticks.wrapping_sub(report.ticks),
+        woken: totals_after.woken.wrapping_sub(totals.woken),
+        extra_threads: process::threads()? as i64 - own as i64 - 1,
+        switches_per_s: switches as f64 / begin.elapsed().as_secs_f64(),
+        starts_before,
+    })
+}
+
+fn measure(phase: Phase, seconds: f64) -> anyhow::Result<Counts> {
+    match phase {
+        Phase::WithoutLocks => napping(seconds, false),
+        Phase::OwnLocks => napping(seconds, true),
+        Phase::AfterContention => after_contention(seconds),
+    }
+}
+
+fn napping(seconds: f64, locking: bool) -> anyhow::Result<Counts> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let napper = |_| {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || {
+            let mutex = Mutex::new(0_u64);
+            while !stop.load(Ordering::Relaxed) {
+                if locking {
+                    *mutex.lock() += 1;
+                }
+                thread::sleep(NAP);
+            }
+        })
+    };
+    let nappers: Vec<_> = (0..THREADS).map(napper).collect();
+    thread::sleep(SETTLE);
+    let counts = window(seconds, THREADS, 0);
+    stop.store(true, Ordering::Relaxed);
+    for napper in nappers {
+        // The body has nothing that panics.
+        let _ = napper.join();
+    }
+    counts
+}
+
+fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
+    let starts = controller_report().starts;
+    let contenders = Contenders::start(4 * processors(), Duration::from_nanos(100))?;
+    thread::sleep(CONTENTION);
+    drop(contenders);
+    let ended = Instant::now();
+    while controller_report().running || controller_report().thread != 0 {
+        if ended.elapsed() > LEAVE {
+            bail!(
+                "the controller was still there {} s after the contention",
+                LEAVE.as_secs()
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(SETTLE);
+    window(seconds, 0, controller_report().starts.wrapping_sub(starts))
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let common = &options.common;
+    let parameters = json!({ "threads": THREADS, "nap_ns": NAP.as_nanos() as u64, "seconds": common.seconds, "runs": common.runs() });
+    let mut record = Record::begin("idle", common.seed, parameters);
+    let samples = interleave(
+        &PHASES,
+        common.runs(),
+        common.seed,
+        |phase| phase.name().to_string(),
+        |&phase| measure(phase, common.seconds),
+    )?;
+    record.take(&PHASES, &samples)?;
+    record.judgements = vec![judge(&goals::IDLE, &samples, 1), judge_gone(&samples)];
+    record.tables = vec![table(&samples)];
+    record.finish(common.out.as_deref())
+}
+
+/// The worst window decides, not the median: a single wake-up is one too many.
+fn judge(goal: &Goal, samples: &Samples<Counts>, phase: usize) -> Judgement {
+    match samples.spread(phase, |counts| Some(counts.unwanted())) {
+        Some(spread) => goal.judge(spread.max, format!("largest of {} windows: starts + controller wake-ups + sleepers woken + threads too many", spread.count)),
+        None => goal.not_judged("nothing was measured"),
+    }
+}
+
+fn judge_gone(samples: &Samples<Counts>) -> Judgement {
+    let judgement = judge(&goals::GONE, samples, 2);
+    let started = samples.spread(2, |counts| Some(f64::from(counts.starts_before)));
+    if started.is_some_and(|started| started.min >= 1.0) {
+        judgement
+    } else {
+        judgement.without_verdict("contention started no controller in some window")
+    }
+}
+
+fn table(samples: &Samples<Counts>) -> Table {
+    let mut table = Table::new(
+        "While there is nothing to do: median (min..max) per window",
+        [
+            "phase",
+            "controller starts",
+            "controller wake-ups",
+            "sleepers woken",
+            "threads beyond the program's",
+            "context switches/s",
+            "controllers started by the contention before",
+        ],
+    );
+    for (index, phase) in PHASES.into_iter().enumerate() {
+        let metrics: [fn(&Counts) -> f64; 6] = [
+            |counts| counts.starts.into(),
+            |counts| counts.ticks.into(),
+            |counts| counts.woken.into(),
+            |counts| counts.extra_threads as f64,
+            |counts| counts.switches_per_s,
+            |counts| counts.starts_before.into(),
+        ];
+        let text = |metric: fn(&Counts) -> f64| {
+            samples
+                .spread(index, |counts| Some(metric(counts)))
+                .map_or_else(|| "-".to_string(), |spread| spread.text(short))
+        };
+        table.row(
+            [phase.name().to_string()]
+                .into_iter()
+                .chain(metrics.map(text)),
+        );
+    }
+    table
+}

@@ -1,0 +1,284 @@
+//! `memory`: bytes per mutex, and what a contending thread costs beyond libc.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use unconvoy::{Mutex, RwLock};
+
+use crate::cells::{Samples, interleave};
+use crate::cli::{Common, Places, threads};
+use crate::context::kib;
+use crate::goals::{self, Judgement};
+use crate::programs::Programs;
+use crate::record::Record;
+use crate::run::Job;
+use crate::setup::Setup;
+use crate::statistics::{Spread, short};
+use crate::table::Table;
+
+/// Samples while the program runs, spread over the later part of its time.
+const SAMPLES: u32 = 4;
+
+/// Options of `memory`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    places: Places,
+    /// Thread counts
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512", value_parser = threads)]
+    threads: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cell {
+    threads: u32,
+    setup: Setup,
+}
+
+/// Memory of a process, KiB; the largest of the samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct Memory {
+    /// Resident, pages shared with other processes included.
+    resident_kib: u64,
+    /// Its own: pages that it wrote and nobody shares.
+    private_kib: u64,
+}
+
+/// A name for a column, and which of the two numbers it holds.
+type Account = (&'static str, fn(&Memory) -> u64);
+
+impl Memory {
+    fn of(process: u32) -> anyhow::Result<Self> {
+        let path = format!("/proc/{process}/smaps_rollup");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        Self::parse(&text).with_context(|| format!("{path} has no Rss or Private_Dirty"))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(Self {
+            resident_kib: kib(text, "Rss:")?,
+            private_kib: kib(text, "Private_Dirty:")?,
+        })
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            resident_kib: self.resident_kib.max(other.resident_kib),
+            private_kib: self.private_kib.max(other.private_kib),
+        }
+    }
+}
+
+fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Memory> {
+    let options = vec!["--threads".to_string(), cell.threads.to_string()];
+    let running = Job {
+        program: "counter",
+        options,
+        setup: cell.setup,
+        seconds,
+    }
+    .start(programs)?;
+    let mut memory = Memory::default();
+    // Half of the window for the threads to start; its end is not touched.
+    thread::sleep(Duration::from_secs_f64(seconds / 2.0));
+    for _ in 0..SAMPLES {
+        thread::sleep(Duration::from_secs_f64(
+            seconds / 2.0 / f64::from(SAMPLES + 1),
+        ));
+        memory = memory.max(Memory::of(running.id())?);
+    }
+    running.finish()?;
+    Ok(memory)
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let programs = Programs::find(&options.places, &["counter"])?;
+    let common = &options.common;
+    let parameters =
+        json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
+    let mut record = Record::begin("memory", common.seed, parameters);
+    let cells: Vec<Cell> = options
+        .threads
+        .iter()
+        .flat_map(|&threads| [Setup::Libc, Setup::Default].map(|setup| Cell { threads, setup }))
+        .collect();
+    let name = |cell: &Cell| format!("{} threads under {:?}", cell.threads, cell.setup);
+    let samples = interleave(&cells, common.runs(), common.seed, name, |cell| {
+        measure(cell, common.seconds, &programs)
+    })?;
+    record.take(&cells, &samples)?;
+    let size = size_of::<Mutex<()>>() as f64;
+    record.judgements = vec![
+        goals::MUTEX_SIZE.judge(size, "unconvoy::Mutex<()>, without any memory elsewhere"),
+        judge(&options.threads, &samples),
+    ];
+    record.tables = vec![sizes(), table(&options.threads, &samples)];
+    record.notes.push(
+        "The difference holds what the library needs once per process too, divided by the threads."
+            .to_string(),
+    );
+    record.finish(common.out.as_deref())
+}
+
+/// KiB per thread beyond libc, round by round, at the thread count with this index.
+fn per_thread(
+    samples: &Samples<Memory>,
+    index: usize,
+    threads: u32,
+    of: fn(&Memory) -> u64,
+) -> Option<Spread> {
+    let by_round = |cell| samples.by_round(cell, |memory| Some(of(memory) as f64));
+    let (libc, ours) = (by_round(2 * index), by_round(2 * index + 1));
+    Spread::of(
+        ours.iter()
+            .filter_map(|(round, ours)| Some((ours - libc.get(round)?) / f64::from(threads))),
+    )
+}
+
+fn judge(threads: &[u32], samples: &Samples<Memory>) -> Judgement {
+    let medians = threads.iter().enumerate().filter_map(|(index, &threads)| {
+        let spread = per_thread(samples, index, threads, |memory| memory.private_kib)?;
+        Some((spread.median, format!("{threads} threads")))
+    });
+    goals::THREAD_SIZE.judge_worst(medians)
+}
+
+/// KiB for each further thread, beyond libc: the same from the fewest threads to the most, without what the library needs once.
+fn per_further_thread(
+    samples: &Samples<Memory>,
+    threads: &[u32],
+    of: fn(&Memory) -> u64,
+) -> Option<Spread> {
+    let by_count = |&(_, &count): &(usize, &u32)| count;
+    let (fewest, most) = (
+        threads.iter().enumerate().min_by_key(by_count)?,
+        threads.iter().enumerate().max_by_key(by_count)?,
+    );
+    let between = f64::from(*most.1 - *fewest.1);
+    let beyond = |index: usize, round: u32| {
+        let of_round = |cell| {
+            samples
+                .by_round(cell, |memory| Some(of(memory) as f64))
+                .get(&round)
+                .copied()
+        };
+        Some(of_round(2 * index + 1)? - of_round(2 * index)?)
+    };
+    let rounds = samples.by_round(2 * most.0, |_| Some(0.0)).into_keys();
+    let growth = |round| Some((beyond(most.0, round)? - beyond(fewest.0, round)?) / between);
+    Spread::of(
+        rounds
+            .filter_map(growth)
+            .filter(|growth| growth.is_finite()),
+    )
+}
+
+fn sizes() -> Table {
+    let mut table = Table::new(
+        "Sizes, bytes; a lock keeps all its state in itself",
+        ["type", "bytes"],
+    );
+    let sizes = [
+        ("unconvoy::Mutex<()>", size_of::<Mutex<()>>()),
+        ("unconvoy::RwLock<()>", size_of::<RwLock<()>>()),
+        (
+            "pthread_mutex_t, which the interposer's mutex lives in",
+            size_of::<libc::pthread_mutex_t>(),
+        ),
+        (
+            "pthread_rwlock_t, likewise",
+            size_of::<libc::pthread_rwlock_t>(),
+        ),
+    ];
+    for (name, size) in sizes {
+        table.row([name.to_string(), size.to_string()]);
+    }
+    table
+}
+
+fn table(threads: &[u32], samples: &Samples<Memory>) -> Table {
+    let mut table = Table::new(
+        "Memory of the counter program while it runs, KiB",
+        [
+            "threads",
+            "account",
+            "libc",
+            "default",
+            "difference per thread",
+        ],
+    );
+    let accounts: [Account; 2] = [
+        ("private and written", |memory| memory.private_kib),
+        ("resident", |memory| memory.resident_kib),
+    ];
+    let text = |spread: Option<Spread>| {
+        spread.map_or_else(|| "-".to_string(), |spread| spread.text(short))
+    };
+    for (index, &count) in threads.iter().enumerate() {
+        for (name, of) in accounts {
+            let spread = |cell| text(samples.spread(cell, |memory| Some(of(memory) as f64)));
+            table.row([
+                count.to_string(),
+                name.to_string(),
+                spread(2 * index),
+                spread(2 * index + 1),
+                text(per_thread(samples, index, count, of)),
+            ]);
+        }
+    }
+    for (name, of) in accounts {
+        let growth = text(per_further_thread(samples, threads, of));
+        table.row(["each further thread", name, "-", "-", &growth]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaps_rollup() {
+        let text = "00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPrivate_Clean: 3 kB\nPrivate_Dirty:  120 kB\n";
+        assert_eq!(
+            Memory::parse(text),
+            Some(Memory {
+                resident_kib: 900,
+                private_kib: 120
+            })
+        );
+        assert_eq!(Memory::parse(""), None);
+    }
+
+    #[test]
+    fn the_difference_is_per_thread() {
+        let sample = |cell, private_kib| crate::cells::Sample {
+            cell,
+            round: 1,
+            value: Memory {
+                resident_kib: 0,
+                private_kib,
+            },
+        };
+        let samples = Samples {
+            all: vec![sample(0, 100), sample(1, 356)],
+            ended_by: None,
+        };
+        assert_eq!(
+            per_further_thread(&samples, &[64], |memory| memory.private_kib),
+            None
+        );
+        assert_eq!(
+            per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median),
+            Some(4.0)
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! `report`: the JSON records of a directory as one Markdown page, on standard output.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde_json::Value;
+use unconvoy::catalogue::CONTENTION;
+
+use crate::goals::{self, GOALS, Goal, Judgement, Verdict};
+use crate::output;
+use crate::record::{Record, SCHEMA};
+use crate::table::Table;
+
+/// What `unconvoy compare` calls its records.
+const COMPARE_SCHEMA: &str = "unconvoy-compare-1";
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Directory with the JSON records of this command and of `unconvoy compare`
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Prints the page.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let mut records = Vec::new();
+    let mut compared = Vec::new();
+    for path in json_files(&options.directory)? {
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let value: Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no JSON", path.display()))?;
+        match value.get("schema").and_then(Value::as_str) {
+            Some(SCHEMA) => records.push(
+                serde_json::from_value::<Record>(value)
+                    .with_context(|| format!("{} is no record", path.display()))?,
+            ),
+            Some(COMPARE_SCHEMA) => compared.extend(leveldb(&value)),
+            _ => eprintln!(
+                "unconvoy-bench: {} is left out: no record of a benchmark",
+                path.display()
+            ),
+        }
+    }
+    ensure!(
+        !records.is_empty() || !compared.is_empty(),
+        "{} holds no record: make one with --out {}/NAME",
+        options.directory.display(),
+        options.directory.display()
+    );
+    Ok(output::print(&page(&records, &compared))?)
+}
+
+fn json_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory)
+        .with_context(|| format!("cannot read the directory {}", directory.display()))?;
+    let paths: Result<Vec<PathBuf>, _> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
+    let mut paths: Vec<PathBuf> = paths?
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// The verdict on a comparison of LevelDB runs, recognised by its title and command line. The default lock's ratio to the first configuration, which is libc, decides.
+fn leveldb(compared: &Value) -> Option<Judgement> {
+    let words = [
+        compared.get("title")?,
+        compared.get("context")?.get("command")?,
+    ]
+    .map(Value::to_string)
+    .concat();
+    let goal = [
+        ("readrandom", &goals::READRANDOM),
+        ("fillrandom", &goals::FILLRANDOM),
+    ]
+    .into_iter()
+    .find(|(word, _)| words.contains(word))?
+    .1;
+    let rows = compared.get("summary")?.as_array()?.iter();
+    let ratio = |row: &Value| {
+        row.get("configuration")?
+            .as_str()?
+            .starts_with(CONTENTION[0].name)
+            .then_some(())?;
+        Some((
+            row.get("ratio")?.as_f64()?,
+            format!("{} threads", row.get("threads")?),
+        ))
+    };
+    let judgement = goal.judge_worst(rows.filter_map(ratio));
+    let is_complete = compared.get("complete").and_then(Value::as_bool) == Some(true);
+    Some(if is_complete {
+        judgement
+    } else {
+        judgement.without_verdict("not all runs were measured")
+    })
+}
+
+fn page(records: &[Record], compared: &[Judgement]) -> String {
+    let all: Vec<&Judgement> = records
+        .iter()
+        .flat_map(|record| &record.judgements)
+        .chain(compared)
+        .collect();
+    let mut table = Table::new(
+        "Every goal, and the worst number measured",
+        ["", "goal", "measured", "limit", "note"],
+    );
+    for goal in GOALS {
+        for judgement in of_goal(goal, &all) {
+            table.row([
+                judgement.verdict.name(),
+                goal.text,
+                &judgement.measured_text(),
+                &judgement.limit,
+                &judgement.note,
+            ]);
+        }
+    }
+    let mut page = format!("# Measurements\n\n{}\n", table.markdown());
+    for record in records {
+        page.push_str(&format!("## {}\n\n", record.benchmark));
+        if let Some(why) = &record.ended_by {
+            page.push_str(&format!("**Not complete:** {why}\n\n"));
+        }
+        page.push_str(&format!("{}\n", record.figures()));
+    }
+    page
+}
+
+/// The judgements of a goal; those without a verdict only if there is no other, and one that says so if there is none at all.
+fn of_goal(goal: &Goal, all: &[&Judgement]) -> Vec<Judgement> {
+    let of_goal: Vec<Judgement> = all
+        .iter()
+        .filter(|judgement| judgement.goal == goal.id)
+        .map(|&judgement| judgement.clone())
+        .collect();
+    let judged: Vec<Judgement> = of_goal
+        .iter()
+        .filter(|judgement| judgement.verdict != Verdict::NotJudged)
+        .cloned()
+        .collect();
+    if !judged.is_empty() {
+        judged
+    } else if let Some(first) = of_goal.into_iter().next() {
+        vec![first]
+    } else {
+        let how = if goal.measured_by == "unconvoy compare" {
+            "`unconvoy compare`".to_string()
+        } else {
+            format!("`unconvoy-bench {}`", goal.measured_by)
+        };
+        vec![goal.not_judged(format!("not measured; {how} does"))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn leveldb_comparisons_are_judged() {
+        let row = |configuration: &str, threads: u32, ratio: Option<f64>| json!({ "configuration": configuration, "threads": threads, "ratio": ratio });
+        let mut compared = json!({
+            "schema": COMPARE_SCHEMA, "complete": true, "title": "LevelDB readrandom", "context": { "command": [] },
+            "summary": [row("libc", 4, None), row("loiter+control", 4, Some(0.9)), row("mcs+none", 4, Some(0.1))],
+        });
+        let judgement = leveldb(&compared).expect("a LevelDB comparison");
+        assert_eq!(
+            (
+                judgement.goal.as_str(),
+                judgement.measured,
+                judgement.verdict
+            ),
+            ("leveldb-readrandom", Some(0.9), Verdict::Miss)
+        );
+        compared["title"] = json!("something else");
+        assert!(leveldb(&compared).is_none());
+    }
+
+    #[test]
+    fn every_goal_has_a_line() {
+        let missed = goals::CPU.judge(2.0, "worst: 4 threads");
+        let unsure = goals::CPU.not_judged("no");
+        let page = page(&[], &[unsure, missed]);
+        assert!(GOALS.iter().all(|goal| page.contains(goal.text)));
+        assert_eq!(page.matches(goals::CPU.text).count(), 1);
+        assert!(page.contains("MISS") && page.contains("`unconvoy-bench idle` does"));
+    }
+}

@@ -1,0 +1,70 @@
+//! `sensor`: what one reading of the load costs, and what the controller that reads it costs.
+
+mod reading;
+mod share;
+
+use clap::Args;
+use serde_json::json;
+use unconvoy::load::control::settings;
+
+use crate::cells::interleave;
+use crate::cli::{Common, threads};
+use crate::process;
+use crate::record::Record;
+
+/// Options of `sensor`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Numbers of sleeping threads that the sensor reads
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,256,1024", value_parser = threads)]
+    threads: Vec<u32>,
+    /// Readings of each kind per round
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    readings: u32,
+    /// Time between two readings, in nanoseconds; the default is the controller's interval
+    #[arg(long, value_name = "NS", default_value_t = settings::INTERVAL_NS)]
+    interval: u64,
+    /// Threads that contend while the controller's share is measured
+    #[arg(long, value_name = "N", default_value = "64", value_parser = threads)]
+    contenders: u32,
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let common = &options.common;
+    let parameters = json!({
+        "threads": options.threads, "readings": options.readings, "interval_ns": options.interval,
+        "contenders": options.contenders, "seconds": common.seconds, "runs": common.runs(),
+    });
+    let mut record = Record::begin("sensor", common.seed, parameters);
+    let files = process::raise_file_limit()?;
+
+    let cells = reading::cells(&options.threads);
+    let readings = interleave(
+        &cells,
+        common.runs(),
+        common.seed,
+        reading::Cell::name,
+        |cell| reading::measure(cell, options.readings, options.interval),
+    )?;
+    record.take(&cells, &readings)?;
+    record.judgements.push(reading::judge(&cells, &readings));
+    record.tables.push(reading::table(&cells, &readings));
+    record.notes.push(format!("Up to {files} descriptors may be open, the limit having been raised for the readings; all sleeping threads are read, none is known to sleep in a slot."));
+
+    if record.ended_by.is_none() {
+        let cells = [options.contenders];
+        let name = |count: &u32| format!("the controller beside {count} contending threads");
+        let shares = interleave(&cells, common.runs(), common.seed, name, |&count| {
+            share::measure(count, common.seconds)
+        })?;
+        record.take(&cells, &shares)?;
+        record
+            .judgements
+            .push(share::judge(options.contenders, &shares));
+        record.tables.push(share::table(&shares));
+    }
+    record.finish(common.out.as_deref())
+}

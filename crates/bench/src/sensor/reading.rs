@@ -1,0 +1,163 @@
+//! The time of one reading against the number of threads, with descriptors kept and with descriptors opened each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use unconvoy::load::sensor::Sensor;
+use unconvoy::load::sensor::schedstat::Schedstat;
+use unconvoy::platform::{Native, Platform};
+
+use crate::cells::Samples;
+use crate::goals::{self, Judgement};
+use crate::statistics::{Spread, short};
+use crate::table::Table;
+
+/// Enough for a thread that only sleeps.
+const STACK: usize = 64 * 1024;
+/// The number of threads that the goal speaks of.
+const GOAL_THREADS: u32 = 64;
+
+/// One kind of reading.
+#[derive(Debug, Serialize)]
+pub struct Cell {
+    threads: u32,
+    kept: bool,
+}
+
+impl Cell {
+    pub fn name(&self) -> String {
+        format!(
+            "reading {} threads, descriptors {}",
+            self.threads,
+            self.how()
+        )
+    }
+
+    fn how(&self) -> &'static str {
+        if self.kept {
+            "kept"
+        } else {
+            "opened each time"
+        }
+    }
+}
+
+/// One row of the table after the other.
+pub fn cells(threads: &[u32]) -> Vec<Cell> {
+    threads
+        .iter()
+        .flat_map(|&threads| [true, false].map(|kept| Cell { threads, kept }))
+        .collect()
+}
+
+/// Threads that sleep until they are dropped.
+struct Sleepers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sleepers {
+    fn start(count: u32) -> anyhow::Result<Self> {
+        let mut sleepers = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            threads: Vec::new(),
+        };
+        for _ in 0..count {
+            let stop = Arc::clone(&sleepers.stop);
+            let body = move || {
+                while !stop.load(Ordering::Relaxed) {
+                    thread::park();
+                }
+            };
+            let thread = thread::Builder::new().stack_size(STACK).spawn(body);
+            sleepers
+                .threads
+                .push(thread.context("cannot start a thread")?);
+        }
+        Ok(sleepers)
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // The body has nothing that panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `count` readings, `interval` nanoseconds apart, in microseconds. The sensor's first, which opens everything, is not among them.
+pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64>> {
+    let _sleepers = Sleepers::start(cell.threads)?;
+    let mut sensor = Schedstat::new(cell.kept, Native::thread_id());
+    sensor.begin(Native::now());
+    let mut times = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        thread::sleep(Duration::from_nanos(interval));
+        let begin = Native::now();
+        let reading = sensor.read(begin);
+        times.push((Native::now() - begin) as f64 / 1e3);
+        reading.context("the sensor has nothing to read: is /proc mounted?")?;
+    }
+    Ok(times)
+}
+
+/// All readings of a cell, whatever their round.
+fn spread(samples: &Samples<Vec<f64>>, cell: usize) -> Option<Spread> {
+    Spread::of(
+        samples
+            .all
+            .iter()
+            .filter(|sample| sample.cell == cell)
+            .flat_map(|sample| sample.value.iter().copied()),
+    )
+}
+
+pub fn judge(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Judgement {
+    let cell = cells
+        .iter()
+        .position(|cell| cell.kept && cell.threads == GOAL_THREADS);
+    match cell.and_then(|cell| spread(samples, cell)) {
+        Some(spread) => goals::READING.judge(
+            spread.median,
+            format!("median of {} readings", spread.count),
+        ),
+        None => goals::READING.not_judged(format!("needs --threads {GOAL_THREADS}")),
+    }
+}
+
+pub fn table(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Table {
+    let mut table = Table::new(
+        "One reading of the sensor, us",
+        [
+            "sleeping threads",
+            "descriptors",
+            "readings",
+            "median",
+            "min",
+            "max",
+        ],
+    );
+    for (index, cell) in cells.iter().enumerate() {
+        if let Some(spread) = spread(samples, index) {
+            let figures = [spread.median, spread.min, spread.max].map(short);
+            table.row(
+                [
+                    cell.threads.to_string(),
+                    cell.how().to_string(),
+                    spread.count.to_string(),
+                ]
+                .into_iter()
+                .chain(figures),
+            );
+        }
+    }
+    table
+}

@@ -1,0 +1,101 @@
+//! The controller's share of one processor while threads contend.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use unconvoy::platform::native::controller_report;
+
+use crate::cells::Samples;
+use crate::contenders::Contenders;
+use crate::goals::{self, Judgement};
+use crate::process;
+use crate::statistics::short;
+use crate::table::Table;
+
+/// Longest time for contention to bring up a controller.
+const START: Duration = Duration::from_secs(5);
+/// From then on until the load is as it stays.
+const SETTLE: Duration = Duration::from_millis(200);
+const SECTION: Duration = Duration::from_nanos(100);
+
+/// Percent of one processor over a window.
+#[derive(Debug, Clone, Serialize)]
+pub struct Share {
+    /// By its own account: time outside sleep, waits for a processor included.
+    busy_percent: f64,
+    /// By the kernel's account: on a processor.
+    run_percent: f64,
+    /// By the kernel's account: waiting for one.
+    wait_percent: f64,
+    /// Intervals served per second.
+    ticks_per_s: f64,
+}
+
+/// A name for a row, and which of the numbers it holds.
+type Account = (&'static str, fn(&Share) -> f64);
+
+/// One window of `seconds`.
+pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
+    let _contenders = Contenders::start(contenders, SECTION)?;
+    let started = Instant::now();
+    while controller_report().thread == 0 {
+        if started.elapsed() > START {
+            bail!(
+                "no controller came within {} s of contention between {contenders} threads",
+                START.as_secs()
+            );
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(SETTLE);
+
+    let gone = "the controller left while threads contended";
+    let (begin, before) = (Instant::now(), controller_report());
+    let account_before = process::schedstat(before.thread).context(gone)?;
+    thread::sleep(Duration::from_secs_f64(seconds));
+    let (wall, after) = (begin.elapsed(), controller_report());
+    let account = process::schedstat(before.thread)
+        .filter(|_| after.thread == before.thread)
+        .context(gone)?;
+
+    let percent = |ns: u64| ns as f64 / wall.as_nanos() as f64 * 100.0;
+    Ok(Share {
+        busy_percent: percent(after.busy_ns - before.busy_ns),
+        run_percent: percent(account.run_ns - account_before.run_ns),
+        wait_percent: percent(account.wait_ns - account_before.wait_ns),
+        ticks_per_s: f64::from(after.ticks - before.ticks) / wall.as_secs_f64(),
+    })
+}
+
+pub fn judge(contenders: u32, samples: &Samples<Share>) -> Judgement {
+    match samples.spread(0, |share| Some(share.run_percent)) {
+        Some(spread) => goals::CONTROLLER.judge(
+            spread.median,
+            format!("median of {} windows, {contenders} threads", spread.count),
+        ),
+        None => goals::CONTROLLER.not_judged("nothing was measured"),
+    }
+}
+
+pub fn table(samples: &Samples<Share>) -> Table {
+    let mut table = Table::new(
+        "The controller's thread, % of one processor",
+        ["account", "median (min..max)"],
+    );
+    let rows: [Account; 4] = [
+        ("the kernel's: on a processor", |share| share.run_percent),
+        ("the kernel's: waiting for one", |share| share.wait_percent),
+        ("its own: time outside sleep, waits included", |share| {
+            share.busy_percent
+        }),
+        ("intervals served per second", |share| share.ticks_per_s),
+    ];
+    for (name, metric) in rows {
+        if let Some(spread) = samples.spread(0, |share| Some(metric(share))) {
+            table.row([name.to_string(), spread.text(short)]);
+        }
+    }
+    table
+}

@@ -1,0 +1,35 @@
+#!/bin/sh
+# The main job on real input: programs at 1 to 32 threads under libc's mutex and under unconvoy's default lock.
+#
+# LevelDB is Debian's; its driver and the ray tracer are in crates/bench/workloads. Results go to .demo/ (or to $1).
+# Each program runs 3 times in each of 12 cells, interleaved: some 3 minutes in all.
+set -eu
+
+out=${1:-.demo}
+programs=target/workloads
+unconvoy=target/release/unconvoy
+threads=1,2,4,8,16,32
+mkdir -p "$out"
+
+compare() {
+	name=$1 title=$2
+	shift 2
+	echo
+	"$unconvoy" compare --locks libc,default --threads "$threads" --runs 3 --title "$title" --metric-name "$unit" \
+		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
+		--json "$out/$name.json" --csv "$out/$name.csv" --plot "$out/$name" -- "$@" | tee "$out/$name.txt"
+}
+
+unit=reads/s
+compare readrandom "LevelDB readrandom" "$programs/leveldb_bench" --workload readrandom --threads '{threads}' --seconds 0.8
+unit=writes/s
+compare fillrandom "LevelDB fillrandom" "$programs/leveldb_bench" --workload fillrandom --threads '{threads}' --seconds 0.8
+unit=rays/s
+compare raytrace "SPLASH-2-style ray tracer" "$programs/raytrace" --threads '{threads}' --size 2000x1500
+
+echo
+echo "Plots, JSON and CSV are in $out/: $(cd "$out" && ls *.png | tr '\n' ' ')"
+echo "In one sentence each:"
+for name in readrandom fillrandom raytrace; do
+	printf '  %s: %s\n' "$name" "$(tail -n 1 "$out/$name.txt")"
+done
