@@ -41,17 +41,11 @@ pub fn interleave<C, S>(
     let mut random = fastrand::Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..cells.len()).collect();
     let mut progress = Progress::new(cells.len() * rounds as usize);
-    let mut samples = Samples {
-        all: Vec::new(),
-        ended_by: None,
-    };
+    let mut samples = Samples { all: Vec::new(), ended_by: None };
     for round in 1..=rounds {
         random.shuffle(&mut order);
         for &cell in &order {
-            progress.begin(&format!(
-                "round {round} of {rounds}: {}",
-                name(&cells[cell])
-            ));
+            progress.begin(&format!("round {round} of {rounds}: {}", name(&cells[cell])));
             let value = interrupt.check().and_then(|()| measure(&cells[cell]));
             match value {
                 Ok(value) => samples.all.push(Sample { cell, round, value }),
@@ -71,9 +65,7 @@ impl<S> Samples<S> {
     /// What `metric` was in each round.
     pub fn by_round(&self, cell: usize, metric: impl Fn(&S) -> Option<f64>) -> BTreeMap<u32, f64> {
         let of_cell = self.all.iter().filter(|sample| sample.cell == cell);
-        of_cell
-            .filter_map(|sample| Some((sample.round, metric(&sample.value)?)))
-            .collect()
+        of_cell.filter_map(|sample| Some((sample.round, metric(&sample.value)?))).collect()
     }
 
     /// `metric` over all rounds.
@@ -82,17 +74,10 @@ impl<S> Samples<S> {
     }
 
     /// `metric` of one cell divided by that of another, round by round.
-    pub fn ratio(
-        &self,
-        cell: usize,
-        to: usize,
-        metric: impl Fn(&S) -> Option<f64>,
-    ) -> Option<Spread> {
+    pub fn ratio(&self, cell: usize, to: usize, metric: impl Fn(&S) -> Option<f64>) -> Option<Spread> {
         let base = self.by_round(to, &metric);
         let rounds = self.by_round(cell, metric).into_iter();
-        Spread::of(rounds.filter_map(|(round, value)| {
-            Some(value / base.get(&round).filter(|&&base| base > 0.0)?)
-        }))
+        Spread::of(rounds.filter_map(|(round, value)| Some(value / base.get(&round).filter(|&&base| base > 0.0)?)))
     }
 }
 
@@ -103,37 +88,22 @@ mod tests {
     #[test]
     fn every_cell_once_per_round() {
         let cells = [10.0, 20.0, 30.0];
-        let samples =
-            interleave(&cells, 4, 1, f64::to_string, |&cell| Ok(cell)).expect("nothing fails");
+        let samples = interleave(&cells, 4, 1, f64::to_string, |&cell| Ok(cell)).expect("nothing fails");
         assert_eq!(samples.all.len(), 12);
         for round in 1..=4 {
-            let mut seen: Vec<usize> = samples
-                .all
-                .iter()
-                .filter(|sample| sample.round == round)
-                .map(|sample| sample.cell)
-                .collect();
+            let mut seen: Vec<usize> =
+                samples.all.iter().filter(|sample| sample.round == round).map(|sample| sample.cell).collect();
             seen.sort_unstable();
             assert_eq!(seen, [0, 1, 2]);
         }
-        assert_eq!(
-            samples
-                .ratio(2, 0, |&value| Some(value))
-                .map(|spread| spread.median),
-            Some(3.0)
-        );
+        assert_eq!(samples.ratio(2, 0, |&value| Some(value)).map(|spread| spread.median), Some(3.0));
     }
 
     #[test]
     fn the_same_seed_gives_the_same_order() {
         let order = |seed| {
-            let samples = interleave(&[0, 1, 2, 3, 4, 5], 3, seed, i32::to_string, |_| Ok(()))
-                .expect("nothing fails");
-            samples
-                .all
-                .iter()
-                .map(|sample| sample.cell)
-                .collect::<Vec<_>>()
+            let samples = interleave(&[0, 1, 2, 3, 4, 5], 3, seed, i32::to_string, |_| Ok(())).expect("nothing fails");
+            samples.all.iter().map(|sample| sample.cell).collect::<Vec<_>>()
         };
         assert_eq!(order(7), order(7));
         assert_ne!(order(7), order(8));
@@ -155,28 +125,17 @@ mod tests {
         );
         let samples = samples.expect("the failure is part of the result");
         assert_eq!(samples.all.len(), 2);
-        assert_eq!(
-            samples.ended_by.map(|error| error.to_string()).as_deref(),
-            Some("broken")
-        );
+        assert_eq!(samples.ended_by.map(|error| error.to_string()).as_deref(), Some("broken"));
     }
 
     #[test]
     fn ratios_are_taken_within_a_round() {
         let sample = |cell, round, value| Sample { cell, round, value };
         let samples = Samples {
-            all: vec![
-                sample(0, 1, 1.0),
-                sample(1, 1, 2.0),
-                sample(0, 2, 10.0),
-                sample(1, 2, 30.0),
-                sample(0, 3, 5.0),
-            ],
+            all: vec![sample(0, 1, 1.0), sample(1, 1, 2.0), sample(0, 2, 10.0), sample(1, 2, 30.0), sample(0, 3, 5.0)],
             ended_by: None,
         };
-        let ratio = samples
-            .ratio(1, 0, |&value| Some(value))
-            .expect("two rounds have both");
+        let ratio = samples.ratio(1, 0, |&value| Some(value)).expect("two rounds have both");
         assert_eq!((ratio.count, ratio.min, ratio.max), (2, 2.0, 3.0));
     }
 }

@@ -8,10 +8,7 @@ use crate::programs::Programs;
 use crate::record::Record;
 use crate::versus::{Case, Metric, measure};
 
-const METRIC: Metric = Metric {
-    name: "ops_per_sec",
-    heading: "operations/s",
-};
+const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
 
 /// Options of `condvar`.
 #[derive(Debug, Args)]
@@ -29,27 +26,15 @@ pub struct Options {
 }
 
 fn case(mode: &str, option: &str, count: u32, what: &str) -> Case {
-    let options = ["--mode", mode, option, &count.to_string()]
-        .map(str::to_string)
-        .to_vec();
-    Case {
-        name: format!("{mode}, {count} {what}"),
-        program: "condvar",
-        options,
-    }
+    let options = ["--mode", mode, option, &count.to_string()].map(str::to_string).to_vec();
+    Case { name: format!("{mode}, {count} {what}"), program: "condvar", options }
 }
 
 fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
     let even = threads.iter().filter(|&&count| count % 2 == 0);
-    let mut cases: Vec<Case> = even
-        .map(|&count| case("pingpong", "--threads", count, "threads"))
-        .collect();
+    let mut cases: Vec<Case> = even.map(|&count| case("pingpong", "--threads", count, "threads")).collect();
     cases.push(case("broadcast", "--waiters", waiters, "waiters"));
-    cases.extend(
-        threads
-            .iter()
-            .map(|&count| case("queue", "--threads", count, "producers and consumers each")),
-    );
+    cases.extend(threads.iter().map(|&count| case("queue", "--threads", count, "producers and consumers each")));
     cases
 }
 
@@ -61,7 +46,9 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let parameters = json!({ "threads": options.threads, "waiters": options.waiters, "seconds": common.seconds, "runs": common.runs() });
     let mut record = Record::begin("condvar", common.seed, parameters);
     let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
-    record.tables = vec![versus.table("Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken")];
+    record.tables = vec![versus.table(
+        "Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken",
+    )];
     record.finish(common.out.as_deref())
 }
 
@@ -71,10 +58,7 @@ mod tests {
 
     #[test]
     fn pingpong_takes_even_counts_only() {
-        let names: Vec<String> = cases(&[2, 3], 8)
-            .into_iter()
-            .map(|case| case.name)
-            .collect();
+        let names: Vec<String> = cases(&[2, 3], 8).into_iter().map(|case| case.name).collect();
         assert_eq!(names.len(), 4);
         assert!(!names.contains(&"pingpong, 3 threads".to_string()));
     }

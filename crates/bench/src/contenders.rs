@@ -29,22 +29,11 @@ impl Contenders {
     /// # Errors
     ///
     /// The system refuses a thread.
-    pub fn start_with(
-        count: u32,
-        section: Duration,
-        inside: Arc<dyn Fn() + Send + Sync>,
-    ) -> anyhow::Result<Self> {
-        let mut contenders = Self {
-            stop: Arc::new(AtomicBool::new(false)),
-            threads: Vec::new(),
-        };
+    pub fn start_with(count: u32, section: Duration, inside: Arc<dyn Fn() + Send + Sync>) -> anyhow::Result<Self> {
+        let mut contenders = Self { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
         let mutex = Arc::new(Mutex::new(0_u64));
         for _ in 0..count {
-            let (stop, mutex, inside) = (
-                Arc::clone(&contenders.stop),
-                Arc::clone(&mutex),
-                Arc::clone(&inside),
-            );
+            let (stop, mutex, inside) = (Arc::clone(&contenders.stop), Arc::clone(&mutex), Arc::clone(&inside));
             let body = move || {
                 while !stop.load(Ordering::Relaxed) {
                     let mut entered = mutex.lock();
@@ -54,11 +43,7 @@ impl Contenders {
                     while Instant::now() < end {}
                 }
             };
-            contenders.threads.push(
-                thread::Builder::new()
-                    .spawn(body)
-                    .context("cannot start a thread")?,
-            );
+            contenders.threads.push(thread::Builder::new().spawn(body).context("cannot start a thread")?);
         }
         Ok(contenders)
     }

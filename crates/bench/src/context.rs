@@ -38,17 +38,11 @@ impl Context {
         Self {
             cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             processors: processors(),
-            memory_kib: fs::read_to_string("/proc/meminfo")
-                .ok()
-                .and_then(|text| kib(&text, "MemTotal:")),
+            memory_kib: fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib(&text, "MemTotal:")),
             kernel: kernel(),
             libc: libc_version(),
-            date: jiff::Timestamp::now()
-                .strftime("%Y-%m-%d %H:%M:%S UTC")
-                .to_string(),
-            command: std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
             load_average_before: load_average(),
             load_average_after: None,
             seed,
@@ -63,9 +57,7 @@ impl Context {
 
     /// The line under a table.
     pub fn line(&self) -> String {
-        let load = |load: Option<f64>| {
-            load.map_or_else(|| "unknown".to_string(), |load| format!("{load:.2}"))
-        };
+        let load = |load: Option<f64>| load.map_or_else(|| "unknown".to_string(), |load| format!("{load:.2}"));
         format!(
             "{}, {} processor(s), {}, {}, {}; load average {} before, {} after; seed {}",
             self.cpu,
@@ -82,8 +74,7 @@ impl Context {
 
 /// Processors' worth of time that this process may use, at least 1.
 pub fn processors() -> u32 {
-    std::thread::available_parallelism()
-        .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
 /// The number behind `name` in a file of `NAME: NUMBER kB` lines.
@@ -93,12 +84,7 @@ pub fn kib(text: &str, name: &str) -> Option<u64> {
 }
 
 fn load_average() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg")
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// `model name` on x86; other machines have `Hardware` or nothing.
@@ -109,14 +95,11 @@ fn cpu_model(cpuinfo: &str) -> String {
         Some(value.split_whitespace().collect::<Vec<_>>().join(" "))
     };
     let unknown = || format!("unknown {} processor", std::env::consts::ARCH);
-    field("model name")
-        .or_else(|| field("Hardware"))
-        .unwrap_or_else(unknown)
+    field("model name").or_else(|| field("Hardware")).unwrap_or_else(unknown)
 }
 
 fn kernel() -> String {
-    let part =
-        |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    let part = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {}", part("ostype").trim(), part("osrelease").trim())
 }
 
@@ -132,10 +115,7 @@ mod tests {
 
     #[test]
     fn fields_of_proc_files() {
-        assert_eq!(
-            kib("MemTotal:  2048 kB\nMemFree: 7 kB\n", "MemFree:"),
-            Some(7)
-        );
+        assert_eq!(kib("MemTotal:  2048 kB\nMemFree: 7 kB\n", "MemFree:"), Some(7));
         assert_eq!(kib("MemTotal:  x kB\n", "MemTotal:"), None);
         assert_eq!(cpu_model("processor : 0\nmodel name\t: A  B\n"), "A B");
         assert!(cpu_model("").starts_with("unknown "));

@@ -138,15 +138,9 @@ impl Bound {
     /// The worst of some values, each with where it was met.
     pub fn worst<W>(self, values: impl IntoIterator<Item = (f64, W)>) -> Option<(f64, W)> {
         let badness = |value: f64| {
-            if matches!(self, Self::AtLeast(_)) {
-                -value
-            } else {
-                value
-            }
+            if matches!(self, Self::AtLeast(_)) { -value } else { value }
         };
-        values
-            .into_iter()
-            .max_by(|left, right| badness(left.0).total_cmp(&badness(right.0)))
+        values.into_iter().max_by(|left, right| badness(left.0).total_cmp(&badness(right.0)))
     }
 }
 
@@ -158,23 +152,13 @@ impl Goal {
             Bound::AtMost(limit) => ("<=", limit),
             Bound::Below(limit) => ("<", limit),
         };
-        format!("{sign} {} {}", short(limit), self.unit)
-            .trim_end()
-            .to_string()
+        format!("{sign} {} {}", short(limit), self.unit).trim_end().to_string()
     }
 
     /// Judges one number.
     pub fn judge(&self, measured: f64, note: impl Into<String>) -> Judgement {
-        let verdict = if self.bound.admits(measured) {
-            Verdict::Pass
-        } else {
-            Verdict::Miss
-        };
-        Judgement {
-            measured: Some(measured),
-            verdict,
-            ..self.not_judged(note)
-        }
+        let verdict = if self.bound.admits(measured) { Verdict::Pass } else { Verdict::Miss };
+        Judgement { measured: Some(measured), verdict, ..self.not_judged(note) }
     }
 
     /// Judges the worst of some numbers, each with where it was met.
@@ -201,23 +185,13 @@ impl Goal {
 impl Judgement {
     /// The same numbers without a verdict, and why.
     pub fn without_verdict(self, why: &str) -> Self {
-        Self {
-            verdict: Verdict::NotJudged,
-            note: format!("{why}; {}", self.note),
-            ..self
-        }
+        Self { verdict: Verdict::NotJudged, note: format!("{why}; {}", self.note), ..self }
     }
 
     /// What was measured, with its unit.
     pub fn measured_text(&self) -> String {
-        self.measured.map_or_else(
-            || "-".to_string(),
-            |value| {
-                format!("{} {}", short(value), self.unit)
-                    .trim_end()
-                    .to_string()
-            },
-        )
+        self.measured
+            .map_or_else(|| "-".to_string(), |value| format!("{} {}", short(value), self.unit).trim_end().to_string())
     }
 }
 

@@ -84,22 +84,15 @@ struct Counts {
 impl Counts {
     /// Everything that should not be.
     fn unwanted(&self) -> f64 {
-        f64::from(self.starts)
-            + f64::from(self.ticks)
-            + f64::from(self.woken)
-            + self.extra_threads as f64
+        f64::from(self.starts) + f64::from(self.ticks) + f64::from(self.woken) + self.extra_threads as f64
     }
 }
 
 /// Counts over `seconds`, with `own` threads beside the main thread.
 fn window(seconds: f64, own: usize, starts_before: u32) -> anyhow::Result<Counts> {
     let slots = &Native::load_control().slots;
-    let (begin, switches, report, totals) = (
-        Instant::now(),
-        process::context_switches()?,
-        controller_report(),
-        slots.totals(),
-    );
+    let (begin, switches, report, totals) =
+        (Instant::now(), process::context_switches()?, controller_report(), slots.totals());
     thread::sleep(Duration::from_secs_f64(seconds));
     let (report_after, totals_after) = (controller_report(), slots.totals());
     let switches = process::context_switches()? - switches;
@@ -154,10 +147,7 @@ fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     let ended = Instant::now();
     while controller_report().running || controller_report().thread != 0 {
         if ended.elapsed() > LEAVE {
-            bail!(
-                "the controller was still there {} s after the contention",
-                LEAVE.as_secs()
-            );
+            bail!("the controller was still there {} s after the contention", LEAVE.as_secs());
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -186,7 +176,13 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
 /// The worst window decides, not the median: a single wake-up is one too many.
 fn judge(goal: &Goal, samples: &Samples<Counts>, phase: usize) -> Judgement {
     match samples.spread(phase, |counts| Some(counts.unwanted())) {
-        Some(spread) => goal.judge(spread.max, format!("largest of {} windows: starts + controller wake-ups + sleepers woken + threads too many", spread.count)),
+        Some(spread) => goal.judge(
+            spread.max,
+            format!(
+                "largest of {} windows: starts + controller wake-ups + sleepers woken + threads too many",
+                spread.count
+            ),
+        ),
         None => goal.not_judged("nothing was measured"),
     }
 }
@@ -228,11 +224,7 @@ fn table(samples: &Samples<Counts>) -> Table {
                 .spread(index, |counts| Some(metric(counts)))
                 .map_or_else(|| "-".to_string(), |spread| spread.text(short))
         };
-        table.row(
-            [phase.name().to_string()]
-                .into_iter()
-                .chain(metrics.map(text)),
-        );
+        table.row([phase.name().to_string()].into_iter().chain(metrics.map(text)));
     }
     table
 }

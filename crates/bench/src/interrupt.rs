@@ -32,10 +32,6 @@ impl Interrupt {
 
     /// Fails with [`Interrupted`] once a signal has come.
     pub fn check(&self) -> anyhow::Result<()> {
-        if self.0.load(Ordering::Relaxed) {
-            Err(Interrupted.into())
-        } else {
-            Ok(())
-        }
+        if self.0.load(Ordering::Relaxed) { Err(Interrupted.into()) } else { Ok(()) }
     }
 }

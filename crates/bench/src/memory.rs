@@ -62,10 +62,7 @@ impl Memory {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        Some(Self {
-            resident_kib: kib(text, "Rss:")?,
-            private_kib: kib(text, "Private_Dirty:")?,
-        })
+        Some(Self { resident_kib: kib(text, "Rss:")?, private_kib: kib(text, "Private_Dirty:")? })
     }
 
     fn max(self, other: Self) -> Self {
@@ -78,20 +75,12 @@ impl Memory {
 
 fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Memory> {
     let options = vec!["--threads".to_string(), cell.threads.to_string()];
-    let running = Job {
-        program: "counter",
-        options,
-        setup: cell.setup,
-        seconds,
-    }
-    .start(programs)?;
+    let running = Job { program: "counter", options, setup: cell.setup, seconds }.start(programs)?;
     let mut memory = Memory::default();
     // Half of the window for the threads to start; its end is not touched.
     thread::sleep(Duration::from_secs_f64(seconds / 2.0));
     for _ in 0..SAMPLES {
-        thread::sleep(Duration::from_secs_f64(
-            seconds / 2.0 / f64::from(SAMPLES + 1),
-        ));
+        thread::sleep(Duration::from_secs_f64(seconds / 2.0 / f64::from(SAMPLES + 1)));
         memory = memory.max(Memory::of(running.id())?);
     }
     running.finish()?;
@@ -102,8 +91,7 @@ fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Mem
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let programs = Programs::find(&options.places, &["counter"])?;
     let common = &options.common;
-    let parameters =
-        json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
+    let parameters = json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
     let mut record = Record::begin("memory", common.seed, parameters);
     let cells: Vec<Cell> = options
         .threads
@@ -111,9 +99,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         .flat_map(|&threads| [Setup::Libc, Setup::Default].map(|setup| Cell { threads, setup }))
         .collect();
     let name = |cell: &Cell| format!("{} threads under {:?}", cell.threads, cell.setup);
-    let samples = interleave(&cells, common.runs(), common.seed, name, |cell| {
-        measure(cell, common.seconds, &programs)
-    })?;
+    let samples =
+        interleave(&cells, common.runs(), common.seed, name, |cell| measure(cell, common.seconds, &programs))?;
     record.take(&cells, &samples)?;
     let size = size_of::<Mutex<()>>() as f64;
     record.judgements = vec![
@@ -121,26 +108,17 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         judge(&options.threads, &samples),
     ];
     record.tables = vec![sizes(), table(&options.threads, &samples)];
-    record.notes.push(
-        "The difference holds what the library needs once per process too, divided by the threads."
-            .to_string(),
-    );
+    record
+        .notes
+        .push("The difference holds what the library needs once per process too, divided by the threads.".to_string());
     record.finish(common.out.as_deref())
 }
 
 /// KiB per thread beyond libc, round by round, at the thread count with this index.
-fn per_thread(
-    samples: &Samples<Memory>,
-    index: usize,
-    threads: u32,
-    of: fn(&Memory) -> u64,
-) -> Option<Spread> {
+fn per_thread(samples: &Samples<Memory>, index: usize, threads: u32, of: fn(&Memory) -> u64) -> Option<Spread> {
     let by_round = |cell| samples.by_round(cell, |memory| Some(of(memory) as f64));
     let (libc, ours) = (by_round(2 * index), by_round(2 * index + 1));
-    Spread::of(
-        ours.iter()
-            .filter_map(|(round, ours)| Some((ours - libc.get(round)?) / f64::from(threads))),
-    )
+    Spread::of(ours.iter().filter_map(|(round, ours)| Some((ours - libc.get(round)?) / f64::from(threads))))
 }
 
 fn judge(threads: &[u32], samples: &Samples<Memory>) -> Judgement {
@@ -152,51 +130,27 @@ fn judge(threads: &[u32], samples: &Samples<Memory>) -> Judgement {
 }
 
 /// KiB for each further thread, beyond libc: the same from the fewest threads to the most, without what the library needs once.
-fn per_further_thread(
-    samples: &Samples<Memory>,
-    threads: &[u32],
-    of: fn(&Memory) -> u64,
-) -> Option<Spread> {
+fn per_further_thread(samples: &Samples<Memory>, threads: &[u32], of: fn(&Memory) -> u64) -> Option<Spread> {
     let by_count = |&(_, &count): &(usize, &u32)| count;
-    let (fewest, most) = (
-        threads.iter().enumerate().min_by_key(by_count)?,
-        threads.iter().enumerate().max_by_key(by_count)?,
-    );
+    let (fewest, most) =
+        (threads.iter().enumerate().min_by_key(by_count)?, threads.iter().enumerate().max_by_key(by_count)?);
     let between = f64::from(*most.1 - *fewest.1);
     let beyond = |index: usize, round: u32| {
-        let of_round = |cell| {
-            samples
-                .by_round(cell, |memory| Some(of(memory) as f64))
-                .get(&round)
-                .copied()
-        };
+        let of_round = |cell| samples.by_round(cell, |memory| Some(of(memory) as f64)).get(&round).copied();
         Some(of_round(2 * index + 1)? - of_round(2 * index)?)
     };
     let rounds = samples.by_round(2 * most.0, |_| Some(0.0)).into_keys();
     let growth = |round| Some((beyond(most.0, round)? - beyond(fewest.0, round)?) / between);
-    Spread::of(
-        rounds
-            .filter_map(growth)
-            .filter(|growth| growth.is_finite()),
-    )
+    Spread::of(rounds.filter_map(growth).filter(|growth| growth.is_finite()))
 }
 
 fn sizes() -> Table {
-    let mut table = Table::new(
-        "Sizes, bytes; a lock keeps all its state in itself",
-        ["type", "bytes"],
-    );
+    let mut table = Table::new("Sizes, bytes; a lock keeps all its state in itself", ["type", "bytes"]);
     let sizes = [
         ("unconvoy::Mutex<()>", size_of::<Mutex<()>>()),
         ("unconvoy::RwLock<()>", size_of::<RwLock<()>>()),
-        (
-            "pthread_mutex_t, which the interposer's mutex lives in",
-            size_of::<libc::pthread_mutex_t>(),
-        ),
-        (
-            "pthread_rwlock_t, likewise",
-            size_of::<libc::pthread_rwlock_t>(),
-        ),
+        ("pthread_mutex_t, which the interposer's mutex lives in", size_of::<libc::pthread_mutex_t>()),
+        ("pthread_rwlock_t, likewise", size_of::<libc::pthread_rwlock_t>()),
     ];
     for (name, size) in sizes {
         table.row([name.to_string(), size.to_string()]);
@@ -207,21 +161,11 @@ fn sizes() -> Table {
 fn table(threads: &[u32], samples: &Samples<Memory>) -> Table {
     let mut table = Table::new(
         "Memory of the counter program while it runs, KiB",
-        [
-            "threads",
-            "account",
-            "libc",
-            "default",
-            "difference per thread",
-        ],
+        ["threads", "account", "libc", "default", "difference per thread"],
     );
-    let accounts: [Account; 2] = [
-        ("private and written", |memory| memory.private_kib),
-        ("resident", |memory| memory.resident_kib),
-    ];
-    let text = |spread: Option<Spread>| {
-        spread.map_or_else(|| "-".to_string(), |spread| spread.text(short))
-    };
+    let accounts: [Account; 2] =
+        [("private and written", |memory| memory.private_kib), ("resident", |memory| memory.resident_kib)];
+    let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
     for (index, &count) in threads.iter().enumerate() {
         for (name, of) in accounts {
             let spread = |cell| text(samples.spread(cell, |memory| Some(of(memory) as f64)));
@@ -247,38 +191,18 @@ mod tests {
 
     #[test]
     fn smaps_rollup() {
-        let text = "00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPrivate_Clean: 3 kB\nPrivate_Dirty:  120 kB\n";
-        assert_eq!(
-            Memory::parse(text),
-            Some(Memory {
-                resident_kib: 900,
-                private_kib: 120
-            })
-        );
+        let text =
+            "00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPrivate_Clean: 3 kB\nPrivate_Dirty:  120 kB\n";
+        assert_eq!(Memory::parse(text), Some(Memory { resident_kib: 900, private_kib: 120 }));
         assert_eq!(Memory::parse(""), None);
     }
 
     #[test]
     fn the_difference_is_per_thread() {
-        let sample = |cell, private_kib| crate::cells::Sample {
-            cell,
-            round: 1,
-            value: Memory {
-                resident_kib: 0,
-                private_kib,
-            },
-        };
-        let samples = Samples {
-            all: vec![sample(0, 100), sample(1, 356)],
-            ended_by: None,
-        };
-        assert_eq!(
-            per_further_thread(&samples, &[64], |memory| memory.private_kib),
-            None
-        );
-        assert_eq!(
-            per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median),
-            Some(4.0)
-        );
+        let sample =
+            |cell, private_kib| crate::cells::Sample { cell, round: 1, value: Memory { resident_kib: 0, private_kib } };
+        let samples = Samples { all: vec![sample(0, 100), sample(1, 356)], ended_by: None };
+        assert_eq!(per_further_thread(&samples, &[64], |memory| memory.private_kib), None);
+        assert_eq!(per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median), Some(4.0));
     }
 }

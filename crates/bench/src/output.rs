@@ -5,10 +5,7 @@ use std::io::{ErrorKind, Write};
 /// Writes `text`. A reader that has gone (`| head`) has seen enough.
 pub fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

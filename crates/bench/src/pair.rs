@@ -12,20 +12,9 @@ use crate::record::Record;
 use crate::versus::{Case, Metric, Versus, measure};
 
 /// As the workload names them.
-const KINDS: [&str; 7] = [
-    "normal",
-    "recursive",
-    "errorcheck",
-    "adaptive",
-    "spin",
-    "rwlock-write",
-    "rwlock-read",
-];
+const KINDS: [&str; 7] = ["normal", "recursive", "errorcheck", "adaptive", "spin", "rwlock-write", "rwlock-read"];
 
-const METRIC: Metric = Metric {
-    name: "ns_per_pair",
-    heading: "ns per pair",
-};
+const METRIC: Metric = Metric { name: "ns_per_pair", heading: "ns per pair" };
 
 /// Options of `pair`.
 #[derive(Debug, Args)]
@@ -42,43 +31,25 @@ pub struct Options {
 fn case(kind: &str, threaded: bool) -> Case {
     let mut options = vec!["--kind".to_string(), kind.to_string()];
     options.extend(threaded.then(|| "--threaded".to_string()));
-    Case {
-        name: name(kind, threaded),
-        program: "pair",
-        options,
-    }
+    Case { name: name(kind, threaded), program: "pair", options }
 }
 
 fn name(kind: &str, threaded: bool) -> String {
-    format!(
-        "{kind}, {}",
-        if threaded {
-            "beside a sleeping thread"
-        } else {
-            "single-threaded"
-        }
-    )
+    format!("{kind}, {}", if threaded { "beside a sleeping thread" } else { "single-threaded" })
 }
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let programs = Programs::find(&options.places, &["pair"])?;
     let common = &options.common;
-    let cases: Vec<Case> = [false, true]
-        .iter()
-        .flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded)))
-        .collect();
-    let parameters =
-        json!({ "kinds": options.kinds, "seconds": common.seconds, "runs": common.runs() });
+    let cases: Vec<Case> =
+        [false, true].iter().flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded))).collect();
+    let parameters = json!({ "kinds": options.kinds, "seconds": common.seconds, "runs": common.runs() });
     let mut record = Record::begin("pair", common.seed, parameters);
     let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
-    record.judgements = vec![
-        judge(&versus, &goals::PAIR_SINGLE, false),
-        judge(&versus, &goals::PAIR_THREADED, true),
-    ];
-    record.tables = vec![versus.table(
-        "Uncontended lock/unlock pair; each run is the median of its batches of 10 000 pairs",
-    )];
+    record.judgements = vec![judge(&versus, &goals::PAIR_SINGLE, false), judge(&versus, &goals::PAIR_THREADED, true)];
+    record.tables =
+        vec![versus.table("Uncontended lock/unlock pair; each run is the median of its batches of 10 000 pairs")];
     record.finish(common.out.as_deref())
 }
 

@@ -16,10 +16,7 @@ pub struct Schedstat {
 pub fn schedstat(thread: i32) -> Option<Schedstat> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
-    Some(Schedstat {
-        run_ns: numbers.next()?.ok()?,
-        wait_ns: numbers.next()?.ok()?,
-    })
+    Some(Schedstat { run_ns: numbers.next()?.ok()?, wait_ns: numbers.next()?.ok()? })
 }
 
 /// How many threads this process has.
@@ -40,10 +37,7 @@ pub fn context_switches() -> io::Result<i64> {
 
 /// Raises the limit of open files as far as this process may. The new limit.
 pub fn raise_file_limit() -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the kernel to write to.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return Err(io::Error::last_os_error());

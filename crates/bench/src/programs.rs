@@ -24,10 +24,7 @@ impl Programs {
     ///
     /// Says what is missing where, and how to build it.
     pub fn find(places: &Places, needed: &[&str]) -> anyhow::Result<Self> {
-        let workloads = places
-            .workloads
-            .clone()
-            .unwrap_or_else(|| beside_executable("../workloads"));
+        let workloads = places.workloads.clone().unwrap_or_else(|| beside_executable("../workloads"));
         for name in needed {
             let program = workloads.join(name);
             if !program.is_file() {
@@ -37,10 +34,7 @@ impl Programs {
                 );
             }
         }
-        Ok(Self {
-            workloads,
-            library: library()?,
-        })
+        Ok(Self { workloads, library: library()? })
     }
 
     /// The program's path.

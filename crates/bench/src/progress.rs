@@ -18,31 +18,18 @@ pub struct Progress {
 impl Progress {
     /// Of `total` runs.
     pub fn new(total: usize) -> Self {
-        Self {
-            total,
-            done: 0,
-            started: Instant::now(),
-            last_line: None,
-            terminal: std::io::stderr().is_terminal(),
-        }
+        Self { total, done: 0, started: Instant::now(), last_line: None, terminal: std::io::stderr().is_terminal() }
     }
 
     /// A run begins.
     pub fn begin(&mut self, what: &str) {
         self.done += 1;
-        let due = self
-            .last_line
-            .is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
+        let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
         if !self.terminal && !due {
             return;
         }
         self.last_line = Some(Instant::now());
-        let line = format!(
-            "run {} of {}, {} s gone: {what}",
-            self.done,
-            self.total,
-            self.started.elapsed().as_secs()
-        );
+        let line = format!("run {} of {}, {} s gone: {what}", self.done, self.total, self.started.elapsed().as_secs());
         // Standard error may be closed; the measurement goes on.
         let _ = if self.terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}")

@@ -59,11 +59,7 @@ impl Record {
     }
 
     /// Takes over the measurements, each with a cell that describes itself.
-    pub fn take<C: Serialize, S: Serialize>(
-        &mut self,
-        cells: &[C],
-        samples: &Samples<S>,
-    ) -> anyhow::Result<()> {
+    pub fn take<C: Serialize, S: Serialize>(&mut self, cells: &[C], samples: &Samples<S>) -> anyhow::Result<()> {
         for sample in &samples.all {
             let cell = cells.get(sample.cell).context("a sample of no cell")?;
             self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
@@ -123,12 +119,7 @@ impl Record {
         if !self.notes.is_empty() {
             text.push('\n');
         }
-        let _ = writeln!(
-            text,
-            "{}\n\n`{}`",
-            self.context.line(),
-            self.context.command.join(" ")
-        );
+        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), self.context.command.join(" "));
         text
     }
 }
@@ -136,27 +127,15 @@ impl Record {
 /// What the build of this command does to the figures.
 fn build_notes() -> Vec<String> {
     let slow = "This command was built without optimisation: what it measures inside its own process is slower than it should be. Build it with --release.";
-    if cfg!(debug_assertions) {
-        vec![slow.to_string()]
-    } else {
-        Vec::new()
-    }
+    if cfg!(debug_assertions) { vec![slow.to_string()] } else { Vec::new() }
 }
 
 fn judgements(judgements: &[Judgement]) -> Table {
     let mut table = Table::new("Goals", ["", "goal", "measured", "limit", "note"]);
     for judgement in judgements {
-        let text = GOALS
-            .iter()
-            .find(|goal| goal.id == judgement.goal)
-            .map_or(judgement.goal.as_str(), |goal| goal.text);
-        table.row([
-            judgement.verdict.name(),
-            text,
-            &judgement.measured_text(),
-            &judgement.limit,
-            &judgement.note,
-        ]);
+        let text =
+            GOALS.iter().find(|goal| goal.id == judgement.goal).map_or(judgement.goal.as_str(), |goal| goal.text);
+        table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
     }
     table
 }
@@ -171,12 +150,8 @@ pub fn with_ending(out: &Path, ending: &str) -> PathBuf {
 
 /// Writes a file, making its directory.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-    {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -187,9 +162,6 @@ mod tests {
 
     #[test]
     fn endings_are_appended() {
-        assert_eq!(
-            with_ending(Path::new("a/run.1"), "json"),
-            Path::new("a/run.1.json")
-        );
+        assert_eq!(with_ending(Path::new("a/run.1"), "json"), Path::new("a/run.1.json"));
     }
 }

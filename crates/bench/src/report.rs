@@ -29,20 +29,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut records = Vec::new();
     let mut compared = Vec::new();
     for path in json_files(&options.directory)? {
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no JSON", path.display()))?;
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let value: Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => records.push(
-                serde_json::from_value::<Record>(value)
-                    .with_context(|| format!("{} is no record", path.display()))?,
+                serde_json::from_value::<Record>(value).with_context(|| format!("{} is no record", path.display()))?,
             ),
             Some(COMPARE_SCHEMA) => compared.extend(leveldb(&value)),
-            _ => eprintln!(
-                "unconvoy-bench: {} is left out: no record of a benchmark",
-                path.display()
-            ),
+            _ => eprintln!("unconvoy-bench: {} is left out: no record of a benchmark", path.display()),
         }
     }
     ensure!(
@@ -55,64 +49,35 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn json_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory)
-        .with_context(|| format!("cannot read the directory {}", directory.display()))?;
-    let paths: Result<Vec<PathBuf>, _> = entries
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect();
-    let mut paths: Vec<PathBuf> = paths?
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-        .collect();
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read the directory {}", directory.display()))?;
+    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths: Vec<PathBuf> =
+        paths?.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect();
     paths.sort();
     Ok(paths)
 }
 
 /// The verdict on a comparison of LevelDB runs, recognised by its title and command line. The default lock's ratio to the first configuration, which is libc, decides.
 fn leveldb(compared: &Value) -> Option<Judgement> {
-    let words = [
-        compared.get("title")?,
-        compared.get("context")?.get("command")?,
-    ]
-    .map(Value::to_string)
-    .concat();
-    let goal = [
-        ("readrandom", &goals::READRANDOM),
-        ("fillrandom", &goals::FILLRANDOM),
-    ]
-    .into_iter()
-    .find(|(word, _)| words.contains(word))?
-    .1;
+    let words = [compared.get("title")?, compared.get("context")?.get("command")?].map(Value::to_string).concat();
+    let goal = [("readrandom", &goals::READRANDOM), ("fillrandom", &goals::FILLRANDOM)]
+        .into_iter()
+        .find(|(word, _)| words.contains(word))?
+        .1;
     let rows = compared.get("summary")?.as_array()?.iter();
     let ratio = |row: &Value| {
-        row.get("configuration")?
-            .as_str()?
-            .starts_with(CONTENTION[0].name)
-            .then_some(())?;
-        Some((
-            row.get("ratio")?.as_f64()?,
-            format!("{} threads", row.get("threads")?),
-        ))
+        row.get("configuration")?.as_str()?.starts_with(CONTENTION[0].name).then_some(())?;
+        Some((row.get("ratio")?.as_f64()?, format!("{} threads", row.get("threads")?)))
     };
     let judgement = goal.judge_worst(rows.filter_map(ratio));
     let is_complete = compared.get("complete").and_then(Value::as_bool) == Some(true);
-    Some(if is_complete {
-        judgement
-    } else {
-        judgement.without_verdict("not all runs were measured")
-    })
+    Some(if is_complete { judgement } else { judgement.without_verdict("not all runs were measured") })
 }
 
 fn page(records: &[Record], compared: &[Judgement]) -> String {
-    let all: Vec<&Judgement> = records
-        .iter()
-        .flat_map(|record| &record.judgements)
-        .chain(compared)
-        .collect();
-    let mut table = Table::new(
-        "Every goal, and the worst number measured",
-        ["", "goal", "measured", "limit", "note"],
-    );
+    let all: Vec<&Judgement> = records.iter().flat_map(|record| &record.judgements).chain(compared).collect();
+    let mut table = Table::new("Every goal, and the worst number measured", ["", "goal", "measured", "limit", "note"]);
     for goal in GOALS {
         for judgement in of_goal(goal, &all) {
             table.row([
@@ -137,16 +102,10 @@ fn page(records: &[Record], compared: &[Judgement]) -> String {
 
 /// The judgements of a goal; those without a verdict only if there is no other, and one that says so if there is none at all.
 fn of_goal(goal: &Goal, all: &[&Judgement]) -> Vec<Judgement> {
-    let of_goal: Vec<Judgement> = all
-        .iter()
-        .filter(|judgement| judgement.goal == goal.id)
-        .map(|&judgement| judgement.clone())
-        .collect();
-    let judged: Vec<Judgement> = of_goal
-        .iter()
-        .filter(|judgement| judgement.verdict != Verdict::NotJudged)
-        .cloned()
-        .collect();
+    let of_goal: Vec<Judgement> =
+        all.iter().filter(|judgement| judgement.goal == goal.id).map(|&judgement| judgement.clone()).collect();
+    let judged: Vec<Judgement> =
+        of_goal.iter().filter(|judgement| judgement.verdict != Verdict::NotJudged).cloned().collect();
     if !judged.is_empty() {
         judged
     } else if let Some(first) = of_goal.into_iter().next() {
@@ -175,11 +134,7 @@ mod tests {
         });
         let judgement = leveldb(&compared).expect("a LevelDB comparison");
         assert_eq!(
-            (
-                judgement.goal.as_str(),
-                judgement.measured,
-                judgement.verdict
-            ),
+            (judgement.goal.as_str(), judgement.measured, judgement.verdict),
             ("leveldb-readrandom", Some(0.9), Verdict::Miss)
         );
         compared["title"] = json!("something else");

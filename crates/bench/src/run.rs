@@ -87,14 +87,8 @@ impl Job {
     pub fn start(&self, programs: &Programs) -> anyhow::Result<Running> {
         let path = programs.workload(self.program);
         let mut command = Command::new(&path);
-        command
-            .args(&self.options)
-            .arg("--seconds")
-            .arg(self.seconds.to_string());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(&self.options).arg("--seconds").arg(self.seconds.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in VARIABLES {
             command.env_remove(name);
         }
@@ -102,25 +96,11 @@ impl Job {
             command.env("LD_PRELOAD", programs.library());
         }
         if let Setup::Named(pair) = self.setup {
-            command
-                .env("UNCONVOY_LOCK", pair.lock)
-                .env("UNCONVOY_LOAD", pair.load);
+            command.env("UNCONVOY_LOCK", pair.lock).env("UNCONVOY_LOAD", pair.load);
         }
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", path.display()))?;
-        let name = format!(
-            "{} {} under {:?}",
-            self.program,
-            self.options.join(" "),
-            self.setup
-        );
-        Ok(Running {
-            child,
-            name,
-            started: Instant::now(),
-            expected: Duration::from_secs_f64(self.seconds),
-        })
+        let child = command.spawn().with_context(|| format!("cannot start {}", path.display()))?;
+        let name = format!("{} {} under {:?}", self.program, self.options.join(" "), self.setup);
+        Ok(Running { child, name, started: Instant::now(), expected: Duration::from_secs_f64(self.seconds) })
     }
 }
 
@@ -142,11 +122,7 @@ impl Running {
             if self.started.elapsed() > self.expected + GRACE {
                 self.child.kill()?;
                 self.child.wait()?;
-                bail!(
-                    "{} did not end within {} s of its time, and was killed",
-                    self.name,
-                    GRACE.as_secs()
-                );
+                bail!("{} did not end within {} s of its time, and was killed", self.name, GRACE.as_secs());
             }
             std::thread::sleep(POLL);
         }
@@ -154,17 +130,8 @@ impl Running {
         // The output is some hundred bytes, so a pipe holds it and nobody had to read meanwhile.
         let output = child.wait_with_output()?;
         let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "{name} failed with {}: {}",
-            output.status,
-            complaint.trim()
-        );
-        ensure!(
-            complaint.trim().is_empty(),
-            "{name} complained: {}",
-            complaint.trim()
-        );
+        ensure!(output.status.success(), "{name} failed with {}: {}", output.status, complaint.trim());
+        ensure!(complaint.trim().is_empty(), "{name} complained: {}", complaint.trim());
         Ok(Values::parse(&String::from_utf8_lossy(&output.stdout)))
     }
 }
@@ -177,11 +144,7 @@ mod tests {
     fn names_and_values() {
         let values = Values::parse("threads 4\nops_per_sec 12.5\nsome words here\n\n");
         assert_eq!(
-            (
-                values.get("threads"),
-                values.get("ops_per_sec"),
-                values.get("some")
-            ),
+            (values.get("threads"), values.get("ops_per_sec"), values.get("some")),
             (Some(4.0), Some(12.5), None)
         );
     }

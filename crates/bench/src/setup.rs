@@ -25,31 +25,17 @@ impl FromStr for Pair {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (lock, load) = text.split_once('+').ok_or_else(|| {
-            format!(
-                "expected LOCK+LOAD, such as {}+{}",
-                CONTENTION[1].name, LOAD[0].name
-            )
-        })?;
-        Ok(Self {
-            lock: find(lock, CONTENTION)?,
-            load: find(load, LOAD)?,
-        })
+        let (lock, load) = text
+            .split_once('+')
+            .ok_or_else(|| format!("expected LOCK+LOAD, such as {}+{}", CONTENTION[1].name, LOAD[0].name))?;
+        Ok(Self { lock: find(lock, CONTENTION)?, load: find(load, LOAD)? })
     }
 }
 
 fn find(name: &str, entries: &'static [Entry]) -> Result<&'static str, String> {
-    let names = || {
-        entries
-            .iter()
-            .map(|entry| entry.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names = || entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
     let found = entries.iter().find(|entry| entry.name == name);
-    found
-        .map(|entry| entry.name)
-        .ok_or_else(|| format!("{name} is none of {}", names()))
+    found.map(|entry| entry.name).ok_or_else(|| format!("{name} is none of {}", names()))
 }
 
 /// Where a program's locks come from.
@@ -70,24 +56,9 @@ mod tests {
 
     #[test]
     fn pairs_come_from_the_catalogue() {
-        assert_eq!(
-            "tpmcs+control".parse::<Pair>().map(Pair::name).as_deref(),
-            Ok("tpmcs+control")
-        );
-        assert!(
-            "tpmcs"
-                .parse::<Pair>()
-                .is_err_and(|error| error.contains("LOCK+LOAD"))
-        );
-        assert!(
-            "nosuch+none"
-                .parse::<Pair>()
-                .is_err_and(|error| error.contains("ticket"))
-        );
-        assert!(
-            "mcs+nosuch"
-                .parse::<Pair>()
-                .is_err_and(|error| error.contains("yield"))
-        );
+        assert_eq!("tpmcs+control".parse::<Pair>().map(Pair::name).as_deref(), Ok("tpmcs+control"));
+        assert!("tpmcs".parse::<Pair>().is_err_and(|error| error.contains("LOCK+LOAD")));
+        assert!("nosuch+none".parse::<Pair>().is_err_and(|error| error.contains("ticket")));
+        assert!("mcs+nosuch".parse::<Pair>().is_err_and(|error| error.contains("yield")));
     }
 }

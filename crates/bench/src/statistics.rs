@@ -22,17 +22,8 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let half = sorted.len() / 2;
         let upper = *sorted.get(half)?;
-        let median = if sorted.len() % 2 == 1 {
-            upper
-        } else {
-            f64::midpoint(*sorted.get(half - 1)?, upper)
-        };
-        Some(Self {
-            count: sorted.len(),
-            median,
-            min: *sorted.first()?,
-            max: *sorted.last()?,
-        })
+        let median = if sorted.len() % 2 == 1 { upper } else { f64::midpoint(*sorted.get(half - 1)?, upper) };
+        Some(Self { count: sorted.len(), median, min: *sorted.first()?, max: *sorted.last()? })
     }
 
     /// Whether `value` lies between the smallest and the largest.
@@ -42,12 +33,7 @@ impl Spread {
 
     /// `0.93 (0.91..0.95)`, each number through `format`.
     pub fn text(&self, format: impl Fn(f64) -> String) -> String {
-        format!(
-            "{} ({}..{})",
-            format(self.median),
-            format(self.min),
-            format(self.max)
-        )
+        format!("{} ({}..{})", format(self.median), format(self.min), format(self.max))
     }
 }
 
@@ -70,19 +56,8 @@ mod tests {
     fn odd_even_and_no_values() {
         assert_eq!(Spread::of([]), None);
         assert_eq!(Spread::of([f64::NAN]), None);
-        assert_eq!(
-            Spread::of([9.0, 1.0, 4.0]),
-            Some(Spread {
-                count: 3,
-                median: 4.0,
-                min: 1.0,
-                max: 9.0
-            })
-        );
-        assert_eq!(
-            Spread::of([1.0, 2.0, 4.0, 9.0]).map(|spread| spread.median),
-            Some(3.0)
-        );
+        assert_eq!(Spread::of([9.0, 1.0, 4.0]), Some(Spread { count: 3, median: 4.0, min: 1.0, max: 9.0 }));
+        assert_eq!(Spread::of([1.0, 2.0, 4.0, 9.0]).map(|spread| spread.median), Some(3.0));
     }
 
     #[test]
@@ -93,9 +68,6 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!(
-            [1234.5, 12.345, 1.2345, 0.12345].map(short),
-            ["1234", "12.3", "1.23", "0.123"]
-        );
+        assert_eq!([1234.5, 12.345, 1.2345, 0.12345].map(short), ["1234", "12.3", "1.23", "0.123"]);
     }
 }

@@ -16,15 +16,8 @@ pub struct Table {
 
 impl Table {
     /// A table without rows.
-    pub fn new<H: Into<String>>(
-        title: impl Into<String>,
-        header: impl IntoIterator<Item = H>,
-    ) -> Self {
-        Self {
-            title: title.into(),
-            header: header.into_iter().map(Into::into).collect(),
-            rows: Vec::new(),
-        }
+    pub fn new<H: Into<String>>(title: impl Into<String>, header: impl IntoIterator<Item = H>) -> Self {
+        Self { title: title.into(), header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -38,10 +31,7 @@ impl Table {
         grid.load_style(comfy_table::presets::ASCII_MARKDOWN);
         grid.set_header(&self.header);
         grid.add_rows(&self.rows);
-        let lines: Vec<String> = grid
-            .lines()
-            .map(|line| line.trim_end().to_string())
-            .collect();
+        let lines: Vec<String> = grid.lines().map(|line| line.trim_end().to_string()).collect();
         format!("{}\n\n{}\n", self.title, lines.join("\n"))
     }
 }

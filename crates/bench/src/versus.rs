@@ -55,11 +55,7 @@ pub fn measure(
     programs: &Programs,
 ) -> anyhow::Result<Versus> {
     let cell = |(index, case): (usize, &Case)| {
-        [Setup::Libc, Setup::Default].map(|setup| Cell {
-            case: case.name.clone(),
-            index,
-            setup,
-        })
+        [Setup::Libc, Setup::Default].map(|setup| Cell { case: case.name.clone(), index, setup })
     };
     let cells: Vec<Cell> = cases.iter().enumerate().flat_map(cell).collect();
     let samples = interleave(
@@ -69,30 +65,19 @@ pub fn measure(
         |cell| format!("{} under {:?}", cell.case, cell.setup),
         |cell| {
             let case = &cases[cell.index];
-            Job {
-                program: case.program,
-                options: case.options.clone(),
-                setup: cell.setup,
-                seconds: common.seconds,
-            }
-            .run(programs)
+            Job { program: case.program, options: case.options.clone(), setup: cell.setup, seconds: common.seconds }
+                .run(programs)
         },
     )?;
     record.take(&cells, &samples)?;
-    Ok(Versus {
-        names: cases.iter().map(|case| case.name.clone()).collect(),
-        metric,
-        samples,
-    })
+    Ok(Versus { names: cases.iter().map(|case| case.name.clone()).collect(), metric, samples })
 }
 
 impl Versus {
     /// The default's number divided by libc's, round by round.
     pub fn ratio(&self, case: &str) -> Option<Spread> {
         let index = self.names.iter().position(|name| name == case)?;
-        self.samples.ratio(2 * index + 1, 2 * index, |values| {
-            values.get(self.metric.name)
-        })
+        self.samples.ratio(2 * index + 1, 2 * index, |values| values.get(self.metric.name))
     }
 
     /// One row per case.
@@ -106,20 +91,10 @@ impl Versus {
                 "ratio default/libc".to_string(),
             ],
         );
-        let text = |spread: Option<Spread>| {
-            spread.map_or_else(|| "-".to_string(), |spread| spread.text(short))
-        };
+        let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
         for (index, name) in self.names.iter().enumerate() {
-            let spread = |cell| {
-                self.samples
-                    .spread(cell, |values| values.get(self.metric.name))
-            };
-            table.row([
-                name.clone(),
-                text(spread(2 * index)),
-                text(spread(2 * index + 1)),
-                text(self.ratio(name)),
-            ]);
+            let spread = |cell| self.samples.spread(cell, |values| values.get(self.metric.name));
+            table.row([name.clone(), text(spread(2 * index)), text(spread(2 * index + 1)), text(self.ratio(name))]);
         }
         table
     }

@@ -27,50 +27,30 @@ fn record(directory: &Path, words: &[&str], programs: Option<&Built>) -> Value {
     let mut command = bench();
     command.args(words).arg("--out").arg(&out);
     if let Some(built) = programs {
-        command
-            .arg("--workloads")
-            .arg(&built.directory)
-            .env("UNCONVOY_LIBRARY", &built.library);
+        command.arg("--workloads").arg(&built.directory).env("UNCONVOY_LIBRARY", &built.library);
     }
     let ended = command.assert().success();
     let markdown = std::fs::read_to_string(out.with_extension("md")).expect("a Markdown file");
-    assert_eq!(
-        String::from_utf8_lossy(&ended.get_output().stdout),
-        markdown
-    );
+    assert_eq!(String::from_utf8_lossy(&ended.get_output().stdout), markdown);
     let json = std::fs::read_to_string(out.with_extension("json")).expect("a JSON file");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["schema"], "unconvoy-bench-1");
     assert_eq!(record["benchmark"], words[0]);
     assert_eq!(record["complete"], true, "{:?}", record["ended_by"]);
-    for field in [
-        "cpu",
-        "processors",
-        "kernel",
-        "libc",
-        "date",
-        "command",
-        "load_average_before",
-        "load_average_after",
-        "seed",
-    ] {
+    for field in
+        ["cpu", "processors", "kernel", "libc", "date", "command", "load_average_before", "load_average_after", "seed"]
+    {
         assert!(!record["context"][field].is_null(), "no {field}");
     }
     for table in array(&record, "tables") {
         let columns = array(table, "header").len();
-        assert!(
-            array(table, "rows")
-                .iter()
-                .all(|row| row.as_array().is_some_and(|row| row.len() == columns))
-        );
+        assert!(array(table, "rows").iter().all(|row| row.as_array().is_some_and(|row| row.len() == columns)));
     }
     record
 }
 
 fn array<'a>(value: &'a Value, field: &str) -> &'a Vec<Value> {
-    value[field]
-        .as_array()
-        .unwrap_or_else(|| panic!("{field} is no array"))
+    value[field].as_array().unwrap_or_else(|| panic!("{field} is no array"))
 }
 
 /// The entry of a goal.
@@ -95,24 +75,14 @@ fn build(directory: &Path) -> Option<Built> {
     let library = directory.join("libunconvoy.so");
     std::fs::write(&source, "int unconvoy_stand_in;\n").expect("a file");
     let mut make = Process::new("make");
-    make.arg("--silent")
-        .arg("-C")
-        .arg(sources)
-        .arg(format!("OUT={}", directory.display()))
-        .args(&programs);
+    make.arg("--silent").arg("-C").arg(sources).arg(format!("OUT={}", directory.display())).args(&programs);
     let mut compiler = Process::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(&source);
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
     for mut command in [make, compiler] {
         match command.output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
-                eprintln!(
-                    "skipped: {command:?} failed: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
+                eprintln!("skipped: {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
                 return None;
             }
             Err(error) => {
@@ -121,10 +91,7 @@ fn build(directory: &Path) -> Option<Built> {
             }
         }
     }
-    Some(Built {
-        directory: directory.to_path_buf(),
-        library,
-    })
+    Some(Built { directory: directory.to_path_buf(), library })
 }
 
 #[test]
@@ -151,22 +118,12 @@ fn counter() {
     // Four rows, two counts, two think times; the serial limit is one of these cells.
     assert_eq!(array(&record, "runs").len(), 2 * 16);
     let run = &array(&record, "runs")[0];
-    assert!(
-        run["measured"]["ops_per_sec"].is_f64()
-            && run["cell"]["lock"].is_string()
-            && run["round"] == 1
-    );
+    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["lock"].is_string() && run["round"] == 1);
     assert!(judgement(&record, "saturated-throughput")["measured"].is_f64());
     assert!(judgement(&record, "saturated-latency")["measured"].is_f64());
     assert!(judgement(&record, "think-10us")["measured"].is_f64());
-    assert_eq!(
-        judgement(&record, "saturated-fairness")["verdict"],
-        "not judged"
-    );
-    assert_eq!(
-        judgement(&record, "think-1us-rows")["verdict"],
-        "not judged"
-    );
+    assert_eq!(judgement(&record, "saturated-fairness")["verdict"], "not judged");
+    assert_eq!(judgement(&record, "think-1us-rows")["verdict"], "not judged");
 }
 
 #[test]
@@ -177,15 +134,7 @@ fn pair() {
     };
     let record = record(
         directory.path(),
-        &[
-            "pair",
-            "--runs",
-            "1",
-            "--seconds",
-            "0.02",
-            "--kinds",
-            "normal,rwlock-read",
-        ],
+        &["pair", "--runs", "1", "--seconds", "0.02", "--kinds", "normal,rwlock-read"],
         Some(&built),
     );
     assert_eq!(array(&record, "runs").len(), 8);
@@ -203,17 +152,7 @@ fn condvar() {
     };
     let record = record(
         directory.path(),
-        &[
-            "condvar",
-            "--runs",
-            "1",
-            "--seconds",
-            "0.02",
-            "--threads",
-            "2",
-            "--waiters",
-            "3",
-        ],
+        &["condvar", "--runs", "1", "--seconds", "0.02", "--threads", "2", "--waiters", "3"],
         Some(&built),
     );
     assert_eq!(array(&record, "runs").len(), 6);
@@ -226,24 +165,9 @@ fn memory() {
     let Some(built) = build(directory.path()) else {
         return;
     };
-    let record = record(
-        directory.path(),
-        &[
-            "memory",
-            "--runs",
-            "1",
-            "--seconds",
-            "0.1",
-            "--threads",
-            "4",
-        ],
-        Some(&built),
-    );
-    assert!(
-        array(&record, "runs")
-            .iter()
-            .all(|run| run["measured"]["private_kib"].as_u64() > Some(0))
-    );
+    let record =
+        record(directory.path(), &["memory", "--runs", "1", "--seconds", "0.1", "--threads", "4"], Some(&built));
+    assert!(array(&record, "runs").iter().all(|run| run["measured"]["private_kib"].as_u64() > Some(0)));
     assert_eq!(judgement(&record, "memory-mutex")["verdict"], "PASS");
     assert!(judgement(&record, "memory-thread")["measured"].is_f64());
 }
@@ -269,34 +193,16 @@ fn sensor() {
     let record = record(directory.path(), &words, None);
     assert_eq!(array(&record, "runs").len(), 5);
     assert_eq!(array(&array(&record, "runs")[0], "measured").len(), 3);
-    assert_eq!(
-        judgement(&record, "sensor-reading")["verdict"],
-        "not judged"
-    );
+    assert_eq!(judgement(&record, "sensor-reading")["verdict"], "not judged");
     assert!(judgement(&record, "controller-share")["measured"].is_f64());
 }
 
 #[test]
 fn bump() {
     let directory = directory();
-    let words = [
-        "bump",
-        "--runs",
-        "1",
-        "--threads",
-        "4",
-        "--sampler",
-        "contenders",
-    ];
-    assert_eq!(
-        array(&record(directory.path(), &words, None), "runs").len(),
-        4
-    );
-    let record = record(
-        directory.path(),
-        &["bump", "--runs", "1", "--threads", "4"],
-        None,
-    );
+    let words = ["bump", "--runs", "1", "--threads", "4", "--sampler", "contenders"];
+    assert_eq!(array(&record(directory.path(), &words, None), "runs").len(), 4);
+    let record = record(directory.path(), &["bump", "--runs", "1", "--threads", "4"], None);
     assert_eq!(array(&record, "runs").len(), 4);
     assert_eq!(judgement(&record, "bump-steady")["verdict"], "not judged");
     let csv = std::fs::read_to_string(directory.path().join("bump.csv")).expect("time series");
@@ -306,11 +212,7 @@ fn bump() {
 #[test]
 fn idle() {
     let directory = directory();
-    let record = record(
-        directory.path(),
-        &["idle", "--runs", "1", "--seconds", "0.05"],
-        None,
-    );
+    let record = record(directory.path(), &["idle", "--runs", "1", "--seconds", "0.05"], None);
     assert_eq!(array(&record, "runs").len(), 3);
     assert!(judgement(&record, "idle-uncontended")["measured"].is_f64());
 }
@@ -318,16 +220,8 @@ fn idle() {
 #[test]
 fn report_has_every_goal_and_every_record() {
     let directory = directory();
-    record(
-        directory.path(),
-        &["bump", "--runs", "1", "--threads", "4"],
-        None,
-    );
-    let page = bench()
-        .arg("report")
-        .arg(directory.path())
-        .assert()
-        .success();
+    record(directory.path(), &["bump", "--runs", "1", "--threads", "4"], None);
+    let page = bench().arg("report").arg(directory.path()).assert().success();
     let page = String::from_utf8_lossy(&page.get_output().stdout).into_owned();
     assert!(page.starts_with("# Measurements\n") && page.contains("\n## bump\n"));
     assert!(page.contains("LevelDB readrandom") && page.contains("`unconvoy-bench idle` does"));
@@ -343,18 +237,10 @@ fn bad_input_is_explained() {
     says(&["counter", "--locks", "nosuch+control"], 2, "ttas");
     says(&["counter", "--threads", "0"], 2, "from 1 to 4096");
     says(&["pair", "--seconds", "nan"], 2, "from 0.01 to 3600");
-    says(
-        &["counter", "--workloads", "/nonexistent"],
-        1,
-        "make -C crates/bench/workloads",
-    );
+    says(&["counter", "--workloads", "/nonexistent"], 1, "make -C crates/bench/workloads");
     says(&["report", "/nonexistent"], 1, "cannot read the directory");
     let empty = directory();
-    says(
-        &["report", &empty.path().display().to_string()],
-        1,
-        "holds no record",
-    );
+    says(&["report", &empty.path().display().to_string()], 1, "holds no record");
 }
 
 #[test]
@@ -367,16 +253,7 @@ fn a_failing_program_is_named_and_its_finished_runs_are_kept() {
     std::fs::write(&built.library, "no shared object").expect("a file");
     let out = directory.path().join("out");
     let ended = bench()
-        .args([
-            "pair",
-            "--runs",
-            "1",
-            "--seconds",
-            "0.02",
-            "--kinds",
-            "normal",
-            "--out",
-        ])
+        .args(["pair", "--runs", "1", "--seconds", "0.02", "--kinds", "normal", "--out"])
         .arg(&out)
         .arg("--workloads")
         .arg(&built.directory)
@@ -400,20 +277,11 @@ fn an_interrupt_keeps_the_finished_runs() {
         .spawn()
         .expect("it starts");
     std::thread::sleep(Duration::from_secs(1));
-    let killed = Process::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .expect("kill exists");
+    let killed = Process::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill exists");
     assert!(killed.success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let json = std::fs::read_to_string(out.with_extension("json")).expect("a record all the same");
     let record: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!(
-        (&record["complete"], &record["ended_by"]),
-        (&Value::Bool(false), &Value::from("interrupted"))
-    );
-    assert_eq!(
-        judgement(&record, "idle-uncontended")["verdict"],
-        "not judged"
-    );
+    assert_eq!((&record["complete"], &record["ended_by"]), (&Value::Bool(false), &Value::from("interrupted")));
+    assert_eq!(judgement(&record, "idle-uncontended")["verdict"], "not judged");
 }

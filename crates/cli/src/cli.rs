@@ -63,10 +63,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
     /// Interval at which the load controller looks at the load, in milliseconds.
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub interval: Option<u32>,
     /// Longest sleep of a waiter that load control has put aside, in milliseconds.
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub sleep_timeout: Option<u32>,
     /// Leave alone the programs that PROGRAM starts.
     #[arg(long)]
@@ -154,10 +154,7 @@ pub struct StatsArgs {
 
 /// Accepts the names of one half of the catalogue; an error lists them all.
 fn names(entries: &'static [Entry]) -> PossibleValuesParser {
-    entries
-        .iter()
-        .map(|entry| PossibleValue::new(entry.name).help(entry.summary))
-        .into()
+    entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
 }
 
 /// A regular expression that captures exactly one thing.
@@ -166,20 +163,14 @@ fn one_group(text: &str) -> Result<Regex, String> {
     let regex = RegexBuilder::new(text).multi_line(true).build().map_err(|error| error.to_string())?;
     match regex.captures_len() - 1 {
         1 => Ok(regex),
-        0 => Err(format!(
-            "nothing is captured: put ( ) around the number, as in '{text}([0-9.]+)'"
-        )),
-        n => Err(format!(
-            "{n} groups capture, one must: write the others as (?: )"
-        )),
+        0 => Err(format!("nothing is captured: put ( ) around the number, as in '{text}([0-9.]+)'")),
+        n => Err(format!("{n} groups capture, one must: write the others as (?: )")),
     }
 }
 
 /// A positive number of seconds.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "not a number of seconds".to_string())?;
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
     match Duration::try_from_secs_f64(value) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("a time-out is longer than 0 seconds".to_string()),

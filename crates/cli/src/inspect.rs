@@ -40,19 +40,12 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Go => f.write_str("it is a Go program, whose locks are those of the Go runtime"),
-            Self::Static => {
-                f.write_str("it is statically linked (static: it has no dynamic loader)")
-            }
-            Self::Secure(what) => write!(
-                f,
-                "it is {what}, and the dynamic loader then ignores LD_PRELOAD"
-            ),
+            Self::Static => f.write_str("it is statically linked (static: it has no dynamic loader)"),
+            Self::Secure(what) => write!(f, "it is {what}, and the dynamic loader then ignores LD_PRELOAD"),
             Self::Musl(loader) => write!(f, "it uses musl ({loader}), libunconvoy.so needs glibc"),
-            Self::Foreign(architecture) => write!(
-                f,
-                "it is a program for {architecture:?}, libunconvoy.so is for {}",
-                std::env::consts::ARCH
-            ),
+            Self::Foreign(architecture) => {
+                write!(f, "it is a program for {architecture:?}, libunconvoy.so is for {}", std::env::consts::ARCH)
+            }
         }
     }
 }
@@ -86,10 +79,7 @@ pub fn warning(program: &OsStr) -> Option<String> {
         Some(Script { interpreter, .. }) => format!(" (a script for {})", interpreter.display()),
         None => String::new(),
     };
-    Some(format!(
-        "nothing is replaced in {}{script}: {obstacle}",
-        program.to_string_lossy()
-    ))
+    Some(format!("nothing is replaced in {}{script}: {obstacle}", program.to_string_lossy()))
 }
 
 /// The loader or script interpreter that the file at `path` asks for.
@@ -108,10 +98,7 @@ fn obstacle_at_depth(path: &Path, depth: u32) -> Option<Obstacle> {
     if let Some(script) = script_interpreter(path) {
         // `#!/usr/bin/env NAME`: what matters is NAME, which env replaces itself with.
         let is_env = script.interpreter.file_name() == Some(OsStr::new("env"));
-        let named = script
-            .words
-            .iter()
-            .find(|word| !word.starts_with('-') && !word.contains('='));
+        let named = script.words.iter().find(|word| !word.starts_with('-') && !word.contains('='));
         let next = match named.filter(|_| is_env) {
             Some(name) => resolve(OsStr::new(name))?,
             None => script.interpreter,
@@ -131,30 +118,17 @@ struct Script {
 
 fn script_interpreter(path: &Path) -> Option<Script> {
     let mut start = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(LONGEST_SCRIPT_LINE as u64)
-        .read_to_end(&mut start)
-        .ok()?;
-    let line = start
-        .strip_prefix(b"#!")?
-        .split(|&byte| byte == b'\n')
-        .next()?;
+    File::open(path).ok()?.take(LONGEST_SCRIPT_LINE as u64).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let text = String::from_utf8_lossy(line);
     let mut words = text.split_whitespace().map(String::from);
-    Some(Script {
-        interpreter: PathBuf::from(words.next()?),
-        words: words.collect(),
-    })
+    Some(Script { interpreter: PathBuf::from(words.next()?), words: words.collect() })
 }
 
 /// Whether the file at `path` is a program for some machine, and so no text for a shell.
 pub fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok()
-        && magic == *b"\x7fELF"
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
 /// What the ELF file itself says.
@@ -166,15 +140,9 @@ fn elf_obstacle(cache: &ReadCache<File>) -> Option<Obstacle> {
     if Some(file.architecture()) != own_architecture() {
         return Some(Obstacle::Foreign(file.architecture()));
     }
-    let is_go = [".go.buildinfo", ".note.go.buildid"]
-        .iter()
-        .any(|name| file.section_by_name(name).is_some());
+    let is_go = [".go.buildinfo", ".note.go.buildid"].iter().any(|name| file.section_by_name(name).is_some());
     // With cgo the C part of a Go program does lock through libc.
-    if is_go
-        && !file
-            .dynamic_symbols()
-            .any(|symbol| symbol.is_undefined() && is_pthread(&symbol))
-    {
+    if is_go && !file.dynamic_symbols().any(|symbol| symbol.is_undefined() && is_pthread(&symbol)) {
         return Some(Obstacle::Go);
     }
     match elf_interpreter(cache) {
@@ -199,9 +167,7 @@ fn elf_interpreter(cache: &ReadCache<File>) -> Option<String> {
     fn find<'data, Elf: FileHeader, R: ReadRef<'data>>(header: &Elf, data: R) -> Option<String> {
         let endian = header.endian().ok()?;
         let headers = header.program_headers(endian, data).ok()?;
-        let path = headers
-            .iter()
-            .find_map(|header| header.interpreter(endian, data).ok()?)?;
+        let path = headers.iter().find_map(|header| header.interpreter(endian, data).ok()?)?;
         Some(String::from_utf8_lossy(path).into_owned())
     }
     match object::File::parse(cache).ok()? {
@@ -215,8 +181,7 @@ fn elf_interpreter(cache: &ReadCache<File>) -> Option<String> {
 /// set-user-ID file of the same user changes nothing, nor does one where privileges cannot grow.
 fn secure_execution(path: &Path, file: &Metadata) -> Option<&'static str> {
     let cannot_grow = nix::sys::prctl::get_no_new_privs().unwrap_or(false)
-        || nix::sys::statvfs::statvfs(path)
-            .is_ok_and(|fs| fs.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID));
+        || nix::sys::statvfs::statvfs(path).is_ok_and(|fs| fs.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID));
     if cannot_grow {
         return None;
     }
@@ -225,9 +190,7 @@ fn secure_execution(path: &Path, file: &Metadata) -> Option<&'static str> {
         return Some("set-user-ID");
     }
     // Without the group's execute bit, set-group-ID once meant mandatory locking.
-    if file.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
-        && file.gid() != group.as_raw()
-    {
+    if file.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && file.gid() != group.as_raw() {
         return Some("set-group-ID");
     }
     let has_capabilities = matches!(xattr::get(path, "security.capability"), Ok(Some(_)));
@@ -255,12 +218,7 @@ mod tests {
     #[test]
     fn a_script_is_as_good_as_its_interpreter() {
         let directory = tempfile::tempdir().unwrap();
-        for line in [
-            "#!/bin/sh",
-            "#! /bin/sh -e",
-            "#!/usr/bin/env sh",
-            "#!/usr/bin/env -S A=1 sh",
-        ] {
+        for line in ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S A=1 sh"] {
             assert_eq!(obstacle(&script(&directory, line)), None, "{line}");
         }
     }

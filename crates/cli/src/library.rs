@@ -28,12 +28,7 @@ pub fn find() -> Result<PathBuf, Refusal> {
     };
     // Not `/proc/self/exe`-like names: the program resolves the path in its own directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-    if path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b" :".contains(byte))
-    {
+    if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         return Err(Refusal {
             status: 125,
             message: format!(
@@ -72,17 +67,11 @@ fn beside_the_command() -> Vec<PathBuf> {
         return Vec::new();
     };
     let directory = command.parent().unwrap_or(Path::new("/"));
-    PLACES
-        .iter()
-        .map(|place| directory.join(place).join(NAME))
-        .collect()
+    PLACES.iter().map(|place| directory.join(place).join(NAME)).collect()
 }
 
 fn missing(candidates: &[PathBuf]) -> Refusal {
-    let places: Vec<String> = candidates
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
     Refusal {
         status: 125,
         message: format!(
@@ -101,22 +90,13 @@ mod tests {
     fn the_interposer_comes_first() {
         let library = Path::new("/lib/libunconvoy.so");
         assert_eq!(preload(library, None), "/lib/libunconvoy.so");
-        assert_eq!(
-            preload(library, Some(OsStr::new(""))),
-            "/lib/libunconvoy.so"
-        );
-        assert_eq!(
-            preload(library, Some(OsStr::new("/a.so b.so"))),
-            "/lib/libunconvoy.so:/a.so b.so"
-        );
+        assert_eq!(preload(library, Some(OsStr::new(""))), "/lib/libunconvoy.so");
+        assert_eq!(preload(library, Some(OsStr::new("/a.so b.so"))), "/lib/libunconvoy.so:/a.so b.so");
     }
 
     #[test]
     fn a_libc_run_keeps_other_preloads() {
         assert_eq!(without_preload(OsStr::new("/x/libunconvoy.so")), None);
-        assert_eq!(
-            without_preload(OsStr::new("/x/libunconvoy.so:/a.so b.so")).unwrap(),
-            "/a.so:b.so"
-        );
+        assert_eq!(without_preload(OsStr::new("/x/libunconvoy.so:/a.so b.so")).unwrap(), "/a.so:b.so");
     }
 }

@@ -18,15 +18,9 @@ pub fn locks() -> String {
 
 fn table(title: &str, entries: &[Entry]) -> Table {
     let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_header([title, "what it does"]);
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header([title, "what it does"]);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(
-        console::Term::stdout()
-            .size_checked()
-            .map_or(100, |(_, columns)| columns),
-    );
+    table.set_width(console::Term::stdout().size_checked().map_or(100, |(_, columns)| columns));
     for entry in entries {
         table.add_row([entry.name, entry.summary]);
     }

@@ -40,9 +40,7 @@ pub extern "C" fn main() -> c_int {
         Err(error) => {
             // Standard error may be closed; there is nobody else to tell.
             let _ = writeln!(std::io::stderr(), "unconvoy: {error:#}");
-            error
-                .downcast_ref::<Refusal>()
-                .map_or(1, |refusal| c_int::from(refusal.status))
+            error.downcast_ref::<Refusal>().map_or(1, |refusal| c_int::from(refusal.status))
         }
     }
 }

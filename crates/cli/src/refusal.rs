@@ -14,10 +14,7 @@ pub struct Refusal {
 impl Refusal {
     /// Wrong usage that only several options together show.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            status: 2,
-            message: message.into(),
-        }
+        Self { status: 2, message: message.into() }
     }
 
     /// The program cannot be started: 127 when it is not there, 126 when it is but does not run.
@@ -33,15 +30,9 @@ impl Refusal {
                 None if name.contains('/') => format!("{name}: program not found"),
                 None => format!("{name}: program not found in PATH"),
             };
-            return Self {
-                status: 127,
-                message: hint,
-            };
+            return Self { status: 127, message: hint };
         }
-        Self {
-            status: 126,
-            message: format!("{name}: cannot be executed: {error}"),
-        }
+        Self { status: 126, message: format!("{name}: cannot be executed: {error}") }
     }
 }
 

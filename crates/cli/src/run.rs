@@ -60,10 +60,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
         match writable(file) {
             Ok(path) => environment.set(variable::STATS, path),
             // The interposer is not told, or it would complain a second time.
-            Err(why) => warn(&format!(
-                "--stats {}: {why}; running without statistics",
-                file.display()
-            )),
+            Err(why) => warn(&format!("--stats {}: {why}; running without statistics", file.display())),
         }
     }
     let library = library::find()?;
@@ -93,10 +90,7 @@ fn execute(program: &[OsString], environment: &Environment) -> Refusal {
         if error == Errno::ENOEXEC && !inspect::is_elf(&path) {
             // A script without a `#!` line, which every shell and execvp(3) give to sh.
             let shell = [c"sh".to_owned(), executable];
-            let arguments: Vec<CString> = shell
-                .into_iter()
-                .chain(arguments.into_iter().skip(1))
-                .collect();
+            let arguments: Vec<CString> = shell.into_iter().chain(arguments.into_iter().skip(1)).collect();
             nix::unistd::execve(c"/bin/sh", &arguments, &environment)?;
         }
         Err(error.into())
@@ -119,16 +113,10 @@ fn writable(file: &Path) -> Result<PathBuf, String> {
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     let access = |path: &Path, mode| nix::unistd::access(path, mode);
-    access(directory, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
-        format!(
-            "cannot write into {} ({})",
-            directory.display(),
-            error.desc()
-        )
-    })?;
+    access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
+        .map_err(|error| format!("cannot write into {} ({})", directory.display(), error.desc()))?;
     if path.exists() {
-        access(&path, AccessFlags::W_OK)
-            .map_err(|error| format!("cannot write it ({})", error.desc()))?;
+        access(&path, AccessFlags::W_OK).map_err(|error| format!("cannot write it ({})", error.desc()))?;
     }
     Ok(path)
 }
@@ -142,10 +130,7 @@ impl Environment {
     }
 
     fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_os_str())
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
     fn set(&mut self, name: &str, value: impl Into<OsString>) {
@@ -188,10 +173,6 @@ mod tests {
         let file = directory.path().join("stats.json");
         assert_eq!(writable(&file), Ok(file));
         assert!(writable(&directory.path().join("missing/stats.json")).is_err());
-        assert!(
-            writable(directory.path())
-                .unwrap_err()
-                .contains("directory")
-        );
+        assert!(writable(directory.path()).unwrap_err().contains("directory"));
     }
 }

@@ -56,7 +56,8 @@ struct Slots {
 struct Lock {
     address: String,
     kind: String,
-    caller: String,
+    #[serde(rename = "where")]
+    place: String,
     acquisitions: u64,
     contended: u64,
     wait_ns: u64,
@@ -80,25 +81,15 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
         Some(other) => bail!("{name} has the format {other}, this command reads {SCHEMA}"),
         None => bail!("{name} is no record of `unconvoy run --stats` (it has no \"schema\")"),
     }
-    let record: Record = serde_json::from_value(value)
-        .with_context(|| format!("{name} is not a complete {SCHEMA} record"))?;
+    let record: Record =
+        serde_json::from_value(value).with_context(|| format!("{name} is not a complete {SCHEMA} record"))?;
     Ok(render(record, top))
 }
 
 fn render(mut record: Record, top: usize) -> String {
     let nanoseconds = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
-    let Controller {
-        starts,
-        ticks,
-        cpu_ns,
-    } = record.controller;
-    let Slots {
-        slept,
-        left,
-        woken,
-        timed_out,
-        given_back,
-    } = record.slots;
+    let Controller { starts, ticks, cpu_ns } = record.controller;
+    let Slots { slept, left, woken, timed_out, given_back } = record.slots;
     let mut text = format!(
         "{} (process {}): {}+{}, {} on {} processors\n\
          controller: {starts} starts, {ticks} ticks, {} of processor time\n\
@@ -130,7 +121,7 @@ fn render(mut record: Record, top: usize) -> String {
         "longest",
         "held",
         "slept",
-        "caller",
+        "where",
     ]);
     for column in table.column_iter_mut().skip(2).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -146,15 +137,13 @@ fn render(mut record: Record, top: usize) -> String {
             nanoseconds(lock.max_wait_ns),
             nanoseconds(lock.hold_ns),
             lock.slept.to_string(),
-            lock.caller.clone(),
+            lock.place.clone(),
         ]);
     }
     text.push_str(&format!("{table}\n"));
     let hidden = record.locks.len().saturating_sub(top);
     if hidden > 0 {
-        text.push_str(&format!(
-            "{hidden} more locks waited less; --top shows more.\n"
-        ));
+        text.push_str(&format!("{hidden} more locks waited less; --top shows more.\n"));
     }
     if record.dropped_locks > 0 {
         text.push_str(&format!(

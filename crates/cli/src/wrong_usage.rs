@@ -31,9 +31,7 @@ pub fn explain(error: &clap::Error) -> c_int {
 /// The subcommand that a command line means: its first argument that is one.
 fn subcommand_named_in(args: impl Iterator<Item = String>) -> Command {
     let command = Cli::command();
-    args.skip(1)
-        .find_map(|arg| command.find_subcommand(&arg).cloned())
-        .unwrap_or(command)
+    args.skip(1).find_map(|arg| command.find_subcommand(&arg).cloned()).unwrap_or(command)
 }
 
 /// One line per option.
@@ -42,19 +40,13 @@ fn options(command: &Command) -> String {
         "unconvoy" => "Options of unconvoy:".to_string(),
         name => format!("Options of unconvoy {name}:"),
     };
-    for argument in command
-        .get_arguments()
-        .filter(|argument| argument.get_long().is_some())
-    {
+    for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
         let long = argument.get_long().unwrap_or_default();
         let value = match argument.get_value_names() {
             Some([name, ..]) if argument.get_action().takes_values() => format!(" <{name}>"),
             _ => String::new(),
         };
-        let help = argument
-            .get_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         text.push_str(&format!("\n  {:<24} {help}", format!("--{long}{value}")));
     }
     text
@@ -64,10 +56,7 @@ fn options(command: &Command) -> String {
 fn subcommands() -> String {
     let mut text = "Commands of unconvoy:".to_string();
     for command in Cli::command().get_subcommands() {
-        let about = command
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {about}", command.get_name()));
     }
     text

@@ -23,11 +23,7 @@ fn unknown_names_end_with_the_list() {
             .args(["compare", "--locks", wrong, "--", "true"])
             .assert()
             .code(2)
-            .stderr(
-                contains("tpmcs")
-                    .and(contains("yield"))
-                    .and(contains("default")),
-            );
+            .stderr(contains("tpmcs").and(contains("yield")).and(contains("default")));
     }
 }
 
@@ -35,25 +31,10 @@ fn unknown_names_end_with_the_list() {
 fn unknown_options_end_with_the_list() {
     let stage = Stage::new();
     let run = ["run", "--nosuch", "--", "true"];
-    stage
-        .unconvoy()
-        .args(run)
-        .assert()
-        .code(2)
-        .stderr(contains("--sleep-timeout"));
+    stage.unconvoy().args(run).assert().code(2).stderr(contains("--sleep-timeout"));
     let compare = ["compare", "--nosuch", "--", "true"];
-    stage
-        .unconvoy()
-        .args(compare)
-        .assert()
-        .code(2)
-        .stderr(contains("--lower-is-better"));
-    stage
-        .unconvoy()
-        .arg("nosuch")
-        .assert()
-        .code(2)
-        .stderr(contains("completions"));
+    stage.unconvoy().args(compare).assert().code(2).stderr(contains("--lower-is-better"));
+    stage.unconvoy().arg("nosuch").assert().code(2).stderr(contains("completions"));
     stage.unconvoy().assert().code(2);
 }
 
@@ -117,24 +98,14 @@ fn numbers_out_of_range_are_refused() {
         &["run"],
         &["compare"],
     ] {
-        stage
-            .unconvoy()
-            .args(wrong)
-            .assert()
-            .code(2)
-            .stderr(predicate::str::is_empty().not());
+        stage.unconvoy().args(wrong).assert().code(2).stderr(predicate::str::is_empty().not());
     }
 }
 
 #[test]
 fn thread_counts_need_a_place() {
     let stage = Stage::new();
-    stage
-        .unconvoy()
-        .args(["compare", "--threads", "1,2", "--", "true"])
-        .assert()
-        .code(2)
-        .stderr(contains("{threads}"));
+    stage.unconvoy().args(["compare", "--threads", "1,2", "--", "true"]).assert().code(2).stderr(contains("{threads}"));
 }
 
 #[test]
@@ -151,11 +122,6 @@ fn statistics_that_are_none_are_said_to_be_none() {
         ("newer", "unconvoy-stats-9"),
         ("cut", "not a complete"),
     ] {
-        stage
-            .unconvoy()
-            .args(["stats", file])
-            .assert()
-            .code(1)
-            .stderr(contains(cause));
+        stage.unconvoy().args(["stats", file]).assert().code(1).stderr(contains(cause));
     }
 }

@@ -16,33 +16,9 @@ fn a_comparison_ends_in_table_sentence_and_files() {
     stage.script("program", THROUGHPUT);
     stage
         .unconvoy()
-        .args([
-            "compare",
-            "--locks",
-            "libc,default,mcs+none",
-            "--threads",
-            "1,2,8",
-            "--runs",
-            "3",
-        ])
-        .args([
-            "--metric",
-            METRIC,
-            "--ops",
-            "operations: ([0-9]+)",
-            "--fairness",
-            "jain: ([0-9.]+)",
-        ])
-        .args([
-            "--json",
-            "o.json",
-            "--csv",
-            "o.csv",
-            "--plot",
-            "figure-0.5",
-            "--title",
-            "A title",
-        ])
+        .args(["compare", "--locks", "libc,default,mcs+none", "--threads", "1,2,8", "--runs", "3"])
+        .args(["--metric", METRIC, "--ops", "operations: ([0-9]+)", "--fairness", "jain: ([0-9.]+)"])
+        .args(["--json", "o.json", "--csv", "o.csv", "--plot", "figure-0.5", "--title", "A title"])
         .args(["--seed", "7", "--", "./program", "{threads}"])
         .assert()
         .success()
@@ -51,9 +27,7 @@ fn a_comparison_ends_in_table_sentence_and_files() {
                 .and(contains("cpu per op"))
                 .and(contains("fairness"))
                 .and(contains("7.92x"))
-                .and(contains(
-                    "at best default 7.92x at 8 threads (beyond the spread)",
-                ))
+                .and(contains("at best default 7.92x at 8 threads (beyond the spread)"))
                 .and(contains("at worst mcs+none")),
         )
         .stderr(contains("seed 7"));
@@ -62,26 +36,12 @@ fn a_comparison_ends_in_table_sentence_and_files() {
     assert_eq!(record["schema"], "unconvoy-compare-1");
     assert_eq!(record["complete"], true);
     assert_eq!(record["plan"]["seed"], 7);
-    for field in [
-        "cpu",
-        "kernel",
-        "libc",
-        "date",
-        "unconvoy",
-        "command",
-        "memory_kib",
-    ] {
-        assert!(
-            !record["context"][field].is_null(),
-            "context has no {field}"
-        );
+    for field in ["cpu", "kernel", "libc", "date", "unconvoy", "command", "memory_kib"] {
+        assert!(!record["context"][field].is_null(), "context has no {field}");
     }
     let runs = record["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 27);
-    assert!(
-        runs.iter()
-            .all(|run| run["exit_status"] == 0 && run["wall_s"].as_f64() > Some(0.0))
-    );
+    assert!(runs.iter().all(|run| run["exit_status"] == 0 && run["wall_s"].as_f64() > Some(0.0)));
     let summary = record["summary"].as_array().unwrap();
     assert_eq!(summary.len(), 9);
     assert_eq!(summary[8]["metric"]["median"], 15625.0);
@@ -93,22 +53,11 @@ fn a_comparison_ends_in_table_sentence_and_files() {
     assert!(csv.starts_with("configuration,threads,round,metric,"));
 
     let svg = stage.read("figure-0.5.svg");
-    for text in [
-        "A title",
-        "mcs+none",
-        "processor",
-        "Jain",
-        "threads",
-        "Linux",
-    ] {
+    for text in ["A title", "mcs+none", "processor", "Jain", "threads", "Linux"] {
         assert!(svg.contains(text), "the figure does not say {text}");
     }
     let figure = Pixmap::load_png(stage.path("figure-0.5.png")).unwrap();
-    let dark = figure
-        .pixels()
-        .iter()
-        .filter(|pixel| pixel.green() < 0x60)
-        .count();
+    let dark = figure.pixels().iter().filter(|pixel| pixel.green() < 0x60).count();
     assert!(figure.width() > 2000 && dark > 5000, "{dark} dark pixels");
 }
 
@@ -119,27 +68,16 @@ fn rounds_are_interleaved_and_the_seed_repeats_their_order() {
     let order = |seed: &str| {
         stage
             .unconvoy()
-            .args([
-                "compare",
-                "--threads",
-                "1,2,3,4",
-                "--runs",
-                "2",
-                "--seed",
-                seed,
-                "--json",
-                "o.json",
-            ])
+            .args(["compare", "--threads", "1,2,3,4", "--runs", "2", "--seed", seed, "--json", "o.json"])
             .args(["--", "./program", "{threads}"])
             .assert()
             .success();
         let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
-        let cells = record["runs"].as_array().unwrap().iter().map(|run| {
-            format!(
-                "{} {} {}",
-                run["round"], run["configuration"], run["threads"]
-            )
-        });
+        let cells = record["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| format!("{} {} {}", run["round"], run["configuration"], run["threads"]));
         cells.collect::<Vec<_>>()
     };
     let first = order("1");
@@ -152,67 +90,37 @@ fn rounds_are_interleaved_and_the_seed_repeats_their_order() {
 #[test]
 fn wall_time_is_compared_without_a_metric() {
     let stage = Stage::new();
-    stage.script(
-        "program",
-        "#!/bin/sh\n[ -n \"$UNCONVOY_LOCK\" ] || sleep 0.1\n",
-    );
+    stage.script("program", "#!/bin/sh\n[ -n \"$UNCONVOY_LOCK\" ] || sleep 0.1\n");
     stage
         .unconvoy()
-        .args([
-            "compare",
-            "--runs",
-            "3",
-            "--json",
-            "o.json",
-            "--plot",
-            "figure",
-            "--",
-            "./program",
-        ])
+        .args(["compare", "--runs", "3", "--json", "o.json", "--plot", "figure", "--", "./program"])
         .assert()
         .success()
-        .stdout(
-            contains("wall time")
-                .and(contains("lower is better"))
-                .and(contains("│       - ┆")),
-        );
+        .stdout(contains("wall time").and(contains("lower is better")).and(contains("│       - ┆")));
     let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
     assert!(record["runs"][0]["threads"].is_null());
-    assert!(
-        record["summary"][1]["ratio"].as_f64().unwrap() > 2.0,
-        "{record}"
-    );
+    assert!(record["summary"][1]["ratio"].as_f64().unwrap() > 2.0, "{record}");
     assert!(stage.read("figure.svg").contains("default"));
 }
 
 #[test]
 fn every_configuration_has_its_environment() {
     let stage = Stage::new();
-    let line =
-        "#!/bin/sh\necho \"$UNCONVOY_LOCK $UNCONVOY_LOAD $LD_PRELOAD $UNCONVOY_STATS\" >> seen\n";
+    let line = "#!/bin/sh\necho \"$UNCONVOY_LOCK $UNCONVOY_LOAD $LD_PRELOAD $UNCONVOY_STATS\" >> seen\n";
     stage.script("program", line);
     stage
         .unconvoy()
         .env("UNCONVOY_LOCK", "ttas")
         .env("UNCONVOY_STATS", "/nonexistent")
         .env("LD_PRELOAD", stage.library())
-        .args([
-            "compare",
-            "--locks",
-            "libc,default,ticket,tpmcs+none",
-            "--runs",
-            "1",
-            "--",
-            "./program",
-        ])
+        .args(["compare", "--locks", "libc,default,ticket,tpmcs+none", "--runs", "1", "--", "./program"])
         .assert()
         .success();
     let seen = stage.read("seen");
     let mut lines: Vec<&str> = seen.lines().collect();
     lines.sort_unstable();
     let library = stage.library().display().to_string();
-    let expected =
-        ["loiter control", "ticket control", "tpmcs none"].map(|lock| format!("{lock} {library} "));
+    let expected = ["loiter control", "ticket control", "tpmcs none"].map(|lock| format!("{lock} {library} "));
     assert_eq!(lines[0].trim(), "");
     assert_eq!(lines[1..], expected);
 }
@@ -223,9 +131,7 @@ fn warm_up_runs_are_not_recorded() {
     stage.script("program", "#!/bin/sh\necho >> count\n");
     stage
         .unconvoy()
-        .args([
-            "compare", "--locks", "libc", "--runs", "2", "--warmup", "3", "--csv", "o.csv",
-        ])
+        .args(["compare", "--locks", "libc", "--runs", "2", "--warmup", "3", "--csv", "o.csv"])
         .args(["--", "./program"])
         .assert()
         .success()
@@ -244,15 +150,7 @@ fn a_failing_run_is_named_with_its_last_lines_and_the_others_are_kept() {
     stage.script("program", FAILING);
     stage
         .unconvoy()
-        .args([
-            "compare",
-            "--threads",
-            "4",
-            "--runs",
-            "3",
-            "--metric",
-            METRIC,
-        ])
+        .args(["compare", "--threads", "4", "--runs", "3", "--metric", METRIC])
         .args(["--", "./program", "{threads}"])
         .assert()
         .code(1)
@@ -266,31 +164,14 @@ fn a_failing_run_is_named_with_its_last_lines_and_the_others_are_kept() {
     let record: Value = serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
     assert_eq!(record["runs"].as_array().unwrap().len(), 2);
     assert_eq!(record["complete"], false);
-    assert!(
-        record["ended_by"]
-            .as_str()
-            .unwrap()
-            .contains("exit status 3")
-    );
+    assert!(record["ended_by"].as_str().unwrap().contains("exit status 3"));
 }
 
 #[test]
 fn with_json_the_finished_runs_are_there() {
     let stage = Stage::new();
     stage.script("program", FAILING);
-    stage
-        .unconvoy()
-        .args([
-            "compare",
-            "--runs",
-            "3",
-            "--json",
-            "o.json",
-            "--",
-            "./program",
-        ])
-        .assert()
-        .code(1);
+    stage.unconvoy().args(["compare", "--runs", "3", "--json", "o.json", "--", "./program"]).assert().code(1);
     let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
     assert_eq!(record["runs"].as_array().unwrap().len(), 2);
     assert!(!stage.path("unconvoy-compare-partial.json").exists());
@@ -300,27 +181,16 @@ fn with_json_the_finished_runs_are_there() {
 fn a_signalled_run_is_described() {
     let stage = Stage::new();
     stage.script("program", "#!/bin/sh\nkill -SEGV $$\n");
-    let assert = stage
-        .unconvoy()
-        .args(["compare", "--", "./program"])
-        .assert();
-    assert
-        .code(1)
-        .stderr(contains("signal 11 (SIGSEGV").and(contains("printed nothing")));
+    let assert = stage.unconvoy().args(["compare", "--", "./program"]).assert();
+    assert.code(1).stderr(contains("signal 11 (SIGSEGV").and(contains("printed nothing")));
 }
 
 #[test]
 fn output_that_does_not_fit_is_said() {
     let stage = Stage::new();
-    stage.script(
-        "program",
-        "#!/bin/sh\necho ops: many; echo ops: 0; echo jain: 2\n",
-    );
+    stage.script("program", "#!/bin/sh\necho ops: many; echo ops: 0; echo jain: 2\n");
     for (options, cause) in [
-        (
-            ["--metric", "nothing: ([0-9]+)"],
-            "matches 'nothing: ([0-9]+)'",
-        ),
+        (["--metric", "nothing: ([0-9]+)"], "matches 'nothing: ([0-9]+)'"),
         (["--metric", "ops: (many)"], "'many', which is not a number"),
         (["--ops", "ops: ([0-9]+)"], "no count to divide by"),
         (["--fairness", "jain: ([0-9]+)"], "no fairness index"),
@@ -332,21 +202,14 @@ fn output_that_does_not_fit_is_said() {
             .args(["--", "./program"])
             .assert()
             .code(1)
-            .stderr(
-                contains(cause)
-                    .and(contains("round 1"))
-                    .and(contains("jain: 2")),
-            );
+            .stderr(contains(cause).and(contains("round 1")).and(contains("jain: 2")));
     }
 }
 
 #[test]
 fn a_run_that_hangs_is_ended_with_all_it_started() {
     let stage = Stage::new();
-    stage.script(
-        "program",
-        "#!/bin/sh\nsleep 60 & echo $! > child\nsleep 60\n",
-    );
+    stage.script("program", "#!/bin/sh\nsleep 60 & echo $! > child\nsleep 60\n");
     stage
         .unconvoy()
         .args(["compare", "--timeout", "0.3", "--", "./program"])
@@ -361,19 +224,7 @@ fn a_run_that_hangs_is_ended_with_all_it_started() {
 fn what_a_run_leaves_behind_is_ended() {
     let stage = Stage::new();
     stage.script("program", "#!/bin/sh\nsleep 60 & echo $! > child\n");
-    stage
-        .unconvoy()
-        .args([
-            "compare",
-            "--locks",
-            "libc",
-            "--runs",
-            "1",
-            "--",
-            "./program",
-        ])
-        .assert()
-        .success();
+    stage.unconvoy().args(["compare", "--locks", "libc", "--runs", "1", "--", "./program"]).assert().success();
     let child = stage.read("child");
     assert!(stage::has_ended(&child), "process {child} is still there");
 }
@@ -381,23 +232,10 @@ fn what_a_run_leaves_behind_is_ended() {
 #[test]
 fn much_output_does_not_block() {
     let stage = Stage::new();
-    stage.script(
-        "program",
-        "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\necho\necho ops_per_sec: 5\n",
-    );
+    stage.script("program", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\necho\necho ops_per_sec: 5\n");
     stage
         .unconvoy()
-        .args([
-            "compare",
-            "--locks",
-            "libc",
-            "--runs",
-            "1",
-            "--metric",
-            METRIC,
-            "--",
-            "./program",
-        ])
+        .args(["compare", "--locks", "libc", "--runs", "1", "--metric", METRIC, "--", "./program"])
         .assert()
         .success();
 }
@@ -405,22 +243,10 @@ fn much_output_does_not_block() {
 #[test]
 fn few_runs_and_wide_spreads_are_warned_of() {
     let stage = Stage::new();
-    stage.script(
-        "program",
-        "#!/bin/sh\necho >> count\nn=$(wc -l < count)\necho ops_per_sec: $((n * n))\n",
-    );
+    stage.script("program", "#!/bin/sh\necho >> count\nn=$(wc -l < count)\necho ops_per_sec: $((n * n))\n");
     let compare = |runs: &str| {
         let mut command = stage.unconvoy();
-        command.args([
-            "compare",
-            "--runs",
-            runs,
-            "--metric",
-            METRIC,
-            "--quiet",
-            "--",
-            "./program",
-        ]);
+        command.args(["compare", "--runs", runs, "--metric", METRIC, "--quiet", "--", "./program"]);
         command.assert().success()
     };
     compare("2").stderr(contains("use --runs 3"));

@@ -21,11 +21,7 @@ fn runs_with_one_line(stage: &Stage, program: &Path, reason: &str) {
         .assert()
         .code(7)
         .stdout("ran\n")
-        .stderr(
-            contains("nothing is replaced")
-                .and(contains(reason))
-                .and(one_line),
-        );
+        .stderr(contains("nothing is replaced").and(contains(reason)).and(one_line));
 }
 
 #[test]
@@ -34,10 +30,7 @@ fn a_dynamic_program_runs_in_silence() {
     let source = stage.write("program.c", PROGRAM);
     let program = stage.compile("program", &source, &[]).unwrap();
     let assert = stage.unconvoy().args(["run", "--"]).arg(program).assert();
-    assert
-        .code(7)
-        .stdout("ran\n")
-        .stderr(predicate::str::is_empty());
+    assert.code(7).stdout("ran\n").stderr(predicate::str::is_empty());
 }
 
 #[test]
@@ -64,8 +57,7 @@ fn a_static_position_independent_program() {
 fn a_go_program() {
     // The linker's mark alone makes it one here: no Go toolchain is needed.
     let stage = Stage::new();
-    let mark =
-        "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
+    let mark = "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
     let source = stage.write("program.c", &format!("{PROGRAM}{mark}"));
     let program = stage.compile("go", &source, &[]).unwrap();
     runs_with_one_line(&stage, &program, "Go");
@@ -74,8 +66,7 @@ fn a_go_program() {
 #[test]
 fn a_go_program_that_locks_through_libc_is_not_named() {
     let stage = Stage::new();
-    let mark =
-        "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
+    let mark = "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
     let lock = "#include <pthread.h>\npthread_mutex_t m;\nint lock(void) { return pthread_mutex_trylock(&m); }\n";
     let source = stage.write("program.c", &format!("{PROGRAM}{mark}{lock}"));
     let program = stage.compile("cgo", &source, &["-pthread"]).unwrap();
@@ -121,9 +112,7 @@ fn a_program_for_musl() {
     let loader = "-Wl,--dynamic-linker=/nonexistent/ld-musl-x86_64.so.1";
     let program = stage.compile("musl", &source, &[loader]).unwrap();
     let assert = stage.unconvoy().args(["run", "--"]).arg(program).assert();
-    assert
-        .code(127)
-        .stderr(contains("uses musl").and(contains("is not installed")));
+    assert.code(127).stderr(contains("uses musl").and(contains("is not installed")));
 }
 
 #[test]
@@ -136,9 +125,7 @@ fn a_program_for_another_machine() {
     bytes[18..20].copy_from_slice(&22_u16.to_ne_bytes());
     fs::write(&program, bytes).unwrap();
     let assert = stage.unconvoy().args(["run", "--"]).arg(program).assert();
-    assert
-        .code(126)
-        .stderr(contains("S390x").and(contains("nothing is replaced")));
+    assert.code(126).stderr(contains("S390x").and(contains("nothing is replaced")));
 }
 
 #[test]
@@ -150,11 +137,6 @@ fn compare_says_it_too() {
         return;
     };
     let mut command = stage.unconvoy();
-    command
-        .args(["compare", "--runs", "1", "--quiet", "--"])
-        .arg(program);
-    command
-        .assert()
-        .success()
-        .stderr(contains("nothing is replaced").and(contains("static")));
+    command.args(["compare", "--runs", "1", "--quiet", "--"]).arg(program);
+    command.assert().success().stderr(contains("nothing is replaced").and(contains("static")));
 }

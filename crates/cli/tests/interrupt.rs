@@ -15,23 +15,11 @@ const PROGRAM: &str = "#!/bin/sh\necho >> count\nif [ $(wc -l < count) -gt 2 ]; 
                        sleep 60 & echo $! > child.new; mv child.new child; wait\nfi\n";
 
 /// Sends `signal` while the third run waits; returns exit status and what was printed.
-fn interrupted(
-    stage: &Stage,
-    signal: Signal,
-    program: &str,
-    options: &[&str],
-) -> (Option<i32>, String) {
+fn interrupted(stage: &Stage, signal: Signal, program: &str, options: &[&str]) -> (Option<i32>, String) {
     stage.script("program", program);
     let mut process = stage.process();
-    process
-        .args(["compare", "--runs", "3"])
-        .args(options)
-        .args(["--", "./program"]);
-    let child = process
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    process.args(["compare", "--runs", "3"]).args(options).args(["--", "./program"]);
+    let child = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + stage::LIMIT;
     while !stage.path("child").exists() {
         assert!(Instant::now() < deadline, "the third run did not start");
@@ -50,12 +38,8 @@ fn what_was_measured_is_kept_and_printed() {
         let stage = Stage::new();
         let (code, text) = interrupted(&stage, signal, PROGRAM, &[]);
         assert_eq!(code, Some(status), "{text}");
-        assert!(
-            text.contains("2 finished runs are kept") && text.contains("wall time"),
-            "{text}"
-        );
-        let record: Value =
-            serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
+        assert!(text.contains("2 finished runs are kept") && text.contains("wall time"), "{text}");
+        let record: Value = serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
         assert_eq!(record["runs"].as_array().unwrap().len(), 2);
         assert!(stage::has_ended(&stage.read("child")));
     }

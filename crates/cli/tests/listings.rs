@@ -13,11 +13,7 @@ fn every_lock_is_listed() {
     let output = stage.unconvoy().arg("locks").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for entry in CONTENTION.iter().chain(LOAD) {
-        assert!(
-            text.contains(&format!("│ {}", entry.name)),
-            "{}",
-            entry.name
-        );
+        assert!(text.contains(&format!("│ {}", entry.name)), "{}", entry.name);
     }
 }
 
@@ -33,12 +29,7 @@ fn help_has_examples() {
         &["man", "--help"],
         &["completions", "--help"],
     ] {
-        stage
-            .unconvoy()
-            .args(command)
-            .assert()
-            .success()
-            .stdout(contains("Examples:\n  unconvoy"));
+        stage.unconvoy().args(command).assert().success().stdout(contains("Examples:\n  unconvoy"));
     }
 }
 
@@ -46,41 +37,24 @@ fn help_has_examples() {
 fn completions_and_manual_pages() {
     let stage = Stage::new();
     for shell in ["bash", "zsh", "fish"] {
-        stage
-            .unconvoy()
-            .args(["completions", shell])
-            .assert()
-            .success()
-            .stdout(contains("sleep-timeout"));
+        stage.unconvoy().args(["completions", shell]).assert().success().stdout(contains("sleep-timeout"));
     }
-    stage
-        .unconvoy()
-        .args(["completions", "nosuch"])
-        .assert()
-        .code(2)
-        .stderr(contains("bash"));
-    stage
-        .unconvoy()
-        .arg("man")
-        .assert()
-        .success()
-        .stdout(contains(".TH unconvoy"));
+    stage.unconvoy().args(["completions", "nosuch"]).assert().code(2).stderr(contains("bash"));
+    stage.unconvoy().arg("man").assert().success().stdout(contains(".TH unconvoy"));
     stage.unconvoy().args(["man", "."]).assert().success();
     assert!(stage.read("unconvoy-compare.1").contains("lower"));
     let assert = stage.unconvoy().args(["man", "missing"]).assert();
-    assert
-        .code(1)
-        .stderr(contains("cannot write the manual pages into missing"));
+    assert.code(1).stderr(contains("cannot write the manual pages into missing"));
 }
 
 const STATISTICS: &str = r#"{"schema":"unconvoy-stats-1","program":"server","pid":42,"lock":"loiter",
     "load":"control","wall_ns":2000000000,"processors":2,"controller":{"starts":1,"ticks":280,"cpu_ns":900000},
     "slots":{"slept":5,"left":2,"woken":2,"timed_out":1,"given_back":3},"dropped_locks":4,"locks":[
-    {"address":"0x1000","kind":"mutex","caller":"server+0x12","acquisitions":1000,"contended":250,
+    {"address":"0x1000","kind":"mutex","where":"server+0x12","acquisitions":1000,"contended":250,
      "wait_ns":5000000,"max_wait_ns":90000,"hold_ns":700,"slept":1},
-    {"address":"0x2000","kind":"rwlock","caller":"","acquisitions":0,"contended":0,
+    {"address":"0x2000","kind":"rwlock","where":"","acquisitions":0,"contended":0,
      "wait_ns":0,"max_wait_ns":0,"hold_ns":0,"slept":0},
-    {"address":"0x3000","kind":"spin","caller":"f","acquisitions":10,"contended":9,
+    {"address":"0x3000","kind":"spin","where":"f","acquisitions":10,"contended":9,
      "wait_ns":8000000000,"max_wait_ns":1,"hold_ns":1,"slept":0}]}"#;
 
 #[test]
@@ -91,14 +65,7 @@ fn statistics_name_the_worst_lock_first() {
     let text = String::from_utf8(output.stdout).unwrap();
     let at = |address: &str| text.find(address).unwrap();
     assert!(at("0x3000") < at("0x1000") && at("0x1000") < at("0x2000"));
-    for part in [
-        "loiter+control",
-        "2.00 s",
-        "250 (25.0 %)",
-        "5.00 ms",
-        "280 ticks",
-        "4 more locks were not",
-    ] {
+    for part in ["loiter+control", "2.00 s", "250 (25.0 %)", "5.00 ms", "280 ticks", "4 more locks were not"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     stage
@@ -106,11 +73,7 @@ fn statistics_name_the_worst_lock_first() {
         .args(["stats", "--top", "1", "s.json"])
         .assert()
         .success()
-        .stdout(
-            contains("0x3000")
-                .and(contains("0x1000").not())
-                .and(contains("2 more locks waited less")),
-        );
+        .stdout(contains("0x3000").and(contains("0x1000").not()).and(contains("2 more locks waited less")));
 }
 
 #[test]
@@ -118,26 +81,15 @@ fn statistics_without_locks_say_why() {
     let stage = Stage::new();
     let text = r#"{"schema":"unconvoy-stats-1","program":"p","pid":1,"lock":"mcs","load":"none","wall_ns":1}"#;
     stage.write("s.json", text);
-    stage
-        .unconvoy()
-        .args(["stats", "s.json"])
-        .assert()
-        .success()
-        .stdout(contains("No lock is listed"));
+    stage.unconvoy().args(["stats", "s.json"]).assert().success().stdout(contains("No lock is listed"));
 }
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let stage = Stage::new();
-    let script = format!(
-        "{} completions zsh | head -1",
-        env!("CARGO_BIN_EXE_unconvoy")
-    );
+    let script = format!("{} completions zsh | head -1", env!("CARGO_BIN_EXE_unconvoy"));
     let mut shell = assert_cmd::Command::new("sh");
-    shell
-        .timeout(stage::LIMIT)
-        .args(["-c", &script])
-        .current_dir(stage.path("."));
+    shell.timeout(stage::LIMIT).args(["-c", &script]).current_dir(stage.path("."));
     shell.assert().success().stderr(predicate::str::is_empty());
 }
 
@@ -147,13 +99,7 @@ fn a_full_disk_is_an_error_and_no_panic() {
     for command in ["locks", "man", "completions bash"] {
         let script = format!("{} {command} > /dev/full", env!("CARGO_BIN_EXE_unconvoy"));
         let mut shell = assert_cmd::Command::new("sh");
-        shell
-            .timeout(stage::LIMIT)
-            .args(["-c", &script])
-            .current_dir(stage.path("."));
-        shell
-            .assert()
-            .code(1)
-            .stderr(contains("No space left").and(contains("panicked").not()));
+        shell.timeout(stage::LIMIT).args(["-c", &script]).current_dir(stage.path("."));
+        shell.assert().code(1).stderr(contains("No space left").and(contains("panicked").not()));
     }
 }

@@ -13,12 +13,7 @@ fn the_exit_status_is_the_programs() {
     let stage = Stage::new();
     for status in [0, 1, 42, 255] {
         let script = format!("exit {status}");
-        stage
-            .unconvoy()
-            .args(["run", "--", "sh", "-c", &script])
-            .assert()
-            .code(status)
-            .stderr(is_empty());
+        stage.unconvoy().args(["run", "--", "sh", "-c", &script]).assert().code(status).stderr(is_empty());
     }
 }
 
@@ -27,11 +22,7 @@ fn a_signal_is_the_programs() {
     let stage = Stage::new();
     for signal in [9, 11, 13, 15] {
         let script = format!("kill -{signal} $$");
-        let output = stage
-            .unconvoy()
-            .args(["run", "--", "sh", "-c", &script])
-            .output()
-            .unwrap();
+        let output = stage.unconvoy().args(["run", "--", "sh", "-c", &script]).output().unwrap();
         assert_eq!(output.status.signal(), Some(signal));
     }
 }
@@ -39,14 +30,9 @@ fn a_signal_is_the_programs() {
 #[test]
 fn the_process_is_the_programs() {
     let stage = Stage::new();
-    let script = format!(
-        "echo $$; exec {} run -- sh -c 'echo $$'",
-        env!("CARGO_BIN_EXE_unconvoy")
-    );
+    let script = format!("echo $$; exec {} run -- sh -c 'echo $$'", env!("CARGO_BIN_EXE_unconvoy"));
     let mut shell = assert_cmd::Command::new("sh");
-    shell
-        .env("UNCONVOY_LIBRARY", stage.library())
-        .timeout(stage::LIMIT);
+    shell.env("UNCONVOY_LIBRARY", stage.library()).timeout(stage::LIMIT);
     let output = shell.args(["-c", &script]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let ids: Vec<&str> = text.lines().collect();
@@ -60,9 +46,7 @@ fn signal_dispositions_are_inherited_as_they_are() {
     let ignored_in = |prefix: &str, setup: &str| {
         let script = format!("{setup} exec {prefix} grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status");
         let mut shell = assert_cmd::Command::new("sh");
-        shell
-            .env("UNCONVOY_LIBRARY", stage.library())
-            .timeout(stage::LIMIT);
+        shell.env("UNCONVOY_LIBRARY", stage.library()).timeout(stage::LIMIT);
         String::from_utf8(shell.args(["-c", &script]).output().unwrap().stdout).unwrap()
     };
     let run = format!("{} run --", env!("CARGO_BIN_EXE_unconvoy"));
@@ -81,30 +65,12 @@ fn the_environment_says_what_the_options_say() {
     let expected = format!(
         "{} tpmcs none 9 50 0 {}\n",
         stage.library().display(),
-        stage
-            .path("s.json")
-            .canonicalize()
-            .unwrap_or(stage.path("s.json"))
-            .display()
+        stage.path("s.json").canonicalize().unwrap_or(stage.path("s.json")).display()
     );
     stage
         .unconvoy()
-        .args([
-            "run",
-            "--lock",
-            "tpmcs",
-            "--load",
-            "none",
-            "--interval",
-            "9",
-        ])
-        .args([
-            "--sleep-timeout",
-            "50",
-            "--no-children",
-            "--stats",
-            "s.json",
-        ])
+        .args(["run", "--lock", "tpmcs", "--load", "none", "--interval", "9"])
+        .args(["--sleep-timeout", "50", "--no-children", "--stats", "s.json"])
         .args(["--", "sh", "-c", script])
         .assert()
         .success()
@@ -115,9 +81,7 @@ fn the_environment_says_what_the_options_say() {
 fn what_was_preloaded_stays_behind_the_interposer() {
     let stage = Stage::new();
     let source = stage.write("other.c", "int other;\n");
-    let other = stage
-        .compile("other.so", &source, &["-shared", "-fPIC"])
-        .unwrap();
+    let other = stage.compile("other.so", &source, &["-shared", "-fPIC"]).unwrap();
     let expected = format!("{}:{}\n", stage.library().display(), other.display());
     stage
         .unconvoy()
@@ -134,13 +98,7 @@ fn the_users_own_variables_hold_without_options() {
     stage
         .unconvoy()
         .env("UNCONVOY_LOCK", "ticket")
-        .args([
-            "run",
-            "--",
-            "sh",
-            "-c",
-            "echo $UNCONVOY_LOCK:$UNCONVOY_LOAD",
-        ])
+        .args(["run", "--", "sh", "-c", "echo $UNCONVOY_LOCK:$UNCONVOY_LOAD"])
         .assert()
         .stdout("ticket:\n");
 }
@@ -150,9 +108,7 @@ fn arguments_pass_untouched() {
     let stage = Stage::new();
     stage
         .unconvoy()
-        .args([
-            "run", "--lock", "mcs", "--", "printf", "%s|", "--lock", "a b", "", "--", "-x",
-        ])
+        .args(["run", "--lock", "mcs", "--", "printf", "%s|", "--lock", "a b", "", "--", "-x"])
         .assert()
         .success()
         .stdout("--lock|a b||--|-x|");
@@ -162,12 +118,7 @@ fn arguments_pass_untouched() {
 fn a_script_without_interpreter_line_runs_as_in_a_shell() {
     let stage = Stage::new();
     stage.script("plain", "echo plain $1\n");
-    stage
-        .unconvoy()
-        .args(["run", "--", "./plain", "x"])
-        .assert()
-        .success()
-        .stdout("plain x\n");
+    stage.unconvoy().args(["run", "--", "./plain", "x"]).assert().success().stdout("plain x\n");
 }
 
 #[test]
@@ -175,22 +126,11 @@ fn statistics_that_cannot_be_written_are_one_line_and_the_program_runs() {
     let stage = Stage::new();
     stage
         .unconvoy()
-        .args([
-            "run",
-            "--stats",
-            "missing/s.json",
-            "--",
-            "sh",
-            "-c",
-            "echo ran \"$UNCONVOY_STATS\"",
-        ])
+        .args(["run", "--stats", "missing/s.json", "--", "sh", "-c", "echo ran \"$UNCONVOY_STATS\""])
         .assert()
         .success()
         .stdout("ran \n")
-        .stderr(
-            contains("cannot write into")
-                .and(predicate::function(|text: &str| text.lines().count() == 1)),
-        );
+        .stderr(contains("cannot write into").and(predicate::function(|text: &str| text.lines().count() == 1)));
 }
 
 #[test]

@@ -17,12 +17,18 @@ pub const CONTENTION: &[Entry] = &[
     Entry { name: "mcs", summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line" },
     Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
     Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
-    Entry { name: "futex", summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline" },
+    Entry {
+        name: "futex",
+        summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline",
+    },
 ];
 
 /// The load managers, the default first.
 pub const LOAD: &[Entry] = &[
-    Entry { name: "control", summary: "load control: waiters sleep only while the process has more runnable threads than processors (the default)" },
+    Entry {
+        name: "control",
+        summary: "load control: waiters sleep only while the process has more runnable threads than processors (the default)",
+    },
     Entry { name: "park", summary: "spin-then-park: a waiter blocks after a bounded spin, a release wakes one" },
     Entry { name: "yield", summary: "a waiter yields the processor between polls" },
     Entry { name: "none", summary: "waiters spin for as long as it takes" },

@@ -69,7 +69,6 @@ impl<C: Contention<Native>, L: LoadManager<Native>> RawLock<C, L> {
 // SAFETY: `Contention` is exclusive.
 unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutex for RawLock<C, L> {
     // SAFETY: all zeroes is every contention manager's unlocked state, and the gate's empty one.
-    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value this way")]
     const INIT: Self = unsafe { core::mem::zeroed() };
 
     // Nothing in a lock knows which thread holds it.
@@ -132,7 +131,6 @@ impl<L: LoadManager<Native>> RawSharedLock<L> {
 // SAFETY: `RwWord` lets in readers together, or one writer alone.
 unsafe impl<L: LoadManager<Native>> lock_api::RawRwLock for RawSharedLock<L> {
     // SAFETY: all zeroes is a free lock, and a gate with nobody at it.
-    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value this way")]
     const INIT: Self = unsafe { core::mem::zeroed() };
 
     type SharedGuard = GuardSend;

@@ -55,7 +55,10 @@ fn report_hang() -> ! {
 /// What the tests ask of a lock.
 trait Lock: RawMutex<Guard = GuardSend> + Sync + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant> {}
 
-impl<M: RawMutex<Guard = GuardSend> + Sync + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>> Lock for M {}
+impl<M: RawMutex<Guard = GuardSend> + Sync + lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>> Lock
+    for M
+{
+}
 
 /// A counter that only the lock protects.
 struct Guarded<M> {

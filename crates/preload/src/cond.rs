@@ -93,7 +93,8 @@ impl Cond {
     }
 
     fn is_libcs(&self) -> bool {
-        self.flags.load(core::sync::atomic::Ordering::Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
+        self.flags.load(core::sync::atomic::Ordering::Relaxed) & PROCESS_SHARED != 0
+            || config::service() == Service::Declined
     }
 
     /// Whether a wait with `mutex` is libc's. A process-shared condition variable that nobody has waited on is taken over by a wait with a mutex of this library: all who
@@ -104,7 +105,8 @@ impl Cond {
     /// `mutex` points to a mutex.
     unsafe fn wait_is_libcs(&self, mutex: *mut pthread_mutex_t) -> bool {
         // SAFETY: passed on from the caller.
-        if self.is_libcs() && config::service() != Service::Declined && unsafe { !crate::mutex::belongs_to_libc(mutex) } {
+        if self.is_libcs() && config::service() != Service::Declined && unsafe { !crate::mutex::belongs_to_libc(mutex) }
+        {
             self.flags.fetch_and(!PROCESS_SHARED, core::sync::atomic::Ordering::Relaxed);
         }
         self.is_libcs()
@@ -234,7 +236,15 @@ fn wake(node: *mut Node) {
         match gate {
             // If the waiter does not sleep yet, it finds itself signalled, and nothing is moved.
             Some(gate) => {
-                let _ = syscalls::syscall!(syscalls::Sysno::futex, state, FUTEX_REQUEUE_PRIVATE, 0, 1, ptr::from_ref(gate), 0);
+                let _ = syscalls::syscall!(
+                    syscalls::Sysno::futex,
+                    state,
+                    FUTEX_REQUEUE_PRIVATE,
+                    0,
+                    1,
+                    ptr::from_ref(gate),
+                    0
+                );
             }
             None => Native::unpark(state, 1),
         }

@@ -136,7 +136,12 @@ fn read_milliseconds(name: &'static CStr, range: core::ops::RangeInclusive<u64>,
     let Some(value) = variable(name) else { return };
     match u64::from_str(value) {
         Ok(ms) if range.contains(&ms) => setting.store(ms * 1_000_000, Relaxed),
-        _ => say(&[name.to_str().unwrap_or_default(), "=", value, " is no number of milliseconds in its range; using the default"]),
+        _ => say(&[
+            name.to_str().unwrap_or_default(),
+            "=",
+            value,
+            " is no number of milliseconds in its range; using the default",
+        ]),
     }
 }
 

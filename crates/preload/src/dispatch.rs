@@ -7,10 +7,10 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::contention::Contention;
-use unconvoy_locks::load::gate::Gate;
+use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::load::LoadManager;
+use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock::{self, Acquired};
 use unconvoy_locks::platform::Native;
 

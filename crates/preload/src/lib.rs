@@ -19,6 +19,7 @@ use unconvoy_locks::platform::native;
 
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
+    real::use_libcs_clock();
     config::service();
     config::keep_from_children();
     // SAFETY: the handler is async-signal-safe: it stores to atomics.

@@ -14,7 +14,9 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
 
-use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
+use libc::{
+    EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
+};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
 use unconvoy_locks::load::gate::Gate;
@@ -105,7 +107,12 @@ impl Mutex {
         match config::service() {
             Service::Default => {
                 self.default_state().try_lock_politely()
-                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(self.default_state(), &self.gate, deadline).held
+                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+                        self.default_state(),
+                        &self.gate,
+                        deadline,
+                    )
+                    .held
             }
             _ => self.acquire_chosen(deadline),
         }
@@ -299,7 +306,10 @@ fn is_libcs(mutex: &Mutex) -> bool {
 ///
 /// As POSIX says of the function of this name; so for all below.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_init(
+    mutex: *mut pthread_mutex_t,
+    attributes: *const pthread_mutexattr_t,
+) -> c_int {
     // libc checks the attributes, zeroes the object and writes `kind`.
     // SAFETY: passed on from the caller.
     unsafe { real::pthread_mutex_init(mutex, attributes) }
@@ -398,7 +408,11 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, un
 ///
 /// See [`pthread_mutex_init`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int {
+pub unsafe extern "C" fn pthread_mutex_clocklock(
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
     if is_libcs(this) {

@@ -28,6 +28,8 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use unconvoy_locks::platform::native;
+
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
 use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
 
@@ -75,4 +77,16 @@ fn find(name: &'static str) -> *mut c_void {
         unsafe { libc::abort() };
     }
     address
+}
+
+/// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a library takes locks to do so.
+pub(crate) fn use_libcs_clock() {
+    // SAFETY: libc is loaded, so that this only finds it; its `clock_gettime` is one.
+    unsafe {
+        let libc_itself = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        let clock = if libc_itself.is_null() { ptr::null_mut() } else { libc::dlsym(libc_itself, c"clock_gettime".as_ptr()) };
+        if !clock.is_null() {
+            native::read_clock_with(core::mem::transmute::<*mut c_void, _>(clock));
+        }
+    }
 }

@@ -21,9 +21,9 @@ use unconvoy_locks::platform::Native;
 use crate::config::{self, Service};
 use crate::dispatch::pair;
 use crate::mutex::me;
+use crate::real;
 use crate::stats::{self, Kind as Recorded};
 use crate::time::{Clock, Deadline};
-use crate::real;
 
 /// A `pthread_rwlock_t`, as this library uses it.
 #[repr(C)]
@@ -177,7 +177,11 @@ macro_rules! holders {
         ///
         /// As glibc says of the function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $clock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+        pub unsafe extern "C" fn $clock(
+            lock: *mut pthread_rwlock_t,
+            clock: clockid_t,
+            until: *const timespec,
+        ) -> c_int {
             // SAFETY: passed on from the caller.
             let this = unsafe { RwLock::at(lock) };
             if this.is_libcs() {
@@ -193,14 +197,29 @@ macro_rules! holders {
     };
 }
 
-holders!(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock, RwLock::reading);
-holders!(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock, |_| Share::Write);
+holders!(
+    pthread_rwlock_rdlock,
+    pthread_rwlock_tryrdlock,
+    pthread_rwlock_timedrdlock,
+    pthread_rwlock_clockrdlock,
+    RwLock::reading
+);
+holders!(
+    pthread_rwlock_wrlock,
+    pthread_rwlock_trywrlock,
+    pthread_rwlock_timedwrlock,
+    pthread_rwlock_clockwrlock,
+    |_| Share::Write
+);
 
 /// # Safety
 ///
 /// As POSIX says of the function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) -> c_int {
+pub unsafe extern "C" fn pthread_rwlock_init(
+    lock: *mut pthread_rwlock_t,
+    attributes: *const pthread_rwlockattr_t,
+) -> c_int {
     // SAFETY: passed on from the caller.
     unsafe { real::pthread_rwlock_init(lock, attributes) }
 }

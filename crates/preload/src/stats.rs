@@ -220,7 +220,9 @@ fn place(address: usize) -> String {
             return String::new();
         }
         let info = info.assume_init();
-        let name = |text: *const core::ffi::c_char| (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy());
+        let name = |text: *const core::ffi::c_char| {
+            (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy())
+        };
         (name(info.dli_fname), name(info.dli_sname))
     };
     let object = object.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();

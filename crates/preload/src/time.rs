@@ -1,8 +1,7 @@
 //! POSIX time-outs: absolute, on one of two clocks.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
-use rustix::time::{ClockId, clock_gettime};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::platform::{Native, Platform, native};
 
 /// A clock that a time-out may be on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +23,7 @@ impl Clock {
     fn now(self) -> u64 {
         match self {
             Clock::Monotonic => Native::now(),
-            Clock::Realtime => {
-                let time = clock_gettime(ClockId::Realtime);
-                time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
-            }
+            Clock::Realtime => native::clock(CLOCK_REALTIME),
         }
     }
 }

@@ -25,11 +25,7 @@ fn program() -> Program {
 
 #[track_caller]
 fn one_line(stderr: &str) -> &str {
-    assert_eq!(
-        stderr.lines().count(),
-        1,
-        "not one line on stderr: {stderr:?}"
-    );
+    assert_eq!(stderr.lines().count(), 1, "not one line on stderr: {stderr:?}");
     stderr.trim_end()
 }
 
@@ -47,11 +43,7 @@ fn nothing_is_printed_and_the_status_is_the_programs() {
 fn bad_value(variable: &str, choices: &[Entry]) {
     let program = program();
     // The value and what of it must be in the line: a line break in a value must not break the line.
-    for (value, shown) in [
-        ("nosuch", "nosuch"),
-        ("LOITER loiter", "LOITER loiter"),
-        ("no\nsuch", "such"),
-    ] {
+    for (value, shown) in [("nosuch", "nosuch"), ("LOITER loiter", "LOITER loiter"), ("no\nsuch", "such")] {
         let finished = run(preloaded(&program.path).arg("counts").env(variable, value));
         assert_eq!(finished.text(), "counted 4000\n", "{variable}={value:?}");
         assert_eq!(finished.status.code(), Some(7), "{variable}={value:?}");
@@ -59,11 +51,7 @@ fn bad_value(variable: &str, choices: &[Entry]) {
         assert!(line.contains(variable), "{variable} is not named: {line}");
         assert!(line.contains(shown), "{value:?} is not named: {line}");
         for choice in choices {
-            assert!(
-                line.contains(choice.name),
-                "{} is not offered: {line}",
-                choice.name
-            );
+            assert!(line.contains(choice.name), "{} is not offered: {line}", choice.name);
         }
     }
 }
@@ -82,9 +70,7 @@ fn a_bad_load_manager_is_one_line_and_the_default() {
 fn the_record_counts_what_the_program_did() {
     let program = program();
     let file = program.directory.path().join("stats.json");
-    let finished = run(preloaded(&program.path)
-        .arg("counts")
-        .env("UNCONVOY_STATS", &file));
+    let finished = run(preloaded(&program.path).arg("counts").env("UNCONVOY_STATS", &file));
     assert_eq!(finished.text(), "counted 4000\n");
     assert_eq!(finished.stderr, "");
     assert_eq!(finished.status.code(), Some(7));
@@ -96,11 +82,7 @@ fn the_record_counts_what_the_program_did() {
         .as_array()
         .expect("the record lists locks")
         .iter()
-        .map(|lock| {
-            lock["acquisitions"]
-                .as_u64()
-                .expect("each lock counts acquisitions")
-        })
+        .map(|lock| lock["acquisitions"].as_u64().expect("each lock counts acquisitions"))
         .collect();
     acquisitions.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(acquisitions[0], 4000, "{text}");
@@ -111,66 +93,37 @@ fn the_record_counts_what_the_program_did() {
 fn a_record_that_cannot_be_written_is_one_line() {
     let program = program();
     let missing = program.directory.path().join("no/such/place/stats.json");
-    for file in [
-        missing.as_path(),
-        program.directory.path(),
-        Path::new("/dev/full"),
-    ] {
-        let finished = run(preloaded(&program.path)
-            .arg("counts")
-            .env("UNCONVOY_STATS", file));
+    for file in [missing.as_path(), program.directory.path(), Path::new("/dev/full")] {
+        let finished = run(preloaded(&program.path).arg("counts").env("UNCONVOY_STATS", file));
         assert_eq!(finished.text(), "counted 4000\n", "{}", file.display());
         assert_eq!(finished.status.code(), Some(7), "{}", file.display());
         let line = one_line(&finished.stderr);
-        assert!(
-            line.contains(&*file.to_string_lossy()),
-            "{} is not named: {line}",
-            file.display()
-        );
+        assert!(line.contains(&*file.to_string_lossy()), "{} is not named: {line}", file.display());
     }
 }
 
 fn presence(text: &str) -> Vec<bool> {
-    text.lines()
-        .map(|line| line.starts_with("library loaded"))
-        .collect()
+    text.lines().map(|line| line.starts_with("library loaded")).collect()
 }
 
 #[test]
 fn children_inherit_the_library() {
     let program = program();
-    let without = run(plain(&program.path)
-        .arg("loaded")
-        .arg(&program.path)
-        .arg("loaded"));
+    let without = run(plain(&program.path).arg("loaded").arg(&program.path).arg("loaded"));
     assert_eq!(presence(&without.success("plain").text()), [false, false]);
-    let finished = run(preloaded(&program.path)
-        .arg("loaded")
-        .arg(&program.path)
-        .arg("loaded"));
-    assert_eq!(
-        presence(&finished.success("preloaded").text()),
-        [true, true]
-    );
+    let finished = run(preloaded(&program.path).arg("loaded").arg(&program.path).arg("loaded"));
+    assert_eq!(presence(&finished.success("preloaded").text()), [true, true]);
     // Also through a program that starts others: a shell and what it forks.
-    let finished = run(preloaded("/bin/sh")
-        .arg("-c")
-        .arg(format!("{} loaded; true", program.path.display())));
+    let finished = run(preloaded("/bin/sh").arg("-c").arg(format!("{} loaded; true", program.path.display())));
     assert_eq!(presence(&finished.success("sh").text()), [true]);
 }
 
 #[test]
 fn children_can_be_left_out() {
     let program = program();
-    let finished = run(preloaded(&program.path)
-        .arg("loaded")
-        .arg(&program.path)
-        .arg("loaded")
-        .env("UNCONVOY_CHILDREN", "0"));
-    assert_eq!(
-        presence(&finished.success("without children").text()),
-        [true, false]
-    );
+    let finished =
+        run(preloaded(&program.path).arg("loaded").arg(&program.path).arg("loaded").env("UNCONVOY_CHILDREN", "0"));
+    assert_eq!(presence(&finished.success("without children").text()), [true, false]);
 }
 
 /// What else was to be preloaded stays so for the children.
@@ -186,18 +139,8 @@ fn children_that_are_left_out_keep_other_libraries() {
         .env("LD_PRELOAD", preload)
         .env("UNCONVOY_CHILDREN", "0"))
     .success("with a neighbour");
-    let left = finished
-        .text()
-        .lines()
-        .nth(1)
-        .unwrap_or_default()
-        .to_owned();
-    assert_eq!(
-        left.split([' ', ':'])
-            .filter(|s| !s.is_empty())
-            .collect::<Vec<_>>(),
-        [neighbour.to_str().unwrap()]
-    );
+    let left = finished.text().lines().nth(1).unwrap_or_default().to_owned();
+    assert_eq!(left.split([' ', ':']).filter(|s| !s.is_empty()).collect::<Vec<_>>(), [neighbour.to_str().unwrap()]);
 }
 
 #[test]
@@ -210,14 +153,9 @@ fn a_set_user_id_program_is_left_alone() {
     // 65534 is nobody, who need not exist for this.
     chown(&program.path, Some(65534), None).expect("root may chown");
     fs::set_permissions(&program.path, fs::Permissions::from_mode(0o4755)).expect("root may chmod");
-    let without = run(plain(&program.path).arg("loaded"))
-        .success("set-user-ID")
-        .text();
+    let without = run(plain(&program.path).arg("loaded")).success("set-user-ID").text();
     if without != "library absent, user 65534\n" {
-        println!(
-            "skipped: set-user-ID has no effect in {}",
-            program.directory.path().display()
-        );
+        println!("skipped: set-user-ID has no effect in {}", program.directory.path().display());
         return;
     }
     let finished = run(preloaded(&program.path).arg("loaded")).success("set-user-ID");
@@ -226,9 +164,7 @@ fn a_set_user_id_program_is_left_alone() {
 
 /// The numbers in a line such as "extra 1, afterwards 0".
 fn numbers(text: &str) -> Vec<i64> {
-    text.split(|c: char| !c.is_ascii_digit() && c != '-')
-        .filter_map(|word| word.parse().ok())
-        .collect()
+    text.split(|c: char| !c.is_ascii_digit() && c != '-').filter_map(|word| word.parse().ok()).collect()
 }
 
 #[test]
@@ -243,23 +179,13 @@ fn at_most_one_thread_serves_contention_and_it_goes_away() {
     let program = program();
     for load in LOAD {
         let mut command = preloaded(&program.path);
-        let finished = run(command
-            .arg("tasks-contended")
-            .env("UNCONVOY_LOAD", load.name));
+        let finished = run(command.arg("tasks-contended").env("UNCONVOY_LOAD", load.name));
         let finished = finished.success(load.name);
         let [most, afterwards] = numbers(&finished.text())[..] else {
             panic!("{}: {}", load.name, finished.text());
         };
-        assert!(
-            (0..=1).contains(&most),
-            "{}: {most} extra threads",
-            load.name
-        );
-        assert_eq!(
-            afterwards, 0,
-            "{}: a thread is left 2 s after the contention",
-            load.name
-        );
+        assert!((0..=1).contains(&most), "{}: {most} extra threads", load.name);
+        assert_eq!(afterwards, 0, "{}: a thread is left 2 s after the contention", load.name);
     }
 }
 
@@ -269,9 +195,7 @@ fn unchanged(mode: &str) {
     let program = program();
     let without = run(plain(&program.path).arg(mode));
     for load in LOAD {
-        let with = run(preloaded(&program.path)
-            .arg(mode)
-            .env("UNCONVOY_LOAD", load.name));
+        let with = run(preloaded(&program.path).arg(mode).env("UNCONVOY_LOAD", load.name));
         assert_eq!(with.text(), without.text(), "{mode} with {}", load.name);
         assert_eq!(with.stderr, without.stderr, "{mode} with {}", load.name);
         assert_eq!(with.status, without.status, "{mode} with {}", load.name);
@@ -294,11 +218,8 @@ fn exit_while_threads_wait() {
 fn stop_and_continue_in_contention() {
     let program = program();
     for load in LOAD {
-        let mut running = Running::start(
-            preloaded(&program.path)
-                .arg("long-contention")
-                .env("UNCONVOY_LOAD", load.name),
-        );
+        let mut running =
+            Running::start(preloaded(&program.path).arg("long-contention").env("UNCONVOY_LOAD", load.name));
         let deadline = Instant::now() + LIMIT;
         while !running.printed().contains("started") {
             assert!(Instant::now() < deadline, "the program does not start");

@@ -11,11 +11,7 @@ use support::{compile, pairs, plain, preloaded_with, run};
 const SHOWN: usize = 12;
 
 #[track_caller]
-fn conforms(
-    source: &str,
-    fewest_checks: usize,
-    arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>,
-) {
+fn conforms(source: &str, fewest_checks: usize, arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), source, &[]);
     let arguments = arguments(&directory);
@@ -24,14 +20,8 @@ fn conforms(
     // this glibc behaves otherwise than the one it was written against (2.36).
     let without = run(plain(&program).args(&arguments)).success(source);
     let expected = without.text();
-    let checks = expected
-        .lines()
-        .filter(|line| line.starts_with("ok "))
-        .count();
-    assert!(
-        checks >= fewest_checks,
-        "{source} made only {checks} checks"
-    );
+    let checks = expected.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(checks >= fewest_checks, "{source} made only {checks} checks");
 
     let mut differences = String::new();
     for (lock, load) in pairs() {
@@ -52,10 +42,7 @@ fn conforms(
             ));
         }
         if with.status != without.status {
-            lines.push(format!(
-                "    {} without, {} with",
-                without.status, with.status
-            ));
+            lines.push(format!("    {} without, {} with", without.status, with.status));
         }
         if with.stderr != without.stderr {
             lines.push(format!("    on stderr: {}", with.stderr.trim_end()));
@@ -69,10 +56,7 @@ fn conforms(
             }
         }
     }
-    assert!(
-        differences.is_empty(),
-        "{source} differs under the library:\n{differences}"
-    );
+    assert!(differences.is_empty(), "{source} differs under the library:\n{differences}");
 }
 
 fn no_arguments(_: &tempfile::TempDir) -> Vec<PathBuf> {

@@ -48,58 +48,32 @@ fn round_trip(program: &str, package: &str, compress: &[&str], expand: &[&str]) 
     let without = filter(plain(&path).args(compress), &input).success(program);
     let with = filter(preloaded(&path).args(compress), &input).success(program);
     assert!(without.stdout.len() > 1000 && without.stdout.len() < original.len());
-    assert!(
-        without.stdout == with.stdout,
-        "{program} {compress:?} compresses to other bytes"
-    );
+    assert!(without.stdout == with.stdout, "{program} {compress:?} compresses to other bytes");
     assert_eq!(without.stderr, with.stderr, "{program} {compress:?}");
     let compressed = directory.path().join("compressed");
     fs::write(&compressed, &with.stdout).expect("a temporary file");
     let expanded = filter(preloaded(&path).args(expand), &compressed).success(program);
-    assert!(
-        expanded.stdout == original,
-        "{program} {expand:?} gives back other bytes"
-    );
+    assert!(expanded.stdout == original, "{program} {expand:?} gives back other bytes");
 }
 
 #[test]
 fn xz() {
-    round_trip(
-        "xz",
-        "xz-utils",
-        &["-1", "-T4", "--block-size=524288", "-c"],
-        &["-d", "-T4", "-c"],
-    );
+    round_trip("xz", "xz-utils", &["-1", "-T4", "--block-size=524288", "-c"], &["-d", "-T4", "-c"]);
 }
 
 #[test]
 fn pigz() {
-    round_trip(
-        "pigz",
-        "pigz",
-        &["-3", "-p", "4", "-c"],
-        &["-d", "-p", "4", "-c"],
-    );
+    round_trip("pigz", "pigz", &["-3", "-p", "4", "-c"], &["-d", "-p", "4", "-c"]);
 }
 
 #[test]
 fn pbzip2() {
-    round_trip(
-        "pbzip2",
-        "pbzip2",
-        &["-1", "-p4", "-c"],
-        &["-d", "-p4", "-c"],
-    );
+    round_trip("pbzip2", "pbzip2", &["-1", "-p4", "-c"], &["-d", "-p4", "-c"]);
 }
 
 #[test]
 fn zstd() {
-    round_trip(
-        "zstd",
-        "zstd",
-        &["-3", "-T4", "-B524288", "-q", "-c"],
-        &["-d", "-T4", "-q", "-c"],
-    );
+    round_trip("zstd", "zstd", &["-3", "-T4", "-B524288", "-q", "-c"], &["-d", "-T4", "-q", "-c"]);
 }
 
 /* ---- memcached ---- */
@@ -117,10 +91,7 @@ impl Memcached {
         if rustix::process::geteuid().is_root() {
             command.args(["-u", "root"]);
         }
-        let mut server = Memcached {
-            running: Running::start(command),
-            directory,
-        };
+        let mut server = Memcached { running: Running::start(command), directory };
         let deadline = Instant::now() + LIMIT;
         while UnixStream::connect(server.socket()).is_err() {
             assert!(server.running.poll().is_none(), "memcached ended at once");
@@ -137,10 +108,7 @@ impl Memcached {
     fn connect(&self) -> Client {
         let stream = UnixStream::connect(self.socket()).expect("memcached listens");
         stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
-        Client {
-            reader: BufReader::new(stream.try_clone().expect("a descriptor")),
-            stream,
-        }
+        Client { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
     }
 
     /// Asks the server to end, as its init script does.
@@ -157,9 +125,7 @@ struct Client {
 
 impl Client {
     fn say(&mut self, words: &str) {
-        self.stream
-            .write_all(words.as_bytes())
-            .expect("memcached reads");
+        self.stream.write_all(words.as_bytes()).expect("memcached reads");
     }
 
     fn line(&mut self) -> String {
@@ -174,10 +140,7 @@ impl Client {
         if first == "END" {
             return None;
         }
-        assert!(
-            first.starts_with(&format!("VALUE {key} ")),
-            "get {key}: {first}"
-        );
+        assert!(first.starts_with(&format!("VALUE {key} ")), "get {key}: {first}");
         let value = self.line();
         assert_eq!(self.line(), "END");
         Some(value)
@@ -197,10 +160,7 @@ fn drive(server: &Memcached) -> Vec<String> {
             scope.spawn(move || {
                 for key in 0..KEYS {
                     let value = format!("value-{connection}-{}", key * 7919);
-                    client.say(&format!(
-                        "set k{connection}-{key} 0 0 {}\r\n{value}\r\n",
-                        value.len()
-                    ));
+                    client.say(&format!("set k{connection}-{key} 0 0 {}\r\n{value}\r\n", value.len()));
                     assert_eq!(client.line(), "STORED");
                     client.say("incr counter 1\r\n");
                     assert!(client.line().parse::<usize>().is_ok());
@@ -221,19 +181,8 @@ fn drive(server: &Memcached) -> Vec<String> {
         if line == "END" {
             return told;
         }
-        let counted = [
-            "cmd_set",
-            "get_hits",
-            "get_misses",
-            "curr_items",
-            "total_items",
-            "evictions",
-            "threads",
-        ];
-        if counted
-            .iter()
-            .any(|name| line.starts_with(&format!("STAT {name} ")))
-        {
+        let counted = ["cmd_set", "get_hits", "get_misses", "curr_items", "total_items", "evictions", "threads"];
+        if counted.iter().any(|name| line.starts_with(&format!("STAT {name} "))) {
             told.push(line);
         }
     }
@@ -289,11 +238,7 @@ fn memcached_under_memccapable() {
     };
     let without = outcome(&mut plain(&server));
     let with = outcome(&mut preloaded(&server));
-    assert!(
-        without.0.contains("[pass]"),
-        "memccapable checked nothing: {}",
-        without.0
-    );
+    assert!(without.0.contains("[pass]"), "memccapable checked nothing: {}", without.0);
     assert_eq!(without, with);
 }
 
@@ -450,16 +395,8 @@ fn rocksdb() {
                 .arg(format!("--benchmarks={benchmarks}"))
                 .arg(format!("--use_existing_db={}", if fresh { 0 } else { 1 }))
                 .arg(format!("--num={N}"))
-                .args([
-                    "--seed=42",
-                    "--value_size=100",
-                    "--write_buffer_size=262144",
-                ])
-                .args([
-                    "--max_background_jobs=4",
-                    "--compression_type=none",
-                    threads,
-                ]))
+                .args(["--seed=42", "--value_size=100", "--write_buffer_size=262144"])
+                .args(["--max_background_jobs=4", "--compression_type=none", threads]))
             .success(benchmarks);
             finished.text()
         };
@@ -472,24 +409,13 @@ fn rocksdb() {
             .filter(|rest| rest.contains(" found)"))
             .collect();
         // Writers, a group commit, flushes and compactions together; then the checksums again.
-        let mixed = go(
-            "overwrite,compact,verifychecksum,readwhilewriting,verifychecksum",
-            "--threads=4",
-            false,
-        );
-        let checked = mixed
-            .lines()
-            .filter(|line| line.starts_with("verifychecksum"))
-            .count();
+        let mixed = go("overwrite,compact,verifychecksum,readwhilewriting,verifychecksum", "--threads=4", false);
+        let checked = mixed.lines().filter(|line| line.starts_with("verifychecksum")).count();
         (found, checked)
     };
     let without = outcome(&|| plain(&path));
     let with = outcome(&|| preloaded(&path));
-    assert_eq!(
-        without.0,
-        [format!("{N} of {N} found)")],
-        "every key is found"
-    );
+    assert_eq!(without.0, [format!("{N} of {N} found)")], "every key is found");
     assert_eq!(without.1, 2, "both verifications ran");
     assert_eq!(without, with);
 }

@@ -9,8 +9,7 @@ use support::{compile, pairs, plain, preloaded, preloaded_with, run};
 fn the_stress_passes_with_glibc_alone() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
-    let finished =
-        run(plain(&program).args(["--seconds", "1"])).success("stress without the library");
+    let finished = run(plain(&program).args(["--seconds", "1"])).success("stress without the library");
     assert!(finished.text().contains("\nok: "), "{}", finished.both());
 }
 
@@ -18,8 +17,7 @@ fn the_stress_passes_with_glibc_alone() {
 fn the_default_lock_survives() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
-    let finished =
-        run(preloaded(&program).args(["--seconds", "5"])).success("stress of the default");
+    let finished = run(preloaded(&program).args(["--seconds", "5"])).success("stress of the default");
     assert!(finished.text().contains("\nok: "), "{}", finished.both());
     assert_eq!(finished.stderr, "");
 }
@@ -35,11 +33,7 @@ fn every_pair_survives() {
         let mut command = preloaded_with(&program, lock, load);
         let finished = run(command.args(["--seconds", "1", "--threads", "4"]));
         if !finished.status.success() || !finished.stderr.is_empty() {
-            failures += &format!(
-                "{lock} with {load}: {}\n{}\n",
-                finished.status,
-                finished.both()
-            );
+            failures += &format!("{lock} with {load}: {}\n{}\n", finished.status, finished.both());
         }
     }
     assert!(failures.is_empty(), "{failures}");

@@ -66,19 +66,13 @@ fn libc() -> PathBuf {
 }
 
 fn exported_pthread_functions() -> Vec<String> {
-    exports(library())
-        .into_iter()
-        .filter(|name| name.starts_with("pthread_"))
-        .collect()
+    exports(library()).into_iter().filter(|name| name.starts_with("pthread_")).collect()
 }
 
 #[test]
 fn every_required_function_is_exported() {
     let exported = exports(library());
-    let missing: Vec<_> = REQUIRED
-        .iter()
-        .filter(|name| !exported.contains(**name))
-        .collect();
+    let missing: Vec<_> = REQUIRED.iter().filter(|name| !exported.contains(**name)).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
 }
 
@@ -86,10 +80,8 @@ fn every_required_function_is_exported() {
 #[test]
 fn every_export_is_a_function_of_libc() {
     let libc = exports(&libc());
-    let unknown: Vec<_> = exports(library())
-        .into_iter()
-        .filter(|name| !libc.contains(name) && !name.starts_with("unconvoy_"))
-        .collect();
+    let unknown: Vec<_> =
+        exports(library()).into_iter().filter(|name| !libc.contains(name) && !name.starts_with("unconvoy_")).collect();
     assert!(unknown.is_empty(), "exported, but not of libc: {unknown:?}");
 }
 
@@ -114,12 +106,7 @@ fn reporter(names: &[String]) -> String {
 fn destinations(text: &str) -> BTreeMap<String, PathBuf> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
-        .map(|(name, path)| {
-            (
-                name.to_owned(),
-                fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path)),
-            )
-        })
+        .map(|(name, path)| (name.to_owned(), fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))))
         .collect()
 }
 
@@ -127,18 +114,11 @@ fn destinations(text: &str) -> BTreeMap<String, PathBuf> {
 fn a_program_binds_every_export_to_the_library() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let names = exported_pthread_functions();
-    assert!(
-        names.len() >= REQUIRED.len(),
-        "only {} pthread functions exported",
-        names.len()
-    );
+    assert!(names.len() >= REQUIRED.len(), "only {} pthread functions exported", names.len());
     let source = directory.path().join("reporter.c");
     fs::write(&source, reporter(&names)).expect("a temporary file");
     // -z now and lazy binding take different paths through the dynamic linker.
-    for flags in [
-        ["-fPIE", "-pie", "-Wl,-z,now"],
-        ["-fPIE", "-pie", "-Wl,-z,lazy"],
-    ] {
+    for flags in [["-fPIE", "-pie", "-Wl,-z,now"], ["-fPIE", "-pie", "-Wl,-z,lazy"]] {
         let program = compile_file(directory.path(), &source, &flags);
         let without = destinations(&run(&mut plain(&program)).success("reporter").text());
         let libc = fs::canonicalize(libc()).expect("libc exists");
@@ -151,10 +131,7 @@ fn a_program_binds_every_export_to_the_library() {
             .filter(|name| with.get(*name).map(PathBuf::as_path) != Some(library()))
             .map(|name| format!("{name} -> {:?}", with.get(name)))
             .collect();
-        assert!(
-            elsewhere.is_empty(),
-            "{flags:?}: not bound to the library: {elsewhere:#?}"
-        );
+        assert!(elsewhere.is_empty(), "{flags:?}: not bound to the library: {elsewhere:#?}");
     }
 }
 
@@ -168,19 +145,13 @@ fn versioned_references_bind_to_the_library() {
     fs::write(&source, reporter(&names)).expect("a temporary file");
     let program = compile_file(directory.path(), &source, &[]);
     let log = directory.path().join("bindings");
-    run(preloaded(&program)
-        .env("LD_DEBUG", "bindings")
-        .env("LD_DEBUG_OUTPUT", &log)
-        .env("LD_BIND_NOW", "1"))
-    .success("versioned");
+    run(preloaded(&program).env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", &log).env("LD_BIND_NOW", "1"))
+        .success("versioned");
     // The linker appends the process id to the name.
     let text: String = fs::read_dir(directory.path())
         .expect("our directory")
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("bindings"))
-        })
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bindings")))
         .map(|path| fs::read_to_string(path).expect("a log of the dynamic linker"))
         .collect();
     let from = format!("binding file {} ", program.display());
@@ -192,13 +163,7 @@ fn versioned_references_bind_to_the_library() {
             let (to, rest) = rest.split_once(" [")?;
             let (_, rest) = rest.split_once('`')?;
             let (name, rest) = rest.split_once('\'')?;
-            Some((
-                name,
-                (
-                    to,
-                    rest.trim().trim_start_matches('[').trim_end_matches(']'),
-                ),
-            ))
+            Some((name, (to, rest.trim().trim_start_matches('[').trim_end_matches(']'))))
         })
         .collect();
     for name in &names {
@@ -206,10 +171,7 @@ fn versioned_references_bind_to_the_library() {
             panic!("{name} is not among the bindings of the program:\n{text}");
         };
         assert_eq!(Path::new(to), library(), "{name} [{version}]");
-        assert!(
-            version.starts_with("GLIBC_"),
-            "{name} is referenced without a version: {version:?}"
-        );
+        assert!(version.starts_with("GLIBC_"), "{name} is referenced without a version: {version:?}");
         let two_versions = [
             "pthread_cond_init",
             "pthread_cond_destroy",

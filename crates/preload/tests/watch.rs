@@ -8,34 +8,20 @@ use support::{Running, installed, plain};
 
 fn message_of_a_hang() -> String {
     let payload = std::panic::catch_unwind(|| {
-        Running::start(plain("/bin/sh").args(["-c", "echo begun; sleep 300 & wait"]))
-            .finish(Duration::from_millis(500))
+        Running::start(plain("/bin/sh").args(["-c", "echo begun; sleep 300 & wait"])).finish(Duration::from_millis(500))
     })
     .expect_err("a program that sleeps does not end");
-    payload
-        .downcast_ref::<String>()
-        .expect("a formatted message")
-        .clone()
+    payload.downcast_ref::<String>().expect("a formatted message").clone()
 }
 
 #[test]
 fn a_hang_is_reported_and_the_whole_group_killed() {
     let message = message_of_a_hang();
     assert!(message.contains("no end after 500ms"), "{message}");
-    assert!(
-        message.contains("begun"),
-        "the output is missing: {message}"
-    );
+    assert!(message.contains("begun"), "the output is missing: {message}");
     // The shell and the sleep, by their ids; a killed one may be a zombie for a moment.
-    let pids: Vec<&str> = message
-        .lines()
-        .filter_map(|line| {
-            line.split_once("stacks of process ")?
-                .1
-                .split([':', ' '])
-                .next()
-        })
-        .collect();
+    let pids: Vec<&str> =
+        message.lines().filter_map(|line| line.split_once("stacks of process ")?.1.split([':', ' ']).next()).collect();
     assert_eq!(pids.len(), 2, "{message}");
     std::thread::sleep(Duration::from_millis(200));
     for pid in pids {

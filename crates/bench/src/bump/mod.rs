@@ -79,16 +79,9 @@ impl Change {
 
 /// All but two asleep, half of them, all but two, none.
 fn pattern(threads: u32) -> Vec<Change> {
-    let targets = [
-        threads.saturating_sub(2),
-        threads / 2,
-        threads.saturating_sub(2),
-        0,
-    ];
+    let targets = [threads.saturating_sub(2), threads / 2, threads.saturating_sub(2), 0];
     let from = [0].into_iter().chain(targets);
-    from.zip(targets)
-        .map(|(from, to)| Change { from, to })
-        .collect()
+    from.zip(targets).map(|(from, to)| Change { from, to }).collect()
 }
 
 /// Measures, prints and writes; with a base name, the time series go to BASENAME.csv.
@@ -104,22 +97,14 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.judgements = judge(&changes, &samples, rounds);
     record.tables = vec![table(&changes, &samples, threads)];
     record.notes.push("A count that was never steady enters with the time at which sampling ended, 5 ms or more, which is then a lower bound.".to_string());
-    record.notes.push(
-        "The window, --seconds, has no meaning here; --seed neither: the pattern is fixed."
-            .to_string(),
-    );
+    record.notes.push("The window, --seconds, has no meaning here; --seed neither: the pattern is fixed.".to_string());
     if let Some(out) = &common.out {
         write(&with_ending(out, "csv"), &csv(&changes, &samples)?)?;
     }
     record.finish(common.out.as_deref())
 }
 
-fn measure(
-    changes: &[Change],
-    threads: u32,
-    rounds: u32,
-    options: &Options,
-) -> anyhow::Result<Samples<Series>> {
+fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> anyhow::Result<Samples<Series>> {
     let interrupt = Interrupt::install()?;
     let control = Native::load_control();
     control.interval.store(NEVER_NS, Relaxed);
@@ -133,14 +118,10 @@ fn measure(
     };
     let contenders = Contenders::start_with(threads, SECTION, inside)?;
     if options.realtime {
-        process::enter_realtime()
-            .context("cannot sample in the realtime class; leave out --realtime")?;
+        process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
     }
     thread::sleep(SETTLE);
-    let mut samples = Samples {
-        all: Vec::new(),
-        ended_by: None,
-    };
+    let mut samples = Samples { all: Vec::new(), ended_by: None };
     'rounds: for round in 1..=rounds {
         for (cell, change) in changes.iter().enumerate() {
             if let Err(error) = interrupt.check() {
@@ -154,10 +135,7 @@ fn measure(
     }
     control.slots.set_target(0);
     drop(contenders);
-    anyhow::ensure!(
-        controller_report().ticks == 0,
-        "the controller changed the target during the test"
-    );
+    anyhow::ensure!(controller_report().ticks == 0, "the controller changed the target during the test");
     Ok(samples)
 }
 
@@ -175,27 +153,13 @@ fn judge(changes: &[Change], samples: &Samples<Series>, rounds: u32) -> Vec<Judg
     let worst = |goal: &Goal, metric: &dyn Fn(&Series) -> Option<f64>| {
         let medians = changes.iter().enumerate().filter_map(|(cell, change)| {
             let spread = samples.spread(cell, metric)?;
-            Some((
-                spread.median,
-                format!(
-                    "{}; median of {}, max {}",
-                    change.name(),
-                    spread.count,
-                    short(spread.max)
-                ),
-            ))
+            Some((spread.median, format!("{}; median of {}, max {}", change.name(), spread.count, short(spread.max))))
         });
         let judgement = goal.judge_worst(medians);
-        if rounds < ENOUGH {
-            judgement.without_verdict("needs --runs 20 or more")
-        } else {
-            judgement
-        }
+        if rounds < ENOUGH { judgement.without_verdict("needs --runs 20 or more") } else { judgement }
     };
     vec![
-        worst(&goals::BUMP_FIRST, &|series| {
-            Some(us(series.first_reaction()?))
-        }),
+        worst(&goals::BUMP_FIRST, &|series| Some(us(series.first_reaction()?))),
         worst(&goals::BUMP_STEADY, &|series| Some(steady_us(series))),
     ]
 }
@@ -215,22 +179,11 @@ fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
             "largest gap between samples",
         ],
     );
-    let text = |spread: Option<Spread>| {
-        spread.map_or_else(|| "-".to_string(), |spread| spread.text(short))
-    };
+    let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
     for (cell, change) in changes.iter().enumerate() {
-        let of_cell: Vec<&Series> = samples
-            .all
-            .iter()
-            .filter(|sample| sample.cell == cell)
-            .map(|sample| &sample.value)
-            .collect();
-        let without = |time: fn(&Series) -> Option<u64>| {
-            of_cell
-                .iter()
-                .filter(|series| time(series).is_none())
-                .count()
-        };
+        let of_cell: Vec<&Series> =
+            samples.all.iter().filter(|sample| sample.cell == cell).map(|sample| &sample.value).collect();
+        let without = |time: fn(&Series) -> Option<u64>| of_cell.iter().filter(|series| time(series).is_none()).count();
         table.row([
             change.name(),
             text(samples.spread(cell, |series| Some(us(series.first_reaction()?)))),
@@ -250,11 +203,7 @@ fn csv(changes: &[Change], samples: &Samples<Series>) -> anyhow::Result<String> 
     for sample in &samples.all {
         let change = &changes[sample.cell];
         let first = (0, sample.value.before);
-        let points = sample
-            .value
-            .points
-            .iter()
-            .map(|point| (point.ns, point.awake));
+        let points = sample.value.points.iter().map(|point| (point.ns, point.awake));
         for (ns, awake) in [first].into_iter().chain(points) {
             writer.serialize((sample.round, change.from, change.to, ns, awake))?;
         }
@@ -268,10 +217,7 @@ mod tests {
 
     #[test]
     fn the_pattern_goes_both_ways() {
-        let steps: Vec<(u32, u32)> = pattern(8)
-            .into_iter()
-            .map(|change| (change.from, change.to))
-            .collect();
+        let steps: Vec<(u32, u32)> = pattern(8).into_iter().map(|change| (change.from, change.to)).collect();
         assert_eq!(steps, [(0, 6), (6, 4), (4, 6), (6, 0)]);
     }
 }

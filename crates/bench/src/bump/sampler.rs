@@ -70,10 +70,7 @@ impl Watch {
     pub fn change(&self, target: u32, sampler: Sampler, length: Duration) -> Series {
         let series = Series::new(self.awake(), self.threads - target.min(self.threads));
         let begin = Instant::now();
-        *self.lock() = Some(Open {
-            begin,
-            series: series.clone(),
-        });
+        *self.lock() = Some(Open { begin, series: series.clone() });
         self.is_open.store(true, Ordering::Relaxed);
         self.slots.set_target(target);
         self.sample();

@@ -29,13 +29,7 @@ pub struct Series {
 impl Series {
     /// A series without samples, for a change from `before` threads to `expected`.
     pub fn new(before: u32, expected: u32) -> Self {
-        Self {
-            before,
-            expected,
-            points: Vec::with_capacity(64),
-            largest_gap_ns: 0,
-            end_ns: 0,
-        }
+        Self { before, expected, points: Vec::with_capacity(64), largest_gap_ns: 0, end_ns: 0 }
     }
 
     /// Adds a sample.
@@ -50,10 +44,7 @@ impl Series {
     /// When the count first moved towards what is expected, nanoseconds. `None`: it never did, or was there already.
     pub fn first_reaction(&self) -> Option<u64> {
         let distance = self.before.abs_diff(self.expected);
-        self.points
-            .iter()
-            .find(|point| point.awake.abs_diff(self.expected) < distance)
-            .map(|point| point.ns)
+        self.points.iter().find(|point| point.awake.abs_diff(self.expected) < distance).map(|point| point.ns)
     }
 
     /// From when on the count was within 1 of what is expected until the end, nanoseconds. `None`: it was not at the end.
@@ -74,38 +65,27 @@ mod tests {
 
     fn series(before: u32, expected: u32, samples: &[(u64, u32)]) -> Series {
         let mut series = Series::new(before, expected);
-        samples
-            .iter()
-            .for_each(|&(ns, awake)| series.sample(ns, awake));
+        samples.iter().for_each(|&(ns, awake)| series.sample(ns, awake));
         series
     }
 
     #[test]
     fn only_changes_are_kept() {
         let series = series(8, 2, &[(10, 8), (20, 7), (30, 7), (90, 2), (95, 2)]);
-        assert_eq!(
-            series.points,
-            [Point { ns: 20, awake: 7 }, Point { ns: 90, awake: 2 }]
-        );
+        assert_eq!(series.points, [Point { ns: 20, awake: 7 }, Point { ns: 90, awake: 2 }]);
         assert_eq!((series.largest_gap_ns, series.end_ns), (60, 95));
     }
 
     #[test]
     fn the_first_reaction_is_towards_the_target() {
-        assert_eq!(
-            series(6, 2, &[(10, 7), (20, 5), (30, 2)]).first_reaction(),
-            Some(20)
-        );
+        assert_eq!(series(6, 2, &[(10, 7), (20, 5), (30, 2)]).first_reaction(), Some(20));
         assert_eq!(series(6, 2, &[(10, 7)]).first_reaction(), None);
         assert_eq!(series(2, 2, &[(10, 3), (20, 2)]).first_reaction(), None);
     }
 
     #[test]
     fn steady_means_until_the_end() {
-        assert_eq!(
-            series(8, 2, &[(10, 3), (20, 5), (30, 2), (40, 3)]).steady(),
-            Some(30)
-        );
+        assert_eq!(series(8, 2, &[(10, 3), (20, 5), (30, 2), (40, 3)]).steady(), Some(30));
         assert_eq!(series(8, 2, &[(10, 3), (20, 5)]).steady(), None);
         assert_eq!(series(3, 2, &[(10, 3)]).steady(), Some(0));
         assert_eq!(series(8, 2, &[]).steady(), None);

@@ -30,32 +30,18 @@ fn place(threads: u32) -> String {
 
 /// Thread counts with contention that the saturated goals speak of.
 fn contended(grid: &Grid) -> impl Iterator<Item = u32> {
-    grid.threads
-        .iter()
-        .copied()
-        .filter(|threads| (2..=MOST_THREADS).contains(threads))
+    grid.threads.iter().copied().filter(|threads| (2..=MOST_THREADS).contains(threads))
 }
 
 fn saturated(grid: &Grid) -> Judgement {
-    let fraction = |threads| {
-        Some((
-            grid.fraction(grid.find(DEFAULT, threads, 0)?)?.median,
-            place(threads),
-        ))
-    };
+    let fraction = |threads| Some((grid.fraction(grid.find(DEFAULT, threads, 0)?)?.median, place(threads)));
     goals::SATURATED.judge_worst(contended(grid).filter_map(fraction))
 }
 
 /// Medians of `metric` of the default lock, without think time.
 fn medians(grid: &Grid, metric: impl Fn(&Values) -> Option<f64>) -> Vec<(f64, String)> {
-    let median = |threads| {
-        Some((
-            grid.samples
-                .spread(grid.find(DEFAULT, threads, 0)?, &metric)?
-                .median,
-            place(threads),
-        ))
-    };
+    let median =
+        |threads| Some((grid.samples.spread(grid.find(DEFAULT, threads, 0)?, &metric)?.median, place(threads)));
     contended(grid).filter_map(median).collect()
 }
 
@@ -70,11 +56,7 @@ fn fairness(grid: &Grid) -> Judgement {
 
 fn latency(grid: &Grid) -> Judgement {
     let worst = medians(grid, |values| Some(values.get("p999_ns")? / 1e6));
-    if worst.is_empty() {
-        goals::LATENCY.not_judged("needs --latency")
-    } else {
-        goals::LATENCY.judge_worst(worst)
-    }
+    if worst.is_empty() { goals::LATENCY.not_judged("needs --latency") } else { goals::LATENCY.judge_worst(worst) }
 }
 
 /// Ratios of the default lock to another row, with the row's name.
@@ -87,55 +69,32 @@ fn ratios(
 ) -> Vec<(f64, String)> {
     let name = grid.rows.get(to).map_or("", |row| &row.name);
     let ratio = |threads| {
-        let ratio = grid.samples.ratio(
-            grid.find(DEFAULT, threads, think)?,
-            grid.find(to, threads, think)?,
-            metric,
-        )?;
+        let ratio = grid.samples.ratio(grid.find(DEFAULT, threads, think)?, grid.find(to, threads, think)?, metric)?;
         Some((ratio.median, format!("{threads} threads, {name}")))
     };
     threads.filter_map(ratio).collect()
 }
 
 fn processor_time(grid: &Grid) -> Judgement {
-    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| {
-        values.get("cpu_ns_per_op")
-    }))
+    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| values.get("cpu_ns_per_op")))
 }
 
 fn think_1_adaptive(grid: &Grid) -> Judgement {
-    goals::THINK_1_ADAPTIVE.judge_worst(ratios(
-        grid,
-        ADAPTIVE,
-        grid.threads.iter().copied(),
-        1000,
-        throughput,
-    ))
+    goals::THINK_1_ADAPTIVE.judge_worst(ratios(grid, ADAPTIVE, grid.threads.iter().copied(), 1000, throughput))
 }
 
 fn think_1_rows(grid: &Grid) -> Judgement {
     let others = (0..grid.rows.len()).filter(|&row| row != DEFAULT);
-    goals::THINK_1_ROWS.judge_worst(
-        others.flat_map(|row| ratios(grid, row, grid.threads.iter().copied(), 1000, throughput)),
-    )
+    goals::THINK_1_ROWS
+        .judge_worst(others.flat_map(|row| ratios(grid, row, grid.threads.iter().copied(), 1000, throughput)))
 }
 
 /// A count passes within the limit, or if the default's median lies between the slowest and the fastest run of libc.
 fn think_10(grid: &Grid) -> Judgement {
     const THINK: u64 = 10_000;
-    let all = ratios(
-        grid,
-        NORMAL,
-        grid.threads.iter().copied(),
-        THINK,
-        throughput,
-    );
-    let outside: Vec<_> = grid
-        .threads
-        .iter()
-        .filter(|&&threads| !within_spread(grid, threads, THINK))
-        .copied()
-        .collect();
+    let all = ratios(grid, NORMAL, grid.threads.iter().copied(), THINK, throughput);
+    let outside: Vec<_> =
+        grid.threads.iter().filter(|&&threads| !within_spread(grid, threads, THINK)).copied().collect();
     let outside = ratios(grid, NORMAL, outside.into_iter(), THINK, throughput);
     let judgement = goals::THINK_10.judge_worst(all);
     let verdict = goals::THINK_10.judge_worst(outside);
@@ -152,10 +111,7 @@ fn think_10(grid: &Grid) -> Judgement {
 }
 
 fn within_spread(grid: &Grid, threads: u32, think: u64) -> bool {
-    let spread = |row| {
-        grid.samples
-            .spread(grid.find(row, threads, think)?, throughput)
-    };
+    let spread = |row| grid.samples.spread(grid.find(row, threads, think)?, throughput);
     matches!((spread(DEFAULT), spread(NORMAL)), (Some(ours), Some(libc)) if libc.contains(ours.median))
 }
 
@@ -171,15 +127,8 @@ fn tpmcs_3200(grid: &Grid) -> Judgement {
 fn kept(grid: &Grid, goal: &goals::Goal, load: u32) -> Judgement {
     let threads = load * grid.processors;
     let ratio = || {
-        let row = grid
-            .rows
-            .iter()
-            .position(|row| row.name == "tpmcs+control")?;
-        grid.samples.ratio(
-            grid.find(row, threads, 0)?,
-            grid.find(row, 2, 0)?,
-            throughput,
-        )
+        let row = grid.rows.iter().position(|row| row.name == "tpmcs+control")?;
+        grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, 2, 0)?, throughput)
     };
     match ratio() {
         Some(ratio) => goal.judge(ratio.median, place(threads)),
@@ -200,24 +149,14 @@ mod tests {
         let cells = cells(&rows, threads, &[think]);
         let sample = |round: u32, index: usize| {
             let cell = &cells[index];
-            let text = format!(
-                "ops_per_sec {}\njain 0.95\ncpu_ns_per_op 200\n",
-                ops(cell.row, cell.threads)
-            );
-            Sample {
-                cell: index,
-                round,
-                value: Values::parse_for_tests(&text),
-            }
+            let text = format!("ops_per_sec {}\njain 0.95\ncpu_ns_per_op 200\n", ops(cell.row, cell.threads));
+            Sample { cell: index, round, value: Values::parse_for_tests(&text) }
         };
         let all = (1..=3)
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))
             .map(|(round, index)| sample(round, index))
             .collect();
-        let samples = Samples {
-            all,
-            ended_by: None,
-        };
+        let samples = Samples { all, ended_by: None };
         Grid {
             rows,
             threads: threads.to_vec(),
@@ -232,20 +171,10 @@ mod tests {
 
     #[test]
     fn the_worst_count_decides() {
-        let grid = grid(&[1, 2, 4], 0, |row, threads| {
-            if row == DEFAULT && threads == 4 {
-                8e6
-            } else {
-                1e7
-            }
-        });
+        let grid = grid(&[1, 2, 4], 0, |row, threads| if row == DEFAULT && threads == 4 { 8e6 } else { 1e7 });
         let judgement = saturated(&grid);
         assert_eq!(
-            (
-                judgement.measured,
-                judgement.verdict,
-                judgement.note.as_str()
-            ),
+            (judgement.measured, judgement.verdict, judgement.note.as_str()),
             (Some(0.8), Verdict::Miss, "worst: 4 threads")
         );
         assert_eq!(fairness(&grid).verdict, Verdict::NotJudged);
@@ -255,13 +184,7 @@ mod tests {
 
     #[test]
     fn tpmcs_is_compared_with_itself() {
-        let grid = grid(&[2, 4, 64], 0, |row, threads| {
-            if row == 3 {
-                1e6 / f64::from(threads)
-            } else {
-                1e7
-            }
-        });
+        let grid = grid(&[2, 4, 64], 0, |row, threads| if row == 3 { 1e6 / f64::from(threads) } else { 1e7 });
         assert_eq!(tpmcs_200(&grid).measured, Some(0.5));
         assert_eq!(tpmcs_3200(&grid).verdict, Verdict::Miss);
     }
@@ -276,23 +199,11 @@ mod tests {
 
     #[test]
     fn long_think_time_allows_for_the_spread() {
-        let slow = grid(
-            &[8],
-            10_000,
-            |row, _| if row == DEFAULT { 9e5 } else { 1e6 },
-        );
+        let slow = grid(&[8], 10_000, |row, _| if row == DEFAULT { 9e5 } else { 1e6 });
         assert_eq!(think_10(&slow).verdict, Verdict::Miss);
-        let mut spread = grid(
-            &[8],
-            10_000,
-            |row, _| if row == DEFAULT { 9e5 } else { 1e6 },
-        );
+        let mut spread = grid(&[8], 10_000, |row, _| if row == DEFAULT { 9e5 } else { 1e6 });
         let normal = spread.find(NORMAL, 8, 10_000).expect("a cell");
-        let wide = spread
-            .samples
-            .all
-            .iter_mut()
-            .filter(|sample| sample.cell == normal && sample.round == 1);
+        let wide = spread.samples.all.iter_mut().filter(|sample| sample.cell == normal && sample.round == 1);
         wide.for_each(|sample| sample.value = Values::parse_for_tests("ops_per_sec 800000\n"));
         assert_eq!(think_10(&spread).verdict, Verdict::Pass);
     }

@@ -57,19 +57,13 @@ const ADAPTIVE: usize = 1;
 const DEFAULT: usize = 2;
 
 fn rows(locks: &[Pair]) -> Vec<Row> {
-    let row = |name: &str, kind, setup| Row {
-        name: name.to_string(),
-        kind,
-        setup,
-    };
+    let row = |name: &str, kind, setup| Row { name: name.to_string(), kind, setup };
     let fixed = [
         row("libc normal", "normal", Setup::Libc),
         row("libc adaptive", "adaptive", Setup::Libc),
         row("default", "normal", Setup::Default),
     ];
-    let named = locks
-        .iter()
-        .map(|&pair| row(&pair.name(), "normal", Setup::Named(pair)));
+    let named = locks.iter().map(|&pair| row(&pair.name(), "normal", Setup::Named(pair)));
     fixed.into_iter().chain(named).collect()
 }
 
@@ -101,12 +95,7 @@ pub(crate) struct Grid {
 
 /// All cells, the one of the serial limit first.
 fn cells(rows: &[Row], threads: &[u32], thinks: &[u64]) -> Vec<Cell> {
-    let cell = |row: usize, threads, think| Cell {
-        row,
-        lock: rows[row].name.clone(),
-        threads,
-        think,
-    };
+    let cell = |row: usize, threads, think| Cell { row, lock: rows[row].name.clone(), threads, think };
     let mut cells = vec![cell(NORMAL, 1, 0)];
     for &think in thinks {
         for &threads in threads {
@@ -132,12 +121,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         "runs": common.runs(), "latency": options.latency, "locks": rows.iter().map(|row| &row.name).collect::<Vec<_>>(),
     });
     let mut record = Record::begin("counter", common.seed, parameters);
-    let name = |cell: &Cell| {
-        format!(
-            "{}, {} threads, think {} ns",
-            cell.lock, cell.threads, cell.think
-        )
-    };
+    let name = |cell: &Cell| format!("{}, {} threads, think {} ns", cell.lock, cell.threads, cell.think);
     let samples = interleave(&cells, common.runs(), common.seed, name, |cell| {
         let row = rows.get(cell.row).context("a cell of no row")?;
         job(row, cell, options).run(&programs)
@@ -165,19 +149,11 @@ fn job(row: &Row, cell: &Cell, options: &Options) -> Job {
         ("--think", cell.think.to_string()),
         ("--kind", row.kind.to_string()),
     ];
-    let mut words: Vec<String> = pairs
-        .into_iter()
-        .flat_map(|(name, value)| [name.to_string(), value])
-        .collect();
+    let mut words: Vec<String> = pairs.into_iter().flat_map(|(name, value)| [name.to_string(), value]).collect();
     if options.latency {
         words.push("--latency".to_string());
     }
-    Job {
-        program: "counter",
-        options: words,
-        setup: row.setup,
-        seconds: options.common.seconds,
-    }
+    Job { program: "counter", options: words, setup: row.setup, seconds: options.common.seconds }
 }
 
 /// Operations per second.
@@ -187,9 +163,7 @@ fn throughput(values: &Values) -> Option<f64> {
 
 impl Grid {
     fn find(&self, row: usize, threads: u32, think: u64) -> Option<usize> {
-        self.cells
-            .iter()
-            .position(|cell| (cell.row, cell.threads, cell.think) == (row, threads, think))
+        self.cells.iter().position(|cell| (cell.row, cell.threads, cell.think) == (row, threads, think))
     }
 
     /// The computed limit of throughput for a think time above 0, operations per second.
@@ -205,8 +179,7 @@ impl Grid {
             self.samples.ratio(cell, 0, throughput)
         } else {
             let limit = self.computed_limit(think);
-            self.samples
-                .spread(cell, |values| Some(throughput(values)? / limit))
+            self.samples.spread(cell, |values| Some(throughput(values)? / limit))
         }
     }
 }

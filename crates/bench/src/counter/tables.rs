@@ -6,19 +6,13 @@ use crate::table::Table;
 
 /// For each think time, throughput, fairness, processor time and latency, as far as they were measured.
 pub(super) fn tables(grid: &Grid) -> Vec<Table> {
-    grid.thinks
-        .iter()
-        .flat_map(|&think| of_think_time(grid, think))
-        .collect()
+    grid.thinks.iter().flat_map(|&think| of_think_time(grid, think)).collect()
 }
 
 fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
     let section = grid.section;
     let metric = |name: &'static str, unit: f64| {
-        move |grid: &Grid, cell| {
-            grid.samples
-                .spread(cell, |values| Some(values.get(name)? / unit))
-        }
+        move |grid: &Grid, cell| grid.samples.spread(cell, |values| Some(values.get(name)? / unit))
     };
     let limit = if think == 0 {
         "what one thread alone reaches under libc normal".to_string()
@@ -28,9 +22,7 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
     let mut tables = vec![table(
         grid,
         think,
-        format!(
-            "Throughput, fraction of {limit}; section {section} ns, think {think} ns; threads across"
-        ),
+        format!("Throughput, fraction of {limit}; section {section} ns, think {think} ns; threads across"),
         Grid::fraction,
     )];
     if think > 0 {
@@ -40,18 +32,14 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
             format!("Throughput relative to libc adaptive; think {think} ns"),
             |grid, cell| {
                 let threads = grid.cells.get(cell)?.threads;
-                grid.samples
-                    .ratio(cell, grid.find(ADAPTIVE, threads, think)?, throughput)
+                grid.samples.ratio(cell, grid.find(ADAPTIVE, threads, think)?, throughput)
             },
         ));
     }
     tables.push(table(
         grid,
         think,
-        format!(
-            "Jain's fairness index over {} s; think {think} ns",
-            grid.seconds
-        ),
+        format!("Jain's fairness index over {} s; think {think} ns", grid.seconds),
         metric("jain", 1.0),
     ));
     tables.push(table(
@@ -66,22 +54,12 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         format!("99.9th percentile of the time to acquire, us; think {think} ns"),
         metric("p999_ns", 1000.0),
     );
-    let measured = latency
-        .rows
-        .iter()
-        .flatten()
-        .skip(1)
-        .any(|field| field.contains('('));
+    let measured = latency.rows.iter().flatten().skip(1).any(|field| field.contains('('));
     tables.extend(measured.then_some(latency));
     tables
 }
 
-fn table(
-    grid: &Grid,
-    think: u64,
-    title: String,
-    spread: impl Fn(&Grid, usize) -> Option<Spread>,
-) -> Table {
+fn table(grid: &Grid, think: u64, title: String, spread: impl Fn(&Grid, usize) -> Option<Spread>) -> Table {
     let header = std::iter::once("lock".to_string()).chain(grid.threads.iter().map(u32::to_string));
     let mut table = Table::new(title, header);
     for (index, row) in grid.rows.iter().enumerate() {

@@ -42,28 +42,23 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let files = process::raise_file_limit()?;
 
     let cells = reading::cells(&options.threads);
-    let readings = interleave(
-        &cells,
-        common.runs(),
-        common.seed,
-        reading::Cell::name,
-        |cell| reading::measure(cell, options.readings, options.interval),
-    )?;
+    let readings = interleave(&cells, common.runs(), common.seed, reading::Cell::name, |cell| {
+        reading::measure(cell, options.readings, options.interval)
+    })?;
     record.take(&cells, &readings)?;
     record.judgements.push(reading::judge(&cells, &readings));
     record.tables.push(reading::table(&cells, &readings));
-    record.notes.push(format!("Up to {files} descriptors may be open, the limit having been raised for the readings; all sleeping threads are read, none is known to sleep in a slot."));
+    record.notes.push(format!(
+        "Up to {files} descriptors may be open, the limit having been raised for the readings; all sleeping threads are read, none is known to sleep in a slot."
+    ));
 
     if record.ended_by.is_none() {
         let cells = [options.contenders];
         let name = |count: &u32| format!("the controller beside {count} contending threads");
-        let shares = interleave(&cells, common.runs(), common.seed, name, |&count| {
-            share::measure(count, common.seconds)
-        })?;
+        let shares =
+            interleave(&cells, common.runs(), common.seed, name, |&count| share::measure(count, common.seconds))?;
         record.take(&cells, &shares)?;
-        record
-            .judgements
-            .push(share::judge(options.contenders, &shares));
+        record.judgements.push(share::judge(options.contenders, &shares));
         record.tables.push(share::table(&shares));
     }
     record.finish(common.out.as_deref())

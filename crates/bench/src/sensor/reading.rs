@@ -30,28 +30,17 @@ pub struct Cell {
 
 impl Cell {
     pub fn name(&self) -> String {
-        format!(
-            "reading {} threads, descriptors {}",
-            self.threads,
-            self.how()
-        )
+        format!("reading {} threads, descriptors {}", self.threads, self.how())
     }
 
     fn how(&self) -> &'static str {
-        if self.kept {
-            "kept"
-        } else {
-            "opened each time"
-        }
+        if self.kept { "kept" } else { "opened each time" }
     }
 }
 
 /// One row of the table after the other.
 pub fn cells(threads: &[u32]) -> Vec<Cell> {
-    threads
-        .iter()
-        .flat_map(|&threads| [true, false].map(|kept| Cell { threads, kept }))
-        .collect()
+    threads.iter().flat_map(|&threads| [true, false].map(|kept| Cell { threads, kept })).collect()
 }
 
 /// Threads that sleep until they are dropped.
@@ -62,10 +51,7 @@ struct Sleepers {
 
 impl Sleepers {
     fn start(count: u32) -> anyhow::Result<Self> {
-        let mut sleepers = Self {
-            stop: Arc::new(AtomicBool::new(false)),
-            threads: Vec::new(),
-        };
+        let mut sleepers = Self { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
         for _ in 0..count {
             let stop = Arc::clone(&sleepers.stop);
             let body = move || {
@@ -74,9 +60,7 @@ impl Sleepers {
                 }
             };
             let thread = thread::Builder::new().stack_size(STACK).spawn(body);
-            sleepers
-                .threads
-                .push(thread.context("cannot start a thread")?);
+            sleepers.threads.push(thread.context("cannot start a thread")?);
         }
         Ok(sleepers)
     }
@@ -111,24 +95,13 @@ pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64
 
 /// All readings of a cell, whatever their round.
 fn spread(samples: &Samples<Vec<f64>>, cell: usize) -> Option<Spread> {
-    Spread::of(
-        samples
-            .all
-            .iter()
-            .filter(|sample| sample.cell == cell)
-            .flat_map(|sample| sample.value.iter().copied()),
-    )
+    Spread::of(samples.all.iter().filter(|sample| sample.cell == cell).flat_map(|sample| sample.value.iter().copied()))
 }
 
 pub fn judge(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Judgement {
-    let cell = cells
-        .iter()
-        .position(|cell| cell.kept && cell.threads == GOAL_THREADS);
+    let cell = cells.iter().position(|cell| cell.kept && cell.threads == GOAL_THREADS);
     match cell.and_then(|cell| spread(samples, cell)) {
-        Some(spread) => goals::READING.judge(
-            spread.median,
-            format!("median of {} readings", spread.count),
-        ),
+        Some(spread) => goals::READING.judge(spread.median, format!("median of {} readings", spread.count)),
         None => goals::READING.not_judged(format!("needs --threads {GOAL_THREADS}")),
     }
 }
@@ -136,26 +109,13 @@ pub fn judge(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Judgement {
 pub fn table(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Table {
     let mut table = Table::new(
         "One reading of the sensor, us",
-        [
-            "sleeping threads",
-            "descriptors",
-            "readings",
-            "median",
-            "min",
-            "max",
-        ],
+        ["sleeping threads", "descriptors", "readings", "median", "min", "max"],
     );
     for (index, cell) in cells.iter().enumerate() {
         if let Some(spread) = spread(samples, index) {
             let figures = [spread.median, spread.min, spread.max].map(short);
             table.row(
-                [
-                    cell.threads.to_string(),
-                    cell.how().to_string(),
-                    spread.count.to_string(),
-                ]
-                .into_iter()
-                .chain(figures),
+                [cell.threads.to_string(), cell.how().to_string(), spread.count.to_string()].into_iter().chain(figures),
             );
         }
     }

@@ -42,10 +42,7 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
     let started = Instant::now();
     while controller_report().thread == 0 {
         if started.elapsed() > START {
-            bail!(
-                "no controller came within {} s of contention between {contenders} threads",
-                START.as_secs()
-            );
+            bail!("no controller came within {} s of contention between {contenders} threads", START.as_secs());
         }
         thread::sleep(Duration::from_millis(1));
     }
@@ -56,9 +53,7 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
     let account_before = process::schedstat(before.thread).context(gone)?;
     thread::sleep(Duration::from_secs_f64(seconds));
     let (wall, after) = (begin.elapsed(), controller_report());
-    let account = process::schedstat(before.thread)
-        .filter(|_| after.thread == before.thread)
-        .context(gone)?;
+    let account = process::schedstat(before.thread).filter(|_| after.thread == before.thread).context(gone)?;
 
     let percent = |ns: u64| ns as f64 / wall.as_nanos() as f64 * 100.0;
     Ok(Share {
@@ -71,25 +66,19 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
 
 pub fn judge(contenders: u32, samples: &Samples<Share>) -> Judgement {
     match samples.spread(0, |share| Some(share.run_percent)) {
-        Some(spread) => goals::CONTROLLER.judge(
-            spread.median,
-            format!("median of {} windows, {contenders} threads", spread.count),
-        ),
+        Some(spread) => {
+            goals::CONTROLLER.judge(spread.median, format!("median of {} windows, {contenders} threads", spread.count))
+        }
         None => goals::CONTROLLER.not_judged("nothing was measured"),
     }
 }
 
 pub fn table(samples: &Samples<Share>) -> Table {
-    let mut table = Table::new(
-        "The controller's thread, % of one processor",
-        ["account", "median (min..max)"],
-    );
+    let mut table = Table::new("The controller's thread, % of one processor", ["account", "median (min..max)"]);
     let rows: [Account; 4] = [
         ("the kernel's: on a processor", |share| share.run_percent),
         ("the kernel's: waiting for one", |share| share.wait_percent),
-        ("its own: time outside sleep, waits included", |share| {
-            share.busy_percent
-        }),
+        ("its own: time outside sleep, waits included", |share| share.busy_percent),
         ("intervals served per second", |share| share.ticks_per_s),
     ];
     for (name, metric) in rows {

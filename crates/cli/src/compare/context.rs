@@ -42,14 +42,10 @@ impl Context {
             memory_kib: memory_kib(),
             kernel: kernel(),
             libc: libc_version(),
-            date: jiff::Timestamp::now()
-                .strftime("%Y-%m-%d %H:%M:%S UTC")
-                .to_string(),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             load_average: load_average(),
             unconvoy: env!("CARGO_PKG_VERSION"),
-            command: std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
     }
 
@@ -59,17 +55,12 @@ impl Context {
             1 => "1 processor".to_string(),
             count => format!("{count} processors"),
         };
-        format!(
-            "{}, {processors}, {}, {}, {}",
-            self.cpu, self.kernel, self.libc, self.date
-        )
+        format!("{}, {processors}, {}, {}, {}", self.cpu, self.kernel, self.libc, self.date)
     }
 
     /// Neighbours on the machine at the start, and what to do about them.
     pub fn warning(&self) -> Option<String> {
-        let load = self
-            .load_average
-            .filter(|load| *load > f64::from(self.processors_online))?;
+        let load = self.load_average.filter(|load| *load > f64::from(self.processors_online))?;
         Some(format!(
             "the load average is {load:.1} on {} processors: other programs are running; \
              stop them, or expect a wide spread",
@@ -85,21 +76,14 @@ pub fn processors() -> u32 {
 
 /// One-minute load average.
 pub fn load_average() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg")
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 fn processors_allowed() -> u32 {
     let Ok(set) = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)) else {
         return processors();
     };
-    (0..nix::sched::CpuSet::count())
-        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-        .count() as u32
+    (0..nix::sched::CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count() as u32
 }
 
 fn processors_online() -> u32 {
@@ -137,22 +121,14 @@ fn cpu_model() -> String {
 
 fn memory_kib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
 fn kernel() -> String {
     nix::sys::utsname::uname().map_or_else(
         |_| "unknown kernel".to_string(),
-        |name| {
-            format!(
-                "{} {}",
-                name.sysname().to_string_lossy(),
-                name.release().to_string_lossy()
-            )
-        },
+        |name| format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
     )
 }
 

@@ -11,25 +11,18 @@ use super::measure::Output;
 ///
 /// Nothing matches, or what is captured is no finite number.
 pub fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
-    let captured = [&output.stdout, &output.stderr]
-        .into_iter()
-        .find_map(|stream| {
-            let text = String::from_utf8_lossy(stream);
-            // A group that takes no part in a match, as in `a|(b)`, captures nothing.
-            let last = regex
-                .captures_iter(&text)
-                .filter_map(|captures| captures.get(1))
-                .last();
-            last.map(|group| group.as_str().to_string())
-        });
+    let captured = [&output.stdout, &output.stderr].into_iter().find_map(|stream| {
+        let text = String::from_utf8_lossy(stream);
+        // A group that takes no part in a match, as in `a|(b)`, captures nothing.
+        let last = regex.captures_iter(&text).filter_map(|captures| captures.get(1)).last();
+        last.map(|group| group.as_str().to_string())
+    });
     let Some(text) = captured else {
         return Err(format!("no line of its output matches '{regex}'"));
     };
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!(
-            "'{regex}' captures '{text}', which is not a number"
-        )),
+        _ => Err(format!("'{regex}' captures '{text}', which is not a number")),
     }
 }
 
@@ -38,38 +31,20 @@ mod tests {
     use super::*;
 
     fn extract(regex: &str, stdout: &str, stderr: &str) -> Result<f64, String> {
-        let output = Output {
-            stdout: stdout.into(),
-            stderr: stderr.into(),
-            tail: Vec::new(),
-        };
+        let output = Output { stdout: stdout.into(), stderr: stderr.into(), tail: Vec::new() };
         number(&Regex::new(regex).unwrap(), &output)
     }
 
     #[test]
     fn the_last_match_on_stdout_wins() {
-        assert_eq!(
-            extract("ops ([0-9.]+)", "ops 1\nops 2.5\n", "ops 9\n"),
-            Ok(2.5)
-        );
-        assert_eq!(
-            extract("ops ([0-9.e+]+)", "nothing\n", "ops 1.5e+3\n"),
-            Ok(1500.0)
-        );
+        assert_eq!(extract("ops ([0-9.]+)", "ops 1\nops 2.5\n", "ops 9\n"), Ok(2.5));
+        assert_eq!(extract("ops ([0-9.e+]+)", "nothing\n", "ops 1.5e+3\n"), Ok(1500.0));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        assert!(
-            extract("ops ([0-9]+)", "op 1", "")
-                .unwrap_err()
-                .contains("matches 'ops")
-        );
-        assert!(
-            extract("ops ([a-z]+)", "ops many", "")
-                .unwrap_err()
-                .contains("'many'")
-        );
+        assert!(extract("ops ([0-9]+)", "op 1", "").unwrap_err().contains("matches 'ops"));
+        assert!(extract("ops ([a-z]+)", "ops many", "").unwrap_err().contains("'many'"));
         assert!(extract("ops ([a-z]+)", "ops inf", "").is_err());
     }
 }

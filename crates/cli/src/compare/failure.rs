@@ -27,14 +27,8 @@ impl Failure {
     pub fn new(which: String, why: String, output: &Output) -> Self {
         let text = String::from_utf8_lossy(&output.tail);
         let all: Vec<&str> = text.lines().collect();
-        let lines = all[all.len().saturating_sub(SHOWN_LINES)..]
-            .iter()
-            .map(ToString::to_string);
-        Self {
-            which,
-            why,
-            lines: lines.collect(),
-        }
+        let lines = all[all.len().saturating_sub(SHOWN_LINES)..].iter().map(ToString::to_string);
+        Self { which, why, lines: lines.collect() }
     }
 
     /// One line, for the record.
@@ -50,9 +44,7 @@ impl fmt::Display for Failure {
             return write!(f, "\nit printed nothing");
         }
         write!(f, "\nits last lines:")?;
-        self.lines
-            .iter()
-            .try_for_each(|line| write!(f, "\n  {line}"))
+        self.lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
@@ -62,11 +54,7 @@ pub fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(number)) => {
             let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
-            let dumped = if status.core_dumped() {
-                ", core dumped"
-            } else {
-                ""
-            };
+            let dumped = if status.core_dumped() { ", core dumped" } else { "" };
             format!("ended by signal {number} ({name}{dumped})")
         }
         (None, None) => status.to_string(),
@@ -80,16 +68,10 @@ mod tests {
     #[test]
     fn the_last_lines_are_shown() {
         let tail: String = (1..=20).map(|number| format!("line {number}\n")).collect();
-        let output = Output {
-            tail: tail.into_bytes(),
-            ..Output::default()
-        };
-        let text =
-            Failure::new("default, 8 threads, round 2".into(), "why".into(), &output).to_string();
+        let output = Output { tail: tail.into_bytes(), ..Output::default() };
+        let text = Failure::new("default, 8 threads, round 2".into(), "why".into(), &output).to_string();
         assert!(text.contains("default, 8 threads, round 2: why"));
-        assert!(
-            text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n")
-        );
+        assert!(text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n"));
         let silent = Failure::new("libc".into(), "why".into(), &Output::default());
         assert!(silent.to_string().ends_with("printed nothing"));
     }
@@ -97,9 +79,6 @@ mod tests {
     #[test]
     fn statuses_have_words() {
         assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit status 3");
-        assert_eq!(
-            describe(ExitStatus::from_raw(9)),
-            "ended by signal 9 (SIGKILL)"
-        );
+        assert_eq!(describe(ExitStatus::from_raw(9)), "ended by signal 9 (SIGKILL)");
     }
 }

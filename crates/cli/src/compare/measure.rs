@@ -69,22 +69,12 @@ pub enum Outcome {
 }
 
 /// The command of one run: the program in the environment of its configuration.
-pub fn command(
-    words: &[OsString],
-    configuration: &Configuration,
-    library: Option<&Path>,
-) -> Command {
+pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
-    let mut preload = std::env::var_os(variable::PRELOAD)
-        .and_then(|existing| library::without_preload(&existing));
-    for name in [
-        variable::LOCK,
-        variable::LOAD,
-        variable::STATS,
-        variable::CHILDREN,
-    ] {
+    let mut preload = std::env::var_os(variable::PRELOAD).and_then(|existing| library::without_preload(&existing));
+    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN] {
         command.env_remove(name);
     }
     if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
@@ -110,17 +100,10 @@ pub fn measure(
     interrupts: &Interrupts,
 ) -> io::Result<(Outcome, Output)> {
     // Nothing to read: a program in a group of its own would be stopped by reading the terminal.
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let start = Instant::now();
     let mut child = command.spawn()?;
-    let mut group = Group {
-        leader: Pid::from_raw(child.id().cast_signed()),
-        reaped: false,
-    };
+    let mut group = Group { leader: Pid::from_raw(child.id().cast_signed()), reaped: false };
     let mut streams = Streams::new(child.stdout.take(), child.stderr.take())?;
     let mut deadline = timeout.map(|timeout| start + timeout);
     let mut ended_by_us: Option<Outcome> = None;
@@ -137,11 +120,7 @@ pub fn measure(
             ended_by_us = Some(Outcome::Interrupted(number));
             deadline = Some(Instant::now() + GRACE);
         } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let signal = if ended_by_us.is_some() {
-                Signal::SIGKILL
-            } else {
-                Signal::SIGTERM
-            };
+            let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
             group.signal(signal);
             ended_by_us.get_or_insert(Outcome::TimedOut);
             deadline = Some(Instant::now() + GRACE);
@@ -217,10 +196,7 @@ impl Drop for Group {
 }
 
 fn duration(time: libc::timeval) -> Duration {
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        (time.tv_usec.unsigned_abs() as u32) * 1000,
-    )
+    Duration::new(time.tv_sec.unsigned_abs(), (time.tv_usec.unsigned_abs() as u32) * 1000)
 }
 
 /// The read ends of the program's output, `None` once closed.
@@ -231,44 +207,24 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(
-        stdout: Option<std::process::ChildStdout>,
-        stderr: Option<std::process::ChildStderr>,
-    ) -> io::Result<Self> {
+    fn new(stdout: Option<std::process::ChildStdout>, stderr: Option<std::process::ChildStderr>) -> io::Result<Self> {
         // Only our ends: the program's are file descriptions of their own.
-        for end in stdout
-            .iter()
-            .map(AsFd::as_fd)
-            .chain(stderr.iter().map(AsFd::as_fd))
-        {
+        for end in stdout.iter().map(AsFd::as_fd).chain(stderr.iter().map(AsFd::as_fd)) {
             fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
-        Ok(Self {
-            stdout,
-            stderr,
-            output: Output::default(),
-        })
+        Ok(Self { stdout, stderr, output: Output::default() })
     }
 
     /// Sleeps until there is output, a signal, an ended child or the deadline; reads the output.
     fn wait(&mut self, interrupts: &Interrupts, deadline: Option<Instant>) -> io::Result<()> {
         let mut fds = vec![PollFd::new(interrupts.wake(), PollFlags::POLLIN)];
-        fds.extend(
-            self.stdout
-                .iter()
-                .map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)),
-        );
-        fds.extend(
-            self.stderr
-                .iter()
-                .map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)),
-        );
+        fds.extend(self.stdout.iter().map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)));
+        fds.extend(self.stderr.iter().map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)));
         let timeout = match deadline {
             None => PollTimeout::NONE,
             // One millisecond more, for poll rounds down and would spin through the last one.
             Some(deadline) => {
-                let left =
-                    deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
             }
         };
@@ -282,22 +238,14 @@ impl Streams {
 
     /// Reads what is there.
     fn drain(&mut self) -> io::Result<()> {
-        let Output {
-            stdout,
-            stderr,
-            tail,
-        } = &mut self.output;
+        let Output { stdout, stderr, tail } = &mut self.output;
         read_available(&mut self.stdout, stdout, tail)?;
         read_available(&mut self.stderr, stderr, tail)
     }
 }
 
 /// Moves what a pipe holds into `kept` and `tail`; closes it at its end.
-fn read_available(
-    pipe: &mut Option<impl Read>,
-    kept: &mut Vec<u8>,
-    tail: &mut Vec<u8>,
-) -> io::Result<()> {
+fn read_available(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, tail: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 16 << 10];
     while let Some(end) = pipe {
         match end.read(&mut bytes) {
@@ -341,31 +289,14 @@ mod tests {
         let of = |name: &str, library: Option<&Path>| {
             let configuration = Configuration::parse(name).unwrap();
             let command = command(&["true".into()], &configuration, library);
-            let value = |key: &str| {
-                command
-                    .get_envs()
-                    .find(|(k, _)| *k == key)
-                    .and_then(|(_, v)| v)
-                    .map(ToOwned::to_owned)
-            };
-            (
-                value(variable::LOCK),
-                value(variable::LOAD),
-                value(variable::PRELOAD),
-            )
+            let value =
+                |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
+            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD))
         };
         let library = Path::new("/x/libunconvoy.so");
         assert_eq!(of("libc", Some(library)).0, None);
         let (lock, load, preload) = of("mcs+none", Some(library));
-        assert_eq!(
-            (lock.unwrap(), load.unwrap()),
-            ("mcs".into(), "none".into())
-        );
-        assert!(
-            preload
-                .unwrap()
-                .to_string_lossy()
-                .starts_with("/x/libunconvoy.so")
-        );
+        assert_eq!((lock.unwrap(), load.unwrap()), ("mcs".into(), "none".into()));
+        assert!(preload.unwrap().to_string_lossy().starts_with("/x/libunconvoy.so"));
     }
 }

@@ -43,15 +43,8 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     for destination in &destinations {
         destination.check()?;
     }
-    let replaces = plan
-        .configurations
-        .iter()
-        .any(|configuration| configuration.lock.is_some());
-    let library = if replaces {
-        Some(library::find()?)
-    } else {
-        None
-    };
+    let replaces = plan.configurations.iter().any(|configuration| configuration.lock.is_some());
+    let library = if replaces { Some(library::find()?) } else { None };
     if inspect::resolve(&plan.program[0]).is_none() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Refusal::not_started(&plan.program[0], &error).into());
@@ -78,11 +71,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     if !matches!(ending, Ending::Complete) && args.json.is_none() && !record.runs.is_empty() {
         keep_partial(&record);
     }
-    let text = if args.quiet {
-        format!("{}\n", record.conclusion)
-    } else {
-        export::table::render(&record)
-    };
+    let text = if args.quiet { format!("{}\n", record.conclusion) } else { export::table::render(&record) };
     for warning in &record.warnings {
         complain(&format!("warning: {warning}"));
     }
@@ -101,9 +90,7 @@ fn keep_partial(record: &record::Record) {
         Some(path) => complain(&format!(
             "the {} finished runs are kept in {}",
             record.runs.len(),
-            std::path::absolute(path)
-                .unwrap_or_else(|_| path.clone())
-                .display()
+            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display()
         )),
         None => complain(&format!(
             "the finished runs could not be kept: neither {} nor {} can be written; use --json",

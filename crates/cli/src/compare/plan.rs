@@ -42,18 +42,12 @@ impl Configuration {
                     return Err(format!("unknown lock '{lock}'\n{}", what_there_is()));
                 };
                 let Some(load) = named(LOAD, load) else {
-                    return Err(format!(
-                        "unknown load manager '{load}'\n{}",
-                        what_there_is()
-                    ));
+                    return Err(format!("unknown load manager '{load}'\n{}", what_there_is()));
                 };
                 Some((lock, load))
             }
         };
-        Ok(Self {
-            name: text.to_string(),
-            lock,
-        })
+        Ok(Self { name: text.to_string(), lock })
     }
 }
 
@@ -64,20 +58,11 @@ impl fmt::Display for Configuration {
 }
 
 fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
-    entries
-        .iter()
-        .map(|entry| entry.name)
-        .find(|known| *known == name)
+    entries.iter().map(|entry| entry.name).find(|known| *known == name)
 }
 
 fn what_there_is() -> String {
-    let names = |entries: &[Entry]| {
-        entries
-            .iter()
-            .map(|e| e.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
     format!(
         "  configurations: libc, default, LOCK, LOCK+LOAD\n  locks: {}\n  load managers: {}",
         names(CONTENTION),
@@ -171,10 +156,7 @@ impl Plan {
             .threads
             .iter()
             .flat_map(|&threads| {
-                (0..self.configurations.len()).map(move |configuration| Cell {
-                    configuration,
-                    threads,
-                })
+                (0..self.configurations.len()).map(move |configuration| Cell { configuration, threads })
             })
             .collect();
         fastrand::Rng::with_seed(self.seed.wrapping_add(u64::from(round))).shuffle(&mut cells);
@@ -193,10 +175,7 @@ impl Plan {
             return self.program.clone();
         };
         let count = threads.to_string();
-        self.program
-            .iter()
-            .map(|word| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes()))
-            .collect()
+        self.program.iter().map(|word| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes())).collect()
     }
 
     /// `default, 8 threads`, as messages name a cell.
@@ -217,24 +196,17 @@ impl Plan {
             runs: self.runs,
             warmup: self.warmup,
             seed: self.seed,
-            program: self
-                .program
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
+            program: self.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
     }
 }
 
 fn powers_of_two(last: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(1_u32), |count| count.checked_mul(2))
-        .take_while(move |count| *count <= last)
+    std::iter::successors(Some(1_u32), |count| count.checked_mul(2)).take_while(move |count| *count <= last)
 }
 
 fn has_placeholder(word: &OsStr) -> bool {
-    word.as_bytes()
-        .windows(PLACEHOLDER.len())
-        .any(|window| window == PLACEHOLDER.as_bytes())
+    word.as_bytes().windows(PLACEHOLDER.len()).any(|window| window == PLACEHOLDER.as_bytes())
 }
 
 /// Byte-wise, because arguments need not be UTF-8.
@@ -256,9 +228,7 @@ mod tests {
 
     fn plan(threads: &[u32], program: &[&str]) -> Plan {
         Plan {
-            configurations: ["libc", "default", "mcs+none"]
-                .map(|name| Configuration::parse(name).unwrap())
-                .to_vec(),
+            configurations: ["libc", "default", "mcs+none"].map(|name| Configuration::parse(name).unwrap()).to_vec(),
             threads: threads.iter().copied().map(Some).collect(),
             runs: 5,
             warmup: 1,
@@ -276,10 +246,7 @@ mod tests {
         assert_eq!(lock("tpmcs+none"), Some(("tpmcs", "none")));
         for wrong in ["", "mcs+", "+none", "nosuch", "mcs+nosuch", "libc+none"] {
             let error = Configuration::parse(wrong).unwrap_err();
-            assert!(
-                error.contains("tpmcs") && error.contains("yield"),
-                "{wrong}: {error}"
-            );
+            assert!(error.contains("tpmcs") && error.contains("yield"), "{wrong}: {error}");
         }
     }
 
@@ -299,10 +266,7 @@ mod tests {
 
     #[test]
     fn the_placeholder_is_replaced_everywhere() {
-        let plan = plan(
-            &[8],
-            &["p", "-t{threads}", "{threads}:{threads}", "{thread}"],
-        );
+        let plan = plan(&[8], &["p", "-t{threads}", "{threads}:{threads}", "{thread}"]);
         let command = plan.command(plan.order(0)[0]);
         assert_eq!(command, ["p", "-t8", "8:8", "{thread}"]);
     }

@@ -21,24 +21,14 @@ pub struct Progress {
 impl Progress {
     /// Of `total` runs.
     pub fn new(total: u64, quiet: bool) -> Self {
-        let bar = if quiet {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new(total)
-        };
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(total) };
         // No steady tick: its thread would run while the program is measured.
-        if let Ok(style) = ProgressStyle::with_template(
-            "{bar:30.cyan/dim} run {pos} of {len}, {elapsed} gone, {eta} to go  {msg}",
-        ) {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:30.cyan/dim} run {pos} of {len}, {elapsed} gone, {eta} to go  {msg}")
+        {
             bar.set_style(style);
         }
-        Self {
-            bar,
-            quiet,
-            started: Instant::now(),
-            last_line: None,
-            total,
-        }
+        Self { bar, quiet, started: Instant::now(), last_line: None, total }
     }
 
     /// A run begins.
@@ -53,19 +43,14 @@ impl Progress {
 
     /// A round has ended.
     pub fn round(&mut self, done: u64) {
-        let due = self
-            .last_line
-            .is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
+        let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
         if self.quiet || !self.bar.is_hidden() || !(due || done == self.total) {
             return;
         }
         self.last_line = Some(Instant::now());
         let elapsed = self.started.elapsed().as_secs_f64();
         let left = elapsed / done.max(1) as f64 * (self.total - done) as f64;
-        say(&format!(
-            "run {done} of {}, {elapsed:.0} s gone, {left:.0} s to go",
-            self.total
-        ));
+        say(&format!("run {done} of {}, {elapsed:.0} s gone, {left:.0} s to go", self.total));
     }
 
     /// A line that stays.

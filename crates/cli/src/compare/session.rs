@@ -70,24 +70,10 @@ enum Step {
 
 impl<'a> Session<'a> {
     /// Looks at the machine; nothing runs yet.
-    pub fn new(
-        args: &'a CompareArgs,
-        plan: Plan,
-        library: Option<PathBuf>,
-        interrupts: &'a Interrupts,
-    ) -> Self {
+    pub fn new(args: &'a CompareArgs, plan: Plan, library: Option<PathBuf>, interrupts: &'a Interrupts) -> Self {
         let context = Context::capture();
         let warnings = context.warning().into_iter().collect();
-        Self {
-            args,
-            plan,
-            library,
-            interrupts,
-            context,
-            metric: metric(args),
-            warnings,
-            runs: Vec::new(),
-        }
+        Self { args, plan, library, interrupts, context, metric: metric(args), warnings, runs: Vec::new() }
     }
 
     /// Adds a warning to those of the record.
@@ -103,11 +89,7 @@ impl<'a> Session<'a> {
     pub fn run(&mut self, json: Option<&Path>) -> anyhow::Result<Ending> {
         let mut progress = Progress::new(self.plan.total(), self.args.quiet);
         if !self.args.quiet {
-            progress.note(&format!(
-                "{} runs, seed {}",
-                self.plan.total(),
-                self.plan.seed
-            ));
+            progress.note(&format!("{} runs, seed {}", self.plan.total(), self.plan.seed));
         }
         let mut done = 0;
         for round in 0..self.plan.warmup + self.plan.runs {
@@ -167,11 +149,7 @@ impl<'a> Session<'a> {
 
     fn record_so_far(&self) -> Record {
         let ended_by = Some("still running when this was written".to_string());
-        Record {
-            complete: false,
-            ended_by,
-            ..self.record(&Ending::Complete)
-        }
+        Record { complete: false, ended_by, ..self.record(&Ending::Complete) }
     }
 
     /// `default, 8 threads, round 3`.
@@ -199,9 +177,7 @@ impl<'a> Session<'a> {
             Outcome::Interrupted(signal) => return Ok(Step::End(Ending::Interrupted(signal))),
             Outcome::TimedOut => {
                 let limit = self.args.timeout.unwrap_or_default().as_secs_f64();
-                return Ok(fail(format!(
-                    "still running after --timeout {limit} s, so it was ended"
-                )));
+                return Ok(fail(format!("still running after --timeout {limit} s, so it was ended")));
             }
             Outcome::Ended(usage) if usage.status.success() => usage,
             Outcome::Ended(usage) => return Ok(fail(failure::describe(usage.status))),
@@ -231,28 +207,18 @@ impl<'a> Session<'a> {
     fn values(&self, usage: &Usage, output: &Output) -> Result<Values, String> {
         let read = |option: &str, regex: &Option<Regex>| {
             let Some(regex) = regex else { return Ok(None) };
-            extract::number(regex, output)
-                .map(Some)
-                .map_err(|why| format!("{option}: {why}"))
+            extract::number(regex, output).map(Some).map_err(|why| format!("{option}: {why}"))
         };
         let operations = read("--ops", &self.args.ops)?;
         if let Some(count) = operations.filter(|count| *count <= 0.0) {
-            return Err(format!(
-                "--ops: {count} operations, which is no count to divide by"
-            ));
+            return Err(format!("--ops: {count} operations, which is no count to divide by"));
         }
         let fairness = read("--fairness", &self.args.fairness)?;
         if let Some(index) = fairness.filter(|index| !(0.0..=1.0).contains(index)) {
-            return Err(format!(
-                "--fairness: {index} is no fairness index, which is from 0 to 1"
-            ));
+            return Err(format!("--fairness: {index} is no fairness index, which is from 0 to 1"));
         }
         let metric = read("--metric", &self.args.metric)?;
-        Ok(Values {
-            metric: metric.unwrap_or(seconds(usage.wall)),
-            operations,
-            fairness,
-        })
+        Ok(Values { metric: metric.unwrap_or(seconds(usage.wall)), operations, fairness })
     }
 }
 
@@ -269,20 +235,12 @@ fn seconds(duration: Duration) -> f64 {
 /// What the options make of the metric.
 fn metric(args: &CompareArgs) -> Metric {
     let Some(regex) = &args.metric else {
-        return Metric {
-            name: "wall time".to_string(),
-            regex: None,
-            lower_is_better: true,
-        };
+        return Metric { name: "wall time".to_string(), regex: None, lower_is_better: true };
     };
     let name = match (&args.metric_name, args.lower_is_better) {
         (Some(name), _) => name.clone(),
         (None, true) => "metric".to_string(),
         (None, false) => "throughput".to_string(),
     };
-    Metric {
-        name,
-        regex: Some(regex.to_string()),
-        lower_is_better: args.lower_is_better,
-    }
+    Metric { name, regex: Some(regex.to_string()), lower_is_better: args.lower_is_better }
 }

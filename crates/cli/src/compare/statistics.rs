@@ -42,11 +42,7 @@ impl Spread {
 
     /// The median absolute deviation as a fraction of the median; 0 for a median of 0.
     pub fn relative(&self) -> f64 {
-        if self.median == 0.0 {
-            0.0
-        } else {
-            self.mad / self.median.abs()
-        }
+        if self.median == 0.0 { 0.0 } else { self.mad / self.median.abs() }
     }
 
     /// Whether the medians differ by more than two standard deviations of each, estimated from
@@ -76,15 +72,9 @@ mod tests {
     fn odd_even_and_no_values() {
         assert_eq!(Spread::of([]), None);
         let one = Spread::of([4.0]).unwrap();
-        assert_eq!(
-            (one.median, one.min, one.max, one.mad),
-            (4.0, 4.0, 4.0, 0.0)
-        );
+        assert_eq!((one.median, one.min, one.max, one.mad), (4.0, 4.0, 4.0, 0.0));
         let odd = Spread::of([9.0, 1.0, 4.0]).unwrap();
-        assert_eq!(
-            (odd.median, odd.min, odd.max, odd.mad),
-            (4.0, 1.0, 9.0, 3.0)
-        );
+        assert_eq!((odd.median, odd.min, odd.max, odd.mad), (4.0, 1.0, 9.0, 3.0));
         let even = Spread::of([1.0, 2.0, 4.0, 9.0]).unwrap();
         assert_eq!((even.median, even.mad), (3.0, 1.5));
     }

@@ -39,19 +39,13 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
     for &threads in &plan.threads {
         let mut first: Option<Spread> = None;
         for (index, configuration) in plan.configurations.iter().enumerate() {
-            let of_cell: Vec<&Run> = runs
-                .iter()
-                .filter(|run| run.threads == threads && run.configuration == configuration.name)
-                .collect();
+            let of_cell: Vec<&Run> =
+                runs.iter().filter(|run| run.threads == threads && run.configuration == configuration.name).collect();
             let each = |value: fn(&Run) -> f64| Spread::of(of_cell.iter().map(|run| value(run)));
-            let some = |value: fn(&Run) -> Option<f64>| {
-                Spread::of(of_cell.iter().filter_map(|run| value(run)))
-            };
-            let (Some(metric), Some(wall_s), Some(cpu_s)) = (
-                each(|run| run.metric),
-                each(|run| run.wall_s),
-                each(Run::cpu_s),
-            ) else {
+            let some = |value: fn(&Run) -> Option<f64>| Spread::of(of_cell.iter().filter_map(|run| value(run)));
+            let (Some(metric), Some(wall_s), Some(cpu_s)) =
+                (each(|run| run.metric), each(|run| run.wall_s), each(Run::cpu_s))
+            else {
                 continue;
             };
             if index == 0 {
@@ -76,23 +70,15 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
 
 /// How many times as good; `None` where a division says nothing.
 fn ratio(this: &Spread, first: &Spread, lower_is_better: bool) -> Option<f64> {
-    let (above, below) = if lower_is_better {
-        (first.median, this.median)
-    } else {
-        (this.median, first.median)
-    };
-    (below != 0.0)
-        .then(|| above / below)
-        .filter(|ratio| ratio.is_finite())
+    let (above, below) = if lower_is_better { (first.median, this.median) } else { (this.median, first.median) };
+    (below != 0.0).then(|| above / below).filter(|ratio| ratio.is_finite())
 }
 
 /// One sentence: what was gained or lost against the first configuration, and where.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
-    let mut compared: Vec<(&Summary, f64)> = summaries
-        .iter()
-        .filter_map(|summary| Some((summary, summary.ratio?)))
-        .collect();
+    let mut compared: Vec<(&Summary, f64)> =
+        summaries.iter().filter_map(|summary| Some((summary, summary.ratio?))).collect();
     compared.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (Some(worst), Some(best)) = (compared.first(), compared.last()) else {
         return match plan.configurations.len() {
@@ -101,16 +87,10 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
             _ => format!("Too little was measured to compare anything with {first}."),
         };
     };
-    let is_real = compared
-        .iter()
-        .any(|(summary, _)| summary.differs == Some(true));
+    let is_real = compared.iter().any(|(summary, _)| summary.differs == Some(true));
     let cells = match compared.len() {
         1 => place(best, is_real),
-        _ => format!(
-            "at best {}, at worst {}",
-            place(best, is_real),
-            place(worst, is_real)
-        ),
+        _ => format!("at best {}, at worst {}", place(best, is_real), place(worst, is_real)),
     };
     if is_real {
         format!("Against {first}: {cells}.")
@@ -154,17 +134,10 @@ pub fn warnings(plan: &Plan, summaries: &[Summary]) -> Vec<String> {
             plan.runs
         ));
     }
-    let widest = summaries
-        .iter()
-        .max_by(|a, b| a.metric.relative().total_cmp(&b.metric.relative()));
+    let widest = summaries.iter().max_by(|a, b| a.metric.relative().total_cmp(&b.metric.relative()));
     if let Some(cell) = widest.filter(|cell| cell.metric.relative() > WIDE_SPREAD) {
-        let wide = summaries
-            .iter()
-            .filter(|cell| cell.metric.relative() > WIDE_SPREAD)
-            .count();
-        let threads = cell
-            .threads
-            .map_or(String::new(), |threads| format!(" at {threads} threads"));
+        let wide = summaries.iter().filter(|cell| cell.metric.relative() > WIDE_SPREAD).count();
+        let threads = cell.threads.map_or(String::new(), |threads| format!(" at {threads} threads"));
         warnings.push(format!(
             "the spread is above {:.0} % in {wide} of {} cells (most: {}{threads}, {:.0} %); \
              raise --runs, let each run take longer, or use a quieter machine",
@@ -184,9 +157,7 @@ mod tests {
 
     fn plan() -> Plan {
         Plan {
-            configurations: ["libc", "default"]
-                .map(|c| Configuration::parse(c).unwrap())
-                .to_vec(),
+            configurations: ["libc", "default"].map(|c| Configuration::parse(c).unwrap()).to_vec(),
             threads: vec![Some(1), Some(8)],
             runs: 3,
             warmup: 0,
@@ -222,17 +193,11 @@ mod tests {
 
     #[test]
     fn ratios_say_better_whichever_way_the_metric_goes() {
-        let runs = runs(&[
-            ("libc", 8, [2.0, 2.0, 2.0]),
-            ("default", 8, [4.0, 4.1, 4.0]),
-        ]);
+        let runs = runs(&[("libc", 8, [2.0, 2.0, 2.0]), ("default", 8, [4.0, 4.1, 4.0])]);
         let higher = summarise(&plan(), &runs, false);
         assert_eq!(higher.len(), 2, "nothing was run at one thread");
         assert_eq!((higher[0].ratio, higher[0].differs), (None, None));
-        assert_eq!(
-            (higher[1].ratio, higher[1].differs),
-            (Some(2.0), Some(true))
-        );
+        assert_eq!((higher[1].ratio, higher[1].differs), (Some(2.0), Some(true)));
         assert_eq!(summarise(&plan(), &runs, true)[1].ratio, Some(0.5));
         assert_eq!(higher[1].cpu_per_operation_s.unwrap().median, 0.001);
     }
@@ -254,10 +219,7 @@ mod tests {
 
     #[test]
     fn noise_is_called_noise() {
-        let runs = runs(&[
-            ("libc", 8, [1.0, 2.0, 3.0]),
-            ("default", 8, [1.5, 2.5, 3.5]),
-        ]);
+        let runs = runs(&[("libc", 8, [1.0, 2.0, 3.0]), ("default", 8, [1.5, 2.5, 3.5])]);
         let summaries = summarise(&plan(), &runs, false);
         assert!(conclude(&plan(), &summaries).starts_with("No difference to libc"));
         assert!(warnings(&plan(), &summaries)[0].contains("raise --runs"));

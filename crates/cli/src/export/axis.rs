@@ -28,21 +28,14 @@ impl Axis {
     /// Thread counts on a logarithmic scale, a tick at each.
     pub fn threads(counts: &[u32]) -> Self {
         let position = |count: u32| f64::from(count.max(1)).log2();
-        let first = counts
-            .iter()
-            .copied()
-            .map(position)
-            .fold(f64::INFINITY, f64::min);
+        let first = counts.iter().copied().map(position).fold(f64::INFINITY, f64::min);
         let last = counts.iter().copied().map(position).fold(0.0, f64::max);
         let first = if first.is_finite() { first } else { 0.0 };
         // Some air, without which markers sit on the frame.
         let margin = 0.06 * (last - first).max(1.0);
         Self {
             range: first - margin..last + margin,
-            ticks: counts
-                .iter()
-                .map(|&count| (position(count), count.to_string()))
-                .collect(),
+            ticks: counts.iter().map(|&count| (position(count), count.to_string())).collect(),
             is_logarithmic: true,
         }
     }
@@ -51,11 +44,7 @@ impl Axis {
     pub fn names(names: &[String]) -> Self {
         Self {
             range: -0.5..names.len() as f64 - 0.5,
-            ticks: names
-                .iter()
-                .enumerate()
-                .map(|(at, name)| (at as f64, name.clone()))
-                .collect(),
+            ticks: names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect(),
             is_logarithmic: false,
         }
     }
@@ -76,10 +65,7 @@ impl Axis {
 
     /// From 0 to 1, for an index.
     pub fn index() -> Self {
-        Self {
-            range: 0.0..1.06,
-            ..Self::linear(1.0, Unit::Plain)
-        }
+        Self { range: 0.0..1.06, ..Self::linear(1.0, Unit::Plain) }
     }
 
     /// Where a value is.
@@ -88,52 +74,27 @@ impl Axis {
             return value;
         }
         // Below the range's end is off the figure; infinitely far below is no coordinate.
-        if value > 0.0 {
-            value.log10()
-        } else {
-            self.range.start
-        }
+        if value > 0.0 { value.log10() } else { self.range.start }
     }
 
     fn linear(largest: f64, unit: Unit) -> Self {
         let step = round_up(largest / TICKS);
         let count = (largest / step * (1.0 - 1e-9)).ceil() as u32;
-        let ticks = (0..=count)
-            .map(|n| f64::from(n) * step)
-            .map(|v| (v, unit.tick(v)))
-            .collect();
+        let ticks = (0..=count).map(|n| f64::from(n) * step).map(|v| (v, unit.tick(v))).collect();
         // Room for the topmost marker and its bar.
-        Self {
-            range: 0.0..1.06 * largest,
-            ticks,
-            is_logarithmic: false,
-        }
-        .trimmed()
+        Self { range: 0.0..1.06 * largest, ticks, is_logarithmic: false }.trimmed()
     }
 
     fn logarithmic(smallest: f64, largest: f64, unit: Unit) -> Self {
         let (first, last) = (smallest.log10(), largest.log10());
         let margin = 0.06 * (last - first);
-        let within_decade: &[f64] = if last - first > 2.5 {
-            &[1.0]
-        } else {
-            &[1.0, 2.0, 5.0]
-        };
+        let within_decade: &[f64] = if last - first > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = first.floor() as i32..=last.ceil() as i32;
         let ticks = decades
-            .flat_map(|decade| {
-                within_decade
-                    .iter()
-                    .map(move |digit| digit * 10_f64.powi(decade))
-            })
+            .flat_map(|decade| within_decade.iter().map(move |digit| digit * 10_f64.powi(decade)))
             .map(|value| (value.log10(), unit.tick(value)))
             .collect();
-        Self {
-            range: first - margin..last + margin,
-            ticks,
-            is_logarithmic: true,
-        }
-        .trimmed()
+        Self { range: first - margin..last + margin, ticks, is_logarithmic: true }.trimmed()
     }
 
     fn trimmed(mut self) -> Self {
@@ -147,9 +108,7 @@ impl Axis {
 fn round_up(value: f64) -> f64 {
     let decade = 10_f64.powf(value.log10().floor());
     let digit = value / decade;
-    let round = [1.0, 2.0, 2.5, 5.0]
-        .into_iter()
-        .find(|round| digit <= round * (1.0 + 1e-9));
+    let round = [1.0, 2.0, 2.5, 5.0].into_iter().find(|round| digit <= round * (1.0 + 1e-9));
     decade * round.unwrap_or(10.0)
 }
 
@@ -195,14 +154,7 @@ mod tests {
 
     #[test]
     fn steps_are_round() {
-        for (value, step) in [
-            (0.9, 1.0),
-            (1.0, 1.0),
-            (1.2, 2.0),
-            (2.2, 2.5),
-            (30.0, 50.0),
-            (7.0, 10.0),
-        ] {
+        for (value, step) in [(0.9, 1.0), (1.0, 1.0), (1.2, 2.0), (2.2, 2.5), (30.0, 50.0), (7.0, 10.0)] {
             assert!((round_up(value) - step).abs() < 1e-9, "{value}");
         }
     }

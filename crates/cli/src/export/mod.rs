@@ -62,10 +62,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 impl Destination {
     /// The JSON record in `path`.
     pub fn json(path: &Path) -> Self {
-        Self {
-            exporter: Box::new(json::Json),
-            path: path.to_path_buf(),
-        }
+        Self { exporter: Box::new(json::Json), path: path.to_path_buf() }
     }
 
     /// Looks for what would only be noticed after all the runs.
@@ -81,10 +78,7 @@ impl Destination {
         let problem = if self.path.is_dir() {
             "is a directory, name a file in it".to_string()
         } else if !directory.is_dir() {
-            format!(
-                "cannot be written: there is no directory {}",
-                directory.display()
-            )
+            format!("cannot be written: there is no directory {}", directory.display())
         } else {
             return Ok(());
         };
@@ -99,12 +93,8 @@ impl Destination {
     /// The format has nothing to show, or the file cannot be written.
     pub fn write(&self, record: &Record) -> anyhow::Result<()> {
         let shown = self.path.display();
-        let bytes = self
-            .exporter
-            .render(record)
-            .with_context(|| format!("no {shown}"))?;
-        self.replace(&bytes)
-            .with_context(|| format!("cannot write {shown}"))
+        let bytes = self.exporter.render(record).with_context(|| format!("no {shown}"))?;
+        self.replace(&bytes).with_context(|| format!("cannot write {shown}"))
     }
 
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {

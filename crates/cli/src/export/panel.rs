@@ -67,17 +67,10 @@ impl Panel {
     /// # Errors
     ///
     /// Those of the drawing back end.
-    pub fn draw<DB: DrawingBackend<ErrorType: 'static>>(
-        &self,
-        area: &DrawingArea<DB, Shift>,
-    ) -> anyhow::Result<()> {
+    pub fn draw<DB: DrawingBackend<ErrorType: 'static>>(&self, area: &DrawingArea<DB, Shift>) -> anyhow::Result<()> {
         let (width, height) = area.dim_in_pixel();
-        let frame = Frame {
-            left: LEFT,
-            right: width as i32 - RIGHT,
-            top: TITLE_HEIGHT,
-            bottom: height as i32 - BOTTOM,
-        };
+        let frame =
+            Frame { left: LEFT, right: width as i32 - RIGHT, top: TITLE_HEIGHT, bottom: height as i32 - BOTTOM };
         self.draw_axes(area, &frame)?;
         for series in &self.series {
             self.draw_band(area, &frame, series)?;
@@ -108,49 +101,27 @@ impl Panel {
         let text = |size: i32, h, v| (FONT, size).into_font().color(&INK).pos(Pos::new(h, v));
         let middle = i32::midpoint(frame.left, frame.right);
         let style = text(16, HPos::Center, VPos::Center);
-        area.draw(&Text::new(
-            self.title.clone(),
-            (middle, TITLE_HEIGHT / 2 - 2),
-            style,
-        ))?;
+        area.draw(&Text::new(self.title.clone(), (middle, TITLE_HEIGHT / 2 - 2), style))?;
 
         for (at, label) in &self.up.ticks {
             let y = self.y(frame, *at);
             let line = [(frame.left, y), (frame.right, y)];
-            area.draw(&PathElement::new(
-                line,
-                RGBColor(0xe2, 0xe2, 0xe2).stroke_width(1),
-            ))?;
+            area.draw(&PathElement::new(line, RGBColor(0xe2, 0xe2, 0xe2).stroke_width(1)))?;
             let style = text(14, HPos::Right, VPos::Center);
             area.draw(&Text::new(label.clone(), (frame.left - 8, y), style))?;
         }
         for (at, label) in &self.across.ticks {
             let x = self.x(frame, *at);
-            area.draw(&PathElement::new(
-                [(x, frame.bottom), (x, frame.bottom + 4)],
-                INK.stroke_width(1),
-            ))?;
+            area.draw(&PathElement::new([(x, frame.bottom), (x, frame.bottom + 4)], INK.stroke_width(1)))?;
             let style = text(14, HPos::Center, VPos::Top);
             area.draw(&Text::new(label.clone(), (x, frame.bottom + 8), style))?;
         }
         let style = text(15, HPos::Center, VPos::Top);
-        area.draw(&Text::new(
-            self.across_title,
-            (middle, frame.bottom + 26),
-            style,
-        ))?;
-        if let Some((at, label)) = self
-            .mark
-            .as_ref()
-            .filter(|(at, _)| self.across.range.contains(at))
-        {
+        area.draw(&Text::new(self.across_title, (middle, frame.bottom + 26), style))?;
+        if let Some((at, label)) = self.mark.as_ref().filter(|(at, _)| self.across.range.contains(at)) {
             self.draw_mark(area, frame, *at, label)?;
         }
-        let corner = [
-            (frame.left, frame.top),
-            (frame.left, frame.bottom),
-            (frame.right, frame.bottom),
-        ];
+        let corner = [(frame.left, frame.top), (frame.left, frame.bottom), (frame.right, frame.bottom)];
         area.draw(&PathElement::new(corner, INK.stroke_width(1)))?;
         Ok(())
     }
@@ -171,15 +142,8 @@ impl Panel {
             y += 9;
         }
         let is_near_the_right = x > i32::midpoint(frame.left, frame.right);
-        let (h, x) = if is_near_the_right {
-            (HPos::Right, x - 5)
-        } else {
-            (HPos::Left, x + 5)
-        };
-        let style = (FONT, 13)
-            .into_font()
-            .color(&INK.mix(0.8))
-            .pos(Pos::new(h, VPos::Bottom));
+        let (h, x) = if is_near_the_right { (HPos::Right, x - 5) } else { (HPos::Left, x + 5) };
+        let style = (FONT, 13).into_font().color(&INK.mix(0.8)).pos(Pos::new(h, VPos::Bottom));
         area.draw(&Text::new(label.to_string(), (x, frame.bottom - 5), style))?;
         Ok(())
     }
@@ -194,15 +158,8 @@ impl Panel {
         if series.points.len() < 2 {
             return Ok(());
         }
-        let upper = series
-            .points
-            .iter()
-            .map(|p| (self.x(frame, p.at), self.y(frame, p.high)));
-        let lower = series
-            .points
-            .iter()
-            .rev()
-            .map(|p| (self.x(frame, p.at), self.y(frame, p.low)));
+        let upper = series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.high)));
+        let lower = series.points.iter().rev().map(|p| (self.x(frame, p.at), self.y(frame, p.low)));
         let outline: Vec<(i32, i32)> = upper.chain(lower).collect();
         area.draw(&Polygon::new(outline, series.colour.mix(0.15)))?;
         Ok(())
@@ -220,20 +177,14 @@ impl Panel {
             let (low, high) = (self.y(frame, point.low), self.y(frame, point.high));
             // Shorter than the marker it would only blur it.
             if low - high > 10 {
-                for bar in [
-                    [(x, low), (x, high)],
-                    [(x - CAP, low), (x + CAP, low)],
-                    [(x - CAP, high), (x + CAP, high)],
-                ] {
+                for bar in [[(x, low), (x, high)], [(x - CAP, low), (x + CAP, low)], [(x - CAP, high), (x + CAP, high)]]
+                {
                     area.draw(&PathElement::new(bar, colour.stroke_width(1)))?;
                 }
             }
         }
-        let medians: Vec<(i32, i32)> = series
-            .points
-            .iter()
-            .map(|p| (self.x(frame, p.at), self.y(frame, p.middle)))
-            .collect();
+        let medians: Vec<(i32, i32)> =
+            series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.middle))).collect();
         area.draw(&PathElement::new(medians.clone(), colour.stroke_width(3)))?;
         for at in medians {
             area.draw(&Circle::new(at, 5, WHITE.filled()))?;

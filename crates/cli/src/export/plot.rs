@@ -69,15 +69,10 @@ impl Exporter for Png {
         let mut fonts = usvg::fontdb::Database::new();
         fonts.load_font_data(FONT_FILE.to_vec());
         fonts.set_sans_serif_family("DejaVu Sans");
-        let options = usvg::Options {
-            fontdb: Arc::new(fonts),
-            ..usvg::Options::default()
-        };
-        let tree =
-            usvg::Tree::from_str(&svg(record)?, &options).context("the SVG does not parse")?;
+        let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
+        let tree = usvg::Tree::from_str(&svg(record)?, &options).context("the SVG does not parse")?;
         let (width, height) = (tree.size().width() * PIXELS, tree.size().height() * PIXELS);
-        let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32)
-            .context("the figure has no size")?;
+        let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32).context("the figure has no size")?;
         let scale = tiny_skia::Transform::from_scale(PIXELS, PIXELS);
         resvg::render(&tree, scale, &mut pixels.as_mut());
         Ok(pixels.encode_png()?)
@@ -106,11 +101,7 @@ fn svg(record: &Record) -> anyhow::Result<String> {
         }
         let style = (FONT, 13).into_font().color(&INK.mix(0.75));
         let position = Pos::new(HPos::Center, VPos::Top);
-        foot.draw(&Text::new(
-            caption(record),
-            (width as i32 / 2, 8),
-            style.pos(position),
-        ))?;
+        foot.draw(&Text::new(caption(record), (width as i32 / 2, 8), style.pos(position)))?;
         root.present()?;
     }
     Ok(text)
@@ -118,26 +109,15 @@ fn svg(record: &Record) -> anyhow::Result<String> {
 
 /// The panels there is data for.
 fn panels(record: &Record) -> Vec<Panel> {
-    let unit = if record.metric.is_wall_time() {
-        Unit::Seconds
-    } else {
-        Unit::Plain
-    };
-    let better = if record.metric.lower_is_better {
-        "lower"
-    } else {
-        "higher"
-    };
+    let unit = if record.metric.is_wall_time() { Unit::Seconds } else { Unit::Plain };
+    let better = if record.metric.lower_is_better { "lower" } else { "higher" };
     let mut panels = vec![panel(
         record,
         format!("{} ({better} is better)", record.metric.name),
         |summary| Some(summary.metric),
         |values| Axis::values(values, unit),
     )];
-    let is_per_operation = record
-        .summary
-        .iter()
-        .any(|s| s.cpu_per_operation_s.is_some());
+    let is_per_operation = record.summary.iter().any(|s| s.cpu_per_operation_s.is_some());
     panels.push(if is_per_operation {
         panel(
             record,
@@ -153,11 +133,7 @@ fn panels(record: &Record) -> Vec<Panel> {
             |values| Axis::values(values, Unit::Seconds),
         )
     });
-    if record
-        .summary
-        .iter()
-        .any(|summary| summary.fairness.is_some())
-    {
+    if record.summary.iter().any(|summary| summary.fairness.is_some()) {
         panels.push(panel(
             record,
             "Jain's fairness index (1 is fair)".to_string(),
@@ -176,64 +152,30 @@ fn panel(
 ) -> Panel {
     let counts: Vec<u32> = record.plan.threads.iter().copied().flatten().collect();
     let names = &record.plan.configurations;
-    let across = if counts.is_empty() {
-        Axis::names(names)
-    } else {
-        Axis::threads(&counts)
-    };
+    let across = if counts.is_empty() { Axis::names(names) } else { Axis::threads(&counts) };
     let shown: Vec<Spread> = record.summary.iter().filter_map(&value).collect();
-    let up = axis(
-        &shown
-            .iter()
-            .flat_map(|s| [s.min, s.max])
-            .collect::<Vec<_>>(),
-    );
+    let up = axis(&shown.iter().flat_map(|s| [s.min, s.max]).collect::<Vec<_>>());
     let series = names.iter().enumerate().map(|(index, name)| {
-        let of_name = record
-            .summary
-            .iter()
-            .filter(|summary| summary.configuration == *name);
+        let of_name = record.summary.iter().filter(|summary| summary.configuration == *name);
         let mut points: Vec<Point> = of_name
             .filter_map(|summary| {
                 let spread = value(summary)?;
-                let [low, middle, high] =
-                    [spread.min, spread.median, spread.max].map(|v| up.position(v));
-                let at = summary
-                    .threads
-                    .map_or(index as f64, |count| f64::from(count).log2());
-                Some(Point {
-                    at,
-                    low,
-                    middle,
-                    high,
-                })
+                let [low, middle, high] = [spread.min, spread.median, spread.max].map(|v| up.position(v));
+                let at = summary.threads.map_or(index as f64, |count| f64::from(count).log2());
+                Some(Point { at, low, middle, high })
             })
             .collect();
         points.sort_by(|a, b| a.at.total_cmp(&b.at));
-        Series {
-            colour: colour(index),
-            points,
-        }
+        Series { colour: colour(index), points }
     });
     let series = series.collect();
     let mark = (!counts.is_empty()).then(|| {
         let processors = record.context.processors;
-        let label = if processors == 1 {
-            "1 processor".into()
-        } else {
-            format!("{processors} processors")
-        };
+        let label = if processors == 1 { "1 processor".into() } else { format!("{processors} processors") };
         (f64::from(processors).log2(), label)
     });
     let across_title = if counts.is_empty() { "" } else { "threads" };
-    Panel {
-        title,
-        across,
-        across_title,
-        up,
-        series,
-        mark,
-    }
+    Panel { title, across, across_title, up, series, mark }
 }
 
 fn colour(index: usize) -> RGBColor {
@@ -272,48 +214,24 @@ fn heading<DB: DrawingBackend<ErrorType: 'static>>(
             .plan
             .program
             .first()
-            .map_or(String::new(), |program| {
-                format!(
-                    "{} under {}",
-                    program,
-                    record.plan.configurations.join(", ")
-                )
-            })
+            .map_or(String::new(), |program| format!("{} under {}", program, record.plan.configurations.join(", ")))
     });
     let centred = Pos::new(HPos::Center, VPos::Center);
     let style = (FONT, 21).into_font().color(&INK).pos(centred);
-    area.draw(&Text::new(
-        title,
-        (width as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4),
-        style,
-    ))?;
+    area.draw(&Text::new(title, (width as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4), style))?;
 
     let names = &record.plan.configurations;
     let beside = Pos::new(HPos::Left, VPos::Center);
     let style = (FONT, 16).into_font().color(&INK).pos(beside);
     for (row, entries) in rows.iter().enumerate() {
         let y = (TITLE_HEIGHT + LEGEND_HEIGHT * row as u32 + LEGEND_HEIGHT / 2) as i32;
-        let total: i32 = entries
-            .iter()
-            .map(|&index| entry_width(&names[index]))
-            .sum();
+        let total: i32 = entries.iter().map(|&index| entry_width(&names[index])).sum();
         let mut x = (width as i32 - total + ENTRY_GAP) / 2;
         for &index in entries {
             let colour = colour(index);
-            area.draw(&PathElement::new(
-                [(x, y), (x + SIGN_WIDTH - 8, y)],
-                colour.stroke_width(3),
-            ))?;
-            area.draw(&Circle::new(
-                (x + (SIGN_WIDTH - 8) / 2, y),
-                5,
-                colour.filled(),
-            ))?;
-            area.draw(&Text::new(
-                names[index].clone(),
-                (x + SIGN_WIDTH, y),
-                style.clone(),
-            ))?;
+            area.draw(&PathElement::new([(x, y), (x + SIGN_WIDTH - 8, y)], colour.stroke_width(3)))?;
+            area.draw(&Circle::new((x + (SIGN_WIDTH - 8) / 2, y), 5, colour.filled()))?;
+            area.draw(&Text::new(names[index].clone(), (x + SIGN_WIDTH, y), style.clone()))?;
             x += entry_width(&names[index]);
         }
     }
@@ -324,8 +242,5 @@ fn heading<DB: DrawingBackend<ErrorType: 'static>>(
 fn caption(record: &Record) -> String {
     let partial = if record.complete { "" } else { "INCOMPLETE, " };
     let runs = record.plan.runs;
-    format!(
-        "{partial}median of {runs} runs, band: smallest to largest. {}",
-        record.context.line()
-    )
+    format!("{partial}median of {runs} runs, band: smallest to largest. {}", record.context.line())
 }

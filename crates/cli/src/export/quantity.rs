@@ -78,13 +78,9 @@ mod tests {
 
     #[test]
     fn times_have_a_unit() {
-        for (value, text) in [
-            (0.0, "0 s"),
-            (1.5e-7, "150 ns"),
-            (0.000_012, "12.0 µs"),
-            (0.2, "200 ms"),
-            (7200.0, "7200 s"),
-        ] {
+        for (value, text) in
+            [(0.0, "0 s"), (1.5e-7, "150 ns"), (0.000_012, "12.0 µs"), (0.2, "200 ms"), (7200.0, "7200 s")]
+        {
             assert_eq!(seconds(value), text);
         }
     }

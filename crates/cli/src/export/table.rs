@@ -27,29 +27,18 @@ pub fn render(record: &Record) -> String {
         }
         text.push_str(&format!("{}\n", legend(record)));
     }
-    text.push_str(&format!(
-        "{}\n{}\n",
-        record.context.line(),
-        record.conclusion
-    ));
+    text.push_str(&format!("{}\n{}\n", record.context.line(), record.conclusion));
     text
 }
 
 fn side_by_side() -> usize {
-    let width = console::Term::stdout()
-        .size_checked()
-        .map(|(_, columns)| usize::from(columns));
-    width.map_or(SIDE_BY_SIDE, |width| {
-        (width.saturating_sub(THREADS_WIDTH) / COLUMNS_WIDTH).max(1)
-    })
+    let width = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    width.map_or(SIDE_BY_SIDE, |width| (width.saturating_sub(THREADS_WIDTH) / COLUMNS_WIDTH).max(1))
 }
 
 /// One row per thread count, the columns of each configuration in `names` side by side.
 fn table(record: &Record, names: &[String]) -> Table {
-    let has_fairness = record
-        .summary
-        .iter()
-        .any(|summary| summary.fairness.is_some());
+    let has_fairness = record.summary.iter().any(|summary| summary.fairness.is_some());
     let mut header = vec!["threads".to_string()];
     for name in names {
         header.push(format!("{name}\n{}", record.metric.name));
@@ -62,27 +51,17 @@ fn table(record: &Record, names: &[String]) -> Table {
         }
     }
     let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_header(header);
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
     for &threads in &record.plan.threads {
-        let mut row = vec![right(
-            threads.map_or("-".to_string(), |count| count.to_string()),
-        )];
+        let mut row = vec![right(threads.map_or("-".to_string(), |count| count.to_string()))];
         for name in names {
-            let summary = record
-                .summary
-                .iter()
-                .find(|summary| summary.threads == threads && summary.configuration == *name);
-            row.push(right(
-                summary.map_or_else(none, |summary| metric(record, &summary.metric)),
-            ));
+            let summary =
+                record.summary.iter().find(|summary| summary.threads == threads && summary.configuration == *name);
+            row.push(right(summary.map_or_else(none, |summary| metric(record, &summary.metric))));
             row.push(right(summary.map_or_else(none, cpu)));
             if has_fairness {
                 let fairness = summary.and_then(|summary| summary.fairness);
-                row.push(right(
-                    fairness.map_or_else(none, |spread| format!("{:.2}", spread.median)),
-                ));
+                row.push(right(fairness.map_or_else(none, |spread| format!("{:.2}", spread.median))));
             }
             if *name != record.plan.configurations[0] {
                 row.push(right(summary.map_or_else(none, ratio)));
@@ -103,31 +82,16 @@ fn none() -> String {
 
 /// Whether processor time is per operation; one run that lacks the count does not decide.
 fn is_per_operation(record: &Record) -> bool {
-    record
-        .summary
-        .iter()
-        .any(|summary| summary.cpu_per_operation_s.is_some())
+    record.summary.iter().any(|summary| summary.cpu_per_operation_s.is_some())
 }
 
 fn cpu_heading(record: &Record) -> &'static str {
-    if is_per_operation(record) {
-        "cpu per op"
-    } else {
-        "cpu per run"
-    }
+    if is_per_operation(record) { "cpu per op" } else { "cpu per run" }
 }
 
 fn metric(record: &Record, spread: &Spread) -> String {
-    let unit = if record.metric.is_wall_time() {
-        Unit::Seconds
-    } else {
-        Unit::Plain
-    };
-    format!(
-        "{} ± {:.1} %",
-        unit.show(spread.median),
-        100.0 * spread.relative()
-    )
+    let unit = if record.metric.is_wall_time() { Unit::Seconds } else { Unit::Plain };
+    format!("{} ± {:.1} %", unit.show(spread.median), 100.0 * spread.relative())
 }
 
 fn cpu(summary: &Summary) -> String {
@@ -143,16 +107,10 @@ fn ratio(summary: &Summary) -> String {
 }
 
 fn legend(record: &Record) -> String {
-    let better = if record.metric.lower_is_better {
-        "lower"
-    } else {
-        "higher"
-    };
+    let better = if record.metric.lower_is_better { "lower" } else { "higher" };
     let runs = record.plan.runs;
-    let mut text = format!(
-        "{}: median of {runs} runs ± median absolute deviation, {better} is better",
-        record.metric.name
-    );
+    let mut text =
+        format!("{}: median of {runs} runs ± median absolute deviation, {better} is better", record.metric.name);
     if record.plan.configurations.len() > 1 {
         text.push_str("; ratios above 1 are better, ~ is within the spread");
     }

@@ -34,9 +34,7 @@ pub struct Stage {
 
 impl Stage {
     pub fn new() -> Self {
-        let stage = Self {
-            directory: tempfile::tempdir().unwrap(),
-        };
+        let stage = Self { directory: tempfile::tempdir().unwrap() };
         let source = stage.write("standin.c", "int unconvoy_stand_in;\n");
         let built = stage.compile("libunconvoy.so", &source, &["-shared", "-fPIC"]);
         assert!(built.is_ok(), "the tests need a C compiler: {built:?}");
@@ -70,18 +68,9 @@ impl Stage {
     /// Builds `source` into `name`, or says what the compiler said.
     pub fn compile(&self, name: &str, source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
         let path = self.path(name);
-        let output = Process::new("cc")
-            .arg("-o")
-            .arg(&path)
-            .arg(source)
-            .args(flags)
-            .output();
+        let output = Process::new("cc").arg("-o").arg(&path).arg(source).args(flags).output();
         let output = output.map_err(|error| error.to_string())?;
-        if output.status.success() {
-            Ok(path)
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        if output.status.success() { Ok(path) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
     /// The command, in the directory, with the stand-in and nothing of the tester's environment.
@@ -94,16 +83,8 @@ impl Stage {
     /// The same for tests that talk to it while it runs.
     pub fn process(&self) -> Process {
         let mut process = Process::new(env!("CARGO_BIN_EXE_unconvoy"));
-        process
-            .current_dir(self.directory.path())
-            .env("UNCONVOY_LIBRARY", self.library());
-        for name in [
-            "LD_PRELOAD",
-            "UNCONVOY_LOCK",
-            "UNCONVOY_LOAD",
-            "UNCONVOY_STATS",
-            "UNCONVOY_CHILDREN",
-        ] {
+        process.current_dir(self.directory.path()).env("UNCONVOY_LIBRARY", self.library());
+        for name in ["LD_PRELOAD", "UNCONVOY_LOCK", "UNCONVOY_LOAD", "UNCONVOY_STATS", "UNCONVOY_CHILDREN"] {
             process.env_remove(name);
         }
         process
@@ -116,9 +97,7 @@ pub fn has_ended(id: &str) -> bool {
     let stat = format!("/proc/{}/stat", id.trim());
     let is_running = || {
         let text = fs::read_to_string(&stat).unwrap_or_default();
-        text.rsplit(") ")
-            .next()
-            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+        text.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
     };
     (0..400).any(|_| {
         let ended = !is_running();

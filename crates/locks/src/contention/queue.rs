@@ -321,6 +321,7 @@ impl<P: Platform, S: Patience> Queue<P, S> {
 
     /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells, or left behind by a `fork`.
     fn is_stale(&self, node: &Node<P>) -> bool {
-        node.generation.load(Relaxed) != P::generation() || S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
+        node.generation.load(Relaxed) != P::generation()
+            || S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
     }
 }

@@ -64,15 +64,16 @@ pub struct LoadControl<P: Platform> {
 
 #[cfg(not(loom))]
 impl LoadControl<crate::platform::Native> {
-    pub(crate) const IDLE: Self = {
+    /// As `new`, for a static.
+    pub(crate) const fn idle() -> Self {
         use core::sync::atomic::{AtomicU32, AtomicU64};
         LoadControl {
-            slots: SleepSlots::EMPTY,
+            slots: SleepSlots::empty(),
             contended: AtomicU32::new(0),
             interval: AtomicU64::new(settings::INTERVAL_NS),
             sleep: AtomicU64::new(settings::SLEEP_NS),
         }
-    };
+    }
 }
 
 impl<P: Platform> LoadControl<P> {
@@ -125,7 +126,17 @@ impl<P: Platform> LoadManager<P> for Control {
 
     #[inline]
     fn arrive(now: u64) -> Waiter {
-        Waiter { polled: 0, last_turn: now, no_claim_before: now + SHORT_WAIT_NS, yield_at: now + YIELD_EVERY_NS, exchanges: false, claim: None, reported: false, parked: false, sleeps: 0 }
+        Waiter {
+            polled: 0,
+            last_turn: now,
+            no_claim_before: now + SHORT_WAIT_NS,
+            yield_at: now + YIELD_EVERY_NS,
+            exchanges: false,
+            claim: None,
+            reported: false,
+            parked: false,
+            sleeps: 0,
+        }
     }
 
     #[inline]
@@ -138,7 +149,8 @@ impl<P: Platform> LoadManager<P> for Control {
             if control.slots.has_room() {
                 waiter.claim = control.slots.claim(P::thread_id());
             } else {
-                waiter.claim = control.slots.claim_in_exchange(P::thread_id(), now, control.sleep.load(Relaxed), P::thread_note);
+                waiter.claim =
+                    control.slots.claim_in_exchange(P::thread_id(), now, control.sleep.load(Relaxed), P::thread_note);
                 waiter.exchanges = waiter.claim.is_some();
             }
             if waiter.claim.is_some() {

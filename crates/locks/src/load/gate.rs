@@ -38,10 +38,14 @@ impl<P: Platform> Gate<P> {
     /// Parks until a release wakes this thread or `deadline` passes; true if it found the lock free on the way, and took it.
     pub fn wait(&self, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         let sequence = self.0.load(Acquire);
-        if !spot.mark() {
-            return spot.try_lock();
+        let marked = spot.mark();
+        // Also of a marked lock: one that is held by readers now may be free for another.
+        if spot.try_lock() {
+            return true;
         }
-        P::park(&self.0, sequence, deadline);
+        if marked {
+            P::park(&self.0, sequence, deadline);
+        }
         false
     }
 

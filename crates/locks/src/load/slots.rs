@@ -109,18 +109,24 @@ pub struct Totals {
 
 #[cfg(not(loom))]
 impl SleepSlots<crate::platform::Native> {
-    /// An empty buffer with target 0.
-    pub(crate) const EMPTY: Self = {
+    /// As `new`, for a static.
+    pub(crate) const fn empty() -> Self {
         use core::sync::atomic::{AtomicU32, AtomicU64};
         const fn zero() -> AtomicU32 {
             AtomicU32::new(0)
         }
         SleepSlots {
             counters: Counters { slept: zero(), left: zero(), target: zero(), next_turn: AtomicU64::new(0) },
-            pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: AtomicU64::new(0) },
+            pace: Pace {
+                end: zero(),
+                woken: zero(),
+                timed_out: zero(),
+                given_back: zero(),
+                last_deadline: AtomicU64::new(0),
+            },
             slots: [const { zero() }; SLOTS],
         }
-    };
+    }
 }
 
 impl<P: Platform> SleepSlots<P> {
@@ -129,7 +135,13 @@ impl<P: Platform> SleepSlots<P> {
         let zero = || P::U32::new(0);
         SleepSlots {
             counters: Counters { slept: zero(), left: zero(), target: zero(), next_turn: P::U64::new(0) },
-            pace: Pace { end: zero(), woken: zero(), timed_out: zero(), given_back: zero(), last_deadline: P::U64::new(0) },
+            pace: Pace {
+                end: zero(),
+                woken: zero(),
+                timed_out: zero(),
+                given_back: zero(),
+                last_deadline: P::U64::new(0),
+            },
             slots: core::array::from_fn(|_| zero()),
         }
     }
@@ -226,7 +238,13 @@ impl<P: Platform> SleepSlots<P> {
     /// The places of those that are awake longest go first: a thread that came back at `awake_since`, and has not been awake for some turns yet, leaves the exchange to
     /// others for a while.
     #[inline]
-    pub fn claim_in_exchange(&self, thread: u32, now: u64, timeout: u64, awake_since: impl Fn() -> u64) -> Option<Claim> {
+    pub fn claim_in_exchange(
+        &self,
+        thread: u32,
+        now: u64,
+        timeout: u64,
+        awake_since: impl Fn() -> u64,
+    ) -> Option<Claim> {
         let next = self.counters.next_turn.load(Relaxed);
         if now < next || self.sleeping() == 0 {
             return None;

@@ -56,7 +56,13 @@ macro_rules! atomic {
             fn swap(&self, value: $value, order: Ordering) -> $value {
                 self.swap(value, order)
             }
-            fn compare_exchange(&self, current: $value, new: $value, success: Ordering, failure: Ordering) -> Result<$value, $value> {
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
                 self.compare_exchange(current, new, success, failure)
             }
         }

@@ -22,31 +22,22 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var_os("UNCONVOY_LIBRARY") {
-        Some(path) => fs::canonicalize(&path)
-            .unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display())),
+        Some(path) => {
+            fs::canonicalize(&path).unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display()))
+        }
         None => build_library(),
     })
 }
 
 fn build_library() -> PathBuf {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "unconvoy-preload",
-            "--lib",
-        ])
+        .args(["build", "--release", "--package", "unconvoy-preload", "--lib"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()
         .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "cargo build of libunconvoy.so: {}",
-        output.status
-    );
+    assert!(output.status.success(), "cargo build of libunconvoy.so: {}", output.status);
     // The messages name the file wherever the target directory is configured to be.
     let artefact = String::from_utf8(output.stdout)
         .expect("cargo writes UTF-8")
@@ -55,19 +46,14 @@ fn build_library() -> PathBuf {
         .filter(|message| message["reason"] == "compiler-artifact")
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|name| name.as_str().map(PathBuf::from))
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name == "libunconvoy.so")
-        })
+        .find(|path| path.file_name().is_some_and(|name| name == "libunconvoy.so"))
         .expect("cargo names libunconvoy.so among its artefacts");
     fs::canonicalize(artefact).expect("libunconvoy.so exists after the build")
 }
 
 /// Compiles `tests/c/SOURCE` into `directory`, warnings being errors, and returns the program.
 pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/c")
-        .join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
     compile_file(directory, &source, flags)
 }
 
@@ -75,21 +61,14 @@ pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
 pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join(source.file_stem().expect("a source has a name"));
     let output = Command::new("cc")
-        .args([
-            "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread",
-        ])
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"])
         .args(flags)
         .arg("-o")
         .arg(&program)
         .arg(source)
         .output()
         .expect("cc runs (apt-get install gcc)");
-    assert!(
-        output.status.success(),
-        "cc {}: {}",
-        source.display(),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "cc {}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
     program
 }
 
@@ -141,12 +120,7 @@ impl Finished {
     /// Fails the test unless the child exited with 0.
     #[track_caller]
     pub fn success(self, what: &str) -> Self {
-        assert!(
-            self.status.success(),
-            "{what}: {}\n{}",
-            self.status,
-            self.both()
-        );
+        assert!(self.status.success(), "{what}: {}\n{}", self.status, self.both());
         self
     }
 
@@ -179,14 +153,7 @@ impl Running {
             .spawn()
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         let group = Pid::from_child(&child);
-        Running {
-            child,
-            group,
-            stdout,
-            stderr,
-            name,
-            ended: None,
-        }
+        Running { child, group, stdout, stderr, name, ended: None }
     }
 
     /// Sends `signal` to the whole group.
@@ -237,22 +204,13 @@ impl Running {
         let mut text = String::new();
         for pid in processes_of_group(group) {
             let output = Command::new("gdb")
-                .args([
-                    "-p",
-                    &pid.to_string(),
-                    "-batch",
-                    "-ex",
-                    "thread apply all bt",
-                ])
+                .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
                 .env_remove("LD_PRELOAD")
                 .stdin(Stdio::null())
                 .output();
             match output {
                 Ok(output) => {
-                    text += &format!(
-                        "--- stacks of process {pid}\n{}\n",
-                        String::from_utf8_lossy(&output.stdout)
-                    )
+                    text += &format!("--- stacks of process {pid}\n{}\n", String::from_utf8_lossy(&output.stdout))
                 }
                 Err(error) => text += &format!("--- no stacks of process {pid}: gdb: {error}\n"),
             }
@@ -276,8 +234,7 @@ fn contents(file: &mut File) -> Vec<u8> {
     // offset 0 through a fresh one leaves its place in the output alone.
     use std::os::fd::AsRawFd;
     let mut bytes = Vec::new();
-    let mut fresh =
-        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("our own file");
+    let mut fresh = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("our own file");
     fresh.rewind().expect("a file can be rewound");
     fresh.read_to_end(&mut bytes).expect("a file can be read");
     bytes
@@ -293,14 +250,7 @@ fn processes_of_group(group: i32) -> Vec<i32> {
             // After the name in brackets: state, parent, group.
             fs::read_to_string(format!("/proc/{pid}/stat"))
                 .ok()
-                .and_then(|stat| {
-                    stat.rsplit_once(')')?
-                        .1
-                        .split_whitespace()
-                        .nth(2)?
-                        .parse()
-                        .ok()
-                })
+                .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok())
                 .is_some_and(|of: i32| of == group)
         })
         .collect()
@@ -315,16 +265,12 @@ pub fn run(command: &mut Command) -> Finished {
 /// Every pair of a lock and a load manager, in the order of the catalogue.
 pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
-    CONTENTION
-        .iter()
-        .flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
+    CONTENTION.iter().flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
 }
 
 /// `program` under the library with one pair.
 pub fn preloaded_with(program: impl AsRef<Path>, lock: &str, load: &str) -> Command {
     let mut command = preloaded(program);
-    command
-        .env("UNCONVOY_LOCK", lock)
-        .env("UNCONVOY_LOAD", load);
+    command.env("UNCONVOY_LOCK", lock).env("UNCONVOY_LOAD", load);
     command
 }

@@ -1,10 +1,10 @@
 //! Sensors: how many threads of the process want a processor, and how many it may use.
 
-pub mod fixed;
 #[cfg(not(loom))]
 pub mod capacity;
 #[cfg(not(loom))]
 mod file;
+pub mod fixed;
 #[cfg(not(loom))]
 pub mod schedstat;
 

@@ -30,6 +30,9 @@ const CAPACITY_EVERY: u32 = 128;
 /// Readings between two listings of the threads even if their number stood still: one may have gone and another come.
 const LIST_EVERY: u32 = 16;
 
+/// Descriptors kept at most: half of the usual limit on open files.
+const MAX_KEPT: usize = 512;
+
 /// Longest contents of a `schedstat` file: three numbers.
 const LINE: usize = 80;
 
@@ -213,7 +216,7 @@ impl Schedstat {
     fn list(&mut self) {
         let Some(directory) = &self.directory else { return };
         let links = rustix::fs::fstat(directory.borrow()).map_or(0, |status| status.st_nlink as u32);
-        if links == self.links && self.readings % LIST_EVERY != 0 {
+        if links == self.links && !self.readings.is_multiple_of(LIST_EVERY) {
             return;
         }
         self.links = links;
@@ -262,7 +265,7 @@ impl Sensor for Schedstat {
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
-        if self.readings % CAPACITY_EVERY == 0 {
+        if self.readings.is_multiple_of(CAPACITY_EVERY) {
             let threads = self.table.entries().iter().map(|entry| entry.thread);
             self.capacity.look(threads);
         }
@@ -273,9 +276,9 @@ impl Sensor for Schedstat {
         let mut wanted = 0;
         {
             let directory = self.directory.as_ref()?;
-            for entry in self.table.entries() {
+            for (place, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
-                    wanted += Self::growth(directory, keep_open, entry);
+                    wanted += Self::growth(directory, keep_open && place < MAX_KEPT, entry);
                 }
             }
         }
@@ -331,7 +334,11 @@ mod tests {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let ordering = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
-            scope.spawn(|| while !stop.load(ordering) {});
+            scope.spawn(|| {
+                while !stop.load(ordering) {
+                    std::hint::spin_loop();
+                }
+            });
             let mut sensor = Schedstat::new(true, 0);
             let start = std::time::Instant::now();
             sensor.begin(1);

@@ -16,7 +16,6 @@ use super::thread::{BareThread, NotStarted};
 use super::{GENERATION, LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
 use crate::load::sensor::schedstat::Schedstat;
-use crate::platform::Platform;
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
@@ -25,7 +24,8 @@ const REFUSED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 static BELL: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
-static EFFORT: Effort<Native> = Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
+static EFFORT: Effort<Native> =
+    Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
 
 /// What the controllers of this process did so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +66,6 @@ fn start() {
     if STATE.compare_exchange(NONE, RUNNING, Acquire, Relaxed).is_err() {
         return;
     }
-    // The time is first asked for here, so that rustix finds the vDSO on a thread that has thread-local storage.
-    Native::now();
     match THREAD.start(body) {
         Ok(()) => {}
         Err(NotStarted::Leaving) => STATE.store(NONE, Release),
@@ -78,7 +76,8 @@ fn start() {
 extern "C" fn body(_: *mut c_void) -> c_int {
     // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the sensor keeps nothing open.
     // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is this thread's alone.
-    let private = unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
+    let private =
+        unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
     serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BELL);
     STATE.store(NONE, Release);
     0

@@ -82,14 +82,31 @@ thread_local! {
 /// Forks since the first process; written in the child's handler, when it has one thread.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-static LOAD_CONTROL: LoadControl<Native> = LoadControl::IDLE;
+static LOAD_CONTROL: LoadControl<Native> = LoadControl::idle();
 
-/// The kernel's clock in nanoseconds, or 0 where a clock does not exist.
-fn nanoseconds(clock: rustix::time::ClockId) -> u64 {
-    let time = rustix::time::clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// What the clocks are read with.
+type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
+
+/// Has the clocks read with `read` from now on, instead of whatever `clock_gettime` the process is linked against.
+///
+/// # Safety
+///
+/// `read` does what `clock_gettime` does, on any thread, without a lock and without thread-local storage.
+pub unsafe fn read_clock_with(read: ReadClock) {
+    READ_CLOCK.store(read as *mut (), Ordering::Relaxed);
 }
 
+/// Nanoseconds on a clock that exists.
+pub fn clock(clock: libc::clockid_t) -> u64 {
+    // SAFETY: only `ReadClock`s are ever stored.
+    let read: ReadClock = unsafe { core::mem::transmute(READ_CLOCK.load(Ordering::Relaxed)) };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills `time`.
+    unsafe { read(clock, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
 
 impl Platform for Native {
     type U32 = AtomicU32;
@@ -103,7 +120,7 @@ impl Platform for Native {
 
     #[inline]
     fn now() -> u64 {
-        nanoseconds(rustix::time::ClockId::Monotonic)
+        clock(libc::CLOCK_MONOTONIC)
     }
 
     #[inline(always)]
@@ -117,20 +134,17 @@ impl Platform for Native {
 
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
         // Absolute, so that a spurious wake-up needs no arithmetic; every error means "look again", which callers do.
-        let deadline = deadline.map(|ns| futex::Timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
+        let deadline = deadline
+            .map(|ns| futex::Timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
         let any = core::num::NonZeroU32::MAX;
         let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, deadline.as_ref(), any);
     }
 
     fn unpark(word: *const AtomicU32, count: u32) {
-        // The kernel only hashes the address of a private futex, it does not read there; the lock may be gone already.
-        // SAFETY: FUTEX_WAKE with PRIVATE dereferences nothing, so a reference that is never read through is formed from a
-        // non-null, aligned address.
-        let word = unsafe { &*word };
-        let _ = futex::wake(word, futex::Flags::PRIVATE, count.min(i32::MAX as u32));
+        use syscalls::{Sysno, syscall};
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel hashes the address of a private futex, it does not read there, so that the lock may be gone already.
+        let _ = unsafe { syscall!(Sysno::futex, word, operation, count.min(i32::MAX as u32)) };
     }
 
     fn thread_id() -> u32 {

@@ -111,7 +111,12 @@ impl Pool {
         }
         // SAFETY: a fresh anonymous mapping, at no address in particular.
         let page = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), CHUNK_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                CHUNK_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         };
         let base = page.ok()?.cast::<Node<Native>>();
         let first = chunk * CHUNK_NODES as u32;

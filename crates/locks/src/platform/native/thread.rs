@@ -99,7 +99,8 @@ impl BareThread {
         // SAFETY: a fresh anonymous mapping, of which the lowest page is then made inaccessible.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let memory = rustix::mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags).map_err(refused)?;
+            let memory = rustix::mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags)
+                .map_err(refused)?;
             rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty()).map_err(refused)?;
             self.memory.store(memory.cast(), core::sync::atomic::Ordering::Release);
             Ok(memory.cast())

@@ -1,0 +1,67 @@
+# unconvoy: what a user and a developer call.
+#
+#   make          build everything: target/release/{unconvoy,libunconvoy.so,unconvoy-bench}, target/workloads/*
+#   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
+#   make test     every test
+#   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
+#   make install  into PREFIX (default /usr/local)
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+RELEASE := target/release
+TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
+
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench install clean
+
+all: setup build
+
+setup:
+	@scripts/setup.sh scripts/packages-build.txt
+
+setup-tests: setup
+	@scripts/setup.sh $(TESTS_PACKAGES)
+
+build:
+	$(CARGO) build --release --workspace
+	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
+
+demo: setup build
+	scripts/demo.sh
+
+test: setup-tests build test-lint test-unit test-loom test-tsan test-preload test-valgrind
+
+test-lint:
+	@# Formatting and lints are part of the toolchain's optional components; say so where they are missing.
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
+
+# The library with its generic suite, the command, the harness; optimised, since the suite is about time.
+test-unit:
+	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench
+
+test-loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
+
+# ThreadSanitizer is unstable in rustc, which RUSTC_BOOTSTRAP lets through; the standard library stays as it is.
+test-tsan:
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg tsan" CARGO_TARGET_DIR=target/tsan \
+		TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/tsan-suppressions.txt" \
+		$(CARGO) test --release -p unconvoy --test suite --target $$(rustc -vV | sed -n 's/^host: //p')
+
+test-preload:
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(CARGO) test --release -p unconvoy-preload
+
+test-valgrind:
+	scripts/valgrind.sh $(RELEASE)/libunconvoy.so target/workloads
+
+bench: setup build
+	scripts/bench.sh
+
+install: build
+	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
+	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
+	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
+
+clean:
+	$(CARGO) clean
+	rm -rf .demo .bench

@@ -1,0 +1,38 @@
+#!/bin/sh
+# The C side under valgrind, on small runs of the workload programs with the library preloaded. Each program checks itself: a critical section entered
+# twice, or an item lost, is a non-zero exit.
+#
+# memcheck decides by what it finds. helgrind and DRD know only the pthread functions that they replace themselves and take every lock of this library for
+# unordered accesses; of them it is asked that the programs run to their end and come out right.
+set -eu
+
+library=$(realpath "$1")
+programs=$2
+here=$(dirname "$0")
+command -v valgrind >/dev/null || {
+	echo "skipped: valgrind is not installed (apt-get install valgrind)"
+	exit 0
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=0
+check() {
+	tool=$1
+	errors=$2
+	shift 2
+	if LD_PRELOAD=$library timeout 120 valgrind --quiet --tool="$tool" --error-exitcode="$errors" --fair-sched=yes \
+		--suppressions="$here/valgrind.supp" --log-file="$log" "$@" >/dev/null </dev/null; then
+		echo "valgrind $tool: $(basename "$*"): ok"
+	else
+		echo "valgrind $tool: $(basename "$*"): FAILED, exit status $?"
+		head -n 60 "$log"
+		failed=1
+	fi
+}
+
+check memcheck 99 "$programs/counter" --threads 4 --seconds 0.2
+check memcheck 99 "$programs/condvar" --mode queue --threads 2 --seconds 0.2
+check helgrind 0 "$programs/counter" --threads 4 --seconds 0.1
+check drd 0 "$programs/counter" --threads 4 --seconds 0.1
+exit $failed
