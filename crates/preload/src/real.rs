@@ -84,7 +84,8 @@ pub(crate) fn use_libcs_clock() {
     // SAFETY: libc is loaded, so that this only finds it; its `clock_gettime` is one.
     unsafe {
         let libc_itself = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
-        let clock = if libc_itself.is_null() { ptr::null_mut() } else { libc::dlsym(libc_itself, c"clock_gettime".as_ptr()) };
+        let clock =
+            if libc_itself.is_null() { ptr::null_mut() } else { libc::dlsym(libc_itself, c"clock_gettime".as_ptr()) };
         if !clock.is_null() {
             native::read_clock_with(core::mem::transmute::<*mut c_void, _>(clock));
         }

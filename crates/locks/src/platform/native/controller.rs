@@ -8,17 +8,23 @@
 //!
 //! **Invariant 1.** Only the thread that moved the state from `NONE` to `RUNNING` starts a controller; only the controller moves it back, as its last act.
 
+#[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::thread::{BareThread, NotStarted};
+use super::thread::BareThread;
+#[cfg(not(tsan))]
+use super::thread::NotStarted;
 use super::{GENERATION, LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
 use crate::load::sensor::schedstat::Schedstat;
+#[cfg(tsan)]
+use crate::platform::Platform as _;
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
+#[cfg(not(tsan))]
 const REFUSED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
@@ -66,6 +72,13 @@ fn start() {
     if STATE.compare_exchange(NONE, RUNNING, Acquire, Relaxed).is_err() {
         return;
     }
+    // A sanitizer's runtime must know every thread; there, an ordinary one serves.
+    #[cfg(tsan)]
+    std::thread::spawn(|| {
+        serve(&LOAD_CONTROL, &mut Schedstat::new(false, Native::thread_id()), &EFFORT, &BELL);
+        STATE.store(NONE, Release);
+    });
+    #[cfg(not(tsan))]
     match THREAD.start(body) {
         Ok(()) => {}
         Err(NotStarted::Leaving) => STATE.store(NONE, Release),
@@ -73,6 +86,7 @@ fn start() {
     }
 }
 
+#[cfg(not(tsan))]
 extern "C" fn body(_: *mut c_void) -> c_int {
     // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the sensor keeps nothing open.
     // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is this thread's alone.

@@ -29,6 +29,7 @@ pub(super) struct BareThread {
 }
 
 /// Why no thread was started.
+#[cfg_attr(tsan, allow(dead_code))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotStarted {
     /// The previous one is still on its way out; try later.
@@ -53,6 +54,7 @@ impl BareThread {
     }
 
     /// Runs `body` on a bare thread. The caller sees to it that only one thread calls at a time.
+    #[cfg_attr(tsan, allow(dead_code))]
     pub(super) fn start(&'static self, body: extern "C" fn(*mut c_void) -> c_int) -> Result<(), NotStarted> {
         if self.id() != 0 {
             return Err(NotStarted::Leaving);
