@@ -11,7 +11,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench install clean
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench install header clean
 
 all: setup build
 
@@ -23,6 +23,7 @@ setup-tests: setup
 
 build:
 	$(CARGO) build --release --workspace
+	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
 	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
 
 demo: setup build
@@ -54,11 +55,17 @@ test-preload:
 test-valgrind:
 	scripts/valgrind.sh $(RELEASE)/libunconvoy.so target/workloads
 
+# The C header, from the C API's source.
+header:
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test capi the_header
+
 bench: setup build
 	scripts/bench.sh
 
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
+	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
+	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 

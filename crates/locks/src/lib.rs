@@ -9,6 +9,8 @@
 //!
 //! Linux only. While nobody contends nothing runs: the controller thread comes with the first long wait and goes when there are none.
 
+#[cfg(all(feature = "capi", not(loom)))]
+pub mod capi;
 pub mod catalogue;
 pub mod contention;
 pub mod load;

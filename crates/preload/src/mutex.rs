@@ -83,12 +83,10 @@ impl Mutex {
         }
     }
 
-    /// Whether the default pair serves this mutex and no owner is kept: what most mutexes are, found out with the fewest instructions.
+    /// Whether the default pair serves this mutex: what most mutexes are, found out with the fewest instructions.
     #[inline(always)]
-    fn is_plain_default(&self) -> bool {
-        let kind = self.kind.load(Relaxed);
-        // Of the types 0 to 3, the outer two are the plain ones.
-        kind & !OWN_BITS == 0 && (kind + 1) & 2 == 0 && config::is_default()
+    fn is_default(&self) -> bool {
+        self.kind.load(Relaxed) & !OWN_BITS == 0 && config::is_default()
     }
 
     #[inline(always)]
@@ -340,15 +338,19 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
-    if this.is_plain_default() && this.default_state().try_lock_politely() {
-        this.owner.store(me(), Relaxed);
-        return 0;
+    if this.is_default() {
+        let me = me();
+        // Not by its holder: that is an error, a further level, or for ever, as the kind says.
+        if !this.is_owner(me) && this.default_state().try_lock_politely() {
+            this.owner.store(me, Relaxed);
+            return 0;
+        }
     }
     // SAFETY: passed on from the caller.
     unsafe { lock(mutex) }
 }
 
-/// All that is not the uncontended lock of a plain mutex.
+/// All that is not the uncontended first lock of a mutex.
 #[inline(never)]
 unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
@@ -433,18 +435,22 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
-    if this.is_plain_default() {
-        this.owner.store(0, Relaxed);
-        // SAFETY: POSIX: the caller holds it.
-        if unsafe { this.default_state().unlock() } {
-            return 0;
+    if this.is_default() {
+        let owner = this.owner.load(Relaxed);
+        if this.kind() == Kind::Plain || (owner == me() && this.count.load(Relaxed) == 0) {
+            this.owner.store(0, Relaxed);
+            // SAFETY: POSIX: the caller holds it.
+            if unsafe { this.default_state().unlock() } {
+                return 0;
+            }
+            this.owner.store(owner, Relaxed); // marked, and so still held
         }
     }
     // SAFETY: passed on from the caller.
     unsafe { unlock(mutex) }
 }
 
-/// All that is not the unlock of a plain mutex that nobody waits for off the processor.
+/// All that is not the last unlock of a mutex that nobody waits for off the processor.
 #[inline(never)]
 unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.

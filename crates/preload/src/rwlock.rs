@@ -60,7 +60,7 @@ impl RwLock {
 
     #[inline(always)]
     fn is_libcs(&self) -> bool {
-        self.shared.load(Relaxed) != 0 || config::service() == Service::Declined
+        self.shared.load(Relaxed) != 0 || (!config::is_default() && config::service() == Service::Declined)
     }
 
     fn reading(&self) -> Share {
@@ -90,7 +90,7 @@ impl RwLock {
         if share == Share::Write {
             self.owner.store(me(), Relaxed);
         }
-        if config::service() != Service::Default {
+        if !config::is_default() {
             stats::acquired(Recorded::RwLock, core::ptr::from_ref(self).addr(), waited);
         }
     }
@@ -251,10 +251,8 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c
     }
     if this.state.is_written() {
         this.owner.store(0, Relaxed);
-    } else if !this.state.is_locked() {
-        return 0; // undefined by POSIX; libc returns 0 too, but corrupts its count
     }
-    if config::service() != Service::Default {
+    if !config::is_default() {
         stats::released(core::ptr::from_ref(this).addr());
     }
     // SAFETY: POSIX: the caller holds it.

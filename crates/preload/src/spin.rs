@@ -36,12 +36,14 @@ fn is_own(word: &AtomicU32) -> bool {
     matches!(word.load(Relaxed), FREE | HELD)
 }
 
+#[inline(always)]
 fn try_lock(word: &AtomicU32) -> bool {
-    word.load(Relaxed) == FREE && word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
 }
 
+#[inline(always)]
 fn note(word: &AtomicU32, waited: Option<(u64, u32)>) {
-    if config::service() != Service::Default {
+    if !config::is_default() {
         stats::acquired(Recorded::Spin, core::ptr::from_ref(word).addr(), waited);
     }
 }
@@ -84,7 +86,8 @@ pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_i
         return unsafe { real::pthread_spin_lock(lock) };
     }
     let begin = stats::now();
-    let acquired = (pair().poll)(&|| try_lock(word));
+    // Looks before it swaps: a failed swap takes the line from the holder.
+    let acquired = (pair().poll)(&|| word.load(Relaxed) == FREE && try_lock(word));
     note(word, Some((begin, acquired.departure.sleeps)));
     0
 }
@@ -115,7 +118,7 @@ pub unsafe extern "C" fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_spin_unlock(lock) };
     }
-    if config::service() != Service::Default {
+    if !config::is_default() {
         stats::released(core::ptr::from_ref(word).addr());
     }
     word.store(FREE, Release);

@@ -106,8 +106,8 @@ impl<P: Platform> RwWord<P> {
     pub unsafe fn release(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
-            // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one.
-            let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen - 1 };
+            // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one. A lock that nobody holds stays as it is.
+            let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.saturating_sub(1) };
             if freed == MARK {
                 return false;
             }
