@@ -12,15 +12,18 @@ use crate::load::gate::Gate;
 use crate::lock;
 use crate::platform::Native;
 
-/// A mutex under load control. All zeroes is an unlocked one: `unconvoy_mutex_t lock = UNCONVOY_MUTEX_INIT;`, static memory, or `memset`. There is nothing to destroy. It may
-/// be unlocked by another thread than the one that locked it. It must not be moved while in use, nor shared between processes.
+/// A mutex under load control. All zeroes is an unlocked one: `unconvoy_mutex_t lock =
+/// UNCONVOY_MUTEX_INIT;`, static memory, or `memset`. There is nothing to destroy. It may
+/// be unlocked by another thread than the one that locked it. It must not be moved while in use,
+/// nor shared between processes.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct unconvoy_mutex_t {
     words: [u64; 3],
 }
 
-/// A reader-writer lock under load control. All zeroes is a free one. A thread may hold it for reading more than once.
+/// A reader-writer lock under load control. All zeroes is a free one. A thread may hold it for
+/// reading more than once.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct unconvoy_rwlock_t {

@@ -34,8 +34,9 @@ pub const LOAD: &[Entry] = &[
     Entry { name: "none", summary: "waiters spin for as long as it takes" },
 ];
 
-/// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type), ...]`: contention managers on the native
-/// platform, and load managers. The one list of what there is; the interposer, the generic suite and the benchmarks are made from it.
+/// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
+/// ...]`: contention managers on the native platform, and load managers. The one list of what there
+/// is; the interposer, the generic suite and the benchmarks are made from it.
 #[macro_export]
 macro_rules! with_managers {
     ($callback:path) => {

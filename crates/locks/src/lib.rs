@@ -1,13 +1,17 @@
 //! Locks that keep their speed when threads outnumber processors.
 //!
-//! *Contention* and *load* are different problems. A [contention manager](contention) orders the threads that want one lock, in nanoseconds, and never
-//! calls the operating system; a [load manager](load) decides which waiting threads should leave the processor, in milliseconds, and knows nothing of
-//! queues. They meet where a waiter asks, once per turn of its loop: *keep spinning, or leave?* Every pair of the two is a lock.
+//! *Contention* and *load* are different problems. A [contention manager](contention) orders the
+//! threads that want one lock, in nanoseconds, and never calls the operating system; a [load
+//! manager](load) decides which waiting threads should leave the processor, in milliseconds, and
+//! knows nothing of queues. They meet where a waiter asks, once per turn of its loop: *keep
+//! spinning, or leave?* Every pair of the two is a lock.
 //!
-//! The default pair is [`Mutex`]: a word open to barging with a time-published queue behind it ([`contention::loiter`]), under load control
-//! ([`load::control`]) as in Johnson, Stoica, Ailamaki and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS 2010).
+//! The default pair is [`Mutex`]: a word open to barging with a time-published queue behind it
+//! ([`contention::loiter`]), under load control ([`load::control`]) as in Johnson, Stoica, Ailamaki
+//! and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS 2010).
 //!
-//! Linux only. While nobody contends nothing runs: the controller thread comes with the first long wait and goes when there are none.
+//! Linux only. While nobody contends nothing runs: the controller thread comes with the first long
+//! wait and goes when there are none.
 
 #[cfg(all(feature = "capi", not(loom)))]
 pub mod capi;

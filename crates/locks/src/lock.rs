@@ -1,4 +1,5 @@
-//! Where the two halves of a lock meet: one acquire and one release, for every pair of contention manager and load manager.
+//! Where the two halves of a lock meet: one acquire and one release, for every pair of contention
+//! manager and load manager.
 
 use crate::contention::backoff::Backoff;
 use crate::contention::rw::{RwWord, Share};
@@ -38,7 +39,8 @@ impl<P: Platform, L: LoadManager<P>> Turn for Asking<'_, P, L> {
     }
 }
 
-/// One wait, for any lock: contend, leave when told to, come back, until the lock is held or the deadline has passed.
+/// One wait, for any lock: contend, leave when told to, come back, until the lock is held or the
+/// deadline has passed.
 #[inline]
 fn wait<P: Platform, L: LoadManager<P>>(
     gate: &Gate<P>,
@@ -60,7 +62,8 @@ fn wait<P: Platform, L: LoadManager<P>>(
     };
     let departure = L::depart(waiter);
     if departure.parked {
-        // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes one.
+        // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes
+        // one.
         gate.pass_on(spot);
     }
     Acquired { held, departure }
@@ -161,8 +164,8 @@ impl Spot for Bare<'_> {
     }
 }
 
-/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for a gate: their waiters sleep in slots
-/// and yield, but do not park.
+/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for a gate:
+/// their waiters sleep in slots and yield, but do not park.
 #[cold]
 pub fn poll<P: Platform, L: LoadManager<P>>(attempt: &dyn Fn() -> bool) -> Acquired {
     wait::<P, L>(&Gate::new(), &Bare(attempt), None, |asking| {

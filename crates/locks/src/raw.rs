@@ -34,7 +34,8 @@ pub struct RawLock<C, L> {
     load: PhantomData<fn(L)>,
 }
 
-/// A reader-writer lock under one load manager: 12 bytes. Readers share, and may lock again while a writer waits.
+/// A reader-writer lock under one load manager: 12 bytes. Readers share, and may lock again while a
+/// writer waits.
 pub struct RawSharedLock<L> {
     gate: Gate<Native>,
     state: RwWord<Native>,

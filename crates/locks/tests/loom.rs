@@ -1,6 +1,8 @@
-//! Every interleaving, within loom's bounds, of the shipped sources of the queue locks, the gate and the sleep-slot buffer.
+//! Every interleaving, within loom's bounds, of the shipped sources of the queue locks, the gate
+//! and the sleep-slot buffer.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; without the flag there is nothing here.
+//! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; without the flag there is
+//! nothing here.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
 use unconvoy::platform::checked::{Checked, set_hurried};
 
-/// Sets how time passes, and keeps the other tests of this process out until the guard goes: the model's clock is one.
+/// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
+/// model's clock is one.
 fn time_that(hurries: bool) -> std::sync::MutexGuard<'static, ()> {
     static CLOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let guard = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -27,7 +30,8 @@ fn time_that(hurries: bool) -> std::sync::MutexGuard<'static, ()> {
     guard
 }
 
-/// Explores `body` with at most `preemptions` forced switches per execution: bugs of locks need few (CHESS, Musuvathi and Qadeer 2007).
+/// Explores `body` with at most `preemptions` forced switches per execution: bugs of locks need few
+/// (CHESS, Musuvathi and Qadeer 2007).
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -70,7 +74,8 @@ impl<C: Contention<Checked>> Guarded<C> {
     }
 }
 
-/// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not handed the lock, and nobody waits for ever.
+/// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not
+/// handed the lock, and nobody waits for ever.
 fn exclusion_with_a_leaver<C: Contention<Checked> + 'static>() {
     explore(2, || {
         let shared = Guarded::<C>::new();
@@ -113,7 +118,8 @@ fn ttas_is_exclusive() {
     exclusion_with_a_leaver::<Ttas<Checked>>();
 }
 
-/// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed, and rejoins.
+/// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed,
+/// and rejoins.
 #[test]
 fn tpmcs_skips_and_takes_back_stale_waiters() {
     let _time = time_that(true);
@@ -128,8 +134,8 @@ fn tpmcs_skips_and_takes_back_stale_waiters() {
     });
 }
 
-/// A waiter that leaves while a releaser takes it for stale: its node finds one owner. (Two threads: where everybody is always stale, two waiters could
-/// make a releaser skip them for ever.)
+/// A waiter that leaves while a releaser takes it for stale: its node finds one owner. (Two
+/// threads: where everybody is always stale, two waiters could make a releaser skip them for ever.)
 #[test]
 fn tpmcs_leaving_meets_skipping() {
     let _time = time_that(true);
@@ -147,7 +153,8 @@ fn tpmcs_leaving_meets_skipping() {
     });
 }
 
-/// Parking: the releaser sees the mark or the parker sees the release; a wake-up that is lost would be a deadlock here.
+/// Parking: the releaser sees the mark or the parker sees the release; a wake-up that is lost would
+/// be a deadlock here.
 fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
     let _time = time_that(true); // every turn is beyond the patience of `Park`, so that every waiter parks
     explore(2, || {
@@ -188,8 +195,9 @@ fn parking_on_loiter_loses_no_wake_up() {
     no_parker_is_forgotten::<Loiter<Checked>>();
 }
 
-/// Claimers against a controller that raises and drops the target. Nobody times out in this model, so that a thread which slept beyond a target of 0
-/// would be a deadlock; and S and W agree in the end.
+/// Claimers against a controller that raises and drops the target. Nobody times out in this model,
+/// so that a thread which slept beyond a target of 0 would be a deadlock; and S and W agree in the
+/// end.
 #[test]
 fn sleep_slots_lose_no_wake_up_and_keep_count() {
     let _time = time_that(false);

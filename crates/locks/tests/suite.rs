@@ -1,4 +1,5 @@
-//! The generic suite: every pair of contention manager and load manager goes through every test here.
+//! The generic suite: every pair of contention manager and load manager goes through every test
+//! here.
 //!
 //! A hang prints the stacks of all threads and the state of the sleep slots, and ends the process.
 #![cfg(not(loom))]
@@ -15,8 +16,9 @@ use unconvoy::platform::{Native, Platform};
 /// Threads per test: several times the processors of small machines.
 const THREADS: usize = 8;
 
-/// Sections per thread. Strict queues without load management make some ten thousand hand-overs per second when threads outnumber processors, and fewer under
-/// a sanitizer; the suite must end for them too.
+/// Sections per thread. Strict queues without load management make some ten thousand hand-overs per
+/// second when threads outnumber processors, and fewer under a sanitizer; the suite must end for
+/// them too.
 const SECTIONS: usize = if cfg!(tsan) { 50 } else { 400 };
 
 /// Runs `test`; if it takes longer than a minute, says where everybody is and ends the process.
@@ -209,7 +211,8 @@ fn threads_may_come_and_go<M: Lock>() {
     assert_eq!(guarded.count(), (rounds * threads * 3) as u64);
 }
 
-/// A thread that a signal keeps from running, for as long as the handler sleeps: what SIGSTOP would do if it could stop one thread.
+/// A thread that a signal keeps from running, for as long as the handler sleeps: what SIGSTOP would
+/// do if it could stop one thread.
 extern "C" fn stall(_: i32) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 80_000_000 };
     // SAFETY: async-signal-safe.
@@ -284,7 +287,8 @@ macro_rules! pairs {
 
 unconvoy::with_managers!(pairs);
 
-/// One after the other: side by side, the pairs would be each other's load. `UNCONVOY_SUITE=mcs+park` runs one pair.
+/// One after the other: side by side, the pairs would be each other's load.
+/// `UNCONVOY_SUITE=mcs+park` runs one pair.
 #[test]
 fn every_pair_passes_every_test() {
     let only = std::env::var("UNCONVOY_SUITE").ok();

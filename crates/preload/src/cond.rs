@@ -6,22 +6,27 @@
 //!  here    guard  head      tail                          flags
 //! ```
 //!
-//! `wrefs` keeps the attributes, in glibc's bits: process-shared (then everything goes to libc) and the clock.
+//! `wrefs` keeps the attributes, in glibc's bits: process-shared (then everything goes to libc) and
+//! the clock.
 //!
-//! Waiters stand in a list, each with a node on its own stack; a signal takes the longest waiting out and wakes exactly that one. So a signal is never taken by a
-//! thread that came to wait after it, and none is lost, whatever the kernel's queues do.
+//! Waiters stand in a list, each with a node on its own stack; a signal takes the longest waiting
+//! out and wakes exactly that one. So a signal is never taken by a thread that came to wait after
+//! it, and none is lost, whatever the kernel's queues do.
 //!
 //! | node | set by | meaning |
 //! | --- | --- | --- |
 //! | `LISTED` | the waiter | in the list, under the guard |
 //! | `SIGNALLED` | the signaller, after it took the node out | the waiter may return, and its node is gone |
 //!
-//! **Invariant 1.** The list and the links of listed nodes are read and written under the guard only.
+//! **Invariant 1.** The list and the links of listed nodes are read and written under the guard
+//! only.
 //!
-//! **Invariant 2.** A node that was taken out is touched by the signaller once more, to set `SIGNALLED`; the waiter does not return before. The signaller touches
-//! the condition variable no more from the time it releases the guard, so that it may be destroyed after the last wake-up.
+//! **Invariant 2.** A node that was taken out is touched by the signaller once more, to set
+//! `SIGNALLED`; the waiter does not return before. The signaller touches the condition variable no
+//! more from the time it releases the guard, so that it may be destroyed after the last wake-up.
 //!
-//! **Memory orderings.** `SIGNALLED` is stored with release and loaded with acquire. All else is ordered by the guard and by the program's mutex.
+//! **Memory orderings.** `SIGNALLED` is stored with release and loaded with acquire. All else is
+//! ordered by the guard and by the program's mutex.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -52,7 +57,8 @@ struct Cond {
 const _: () = assert!(size_of::<Cond>() == size_of::<pthread_cond_t>());
 const _: () = assert!(core::mem::offset_of!(Cond, flags) == 36, "glibc's 64-bit layout");
 
-/// Attribute bits of `flags`: glibc's `__PTHREAD_COND_SHARED_MASK` and `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
+/// Attribute bits of `flags`: glibc's `__PTHREAD_COND_SHARED_MASK` and
+/// `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
 const PROCESS_SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
@@ -97,8 +103,10 @@ impl Cond {
             || config::service() == Service::Declined
     }
 
-    /// Whether a wait with `mutex` is libc's. A process-shared condition variable that nobody has waited on is taken over by a wait with a mutex of this library: all who
-    /// wait on it use that mutex (POSIX), which is private to the process, and libc's wait would release a mutex that it cannot.
+    /// Whether a wait with `mutex` is libc's. A process-shared condition variable that nobody has
+    /// waited on is taken over by a wait with a mutex of this library: all who wait on it use
+    /// that mutex (POSIX), which is private to the process, and libc's wait would release a mutex
+    /// that it cannot.
     ///
     /// # Safety
     ///
@@ -208,8 +216,8 @@ impl Cond {
     }
 
     fn is_empty(&self) -> bool {
-        // A glance; a waiter that must be seen listed itself before the signaller's last acquire of the mutex.
-        // SAFETY: a read of a pointer that is written under the guard, as an atomic.
+        // A glance; a waiter that must be seen listed itself before the signaller's last acquire of the
+        // mutex. SAFETY: a read of a pointer that is written under the guard, as an atomic.
         unsafe { (*self.head.get().cast::<core::sync::atomic::AtomicPtr<Node>>()).load(Acquire) }.is_null()
     }
 
@@ -222,13 +230,15 @@ impl Cond {
 
 /// Ends the wait of a node that was taken out.
 ///
-/// A waiter whose mutex the signaller holds could do nothing but wait for it, and if it were woken on the signaller's own processor, it would keep the signaller from
-/// releasing it. So it is not woken, but moved to the mutex's gate, where the release wakes it; one of many after the other.
+/// A waiter whose mutex the signaller holds could do nothing but wait for it, and if it were woken
+/// on the signaller's own processor, it would keep the signaller from releasing it. So it is not
+/// woken, but moved to the mutex's gate, where the release wakes it; one of many after the other.
 fn wake(node: *mut Node) {
     if node.is_null() {
         return;
     }
-    // SAFETY: taken out, so its waiter stays until the store (Invariant 2); after it only the address is used. The mutex outlives the wait.
+    // SAFETY: taken out, so its waiter stays until the store (Invariant 2); after it only the address
+    // is used. The mutex outlives the wait.
     unsafe {
         let gate = gate_if_mine((*node).mutex);
         let state = &raw const (*node).state;
@@ -251,10 +261,12 @@ fn wake(node: *mut Node) {
     }
 }
 
-/// A cancelled waiter: passes on a signal that it may have got, and takes the mutex for the clean-up handlers.
+/// A cancelled waiter: passes on a signal that it may have got, and takes the mutex for the
+/// clean-up handlers.
 unsafe extern "C" fn abandon(argument: *mut c_void) {
     let node = argument.cast::<Node>();
-    // SAFETY: called by the waiter, whose frame is still there; POSIX keeps the condition variable and the mutex alive meanwhile.
+    // SAFETY: called by the waiter, whose frame is still there; POSIX keeps the condition variable and
+    // the mutex alive meanwhile.
     unsafe {
         let cond = &*(*node).cond;
         if !cond.unlist(node) {
@@ -277,7 +289,8 @@ fn until_signalled(state: &AtomicU32) {
 ///
 /// # Safety
 ///
-/// As POSIX says of `pthread_cond_wait`. May be unwound by a cancellation: nothing on the way has a destructor.
+/// As POSIX says of `pthread_cond_wait`. May be unwound by a cancellation: nothing on the way has a
+/// destructor.
 unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Option<(Clock, &timespec)>) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Cond::at(cond) };
@@ -325,7 +338,8 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
         // SAFETY: the word and the time are this frame's; `abandon` undoes the wait.
         unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
     }
-    // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which POSIX reports.
+    // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which
+    // POSIX reports.
     let locked = unsafe { pthread_mutex_lock(mutex) };
     if has_slept && locked == 0 {
         // SAFETY: passed on from the caller; locked above.
@@ -355,7 +369,8 @@ pub unsafe extern "C-unwind" fn pthread_cond_destroy(cond: *mut pthread_cond_t) 
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_cond_destroy(cond) };
     }
-    // POSIX leaves destruction under waiters undefined, and lets it be refused; libc would wait for them for ever.
+    // POSIX leaves destruction under waiters undefined, and lets it be refused; libc would wait for
+    // them for ever.
     if this.is_empty() { 0 } else { EBUSY }
 }
 

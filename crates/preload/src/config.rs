@@ -1,4 +1,5 @@
-//! What the user asked for, from the environment: read once, by the first lock operation or the constructor, whichever comes first.
+//! What the user asked for, from the environment: read once, by the first lock operation or the
+//! constructor, whichever comes first.
 //!
 //! | variable | type | range | default | meaning |
 //! | --- | --- | --- | --- | --- |
@@ -90,8 +91,8 @@ fn read() -> Service {
 /// A variable that is set and not empty.
 pub(crate) fn variable(name: &CStr) -> Option<&'static str> {
     // `getenv` neither locks nor allocates, so that this can be called from within a malloc's lock.
-    // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which a program may not do while
-    // others read it (POSIX).
+    // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which
+    // a program may not do while others read it (POSIX).
     let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
     value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }

@@ -1,7 +1,9 @@
-//! Every pair of contention manager and load manager as a table of functions, chosen once per process.
+//! Every pair of contention manager and load manager as a table of functions, chosen once per
+//! process.
 //!
-//! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so the default pair has a path of its own in [`mutex`](crate::mutex)
-//! and [`rwlock`](crate::rwlock), taken when [`chosen`] says so.
+//! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so
+//! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
+//! taken when [`chosen`] says so.
 
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
@@ -30,8 +32,9 @@ impl State {
     #[inline(always)]
     pub(crate) fn of<C: Contention<Native>>(&self) -> &C {
         const { assert!(size_of::<C>() <= size_of::<State>() && align_of::<C>() <= align_of::<State>()) };
-        // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it wrote itself or zeroes
-        // are valid; a process uses one contention manager from the first lock operation to the last.
+        // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it
+        // wrote itself or zeroes are valid; a process uses one contention manager from the first
+        // lock operation to the last.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 }

@@ -1,7 +1,9 @@
 //! libunconvoy.so: pthread locks replaced in place, in a program nobody rebuilt.
 //!
-//! Loaded with `LD_PRELOAD`, it defines the functions of mutexes, condition variables, reader-writer locks and spin locks. State lives inside the program's own objects;
-//! nothing is allocated on the way to a lock. What it does not take over goes to libc, which then sees objects that this library never wrote to.
+//! Loaded with `LD_PRELOAD`, it defines the functions of mutexes, condition variables,
+//! reader-writer locks and spin locks. State lives inside the program's own objects; nothing is
+//! allocated on the way to a lock. What it does not take over goes to libc, which then sees objects
+//! that this library never wrote to.
 //!
 //! No function here changes `errno`: the kernel is called without it.
 

@@ -6,9 +6,10 @@
 //!  here    -     count  owner . . . .  kind  gate   state . . . . . . . .
 //! ```
 //!
-//! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it means there. Everything else is zero in an unlocked mutex
-//! of either. Robust, priority-inheriting, priority-protecting and process-shared mutexes, and destroyed ones, have further bits in `kind`:
-//! they go to libc, which sees an object that this library never wrote to.
+//! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it
+//! means there. Everything else is zero in an unlocked mutex of either. Robust,
+//! priority-inheriting, priority-protecting and process-shared mutexes, and destroyed ones, have
+//! further bits in `kind`: they go to libc, which sees an object that this library never wrote to.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,8 +36,8 @@ pub(crate) struct Mutex {
     _lock: u32,
     /// Locks beyond the first, of a recursive mutex; written by the owner.
     count: AtomicU32,
-    /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who signals a condition variable is asked whether it holds
-    /// the waiter's mutex.
+    /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who
+    /// signals a condition variable is asked whether it holds the waiter's mutex.
     owner: AtomicUsize,
     kind: AtomicI32,
     gate: Gate<Native>,
@@ -46,7 +47,8 @@ pub(crate) struct Mutex {
 const _: () = assert!(size_of::<Mutex>() == size_of::<pthread_mutex_t>());
 const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit layout");
 
-/// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock elision, which it does not use here.
+/// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock
+/// elision, which it does not use here.
 const OWN_BITS: i32 = 3 | 256 | 512;
 
 /// What `kind` says.
@@ -83,7 +85,8 @@ impl Mutex {
         }
     }
 
-    /// Whether the default pair serves this mutex: what most mutexes are, found out with the fewest instructions.
+    /// Whether the default pair serves this mutex: what most mutexes are, found out with the fewest
+    /// instructions.
     #[inline(always)]
     fn is_default(&self) -> bool {
         self.kind.load(Relaxed) & !OWN_BITS == 0 && config::is_default()
@@ -233,15 +236,16 @@ impl Mutex {
     }
 }
 
-/// This thread, as the owner field names it: its control block's address, which has 47 bits, and the process's generation. As with libc, whose
-/// owner is the kernel's thread id, the child of a `fork` is not the owner of what its parent locked.
+/// This thread, as the owner field names it: its control block's address, which has 47 bits, and
+/// the process's generation. As with libc, whose owner is the kernel's thread id, the child of a
+/// `fork` is not the owner of what its parent locked.
 #[inline(always)]
 pub(crate) fn me() -> usize {
     thread_pointer() ^ (Native::generation() as usize) << 47
 }
 
-/// What `pthread_self` answers, without the call: the address that the thread's control block begins with (System V TLS ABI, variant 2; glibc's
-/// `tcbhead_t.self`).
+/// What `pthread_self` answers, without the call: the address that the thread's control block
+/// begins with (System V TLS ABI, variant 2; glibc's `tcbhead_t.self`).
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn thread_pointer() -> usize {
@@ -258,8 +262,9 @@ fn thread_pointer() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the calling thread holds the mutex: the gate's word. The mutex is
-/// marked, so that its release will look there.
+/// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the
+/// calling thread holds the mutex: the gate's word. The mutex is marked, so that its release will
+/// look there.
 ///
 /// # Safety
 ///
@@ -271,7 +276,8 @@ pub(crate) unsafe fn gate_if_mine<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a
     (mine && (pair().mark)(this.words())).then(|| this.gate.word())
 }
 
-/// The calling thread, which holds the mutex, may have been woken at its gate: others may be there still.
+/// The calling thread, which holds the mutex, may have been woken at its gate: others may be there
+/// still.
 ///
 /// # Safety
 ///

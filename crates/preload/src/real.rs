@@ -1,4 +1,5 @@
-//! libc's own functions, for what is handed to it: looked up when first needed, by name, behind this library.
+//! libc's own functions, for what is handed to it: looked up when first needed, by name, behind
+//! this library.
 
 /// Defines a function of libc that is found with `dlsym(RTLD_NEXT)`.
 macro_rules! real {
@@ -65,8 +66,8 @@ real! {
     fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int;
 }
 
-/// The next definition of `name` after this library's. Found, for every name above, in any libc that loads this library; a lookup that succeeds
-/// does not allocate.
+/// The next definition of `name` after this library's. Found, for every name above, in any libc
+/// that loads this library; a lookup that succeeds does not allocate.
 #[cold]
 fn find(name: &'static str) -> *mut c_void {
     // SAFETY: `name` ends in a zero.
@@ -79,7 +80,8 @@ fn find(name: &'static str) -> *mut c_void {
     address
 }
 
-/// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a library takes locks to do so.
+/// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a
+/// library takes locks to do so.
 pub(crate) fn use_libcs_clock() {
     // SAFETY: libc is loaded, so that this only finds it; its `clock_gettime` is one.
     unsafe {

@@ -6,7 +6,8 @@
 //!  here    state . . . . .   gate     -              owner . .   -           shared  ...  flags
 //! ```
 //!
-//! `shared` and `flags` are where libc's initialisers put them: process-shared locks go to libc, and the flags tell whether writers are preferred.
+//! `shared` and `flags` are where libc's initialisers put them: process-shared locks go to libc,
+//! and the flags tell whether writers are preferred.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -44,8 +45,8 @@ const _: () = assert!(size_of::<RwLock>() == size_of::<pthread_rwlock_t>());
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
 const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
 
-/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. The recursive variant, 1, is treated as reader preference by glibc too: a reader
-/// that holds the lock must be able to take it again.
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. The recursive variant, 1, is treated as reader
+/// preference by glibc too: a reader that holds the lock must be able to take it again.
 const PREFER_WRITER_NONRECURSIVE: u8 = 2;
 
 impl RwLock {
@@ -110,7 +111,8 @@ impl RwLock {
         }
     }
 
-    /// Locks, with the time-out that `until` may give. Its time is checked first, as libc does for these, though not for mutexes.
+    /// Locks, with the time-out that `until` may give. Its time is checked first, as libc does for
+    /// these, though not for mutexes.
     #[inline]
     fn lock_until(&self, share: Share, until: Option<(Clock, &timespec)>) -> c_int {
         let deadline = match until.map(|(clock, until)| Deadline::new(clock, until)) {

@@ -6,7 +6,8 @@
 //! | `HELD` | one of this library's, held |
 //! | anything else | process-shared, or initialised by other means: libc's |
 //!
-//! A spin lock has no room for a queue, so that the contention manager is always test-and-test-and-set with backoff; the load manager is the chosen one.
+//! A spin lock has no room for a queue, so that the contention manager is always
+//! test-and-test-and-set with backoff; the load manager is the chosen one.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;

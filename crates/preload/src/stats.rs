@@ -1,11 +1,14 @@
 //! What each lock did, for `UNCONVOY_STATS=FILE`: one JSON object, written when the process exits.
 //!
-//! Counting needs a place beside the lock, so that only a process that asked for it pays: a fixed hash table by address in a mapping of its own, filled without
-//! allocation. A lock that finds no place is counted as dropped, never silently.
+//! Counting needs a place beside the lock, so that only a process that asked for it pays: a fixed
+//! hash table by address in a mapping of its own, filled without allocation. A lock that finds no
+//! place is counted as dropped, never silently.
 //!
-//! The file is that of the program that `unconvoy run` started; processes that it starts in turn write `FILE.PID`.
+//! The file is that of the program that `unconvoy run` started; processes that it starts in turn
+//! write `FILE.PID`.
 //!
-//! **Memory orderings.** None: counters are relaxed, and those of one lock are mostly changed by its holder.
+//! **Memory orderings.** None: counters are relaxed, and those of one lock are mostly changed by
+//! its holder.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -62,7 +65,8 @@ pub(crate) fn now() -> u64 {
     if RECORDS_AT.load(Relaxed).is_null() { 0 } else { Native::now() }
 }
 
-/// A lock was acquired; `waited` says since when and with how many sleeps, if it was taken at first.
+/// A lock was acquired; `waited` says since when and with how many sleeps, if it was taken at
+/// first.
 pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     let Some(record) = record(kind, address) else { return };
     record.acquisitions.fetch_add(1, Relaxed);

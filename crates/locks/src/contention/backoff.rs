@@ -1,9 +1,10 @@
-//! Bounded exponential backoff (Agarwal and Cherian, ISCA 1989; the ASPLOS 2010 paper, section 2.2).
+//! Bounded exponential backoff (Agarwal and Cherian, ISCA 1989; the ASPLOS 2010 paper, section
+//! 2.2).
 
 use crate::platform::{Platform, delay};
 
-/// The delays of one waiter: from `first` nanoseconds, doubling, to `limit`, each drawn from its upper half
-/// so that waiters that met once do not meet again.
+/// The delays of one waiter: from `first` nanoseconds, doubling, to `limit`, each drawn from its
+/// upper half so that waiters that met once do not meet again.
 #[derive(Debug)]
 pub struct Backoff {
     current: u64,

@@ -1,8 +1,9 @@
 //! The blocking baseline: a futex mutex that spins briefly, then sleeps in the kernel.
 //!
-//! After Drepper, *Futexes Are Tricky* (2011), section 6, with the bounded spin that libc's adaptive mutex has. It decides for itself when to
-//! block, from nothing but its own wait: the coupling of contention and scheduling that the ASPLOS 2010 paper (section 2.2) argues against, kept
-//! here to be compared with.
+//! After Drepper, *Futexes Are Tricky* (2011), section 6, with the bounded spin that libc's
+//! adaptive mutex has. It decides for itself when to block, from nothing but its own wait: the
+//! coupling of contention and scheduling that the ASPLOS 2010 paper (section 2.2) argues against,
+//! kept here to be compared with.
 //!
 //! | `HELD` | `SLEPT_ON` | `MARK` | meaning |
 //! | --- | --- | --- | --- |
@@ -11,9 +12,11 @@
 //! | 1 | 1 | | held, and somebody may sleep on it: the release wakes one |
 //! | 1 | | 1 | held, and somebody may wait at the gate |
 //!
-//! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it takes or re-tries the lock.
+//! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it takes or
+//! re-tries the lock.
 //!
-//! **Memory orderings.** Acquiring read-modify-writes pair with the releasing ones; the kernel orders the word and its queue.
+//! **Memory orderings.** Acquiring read-modify-writes pair with the releasing ones; the kernel
+//! orders the word and its queue.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -26,7 +29,8 @@ const HELD: u32 = 1;
 const SLEPT_ON: u32 = 2;
 const MARK: u32 = 4;
 
-/// Polls before sleeping: as many as glibc's adaptive mutex makes at most (`glibc.pthread.mutex_spin_count`, 100).
+/// Polls before sleeping: as many as glibc's adaptive mutex makes at most
+/// (`glibc.pthread.mutex_spin_count`, 100).
 const SPIN_POLLS: u32 = 100;
 
 /// A spin-then-block mutex.
@@ -57,7 +61,8 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
             P::pause();
         }
         loop {
-            // Before asking whether to leave: a wake-up that is meant for us must not be lost with us (Invariant 1).
+            // Before asking whether to leave: a wake-up that is meant for us must not be lost with us
+            // (Invariant 1).
             let before = self.word.fetch_or(HELD | SLEPT_ON, Acquire);
             if before == FREE {
                 return Outcome::Acquired;

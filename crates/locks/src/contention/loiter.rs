@@ -1,15 +1,19 @@
 //! The default: a lock word open to barging, with a time-published queue of waiters behind it.
 //!
-//! A strict hand-off moves the lock's line, and the data it protects, to another processor for every critical section. On few processors
-//! that costs more than the section itself; so the word can be taken by whoever comes, and the thread that released it last usually does. Behind the
-//! word waits a TP-MCS queue, and only its front, the *standby* thread, polls the word. The composition is that of LOITER (Dice, *Malthusian Locks*,
-//! EuroSys 2017, section 5: outer word, inner queue); the queue is the one of [`tpmcs`](super::tpmcs), and waiters leave when load control asks them to.
+//! A strict hand-off moves the lock's line, and the data it protects, to another processor for
+//! every critical section. On few processors that costs more than the section itself; so the word
+//! can be taken by whoever comes, and the thread that released it last usually does. Behind the
+//! word waits a TP-MCS queue, and only its front, the *standby* thread, polls the word. The
+//! composition is that of LOITER (Dice, *Malthusian Locks*, EuroSys 2017, section 5: outer word,
+//! inner queue); the queue is the one of [`tpmcs`](super::tpmcs), and waiters leave when load
+//! control asks them to.
 //!
 //! ```text
 //!   arrivals --barge--> [ word | demand ] <--polls-- standby <--TP-MCS-- waiter <-- waiter <-- tail
 //! ```
 //!
-//! Unfairness is bounded: after [`PATIENCE_NS`] the standby raises `demand`, from when on arrivals leave the word to it.
+//! Unfairness is bounded: after [`PATIENCE_NS`] the standby raises `demand`, from when on arrivals
+//! leave the word to it.
 //!
 //! | word held | demand | meaning |
 //! | --- | --- | --- |
@@ -18,14 +22,18 @@
 //! | 1 | 1 | held; the standby is next |
 //! | 0 | 1 | the standby's, unless it does not come for [`OVERRULE_NS`] |
 //!
-//! **Invariant 1.** Mutual exclusion rests on the word alone: it goes from free to held by compare-and-swap, and back by its holder only.
+//! **Invariant 1.** Mutual exclusion rests on the word alone: it goes from free to held by
+//! compare-and-swap, and back by its holder only.
 //!
-//! **Invariant 2.** `demand` is advice. Nobody waits for it for ever, so that a standby which was preempted, or vanished in a `fork`, blocks nobody.
+//! **Invariant 2.** `demand` is advice. Nobody waits for it for ever, so that a standby which was
+//! preempted, or vanished in a `fork`, blocks nobody.
 //!
-//! **Invariant 3.** Every waiter, wherever it stands in the queue, looks at the word now and then, takes it when it lies free, and steps in for a standby that
-//! does not do its work. So the queue is for speed; no thread in it is needed for another's progress.
+//! **Invariant 3.** Every waiter, wherever it stands in the queue, looks at the word now and then,
+//! takes it when it lies free, and steps in for a standby that does not do its work. So the queue
+//! is for speed; no thread in it is needed for another's progress.
 //!
-//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that releases. `demand` orders nothing.
+//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that
+//! releases. `demand` orders nothing.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -43,8 +51,9 @@ const YES: u32 = 1;
 /// How long an arrival polls the word before it queues: some short critical sections' time.
 const ARRIVAL_NS: u64 = 1_500;
 
-/// How long the standby lets others barge. A hand-over costs about 1 us of the lock's time, so this bounds the cost of fairness
-/// to some percent, and a waiter's extra delay to a fraction of a time slice.
+/// How long the standby lets others barge. A hand-over costs about 1 us of the lock's time, so this
+/// bounds the cost of fairness to some percent, and a waiter's extra delay to a fraction of a time
+/// slice.
 const PATIENCE_NS: u64 = 100_000;
 
 /// How long the word may lie free before anybody takes it although the standby demands it.
@@ -53,14 +62,17 @@ const OVERRULE_NS: u64 = 2_000;
 /// How often a waiter in the queue looks at the word.
 const GLANCE_NS: u64 = 20_000;
 
-/// A waiter that has been in the queue for so long, without the standby demanding the word, takes it that the standby is not running, and does its work.
+/// A waiter that has been in the queue for so long, without the standby demanding the word, takes
+/// it that the standby is not running, and does its work.
 const ORPHANED_NS: u64 = 2 * PATIENCE_NS;
 
 const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
-/// Each poll of a held word costs its holder a line transfer of some 100 ns, so the standby polls ever more rarely.
+/// Each poll of a held word costs its holder a line transfer of some 100 ns, so the standby polls
+/// ever more rarely.
 const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
-/// The queue's releaser skips stale waiters, as TP-MCS does; and nobody holds the queue beyond `attempt`.
+/// The queue's releaser skips stale waiters, as TP-MCS does; and nobody holds the queue beyond
+/// `attempt`.
 struct Inner;
 
 impl Patience for Inner {

@@ -1,7 +1,8 @@
 //! MCS: strictly first come, first served (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991).
 //!
-//! Every waiter spins on its own cache line, so that a hand-over costs one line transfer whatever the number of waiters. The order
-//! is also the weakness: a preempted waiter holds up all behind it (ASPLOS 2010, section 2.1). Waiters can leave; see [`queue`](super::queue).
+//! Every waiter spins on its own cache line, so that a hand-over costs one line transfer whatever
+//! the number of waiters. The order is also the weakness: a preempted waiter holds up all behind it
+//! (ASPLOS 2010, section 2.1). Waiters can leave; see [`queue`](super::queue).
 //!
 //! **Invariant 1.** `holder` is written only by the thread that holds the lock.
 
@@ -23,7 +24,8 @@ impl Patience for InOrder {
 #[repr(C)]
 pub struct QueueLock<P: Platform, S> {
     queue: Queue<P, S>,
-    /// The node through which the lock is held: what `unlock` needs, kept here so that no caller has to carry it.
+    /// The node through which the lock is held: what `unlock` needs, kept here so that no caller
+    /// has to carry it.
     holder: P::NodePtr,
 }
 

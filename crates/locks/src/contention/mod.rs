@@ -1,8 +1,9 @@
 //! Contention managers: who gets the lock next.
 //!
-//! A contention manager orders the threads that want one lock, in nanoseconds. It knows nothing of load,
-//! and asks one question per turn of a waiter's loop, through [`Turn`]: *keep spinning, or leave?* It
-//! never sleeps on its own account; the one exception is [`futex`], the blocking baseline.
+//! A contention manager orders the threads that want one lock, in nanoseconds. It knows nothing of
+//! load, and asks one question per turn of a waiter's loop, through [`Turn`]: *keep spinning, or
+//! leave?* It never sleeps on its own account; the one exception is [`futex`], the blocking
+//! baseline.
 
 pub mod backoff;
 pub mod futex;
@@ -54,14 +55,17 @@ impl<F: FnMut(u64) -> Verdict> Turn for F {
 
 /// A mutual-exclusion algorithm in 16 bytes of state, all zeroes when unlocked.
 ///
-/// Beside who holds it, the state has room for one *mark*: threads wait off the processor until a release, and the next release must
-/// wake one. What they wait on is the load manager's ([`Gate`](crate::load::gate::Gate)); the mark is here because it must be seen by the very
-/// access that releases. A released lock may be freed by its next holder, so there is no looking at it afterwards.
+/// Beside who holds it, the state has room for one *mark*: threads wait off the processor until a
+/// release, and the next release must wake one. What they wait on is the load manager's
+/// ([`Gate`](crate::load::gate::Gate)); the mark is here because it must be seen by the very access
+/// that releases. A released lock may be freed by its next holder, so there is no looking at it
+/// afterwards.
 ///
 /// # Safety
 ///
-/// Between an acquisition (`try_lock` true, `attempt` acquired) and the release that ends it there is no other acquisition, and each
-/// sees the writes before the release that it follows. After the release no memory of the lock is touched.
+/// Between an acquisition (`try_lock` true, `attempt` acquired) and the release that ends it there
+/// is no other acquisition, and each sees the writes before the release that it follows. After the
+/// release no memory of the lock is touched.
 pub unsafe trait Contention<P: Platform>: Send + Sync {
     /// The unlocked state.
     fn unlocked() -> Self
@@ -71,13 +75,15 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
     /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
 
-    /// The first try of a `lock`: as [`try_lock`](Self::try_lock), but a thread that is due is let through first.
+    /// The first try of a `lock`: as [`try_lock`](Self::try_lock), but a thread that is due is let
+    /// through first.
     #[inline]
     fn try_lock_politely(&self) -> bool {
         self.try_lock()
     }
 
-    /// Contends for the lock until it is acquired, or until `turn` says to leave and leaving succeeds.
+    /// Contends for the lock until it is acquired, or until `turn` says to leave and leaving
+    /// succeeds.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;
 
     /// Releases the lock, unless it is marked: then it stays held, and the answer is false.

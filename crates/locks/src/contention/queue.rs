@@ -1,8 +1,9 @@
-//! The queue under MCS and TP-MCS: a linked list of waiters, each spinning on its own line, any of which may leave.
+//! The queue under MCS and TP-MCS: a linked list of waiters, each spinning on its own line, any of
+//! which may leave.
 //!
-//! After Mellor-Crummey and Scott (ACM TOCS 9(1), 1991) with the abandonment of Scott and Scherer (PPoPP 2001) and,
-//! where [`Patience`] says so, the published time stamps of He, Scherer and Scott (*Preemption adaptivity in
-//! time-published queue-based spin locks*, HiPC 2005).
+//! After Mellor-Crummey and Scott (ACM TOCS 9(1), 1991) with the abandonment of Scott and Scherer
+//! (PPoPP 2001) and, where [`Patience`] says so, the published time stamps of He, Scherer and Scott
+//! (*Preemption adaptivity in time-published queue-based spin locks*, HiPC 2005).
 //!
 //! ```text
 //!            holder's        waiter's       waiter's
@@ -18,23 +19,28 @@
 //! | `SKIPPED` | the releaser | the waiter's time stamp was stale; the releaser is unlinking the node |
 //! | `REMOVED` | the releaser | unlinked: the node is the waiter's again, which rejoins |
 //!
-//! **Invariant 1.** A node is in at most one queue, and only the thread that holds the lock unlinks nodes, from the front.
+//! **Invariant 1.** A node is in at most one queue, and only the thread that holds the lock unlinks
+//! nodes, from the front.
 //!
-//! **Invariant 2.** `WAITING` is left by one compare-and-swap: to `GRANTED` or `SKIPPED` by the releaser, to `LEFT` by the waiter.
-//! So a waiter that left is never handed the lock, and one that was handed it knows.
+//! **Invariant 2.** `WAITING` is left by one compare-and-swap: to `GRANTED` or `SKIPPED` by the
+//! releaser, to `LEFT` by the waiter. So a waiter that left is never handed the lock, and one that
+//! was handed it knows.
 //!
-//! **Invariant 3.** A node goes back to the platform exactly once: by the thread that held the lock through it, by the releaser that
-//! unlinked it as `LEFT`, or by its waiter after `REMOVED`.
+//! **Invariant 3.** A node goes back to the platform exactly once: by the thread that held the lock
+//! through it, by the releaser that unlinked it as `LEFT`, or by its waiter after `REMOVED`.
 //!
-//! **Invariant 4.** The mark (see [`Contention`](super::Contention)) is the low bit of `tail`. A joiner's swap may take it away; the joiner puts it back
-//! before it polls, hence before it can hold and release the lock: no mark is lost to the release after the next.
+//! **Invariant 4.** The mark (see [`Contention`](super::Contention)) is the low bit of `tail`. A
+//! joiner's swap may take it away; the joiner puts it back before it polls, hence before it can
+//! hold and release the lock: no mark is lost to the release after the next.
 //!
-//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist: their nodes' generation is not the process's, and a releaser skips them. A queue
-//! that is held only within a lock function has no holder left either, since the forking thread was in none.
+//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist: their
+//! nodes' generation is not the process's, and a releaser skips them. A queue that is held only
+//! within a lock function has no holder left either, since the forking thread was in none.
 //!
-//! **Memory orderings.** `GRANTED` is stored with release and loaded with acquire: what the releaser wrote is seen by the next
-//! holder. On an empty queue the swap of `tail` (acquire) pairs with the compare-and-swap to null (release) of the last
-//! holder. `next` is stored with release after the node's fields, and loaded with acquire by the releaser.
+//! **Memory orderings.** `GRANTED` is stored with release and loaded with acquire: what the
+//! releaser wrote is seen by the next holder. On an empty queue the swap of `tail` (acquire) pairs
+//! with the compare-and-swap to null (release) of the last holder. `next` is stored with release
+//! after the node's fields, and loaded with acquire by the releaser.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -48,19 +54,22 @@ const LEFT: u32 = 2;
 const SKIPPED: u32 = 3;
 const REMOVED: u32 = 4;
 
-/// Polls of the waiter's own node between two turns. The node is in the waiter's cache, so a poll costs next to nothing, while a
-/// turn reads the clock and, under load control, a line shared by all locks (ASPLOS 2010, section 3.2.3: polls of the lock are
-/// interleaved with the check for a sleep slot, so that the hand-off never waits for the check).
+/// Polls of the waiter's own node between two turns. The node is in the waiter's cache, so a poll
+/// costs next to nothing, while a turn reads the clock and, under load control, a line shared by
+/// all locks (ASPLOS 2010, section 3.2.3: polls of the lock are interleaved with the check for a
+/// sleep slot, so that the hand-off never waits for the check).
 const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
-/// Polls for a link that is two instructions away before its writer is taken for preempted between the two, and is let run.
+/// Polls for a link that is two instructions away before its writer is taken for preempted between
+/// the two, and is let run.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// One waiter in one queue, on a cache line of its own.
 #[repr(align(64))]
 pub struct Node<P: Platform> {
     status: P::U32,
-    /// Place in the platform's pool, and free-list link while it is there; of no meaning to the queue, nor to platforms without a pool.
+    /// Place in the platform's pool, and free-list link while it is there; of no meaning to the
+    /// queue, nor to platforms without a pool.
     #[cfg_attr(loom, expect(dead_code))]
     pub(crate) index: u32,
     #[cfg_attr(loom, expect(dead_code))]
@@ -88,10 +97,12 @@ impl<P: Platform> Node<P> {
 
 /// How long a releaser believes in a waiter that does not publish.
 pub trait Patience: Send + Sync {
-    /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over in strict order.
+    /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over
+    /// in strict order.
     const STALE_AFTER_NS: Option<u64>;
 
-    /// Whether the queue is held only while its holder is inside a lock function, not from lock to unlock.
+    /// Whether the queue is held only while its holder is inside a lock function, not from lock to
+    /// unlock.
     const HELD_WITHIN_LOCK: bool = false;
 }
 
@@ -169,13 +180,15 @@ impl<P: Platform, S: Patience> Queue<P, S> {
             if S::HELD_WITHIN_LOCK && unsafe { &(*before).generation }.load(Relaxed) != P::generation() {
                 return Ok(Ticket(mine)); // Invariant 5: nobody is left of those before
             }
-            // SAFETY: `before` stays a node (type-stable), and stays in this queue until its releaser has seen this link.
+            // SAFETY: `before` stays a node (type-stable), and stays in this queue until its releaser has seen
+            // this link.
             unsafe { &*before }.next.store(mine, Release);
             match self.poll(node, turn) {
                 GRANTED => return Ok(Ticket(mine)),
                 LEFT => return Err(Outcome::Left),
-                // Skipped as stale: the processor was elsewhere. Take the node back once it is out of the queue, and rejoin (He et al.,
-                // section 3). A releaser preempted in the act is not waited for: the node is left to it instead.
+                // Skipped as stale: the processor was elsewhere. Take the node back once it is out of the queue, and
+                // rejoin (He et al., section 3). A releaser preempted in the act is not waited for: the
+                // node is left to it instead.
                 _ => {
                     if node.status.compare_exchange(SKIPPED, LEFT, AcqRel, Acquire).is_ok() {
                         return self.join(turn);
@@ -209,7 +222,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         }
     }
 
-    /// A waiter that wants to leave finds that a releaser is skipping it: gone is gone, only the node must find its owner (Invariant 3).
+    /// A waiter that wants to leave finds that a releaser is skipping it: gone is gone, only the
+    /// node must find its owner (Invariant 3).
     #[cold]
     fn leave_while_skipped(&self, node: &Node<P>, status: u32) -> u32 {
         if status == REMOVED || node.status.compare_exchange(SKIPPED, LEFT, AcqRel, Acquire).is_err() {
@@ -219,8 +233,9 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         LEFT
     }
 
-    /// Hands the lock to the first waiter that is there to take it, unlinking those that are not. `Err`: the queue is marked and nobody in it
-    /// can take the lock; it is still held, through the ticket returned.
+    /// Hands the lock to the first waiter that is there to take it, unlinking those that are not.
+    /// `Err`: the queue is marked and nobody in it can take the lock; it is still held, through
+    /// the ticket returned.
     ///
     /// # Safety
     ///
@@ -275,7 +290,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         }
     }
 
-    /// The node behind `front`; null once the queue is empty, in which case `front` is out of it; `None` if `front` is the last and the queue marked.
+    /// The node behind `front`; null once the queue is empty, in which case `front` is out of it;
+    /// `None` if `front` is the last and the queue marked.
     ///
     /// # Safety
     ///
@@ -310,7 +326,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
     ///
     /// The caller has unlinked `node`.
     unsafe fn retire(&self, node: *mut Node<P>) {
-        // SAFETY: type-stable memory, and ours to dispose of: its waiter writes only by compare-and-swap from SKIPPED.
+        // SAFETY: type-stable memory, and ours to dispose of: its waiter writes only by compare-and-swap
+        // from SKIPPED.
         let status = unsafe { &(*node).status };
         if status.load(Relaxed) == SKIPPED && status.compare_exchange(SKIPPED, REMOVED, AcqRel, Relaxed).is_ok() {
             return;
@@ -319,7 +336,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         unsafe { P::give_node(node) };
     }
 
-    /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells, or left behind by a `fork`.
+    /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells,
+    /// or left behind by a `fork`.
     fn is_stale(&self, node: &Node<P>) -> bool {
         node.generation.load(Relaxed) != P::generation()
             || S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)

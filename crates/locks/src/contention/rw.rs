@@ -1,7 +1,8 @@
 //! A reader-writer lock: readers share, a writer is alone.
 //!
-//! One word counts the readers and holds the writer's bit; a second counts the writers that wait, which only readers of a
-//! writer-preferring lock heed. Waiters of both kinds poll with backoff and ask the load manager each turn, like those of a mutex.
+//! One word counts the readers and holds the writer's bit; a second counts the writers that wait,
+//! which only readers of a writer-preferring lock heed. Waiters of both kinds poll with backoff and
+//! ask the load manager each turn, like those of a mutex.
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -10,7 +11,8 @@
 //! | `WRITER` | a writer |
 //! | any but 0, `+ MARK` | and the release that would leave 0 must wake parked waiters |
 //!
-//! **Invariant 1.** A reader holds the lock from an increment of a word without a writer's bit; a writer from a compare-and-swap that found 0. Both are one access.
+//! **Invariant 1.** A reader holds the lock from an increment of a word without a writer's bit; a
+//! writer from a compare-and-swap that found 0. Both are one access.
 //!
 //! **Memory orderings.** Acquisitions acquire, releases release.
 
@@ -83,7 +85,8 @@ impl<P: Platform> RwWord<P> {
         }
     }
 
-    /// A thread begins to wait for the lock. Said once per wait, whether the thread polls or sleeps.
+    /// A thread begins to wait for the lock. Said once per wait, whether the thread polls or
+    /// sleeps.
     pub fn begin_wait(&self, share: Share) {
         if share == Share::Write {
             self.writers_waiting.fetch_add(1, Relaxed);
@@ -97,7 +100,8 @@ impl<P: Platform> RwWord<P> {
         }
     }
 
-    /// Releases what the caller holds, unless that would free a marked lock: then it stays held, and the answer is false.
+    /// Releases what the caller holds, unless that would free a marked lock: then it stays held,
+    /// and the answer is false.
     ///
     /// # Safety
     ///
@@ -106,7 +110,8 @@ impl<P: Platform> RwWord<P> {
     pub unsafe fn release(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
-            // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one. A lock that nobody holds stays as it is.
+            // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one. A lock
+            // that nobody holds stays as it is.
             let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.saturating_sub(1) };
             if freed == MARK {
                 return false;

@@ -1,7 +1,9 @@
-//! The ticket lock (Reed and Kanodia 1979; Mellor-Crummey and Scott 1991), with tickets that can be given up.
+//! The ticket lock (Reed and Kanodia 1979; Mellor-Crummey and Scott 1991), with tickets that can be
+//! given up.
 //!
-//! A waiter draws a ticket and spins until it is served. A ticket cannot be handed back, so a waiter that leaves strikes it out: one bit per ticket
-//! in a window, which the releaser steps over. All of it is one word, so that every step is one compare-and-swap.
+//! A waiter draws a ticket and spins until it is served. A ticket cannot be handed back, so a
+//! waiter that leaves strikes it out: one bit per ticket in a window, which the releaser steps
+//! over. All of it is one word, so that every step is one compare-and-swap.
 //!
 //! ```text
 //!  63 ....... 32    30      29 .... 15   14 ..... 0
@@ -10,15 +12,18 @@
 //!  serving = 7, next = 11, left = { 9 }:  7 holds, 8 waits, 9 is gone, 10 waits
 //! ```
 //!
-//! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws a ticket only while the window has room, and else polls outside it. So no two
-//! tickets in use share a bit of `left`.
+//! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws
+//! a ticket only while the window has room, and else polls outside it. So no two tickets in use
+//! share a bit of `left`.
 //!
-//! **Invariant 2.** A bit is set by the ticket's owner while the ticket is not served, and cleared by the releaser that steps over it.
+//! **Invariant 2.** A bit is set by the ticket's owner while the ticket is not served, and cleared
+//! by the releaser that steps over it.
 //!
-//! **Invariant 3.** The word is used only while `generation` is the process's; the first to find it otherwise, in the child of a `fork`, clears the tickets of waiters that do not
-//! exist there.
+//! **Invariant 3.** The word is used only while `generation` is the process's; the first to find it
+//! otherwise, in the child of a `fork`, clears the tickets of waiters that do not exist there.
 //!
-//! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees one's ticket served.
+//! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees
+//! one's ticket served.
 
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
@@ -31,7 +36,8 @@ const TICKET_BITS: u32 = 15;
 const TICKETS: u64 = (1 << TICKET_BITS) - 1;
 const MARK: u64 = 1 << 30;
 
-/// Wait between polls per waiter ahead (Mellor-Crummey and Scott, section 2.2: proportional backoff): the line need not be read more often than it changes.
+/// Wait between polls per waiter ahead (Mellor-Crummey and Scott, section 2.2: proportional
+/// backoff): the line need not be read more often than it changes.
 const POLL_NS: u64 = 40;
 
 /// No process's generation.
@@ -92,7 +98,8 @@ pub struct Ticket<P: Platform> {
 }
 
 impl<P: Platform> Ticket<P> {
-    /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being served are nobody's (Invariant 3).
+    /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
+    /// served are nobody's (Invariant 3).
     #[cold]
     fn disown(&self) {
         let old = self.generation.load(Acquire);
@@ -108,7 +115,8 @@ impl<P: Platform> Ticket<P> {
         self.generation.store(P::generation(), Release);
     }
 
-    /// Replaces the word by what `change` makes of it, until that sticks or `change` says there is nothing to do.
+    /// Replaces the word by what `change` makes of it, until that sticks or `change` says there is
+    /// nothing to do.
     #[inline]
     fn update(&self, order: Ordering, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
         if self.generation.load(Acquire) != P::generation() {
@@ -126,7 +134,8 @@ impl<P: Platform> Ticket<P> {
     }
 }
 
-// SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody (Invariant 2).
+// SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody
+// (Invariant 2).
 unsafe impl<P: Platform> Contention<P> for Ticket<P> {
     fn unlocked() -> Self {
         Ticket { word: P::U64::new(0), generation: P::U32::new(0) }

@@ -1,8 +1,9 @@
 //! Test-and-test-and-set with bounded exponential backoff.
 //!
-//! The simplest spin lock that does not flood the memory system: a waiter polls with loads and swaps only
-//! when the lock looks free (Agarwal and Cherian, ISCA 1989). It is unfair, and the fastest there is while
-//! nobody is preempted: the thread that released it last has the line, and takes it again.
+//! The simplest spin lock that does not flood the memory system: a waiter polls with loads and
+//! swaps only when the lock looks free (Agarwal and Cherian, ISCA 1989). It is unfair, and the
+//! fastest there is while nobody is preempted: the thread that released it last has the line, and
+//! takes it again.
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -12,7 +13,8 @@
 //!
 //! **Invariant 1.** Only the thread that moved the word from `FREE` to `HELD` moves it back.
 //!
-//! **Memory orderings.** The acquiring compare-and-swap pairs with the one, or the store, that releases.
+//! **Memory orderings.** The acquiring compare-and-swap pairs with the one, or the store, that
+//! releases.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,8 +23,9 @@ use super::word::{FREE, HELD, clear_mark, mark, unlock};
 use super::{Contention, Outcome, Turn, Verdict};
 use crate::platform::{Atomic, Platform};
 
-/// First and longest wait between two polls. 50 ns is about one line transfer between cores of one package; past some
-/// microseconds a longer wait no longer relieves the memory system and only delays the hand-over.
+/// First and longest wait between two polls. 50 ns is about one line transfer between cores of one
+/// package; past some microseconds a longer wait no longer relieves the memory system and only
+/// delays the hand-over.
 const BACKOFF_NS: (u64, u64) = (50, 10_000);
 
 /// A test-and-test-and-set lock.

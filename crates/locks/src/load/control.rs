@@ -1,16 +1,20 @@
 //! Load control: spin for contention, block only for load.
 //!
-//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. A waiter asks each turn whether the sleep-slot buffer has room. If so it claims a slot,
-//! leaves its lock, and sleeps until the [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile, it gives
-//! the slot back. What decides is the load of the whole process, never the one lock.
+//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. A waiter asks each turn whether
+//! the sleep-slot buffer has room. If so it claims a slot, leaves its lock, and sleeps until the
+//! [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile,
+//! it gives the slot back. What decides is the load of the whole process, never the one lock.
 //!
 //! Three rules go beyond the paper:
 //!
-//! 1. **Grace.** A thread that comes back from a sleep does not claim again at once. Otherwise the same threads would sleep for ever while others keep the lock.
-//! 2. **Turns.** A waiter takes the longest sleeper's place before that one's time is up ([`SleepSlots::claim_in_exchange`]), and time-outs are spread
-//!    evenly ([`SleepSlots::wake_time`]).
-//! 3. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short critical section: it parks at the lock's gate
-//!    until a release, as libc's mutex would do at once. Without this a program that holds a mutex while it sleeps would burn a processor.
+//! 1. **Grace.** A thread that comes back from a sleep does not claim again at once. Otherwise the
+//!    same threads would sleep for ever while others keep the lock.
+//! 2. **Turns.** A waiter takes the longest sleeper's place before that one's time is up
+//!    ([`SleepSlots::claim_in_exchange`]), and time-outs are spread evenly
+//!    ([`SleepSlots::wake_time`]).
+//! 3. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
+//!    critical section: it parks at the lock's gate until a release, as libc's mutex would do at
+//!    once. Without this a program that holds a mutex while it sleeps would burn a processor.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,15 +24,18 @@ use super::{Departure, LoadManager};
 use crate::contention::Verdict;
 use crate::platform::{Atomic, Platform};
 
-/// A wait this long brings up the controller: several critical sections and a hand-over; shorter contention does no harm that load control could mend.
+/// A wait this long brings up the controller: several critical sections and a hand-over; shorter
+/// contention does no harm that load control could mend.
 const CONTENTION_NS: u64 = 20_000;
 
-/// Polling this long costs some hundred times what parking would: even if the lock comes the next moment, 1 % was lost.
+/// Polling this long costs some hundred times what parking would: even if the lock comes the next
+/// moment, 1 % was lost.
 const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// A wait below this is none of load control's business: the lock comes from a holder that runs. Without it threads that meet for a moment at a lock that is
-/// mostly free would go to sleep, on a machine that is overloaded but has no convoy. (Think time 1 us, section 100 ns, 8 threads on 2 processors: 5 us cost
-/// 5 % of the throughput, 20 us 2 %.)
+/// A wait below this is none of load control's business: the lock comes from a holder that runs.
+/// Without it threads that meet for a moment at a lock that is mostly free would go to sleep, on a
+/// machine that is overloaded but has no convoy. (Think time 1 us, section 100 ns, 8 threads on 2
+/// processors: 5 us cost 5 % of the throughput, 20 us 2 %.)
 const SHORT_WAIT_NS: u64 = 20_000;
 
 /// No waiter's turn takes longer, backoff included.
@@ -37,20 +44,24 @@ const LONGEST_TURN_NS: u64 = 20_000;
 /// How long a thread polls after its sleep before it may claim a slot again: some hand-overs.
 const GRACE_NS: u64 = 500_000;
 
-/// How often a polling thread offers its processor. A woken thread may have been put on the holder's, and the holder then waits behind it. To a thread alone on
-/// its processor a yield costs half a microsecond, of time that it would only have polled in; among several, more often would mean that waiters change
-/// places with each other (8 threads on 2 processors: every 50 us .86 of the serial limit, every 200 us .93).
+/// How often a polling thread offers its processor. A woken thread may have been put on the
+/// holder's, and the holder then waits behind it. To a thread alone on its processor a yield costs
+/// half a microsecond, of time that it would only have polled in; among several, more often would
+/// mean that waiters change places with each other (8 threads on 2 processors: every 50 us .86 of
+/// the serial limit, every 200 us .93).
 const YIELD_EVERY_NS: u64 = 200_000;
 
 /// Bounds and defaults of the settings.
 pub mod settings {
-    /// Default interval of the controller: 7 ms, the best of the ASPLOS paper's section 5.3, and in phase with no common tick.
+    /// Default interval of the controller: 7 ms, the best of the ASPLOS paper's section 5.3, and in
+    /// phase with no common tick.
     pub const INTERVAL_NS: u64 = 7_000_000;
     /// Default longest sleep: 100 ms (section 3.1.2).
     pub const SLEEP_NS: u64 = 100_000_000;
 }
 
-/// The load control of one process: the buffer, and what waiters and controller tell each other beside it.
+/// The load control of one process: the buffer, and what waiters and controller tell each other
+/// beside it.
 pub struct LoadControl<P: Platform> {
     /// The sleep-slot buffer.
     pub slots: SleepSlots<P>,

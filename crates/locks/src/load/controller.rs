@@ -1,6 +1,7 @@
 //! The controller: reads the sensor at an interval and sets how many waiting threads should sleep.
 //!
-//! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](Direct) is pure; the [loop](serve) drives it on whatever platform it is given.
+//! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](Direct) is pure; the [loop](serve)
+//! drives it on whatever platform it is given.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,17 +12,21 @@ use crate::platform::{Atomic, AtomicInt, Platform};
 /// Intervals without contention and without sleepers after which the controller goes away.
 const IDLE_INTERVALS: u32 = 30;
 
-/// The controller rests this many times as long as its last reading took, if that is longer than the interval: with very many threads it reacts more slowly instead
-/// of taking more than 1 % of a processor. It never rests longer than the second constant.
+/// The controller rests this many times as long as its last reading took, if that is longer than
+/// the interval: with very many threads it reacts more slowly instead of taking more than 1 % of a
+/// processor. It never rests longer than the second constant.
 const PAUSE_PER_BUSY: u64 = 100;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
 
-/// Runnable threads aimed at beyond the capacity. The paper aims at the capacity itself; but when two of as many runnable threads meet on one
-/// processor, Linux leaves the other one idle until the next tick finds out (a newly idle processor does not look for work if it is idle often and shortly), up
-/// to 4 ms. One thread more keeps it busy. (Think time 1 us, 8 threads on 2 processors: 1.6 processors used without, 1.97 with.)
+/// Runnable threads aimed at beyond the capacity. The paper aims at the capacity itself; but when
+/// two of as many runnable threads meet on one processor, Linux leaves the other one idle until the
+/// next tick finds out (a newly idle processor does not look for work if it is idle often and
+/// shortly), up to 4 ms. One thread more keeps it busy. (Think time 1 us, 8 threads on 2
+/// processors: 1.6 processors used without, 1.97 with.)
 const MARGIN: f64 = 1.0;
 
-/// The paper's direct policy: T is the number of threads that run or wait to run beyond the capacity and the margin, counting those that sleep already.
+/// The paper's direct policy: T is the number of threads that run or wait to run beyond the
+/// capacity and the margin, counting those that sleep already.
 #[derive(Debug, Default, Clone)]
 pub struct Direct;
 
@@ -29,8 +34,8 @@ impl Direct {
     /// The sleep target after a reading during which `sleeping` threads slept.
     pub fn target(&mut self, reading: Reading, sleeping: u32) -> u32 {
         let excess = f64::from(sleeping) + reading.runnable - (reading.capacity + MARGIN);
-        // Half a thread either way is measurement noise: the counters move by whole ticks. Adding a half and cutting rounds a
-        // positive number; the cast saturates a negative one to 0.
+        // Half a thread either way is measurement noise: the counters move by whole ticks. Adding a half
+        // and cutting rounds a positive number; the cast saturates a negative one to 0.
         (excess + 0.5) as u32
     }
 }
@@ -45,7 +50,8 @@ pub struct Effort<P: Platform> {
     pub busy_ns: P::U64,
 }
 
-/// Serves `control` until there was nothing to do for some time. On return T is 0 and nobody sleeps for it.
+/// Serves `control` until there was nothing to do for some time. On return T is 0 and nobody sleeps
+/// for it.
 ///
 /// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
 pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, bell: &P::U32) {

@@ -1,16 +1,21 @@
-//! Where waiters park until a release: a sequence word in the lock, beside the contention manager's state.
+//! Where waiters park until a release: a sequence word in the lock, beside the contention manager's
+//! state.
 //!
-//! A parker reads the sequence, marks the lock, and sleeps as long as the sequence stands. The holder of a marked lock clears the mark, moves the
-//! sequence on, and tries its release again; only then does it wake a parker, by address, since the lock may be gone.
+//! A parker reads the sequence, marks the lock, and sleeps as long as the sequence stands. The
+//! holder of a marked lock clears the mark, moves the sequence on, and tries its release again;
+//! only then does it wake a parker, by address, since the lock may be gone.
 //!
-//! **Invariant 1.** The sequence is written only by the lock's holder. A mark that a release overlooked keeps that release from happening. So a parker that
-//! marked the lock finds the sequence moved, or is woken.
+//! **Invariant 1.** The sequence is written only by the lock's holder. A mark that a release
+//! overlooked keeps that release from happening. So a parker that marked the lock finds the
+//! sequence moved, or is woken.
 //!
-//! **Invariant 2.** A thread that was woken marks the lock again once it holds it, or hands the wake-up on if it leaves without: other parkers may be
-//! behind it, and the mark that stood for them is gone.
+//! **Invariant 2.** A thread that was woken marks the lock again once it holds it, or hands the
+//! wake-up on if it leaves without: other parkers may be behind it, and the mark that stood for
+//! them is gone.
 //!
-//! **Memory orderings.** Reading the sequence (acquire) comes before the mark; moving it (release) after clearing the mark. Both are on words whose
-//! modification orders, with the kernel's check under its queue lock, decide Invariant 1.
+//! **Memory orderings.** Reading the sequence (acquire) comes before the mark; moving it (release)
+//! after clearing the mark. Both are on words whose modification orders, with the kernel's check
+//! under its queue lock, decide Invariant 1.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -35,7 +40,8 @@ impl<P: Platform> Gate<P> {
         Gate(P::U32::new(0))
     }
 
-    /// Parks until a release wakes this thread or `deadline` passes; true if it found the lock free on the way, and took it.
+    /// Parks until a release wakes this thread or `deadline` passes; true if it found the lock free
+    /// on the way, and took it.
     pub fn wait(&self, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         let sequence = self.0.load(Acquire);
         let marked = spot.mark();
@@ -49,19 +55,22 @@ impl<P: Platform> Gate<P> {
         false
     }
 
-    /// The word that parkers sleep on, for a caller that moves sleepers here. It holds the lock and has marked it.
+    /// The word that parkers sleep on, for a caller that moves sleepers here. It holds the lock and
+    /// has marked it.
     pub fn word(&self) -> &P::U32 {
         &self.0
     }
 
-    /// Lets another parker go: the caller was woken, or may have been, and leaves without the lock (Invariant 2).
+    /// Lets another parker go: the caller was woken, or may have been, and leaves without the lock
+    /// (Invariant 2).
     pub fn pass_on(&self, spot: &dyn Spot) {
         if !spot.mark() {
             P::unpark(ptr::from_ref(&self.0), 1);
         }
     }
 
-    /// Releases a marked lock: `clear` clears the mark, `unlock` tries to release. Wakes up to `count` parkers.
+    /// Releases a marked lock: `clear` clears the mark, `unlock` tries to release. Wakes up to
+    /// `count` parkers.
     #[cold]
     pub(crate) fn release(&self, count: u32, mut clear: impl FnMut(), mut unlock: impl FnMut() -> bool) {
         let word = ptr::from_ref(&self.0);

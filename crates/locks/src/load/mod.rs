@@ -1,7 +1,8 @@
 //! Load managers: which waiting threads should leave the processor, and until when.
 //!
-//! A load manager knows nothing of queues or lock words. It is told of a wait's beginning and end, is asked once per turn of the waiter's
-//! loop, and, once it has said *leave* and the waiter has left, passes the time off the processor until the waiter should contend again.
+//! A load manager knows nothing of queues or lock words. It is told of a wait's beginning and end,
+//! is asked once per turn of the waiter's loop, and, once it has said *leave* and the waiter has
+//! left, passes the time off the processor until the waiter should contend again.
 
 pub mod control;
 pub mod controller;
@@ -28,8 +29,9 @@ pub trait LoadManager<P: Platform>: 'static {
     /// Keep spinning, or leave? Asked once per turn, also while the lock may come at any moment.
     fn turn(waiter: &mut Self::Waiter, now: u64) -> Verdict;
 
-    /// Passes the time after [`turn`](Self::turn) said leave and the waiter has left its lock, until it should contend again, or until
-    /// `deadline`. True if it came by the lock on the way.
+    /// Passes the time after [`turn`](Self::turn) said leave and the waiter has left its lock,
+    /// until it should contend again, or until `deadline`. True if it came by the lock on the
+    /// way.
     fn away(waiter: &mut Self::Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool;
 
     /// The wait is over, with the lock or without it: whatever was claimed for it is given back.
@@ -41,6 +43,7 @@ pub trait LoadManager<P: Platform>: 'static {
 pub struct Departure {
     /// How often the waiter left the processor at its load manager's word.
     pub sleeps: u32,
-    /// Whether it was ever parked at the gate, and so stands for others that may be ([`Gate`], Invariant 2).
+    /// Whether it was ever parked at the gate, and so stands for others that may be ([`Gate`],
+    /// Invariant 2).
     pub parked: bool,
 }

@@ -1,7 +1,9 @@
-//! Spin-then-park: a waiter polls for about the cost of a context switch, then sleeps until a release.
+//! Spin-then-park: a waiter polls for about the cost of a context switch, then sleeps until a
+//! release.
 //!
-//! The classic hybrid (Ousterhout 1982; Karlin et al. 1991: spinning as long as blocking costs is within twice the optimum), and the
-//! ASPLOS 2010 paper's `pthread` row. It decides from its own wait alone.
+//! The classic hybrid (Ousterhout 1982; Karlin et al. 1991: spinning as long as blocking costs is
+//! within twice the optimum), and the ASPLOS 2010 paper's `pthread` row. It decides from its own
+//! wait alone.
 
 use super::gate::{Gate, Spot};
 use super::{Departure, LoadManager};

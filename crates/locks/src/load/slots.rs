@@ -1,6 +1,8 @@
-//! The sleep-slot buffer: how the controller tells spinning threads how many of them should sleep, and finds those that do.
+//! The sleep-slot buffer: how the controller tells spinning threads how many of them should sleep,
+//! and finds those that do.
 //!
-//! Johnson, Stoica, Ailamaki and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS 2010), sections 3.1 and 3.2.2, Figure 7.
+//! Johnson, Stoica, Ailamaki and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS
+//! 2010), sections 3.1 and 3.2.2, Figure 7.
 //!
 //! ```text
 //!   slot   | done | tid 7 | done | tid 3 | empty | empty |        S = ever slept,  W = woken and left
@@ -13,21 +15,25 @@
 //! | thread id | the claimer | that thread sleeps, or is about to |
 //! | `DONE` | whoever ends the sleep | left, not yet reclaimed |
 //!
-//! **Invariant 1.** A slot goes from a thread id to `DONE` by one compare-and-swap, and whoever makes it increments W: the sleeper that timed out or gave its
-//! slot back, the controller, or a waiter that takes the sleeper's place. So `S - W` is the number of threads asleep or about to be, at once and
-//! not only when a woken thread gets to run (Figure 7 has the woken thread increment W), and in the end S and W agree.
+//! **Invariant 1.** A slot goes from a thread id to `DONE` by one compare-and-swap, and whoever
+//! makes it increments W: the sleeper that timed out or gave its slot back, the controller, or a
+//! waiter that takes the sleeper's place. So `S - W` is the number of threads asleep or about to
+//! be, at once and not only when a woken thread gets to run (Figure 7 has the woken thread
+//! increment W), and in the end S and W agree.
 //!
 //! **Invariant 2.** A sleeper returns only after its slot left its thread id.
 //!
-//! **Invariant 3.** Nobody sleeps beyond a target that shrank. The claimer writes its slot, fences, and reads T; the controller writes T, fences, and reads the slots. One of
-//! them sees the other.
+//! **Invariant 3.** Nobody sleeps beyond a target that shrank. The claimer writes its slot, fences,
+//! and reads T; the controller writes T, fences, and reads the slots. One of them sees the other.
 //!
-//! **Invariant 4.** `end` is moved only by the controller, and never past an `EMPTY` slot: the claimer that is about to write there would be overlooked.
+//! **Invariant 4.** `end` is moved only by the controller, and never past an `EMPTY` slot: the
+//! claimer that is about to write there would be overlooked.
 //!
 //! **Invariant 5.** `S - end` never exceeds the array's size, so no two claims share a slot.
 //!
-//! **Memory orderings.** The two fences of Invariant 3 are sequentially consistent. `end` is stored with release after the slots it
-//! passes are emptied, and loaded with acquire by claimers. S, W and T order nothing else.
+//! **Memory orderings.** The two fences of Invariant 3 are sequentially consistent. `end` is stored
+//! with release after the slots it passes are emptied, and loaded with acquire by claimers. S, W
+//! and T order nothing else.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
@@ -41,17 +47,20 @@ fn is_thread(slot: u32) -> bool {
     !matches!(slot, EMPTY | DONE)
 }
 
-/// How many slots the circular array has. More than claims between two scans of the controller: some hundreds per second (section 3.2.2), some thousands when
-/// thousands of threads are turned over. A checker needs the wrap-around to happen.
+/// How many slots the circular array has. More than claims between two scans of the controller:
+/// some hundreds per second (section 3.2.2), some thousands when thousands of threads are turned
+/// over. A checker needs the wrap-around to happen.
 pub const SLOTS: usize = if cfg!(loom) { 2 } else { 4096 };
 
-/// Longest time between two changes of place while anybody sleeps: about a scheduler's time slice, so that its two context switches stay below a percent of it.
+/// Longest time between two changes of place while anybody sleeps: about a scheduler's time slice,
+/// so that its two context switches stay below a percent of it.
 const LONGEST_TURN_NS: u64 = 3_000_000;
 
 /// A thread awake for fewer turns than this is fresh.
 const FRESH_TURNS: u64 = 2;
 
-/// Time between two changes of place while anybody sleeps, for a time-out and a target: every sleeper's turn comes well before its time-out.
+/// Time between two changes of place while anybody sleeps, for a time-out and a target: every
+/// sleeper's turn comes well before its time-out.
 fn turn_ns(timeout: u64, target: u32) -> u64 {
     (timeout / u64::from(target.max(1)) * 3 / 4).min(LONGEST_TURN_NS)
 }
@@ -165,7 +174,8 @@ impl<P: Platform> SleepSlots<P> {
         target != 0 && self.sleeping() < target
     }
 
-    /// Claims the next slot for `thread`. `None`: no room, or another thread was first, and the caller keeps polling.
+    /// Claims the next slot for `thread`. `None`: no room, or another thread was first, and the
+    /// caller keeps polling.
     #[cold]
     pub fn claim(&self, thread: u32) -> Option<Claim> {
         self.claim_up_to(thread, 0)
@@ -229,13 +239,16 @@ impl<P: Platform> SleepSlots<P> {
         ended
     }
 
-    /// Claims a slot in exchange for the longest sleeper's, if that one's turn has come. The caller leaves its lock, then
-    /// [wakes it](Self::wake_longest), then sleeps.
+    /// Claims a slot in exchange for the longest sleeper's, if that one's turn has come. The caller
+    /// leaves its lock, then [wakes it](Self::wake_longest), then sleeps.
     ///
-    /// Sleepers would come back by themselves when their time is up. But then a timer wakes them wherever it fires, as likely on the holder's processor as on a
-    /// waiter's; a waiter that wakes another and goes to sleep in its place gives it its own processor, and the holder is left alone.
+    /// Sleepers would come back by themselves when their time is up. But then a timer wakes them
+    /// wherever it fires, as likely on the holder's processor as on a waiter's; a waiter that
+    /// wakes another and goes to sleep in its place gives it its own processor, and the holder is
+    /// left alone.
     ///
-    /// The places of those that are awake longest go first: a thread that came back at `awake_since`, and has not been awake for some turns yet, leaves the exchange to
+    /// The places of those that are awake longest go first: a thread that came back at
+    /// `awake_since`, and has not been awake for some turns yet, leaves the exchange to
     /// others for a while.
     #[inline]
     pub fn claim_in_exchange(
@@ -271,8 +284,9 @@ impl<P: Platform> SleepSlots<P> {
         });
     }
 
-    /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads that fell asleep together do not wake together, which
-    /// would be the load spike that the ASPLOS paper sees in load-triggered backoff (section 2.3).
+    /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads
+    /// that fell asleep together do not wake together, which would be the load spike that the
+    /// ASPLOS paper sees in load-triggered backoff (section 2.3).
     pub fn wake_time(&self, now: u64, timeout: u64) -> u64 {
         let step = timeout / u64::from(self.target().max(1));
         let mut last = self.pace.last_deadline.load(Relaxed);
@@ -292,7 +306,8 @@ impl<P: Platform> SleepSlots<P> {
         (0..used).map(move |offset| end.wrapping_add(offset)).map(|place| (place, &self.slots[place as usize % SLOTS]))
     }
 
-    /// Tells `visit` every sleeping thread, and its place in the sequence of claims. For the controller.
+    /// Tells `visit` every sleeping thread, and its place in the sequence of claims. For the
+    /// controller.
     pub fn for_each_sleeper(&self, mut visit: impl FnMut(u32, u32)) {
         for (place, slot) in self.used() {
             let thread = slot.load(Relaxed);

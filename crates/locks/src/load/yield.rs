@@ -1,13 +1,15 @@
 //! Yield: a waiter gives the processor away between polls.
 //!
-//! The `yield` of the DaMoN 2009 paper (section 3.1), and its finding (section 3.2): spinning threads mostly yield to other spinning threads.
+//! The `yield` of the DaMoN 2009 paper (section 3.1), and its finding (section 3.2): spinning
+//! threads mostly yield to other spinning threads.
 
 use super::gate::{Gate, Spot};
 use super::{Departure, LoadManager};
 use crate::contention::Verdict;
 use crate::platform::Platform;
 
-/// How long a waiter polls before its first yield: a yield costs about this much, so that it at most doubles a short wait.
+/// How long a waiter polls before its first yield: a yield costs about this much, so that it at
+/// most doubles a short wait.
 const SPIN_NS: u64 = 1_000;
 
 /// Yield each turn, after a short spin.

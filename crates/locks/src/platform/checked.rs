@@ -1,6 +1,8 @@
-//! The machine that loom explores: every access a choice, every park a real block, so that a wake-up which is lost shows as a deadlock.
+//! The machine that loom explores: every access a choice, every park a real block, so that a
+//! wake-up which is lost shows as a deadlock.
 //!
-//! Time stands still, or passes a second with every look at it ([`set_hurried`]): either nobody is ever stale or late, or everybody is.
+//! Time stands still, or passes a second with every look at it ([`set_hurried`]): either nobody is
+//! ever stale or late, or everybody is.
 
 use core::sync::atomic::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
@@ -115,7 +117,8 @@ impl Platform for Checked {
         loom::thread::yield_now();
     }
 
-    /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows lost ones.
+    /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows
+    /// lost ones.
     fn park(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
         let guard = LOT.lock.lock().expect("no panics");
         if word.load(Ordering::SeqCst) == expected {

@@ -1,8 +1,9 @@
 //! What an algorithm may ask of a machine.
 //!
-//! Every lock, load manager and controller of this crate is generic over [`Platform`], so that the code
-//! which ships ([`Native`]) is the code which a model checker explores and which a simulated machine
-//! runs. An algorithm that needs something more of its machine extends this trait; it never looks past it.
+//! Every lock, load manager and controller of this crate is generic over [`Platform`], so that the
+//! code which ships ([`Native`]) is the code which a model checker explores and which a simulated
+//! machine runs. An algorithm that needs something more of its machine extends this trait; it never
+//! looks past it.
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +22,8 @@ pub use checked::Checked;
 
 /// An atomic cell, with the operations that the algorithms use.
 ///
-/// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start from.
+/// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start
+/// from.
 pub trait Atomic<T: Copy>: Send + Sync {
     /// A cell that holds `value`.
     fn new(value: T) -> Self;
@@ -67,26 +69,30 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Gives the processor to another runnable thread, if there is one.
     ///
-    /// Also what a thread does that waits for another to finish a few instructions: if that one was preempted in them, it must run.
+    /// Also what a thread does that waits for another to finish a few instructions: if that one was
+    /// preempted in them, it must run.
     fn yield_now();
 
-    /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on the clock
-    /// of [`now`](Self::now). May wake for no reason.
+    /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
+    /// the clock of [`now`](Self::now). May wake for no reason.
     fn park(word: &Self::U32, expected: u32, deadline: Option<u64>);
 
-    /// Wakes up to `count` threads parked on `word`. `word` may be gone already: it names a place, and is not read.
+    /// Wakes up to `count` threads parked on `word`. `word` may be gone already: it names a place,
+    /// and is not read.
     fn unpark(word: *const Self::U32, count: u32);
 
     /// A number that no other live thread of the process has, never 0.
     fn thread_id() -> u32;
 
-    /// A number that belongs to the calling thread and starts at 0: what load control remembers of it between two waits.
+    /// A number that belongs to the calling thread and starts at 0: what load control remembers of
+    /// it between two waits.
     fn thread_note() -> u64;
 
     /// Sets [`thread_note`](Self::thread_note).
     fn set_thread_note(note: u64);
 
-    /// How many `fork`s lie between this process and the first: waiters of an earlier generation do not exist here.
+    /// How many `fork`s lie between this process and the first: waiters of an earlier generation do
+    /// not exist here.
     fn generation() -> u32;
 
     /// A queue node that nobody else has. Node memory is type-stable: once a node, always a node.
@@ -96,13 +102,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// `node` came from [`take_node`](Self::take_node), and no queue and no thread will write to it again.
+    /// `node` came from [`take_node`](Self::take_node), and no queue and no thread will write to it
+    /// again.
     unsafe fn give_node(node: *mut Node<Self>);
 
-    /// The load control of this machine's process: one for all of its locks (paper, section 3, last bullet).
+    /// The load control of this machine's process: one for all of its locks (paper, section 3, last
+    /// bullet).
     fn load_control() -> &'static LoadControl<Self>;
 
-    /// Sees to it that a controller serves [`load_control`](Self::load_control). Cheap when one does.
+    /// Sees to it that a controller serves [`load_control`](Self::load_control). Cheap when one
+    /// does.
     fn ensure_controller();
 }
 

@@ -1,7 +1,9 @@
 //! How many processors the process may use: its affinity mask, and the quota of its control groups.
 //!
-//! A quota of 150 ms in a period of 100 ms is 1.5 processors. Every ancestor's quota counts, the smallest wins. Version 2 keeps it in `cpu.max`, version 1 in
-//! `cpu.cfs_quota_us` and `cpu.cfs_period_us`. Control groups are looked for where distributions mount them, below `/sys/fs/cgroup`.
+//! A quota of 150 ms in a period of 100 ms is 1.5 processors. Every ancestor's quota counts, the
+//! smallest wins. Version 2 keeps it in `cpu.max`, version 1 in `cpu.cfs_quota_us` and
+//! `cpu.cfs_period_us`. Control groups are looked for where distributions mount them, below
+//! `/sys/fs/cgroup`.
 //!
 //! As the sensor that uses it: no allocation, no panic, no thread-local storage.
 

@@ -1,5 +1,6 @@
-//! A file descriptor that the controller's thread may close: the standard library closes through libc, whose `close` is a cancellation point and
-//! looks at a thread control block that this thread has not got.
+//! A file descriptor that the controller's thread may close: the standard library closes through
+//! libc, whose `close` is a cancellation point and looks at a thread control block that this thread
+//! has not got.
 
 use core::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};

@@ -17,8 +17,8 @@ pub struct Reading {
     pub capacity: f64,
 }
 
-/// A source of readings. It runs on the controller, which has no thread-local storage of its own: see
-/// the native platform's controller thread.
+/// A source of readings. It runs on the controller, which has no thread-local storage of its own:
+/// see the native platform's controller thread.
 pub trait Sensor {
     /// The first interval begins.
     fn begin(&mut self, now: u64);
@@ -26,7 +26,7 @@ pub trait Sensor {
     /// Reads the interval since the last call; `None` if there is nothing to read.
     fn read(&mut self, now: u64) -> Option<Reading>;
 
-    /// Told before a reading of every thread that sleeps now, and the place in the sleep-slot sequence where it does: at the same place as at the last
-    /// reading, it slept all the time.
+    /// Told before a reading of every thread that sleeps now, and the place in the sleep-slot
+    /// sequence where it does: at the same place as at the last reading, it slept all the time.
     fn expect_asleep(&mut self, _thread: u32, _slot: u32) {}
 }

@@ -1,16 +1,21 @@
 //! The default sensor: run and run-queue times of every thread, from `/proc/self/task/*/schedstat`.
 //!
-//! It stands in for the Solaris microstate accounting of the ASPLOS 2010 paper (section 3.2.1): nanoseconds on a processor and nanoseconds waiting for
-//! one, per thread. Their growth over an interval, divided by the interval, is the number of threads that wanted a processor.
+//! It stands in for the Solaris microstate accounting of the ASPLOS 2010 paper (section 3.2.1):
+//! nanoseconds on a processor and nanoseconds waiting for one, per thread. Their growth over an
+//! interval, divided by the interval, is the number of threads that wanted a processor.
 //!
-//! The paper's complaint (sections 5.3 and 6.2.2) is that a reading costs time linear in the number of threads. Three things keep it short: descriptors are kept
-//! open (a kept one costs a fifth of opening and closing); threads are listed anew only when their number has changed, which the link count of the task
-//! directory tells; and a thread that slept in one slot through the whole interval is not read.
+//! The paper's complaint (sections 5.3 and 6.2.2) is that a reading costs time linear in the number
+//! of threads. Three things keep it short: descriptors are kept open (a kept one costs a fifth of
+//! opening and closing); threads are listed anew only when their number has changed, which the link
+//! count of the task directory tells; and a thread that slept in one slot through the whole
+//! interval is not read.
 //!
-//! What it does *not* see: a thread that has been waiting in a run queue since before the interval began shows its wait only once it runs. Over some
-//! intervals the sum is right, within one it is noisy.
+//! What it does *not* see: a thread that has been waiting in a run queue since before the interval
+//! began shows its wait only once it runs. Over some intervals the sum is right, within one it is
+//! noisy.
 //!
-//! Nothing here allocates, panics or uses thread-local storage; see the native platform's bare thread.
+//! Nothing here allocates, panics or uses thread-local storage; see the native platform's bare
+//! thread.
 
 use core::ptr;
 
@@ -24,10 +29,12 @@ use super::{Reading, Sensor};
 /// Threads beyond these are not counted. Reading so many takes longer than an interval anyway.
 const MAX_THREADS: usize = 32_768;
 
-/// Readings between two looks at the affinity mask and the quota: about a second at the default interval.
+/// Readings between two looks at the affinity mask and the quota: about a second at the default
+/// interval.
 const CAPACITY_EVERY: u32 = 128;
 
-/// Readings between two listings of the threads even if their number stood still: one may have gone and another come.
+/// Readings between two listings of the threads even if their number stood still: one may have gone
+/// and another come.
 const LIST_EVERY: u32 = 16;
 
 /// Descriptors kept at most: half of the usual limit on open files.
@@ -191,8 +198,9 @@ fn run_and_wait(line: &[u8]) -> Option<u64> {
 }
 
 impl Schedstat {
-    /// A sensor for the calling process, on a thread with id `own_thread`. With `keep_open`, descriptors are kept between readings; the caller
-    /// says so only if nobody else sees the thread's descriptor table.
+    /// A sensor for the calling process, on a thread with id `own_thread`. With `keep_open`,
+    /// descriptors are kept between readings; the caller says so only if nobody else sees the
+    /// thread's descriptor table.
     pub fn new(keep_open: bool, own_thread: u32) -> Self {
         Schedstat {
             keep_open,

@@ -1,4 +1,5 @@
-//! The native controller thread: comes with the first long wait, goes when there are none, does not survive a `fork`.
+//! The native controller thread: comes with the first long wait, goes when there are none, does not
+//! survive a `fork`.
 //!
 //! | state | meaning |
 //! | --- | --- |
@@ -6,7 +7,8 @@
 //! | `RUNNING` | there is one, or a thread is just starting it |
 //! | `REFUSED` | the kernel would not start one: waiters spin and park, nobody sleeps in slots |
 //!
-//! **Invariant 1.** Only the thread that moved the state from `NONE` to `RUNNING` starts a controller; only the controller moves it back, as its last act.
+//! **Invariant 1.** Only the thread that moved the state from `NONE` to `RUNNING` starts a
+//! controller; only the controller moves it back, as its last act.
 
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
@@ -88,8 +90,9 @@ fn start() {
 
 #[cfg(not(tsan))]
 extern "C" fn body(_: *mut c_void) -> c_int {
-    // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the sensor keeps nothing open.
-    // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is this thread's alone.
+    // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the
+    // sensor keeps nothing open. SAFETY: no code on this thread owns a descriptor, and with UNSHARE
+    // the table that is emptied is this thread's alone.
     let private =
         unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
     serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BELL);

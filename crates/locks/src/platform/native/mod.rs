@@ -89,11 +89,13 @@ type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> l
 
 static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
 
-/// Has the clocks read with `read` from now on, instead of whatever `clock_gettime` the process is linked against.
+/// Has the clocks read with `read` from now on, instead of whatever `clock_gettime` the process is
+/// linked against.
 ///
 /// # Safety
 ///
-/// `read` does what `clock_gettime` does, on any thread, without a lock and without thread-local storage.
+/// `read` does what `clock_gettime` does, on any thread, without a lock and without thread-local
+/// storage.
 pub unsafe fn read_clock_with(read: ReadClock) {
     READ_CLOCK.store(read as *mut (), Ordering::Relaxed);
 }
@@ -133,7 +135,8 @@ impl Platform for Native {
     }
 
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        // Absolute, so that a spurious wake-up needs no arithmetic; every error means "look again", which callers do.
+        // Absolute, so that a spurious wake-up needs no arithmetic; every error means "look again", which
+        // callers do.
         let deadline = deadline
             .map(|ns| futex::Timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
         let any = core::num::NonZeroU32::MAX;
@@ -143,7 +146,8 @@ impl Platform for Native {
     fn unpark(word: *const AtomicU32, count: u32) {
         use syscalls::{Sysno, syscall};
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel hashes the address of a private futex, it does not read there, so that the lock may be gone already.
+        // SAFETY: the kernel hashes the address of a private futex, it does not read there, so that the
+        // lock may be gone already.
         let _ = unsafe { syscall!(Sysno::futex, word, operation, count.min(i32::MAX as u32)) };
     }
 

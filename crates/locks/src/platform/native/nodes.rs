@@ -1,12 +1,16 @@
-//! Type-stable queue nodes: mapped in chunks of a page, never returned to the kernel, free ones in striped stacks.
+//! Type-stable queue nodes: mapped in chunks of a page, never returned to the kernel, free ones in
+//! striped stacks.
 //!
-//! A waiter may leave its node behind in a queue, to be given back by whichever thread unlinks it; so nodes belong to no thread, and there is nothing to do
-//! when a thread exits. No `malloc`: a malloc's own lock may be what is being waited for. A stripe is chosen by the address of the
+//! A waiter may leave its node behind in a queue, to be given back by whichever thread unlinks it;
+//! so nodes belong to no thread, and there is nothing to do when a thread exits. No `malloc`: a
+//! malloc's own lock may be what is being waited for. A stripe is chosen by the address of the
 //! caller's stack, so that threads seldom meet at one.
 //!
-//! **Invariant 1.** A stripe's head carries a tag that every change moves on: a head that was read is not mistaken for a later one (ABA).
+//! **Invariant 1.** A stripe's head carries a tag that every change moves on: a head that was read
+//! is not mistaken for a later one (ABA).
 //!
-//! **Memory orderings.** Heads are changed with acquire-release, so that a node's link, written before it was pushed, is read after it was popped.
+//! **Memory orderings.** Heads are changed with acquire-release, so that a node's link, written
+//! before it was pushed, is read after it was popped.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -78,7 +82,8 @@ impl Pool {
         loop {
             let index = (head as u32).checked_sub(1)?;
             let node = self.node(index);
-            // SAFETY: type-stable; if the node was popped meanwhile, the exchange below fails by its tag (Invariant 1).
+            // SAFETY: type-stable; if the node was popped meanwhile, the exchange below fails by its tag
+            // (Invariant 1).
             let below = unsafe { &(*node).link }.load(Relaxed);
             let new = next_tag(head) | u64::from(below);
             match stripe.0.compare_exchange(head, new, AcqRel, Acquire) {
@@ -101,7 +106,8 @@ impl Pool {
         }
     }
 
-    /// Maps a chunk, gives one node to the caller and the others to `stripe`. `None` without memory.
+    /// Maps a chunk, gives one node to the caller and the others to `stripe`. `None` without
+    /// memory.
     #[cold]
     fn map(&self, stripe: &Stripe) -> Option<*mut Node<Native>> {
         let chunk = self.mapped.fetch_add(1, Relaxed);

@@ -1,11 +1,14 @@
 //! A thread that the C library knows nothing of.
 //!
-//! The controller is started from inside `pthread_mutex_lock`, where nothing may allocate (a malloc's own lock may be the one being waited for) and no
-//! lock of the C library may be taken. So it is a bare `clone`: a stack and a small block where thread-local storage would be, mapped once and used again, every
-//! signal blocked, and a file-descriptor table of its own, so that no program ever sees, inherits or closes one of its descriptors.
+//! The controller is started from inside `pthread_mutex_lock`, where nothing may allocate (a
+//! malloc's own lock may be the one being waited for) and no lock of the C library may be taken. So
+//! it is a bare `clone`: a stack and a small block where thread-local storage would be, mapped once
+//! and used again, every signal blocked, and a file-descriptor table of its own, so that no program
+//! ever sees, inherits or closes one of its descriptors.
 //!
-//! What runs on it uses no thread-local storage, does not unwind, and calls the C library for nothing but `memcpy` and its kin; the kernel is called through
-//! `rustix`, whose Linux back end does not touch `errno`.
+//! What runs on it uses no thread-local storage, does not unwind, and calls the C library for
+//! nothing but `memcpy` and its kin; the kernel is called through `rustix`, whose Linux back end
+//! does not touch `errno`.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -16,15 +19,17 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 const GUARD: usize = 4096;
 const STACK: usize = 128 * 1024;
-/// Where thread-local storage would be: variables below, the control block above. Nothing here is meant to be used; it is there so that a
-/// stray access meets zeroes instead of another thread's variables.
+/// Where thread-local storage would be: variables below, the control block above. Nothing here is
+/// meant to be used; it is there so that a stray access meets zeroes instead of another thread's
+/// variables.
 const LOCAL: usize = 16 * 1024;
 const CONTROL_BLOCK: usize = 4096;
 
 /// One bare thread at a time, on memory that is mapped once.
 pub(super) struct BareThread {
     memory: core::sync::atomic::AtomicPtr<u8>,
-    /// The kernel's id of the running thread; the kernel clears it when the thread no longer uses its stack.
+    /// The kernel's id of the running thread; the kernel clears it when the thread no longer uses
+    /// its stack.
     id: AtomicI32,
 }
 
@@ -48,7 +53,8 @@ impl BareThread {
         self.id.load(Acquire)
     }
 
-    /// Forgets a thread that did not come along through a `fork`. Its memory did, and is used again.
+    /// Forgets a thread that did not come along through a `fork`. Its memory did, and is used
+    /// again.
     pub(super) fn forget(&self) {
         self.id.store(0, Relaxed);
     }
@@ -63,8 +69,8 @@ impl BareThread {
         // SAFETY: offsets within the mapping.
         let (stack_top, thread_pointer) = unsafe { (memory.add(GUARD + STACK), memory.add(GUARD + STACK + LOCAL)) };
         let words = thread_pointer.cast::<*mut u8>();
-        // SAFETY: as above. x86-64 finds its thread pointer by reading the word that it points to (System V TLS ABI, variant 2), glibc its
-        // control block by the third.
+        // SAFETY: as above. x86-64 finds its thread pointer by reading the word that it points to (System V
+        // TLS ABI, variant 2), glibc its control block by the third.
         unsafe { [0, 2].into_iter().for_each(|place| words.add(place).write(thread_pointer)) };
         let flags = libc::CLONE_VM
             | libc::CLONE_FS
@@ -78,10 +84,12 @@ impl BareThread {
         let all = rustix_sigset_full();
         let mut before = all;
         let id = self.id.as_ptr();
-        // SAFETY: a full set in, the old one out. The new thread inherits the mask, so that no signal is ever handled on it.
+        // SAFETY: a full set in, the old one out. The new thread inherits the mask, so that no signal is
+        // ever handled on it.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-        // SAFETY: glibc's wrapper runs `body` on our stack; flags and arguments are those of an ordinary thread (so that a
-        // seccomp filter that lets threads through lets this one through), with a control block of our own.
+        // SAFETY: glibc's wrapper runs `body` on our stack; flags and arguments are those of an ordinary
+        // thread (so that a seccomp filter that lets threads through lets this one through), with a
+        // control block of our own.
         let started = unsafe { libc::clone(body, stack_top.cast(), flags, ptr::null_mut(), id, thread_pointer, id) };
         // SAFETY: only reads errno.
         let error = unsafe { *libc::__errno_location() };
