@@ -89,7 +89,7 @@ pub(crate) fn use_libcs_clock() {
         let clock =
             if libc_itself.is_null() { ptr::null_mut() } else { libc::dlsym(libc_itself, c"clock_gettime".as_ptr()) };
         if !clock.is_null() {
-            native::read_clock_with(core::mem::transmute::<*mut c_void, _>(clock));
+            native::read_clock_with(core::mem::transmute::<*mut c_void, native::ReadClock>(clock));
         }
     }
 }

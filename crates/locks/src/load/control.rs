@@ -22,7 +22,7 @@ use super::gate::{Gate, Spot};
 use super::slots::{Claim, SleepSlots};
 use super::{Departure, LoadManager};
 use crate::contention::Verdict;
-use crate::platform::{Atomic, Platform};
+use crate::platform::{Atomic, AtomicInt, Platform, ThreadNote};
 
 /// A wait this long brings up the controller: several critical sections and a hand-over; shorter
 /// contention does no harm that load control could mend.
@@ -37,6 +37,9 @@ const LONG_WAIT_NS: u64 = 1_000_000;
 /// machine that is overloaded but has no convoy. (Think time 1 us, section 100 ns, 8 threads on 2
 /// processors: 5 us cost 5 % of the throughput, 20 us 2 %.)
 const SHORT_WAIT_NS: u64 = 20_000;
+
+/// Polling that a thread keeps to itself at most: small against an interval.
+const PORTION_NS: u64 = 50_000;
 
 /// No waiter's turn takes longer, backoff included.
 const LONGEST_TURN_NS: u64 = 20_000;
@@ -67,6 +70,8 @@ pub struct LoadControl<P: Platform> {
     pub slots: SleepSlots<P>,
     /// Set by waiters that wait long, cleared by the controller each interval.
     pub(crate) contended: P::U32,
+    /// Nanoseconds that threads spent polling since the process began, as far as they have said.
+    pub(crate) polled: P::U64,
     /// The controller's interval in nanoseconds.
     pub interval: P::U64,
     /// The longest sleep in nanoseconds.
@@ -81,6 +86,7 @@ impl LoadControl<crate::platform::Native> {
         LoadControl {
             slots: SleepSlots::empty(),
             contended: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
             interval: AtomicU64::new(settings::INTERVAL_NS),
             sleep: AtomicU64::new(settings::SLEEP_NS),
         }
@@ -93,9 +99,22 @@ impl<P: Platform> LoadControl<P> {
         LoadControl {
             slots: SleepSlots::new(),
             contended: P::U32::new(0),
+            polled: P::U64::new(0),
             interval: P::U64::new(settings::INTERVAL_NS),
             sleep: P::U64::new(settings::SLEEP_NS),
         }
+    }
+
+    /// The calling thread stops polling, after `polled` nanoseconds of it. Told to the others in
+    /// portions, since there may be millions of waits per second.
+    #[inline]
+    fn report_polling(&self, polled: u64) {
+        let mut note = P::thread_note();
+        note.polled += polled;
+        if note.polled > PORTION_NS {
+            self.polled.fetch_add(core::mem::take(&mut note.polled), Relaxed);
+        }
+        P::set_thread_note(note);
     }
 
     /// A waiter has waited long enough for a controller to be of use.
@@ -161,7 +180,9 @@ impl<P: Platform> LoadManager<P> for Control {
                 waiter.claim = control.slots.claim(P::thread_id());
             } else {
                 waiter.claim =
-                    control.slots.claim_in_exchange(P::thread_id(), now, control.sleep.load(Relaxed), P::thread_note);
+                    control.slots.claim_in_exchange(P::thread_id(), now, control.sleep.load(Relaxed), || {
+                        P::thread_note().awake_since
+                    });
                 waiter.exchanges = waiter.claim.is_some();
             }
             if waiter.claim.is_some() {
@@ -185,6 +206,7 @@ impl<P: Platform> LoadManager<P> for Control {
     fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         waiter.sleeps += 1;
         let control = P::load_control();
+        control.report_polling(waiter.polled);
         let acquired = match waiter.claim.take() {
             Some(claim) => {
                 if core::mem::take(&mut waiter.exchanges) {
@@ -192,8 +214,9 @@ impl<P: Platform> LoadManager<P> for Control {
                 }
                 let wake = control.slots.wake_time(P::now(), control.sleep.load(Relaxed));
                 control.slots.sleep(claim, deadline.map_or(wake, |end| end.min(wake)));
-                P::set_thread_note(P::now());
-                waiter.no_claim_before = P::thread_note() + GRACE_NS;
+                let awake_since = P::now();
+                P::set_thread_note(ThreadNote { awake_since, ..P::thread_note() });
+                waiter.no_claim_before = awake_since + GRACE_NS;
                 false
             }
             None => {
@@ -210,8 +233,10 @@ impl<P: Platform> LoadManager<P> for Control {
 
     #[inline]
     fn depart(waiter: Waiter) -> Departure {
+        let control = P::load_control();
+        control.report_polling(waiter.polled);
         if let Some(claim) = waiter.claim {
-            P::load_control().slots.give_back(claim);
+            control.slots.give_back(claim);
         }
         Departure { sleeps: waiter.sleeps, parked: waiter.parked }
     }

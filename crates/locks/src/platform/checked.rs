@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use super::{Atomic, AtomicInt, Platform};
+use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -40,7 +40,7 @@ loom::lazy_static! {
 
 loom::thread_local! {
     static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
-    static NOTE: std::cell::Cell<u64> = std::cell::Cell::new(0);
+    static NOTE: std::cell::Cell<ThreadNote> = std::cell::Cell::new(ThreadNote::default());
 }
 
 macro_rules! atomic {
@@ -136,11 +136,11 @@ impl Platform for Checked {
         THREAD.with(|id| *id)
     }
 
-    fn thread_note() -> u64 {
+    fn thread_note() -> ThreadNote {
         NOTE.with(std::cell::Cell::get)
     }
 
-    fn set_thread_note(note: u64) {
+    fn set_thread_note(note: ThreadNote) {
         NOTE.with(|cell| cell.set(note));
     }
 

@@ -20,6 +20,15 @@ pub mod checked;
 #[cfg(loom)]
 pub use checked::Checked;
 
+/// What load control remembers of a thread between two of its waits. Zeroes in a new thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadNote {
+    /// When it last came back from a sleep, on the platform's clock; 0 if it never slept.
+    pub awake_since: u64,
+    /// Nanoseconds that it polled and nobody has been told of yet.
+    pub polled: u64,
+}
+
 /// An atomic cell, with the operations that the algorithms use.
 ///
 /// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start
@@ -84,12 +93,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A number that no other live thread of the process has, never 0.
     fn thread_id() -> u32;
 
-    /// A number that belongs to the calling thread and starts at 0: what load control remembers of
-    /// it between two waits.
-    fn thread_note() -> u64;
+    /// What load control remembers of the calling thread between two waits.
+    fn thread_note() -> ThreadNote;
 
     /// Sets [`thread_note`](Self::thread_note).
-    fn set_thread_note(note: u64);
+    fn set_thread_note(note: ThreadNote);
 
     /// How many `fork`s lie between this process and the first: waiters of an earlier generation do
     /// not exist here.

@@ -9,7 +9,7 @@ use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
 
-use super::{Atomic, AtomicInt, Platform};
+use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -76,7 +76,7 @@ atomic!(AtomicPtr<Node<Native>>, *mut Node<Native>);
 
 thread_local! {
     // Constant and without a destructor: nothing to allocate and nothing to register, in whatever thread and however late in its life.
-    static NOTE: Cell<u64> = const { Cell::new(0) };
+    static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0 }) };
 }
 
 /// Forks since the first process; written in the child's handler, when it has one thread.
@@ -85,7 +85,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static LOAD_CONTROL: LoadControl<Native> = LoadControl::idle();
 
 /// What the clocks are read with.
-type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+pub type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
 
 static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
 
@@ -155,11 +155,11 @@ impl Platform for Native {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
     }
 
-    fn thread_note() -> u64 {
+    fn thread_note() -> ThreadNote {
         NOTE.get()
     }
 
-    fn set_thread_note(note: u64) {
+    fn set_thread_note(note: ThreadNote) {
         NOTE.set(note);
     }
 

@@ -1,0 +1,61 @@
+//! Everything that is linked into what this workspace ships may be: its licence is one of a short list.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences that ask for nothing but attribution.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Whether an SPDX expression can be met from the list: one alternative of which all parts are allowed. Parentheses are read
+/// as if `AND` bound tighter everywhere, which is right for `(A OR B) AND C` only if C is allowed, and that is checked.
+fn is_allowed(expression: &str) -> bool {
+    let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
+    flat.split(" OR ").any(|choice| choice.split(" AND ").all(|part| ALLOWED.contains(&part.trim())))
+        && flat.split(" AND ").skip(1).all(|part| part.split(" OR ").any(|choice| ALLOWED.contains(&choice.trim())))
+}
+
+#[test]
+fn licences_are_compatible() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 50, "these are not all of them: {}", packages.len());
+    let wrong: Vec<_> = packages
+        .iter()
+        .filter(|package| !package["license"].as_str().is_some_and(is_allowed))
+        .map(|package| format!("{} {}: {}", package["name"], package["version"], package["license"]))
+        // Build and test tools that are run, never linked into anything shipped.
+        .filter(|wrong| !wrong.starts_with("\"cbindgen\""))
+        .collect();
+    assert!(wrong.is_empty(), "not on the list: {wrong:#?}");
+}
+
+#[test]
+fn expressions_are_read_as_spdx_means_them() {
+    assert!(is_allowed("MIT OR Apache-2.0"));
+    assert!(is_allowed("MIT/Apache-2.0"));
+    assert!(is_allowed("GPL-3.0 OR MIT"));
+    assert!(is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(!is_allowed("GPL-2.0-only"));
+    assert!(!is_allowed("MIT AND GPL-2.0-only"));
+    assert!(!is_allowed("(MIT OR Apache-2.0) AND GPL-2.0-only"));
+}
