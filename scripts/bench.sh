@@ -7,15 +7,15 @@ bench=target/release/unconvoy-bench
 unconvoy=target/release/unconvoy
 mkdir -p "$out"
 
-"$bench" pair --out "$out/pair"
+"$bench" pair --seconds 0.3 --out "$out/pair"
 "$bench" idle --out "$out/idle"
 "$bench" sensor --out "$out/sensor"
 "$bench" memory --out "$out/memory"
 "$bench" bump --sampler contenders --out "$out/bump"
 "$bench" condvar --out "$out/condvar"
 "$bench" counter --seconds 2 --locks tpmcs+control,tpmcs+none --out "$out/counter-saturated"
-"$bench" counter --seconds 1 --threads 1,2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
-"$bench" counter --seconds 1 --threads 1,2,8,64 --latency --out "$out/counter-latency"
+"$bench" counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
+"$bench" counter --seconds 1 --threads 2,8,64 --latency --out "$out/counter-latency"
 for workload in readrandom fillrandom; do
 	"$unconvoy" compare --quiet --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "LevelDB $workload" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
