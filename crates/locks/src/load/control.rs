@@ -179,10 +179,7 @@ impl<P: Platform> LoadManager<P> for Control {
             if control.slots.has_room() {
                 waiter.claim = control.slots.claim(P::thread_id());
             } else {
-                waiter.claim =
-                    control.slots.claim_in_exchange(P::thread_id(), now, control.sleep.load(Relaxed), || {
-                        P::thread_note().awake_since
-                    });
+                waiter.claim = control.slots.claim_in_exchange(now, control.sleep.load(Relaxed));
                 waiter.exchanges = waiter.claim.is_some();
             }
             if waiter.claim.is_some() {

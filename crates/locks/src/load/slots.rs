@@ -247,33 +247,26 @@ impl<P: Platform> SleepSlots<P> {
     /// wakes another and goes to sleep in its place gives it its own processor, and the holder is
     /// left alone.
     ///
-    /// The places of those that are awake longest go first: a thread that came back at
-    /// `awake_since`, and has not been awake for some turns yet, leaves the exchange to
-    /// others for a while.
+    /// The places of those that are awake longest go first: a thread that has not been awake for
+    /// some turns yet leaves the exchange to others for a while.
     #[inline]
-    pub fn claim_in_exchange(
-        &self,
-        thread: u32,
-        now: u64,
-        timeout: u64,
-        awake_since: impl Fn() -> u64,
-    ) -> Option<Claim> {
+    pub fn claim_in_exchange(&self, now: u64, timeout: u64) -> Option<Claim> {
         let next = self.counters.next_turn.load(Relaxed);
         if now < next || self.sleeping() == 0 {
             return None;
         }
-        let turn = turn_ns(timeout, self.target());
-        let is_fresh = now.saturating_sub(awake_since()) < FRESH_TURNS * turn;
-        if is_fresh && now < next + turn / 2 {
-            return None;
-        }
-        self.exchange(thread, next, now + turn)
+        self.exchange(now, next, turn_ns(timeout, self.target()))
     }
 
     #[cold]
-    fn exchange(&self, thread: u32, next: u64, after: u64) -> Option<Claim> {
-        self.counters.next_turn.compare_exchange(next, after, Relaxed, Relaxed).ok()?;
-        self.claim_up_to(thread, 1)
+    fn exchange(&self, now: u64, next: u64, turn: u64) -> Option<Claim> {
+        // Asked for here and not by every turn: a thread's id costs a system call.
+        let is_fresh = now.saturating_sub(P::thread_note().awake_since) < FRESH_TURNS * turn;
+        if is_fresh && now < next + turn / 2 {
+            return None;
+        }
+        self.counters.next_turn.compare_exchange(next, now + turn, Relaxed, Relaxed).ok()?;
+        self.claim_up_to(P::thread_id(), 1)
     }
 
     /// Wakes the thread that has slept longest.
