@@ -216,8 +216,9 @@ impl Cond {
     }
 
     fn is_empty(&self) -> bool {
-        // A glance; a waiter that must be seen listed itself before the signaller's last acquire of the
-        // mutex. SAFETY: a read of a pointer that is written under the guard, as an atomic.
+        // A glance: a waiter that must be seen listed itself before the signaller's last acquire of
+        // the mutex.
+        // SAFETY: an atomic read of a pointer that is written under the guard.
         unsafe { (*self.head.get().cast::<core::sync::atomic::AtomicPtr<Node>>()).load(Acquire) }.is_null()
     }
 

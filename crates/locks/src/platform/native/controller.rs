@@ -91,8 +91,9 @@ fn start() {
 #[cfg(not(tsan))]
 extern "C" fn body(_: *mut c_void) -> c_int {
     // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the
-    // sensor keeps nothing open. SAFETY: no code on this thread owns a descriptor, and with UNSHARE
-    // the table that is emptied is this thread's alone.
+    // sensor keeps nothing open.
+    // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is
+    // this thread's alone.
     let private =
         unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
     serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BELL);
