@@ -17,12 +17,12 @@ mkdir -p "$out"
 "$bench" counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
 "$bench" counter --seconds 1 --threads 2,8,64 --latency --out "$out/counter-latency"
 for workload in readrandom fillrandom; do
-	"$unconvoy" compare --quiet --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "LevelDB $workload" \
+	"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "LevelDB $workload" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
 		--json "$out/leveldb-$workload.json" --plot "$out/leveldb-$workload" -- \
 		target/workloads/leveldb_bench --workload "$workload" --threads '{threads}' --seconds 1 >"$out/leveldb-$workload.txt"
 done
-"$unconvoy" compare --quiet --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "SPLASH-2-style ray tracer" \
+"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "SPLASH-2-style ray tracer" \
 	--metric '^seconds ([0-9.]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \
 	--json "$out/raytrace.json" --plot "$out/raytrace" -- target/workloads/raytrace --threads '{threads}' >"$out/raytrace.txt"
 "$bench" report "$out" >"$out/report.md"

@@ -14,11 +14,11 @@ done
 
 {
 	cat docs/evaluation-preface.md
-	# The report's own title gives way to the preface's.
-	tail -n +2 "$from/report.md"
+	# The report's own title gives way to the preface's; what it could not judge is below.
+	tail -n +2 "$from/report.md" | grep -v '^| not judged | LevelDB'
 	for name in leveldb-readrandom leveldb-fillrandom raytrace; do
-		printf '\n## %s\n\n```text\n' "$(head -n 1 "$from/$name.txt")"
-		tail -n +2 "$from/$name.txt"
-		printf '```\n\n![%s](figures/%s.png)\n' "$name" "$name"
+		printf '\n## %s\n\n' "$name"
+		python3 "$(dirname "$0")/compare-table.py" "$from/$name.json"
+		printf '\n![%s](figures/%s.png)\n' "$name" "$name"
 	done
 } >docs/evaluation.md

@@ -82,10 +82,31 @@ fn start() {
     });
     #[cfg(not(tsan))]
     match THREAD.start(body) {
-        Ok(()) => {}
+        Ok(()) => say_if_blind(),
         Err(NotStarted::Leaving) => STATE.store(NONE, Release),
-        Err(NotStarted::Refused(_)) => STATE.store(REFUSED, Release),
+        Err(NotStarted::Refused(_)) => {
+            STATE.store(REFUSED, Release);
+            say("no thread for load control can be started here: waiters spin and park, none sleep for load");
+        }
     }
+}
+
+/// Says once if the sensor will have nothing to read. The controller itself has no standard error.
+#[cfg(not(tsan))]
+fn say_if_blind() {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if rustix::fs::access(c"/proc/self/task", rustix::fs::Access::READ_OK).is_err() && SAID.swap(1, Relaxed) == 0 {
+        say("/proc/self/task cannot be read: waiters spin and park, none sleep for load");
+    }
+}
+
+/// One line on standard error, without allocation or a lock.
+#[cfg(not(tsan))]
+fn say(what: &str) {
+    ["unconvoy: ", what, "\n"].into_iter().for_each(|part| {
+        // SAFETY: the text is valid for its length. Nothing can be done if nobody takes it.
+        let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, part.as_ptr(), part.len()) };
+    });
 }
 
 #[cfg(not(tsan))]
