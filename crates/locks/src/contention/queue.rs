@@ -315,6 +315,17 @@ impl<P: Platform, S: Patience> Queue<P, S> {
             if !next.is_null() {
                 return Some(next);
             }
+            // Unless a `fork` left it behind at just that point (Invariant 5): then all behind `front` were.
+            let tail = self.tail.load(Acquire);
+            // SAFETY: not null, since `front` is still in the queue; type-stable.
+            if unsafe { &(*without_mark(tail)).generation }.load(Relaxed) != P::generation() {
+                if is_marked(tail) {
+                    return None;
+                }
+                if self.tail.compare_exchange(tail, ptr::null_mut(), Release, Relaxed).is_ok() {
+                    return Some(ptr::null_mut());
+                }
+            }
             polls += 1;
             if polls < POLLS_BEFORE_YIELD { P::pause() } else { P::yield_now() }
         }
