@@ -11,6 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
+use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::ticket::Ticket;
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
@@ -261,5 +262,88 @@ fn slots_are_used_again_after_the_array_wrapped_around() {
         slots.set_target(1);
         assert!(claimer.join().expect("no panics") <= 4);
         assert_eq!(slots.totals().slept, slots.totals().left);
+    });
+}
+
+/// A reader-writer lock and the cell that it guards.
+struct Shared {
+    lock: RwWord<Checked>,
+    gate: Gate<Checked>,
+    cell: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is accessed under the lock, which is what is tested.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Shared { lock: RwWord::unlocked(), gate: Gate::new(), cell: UnsafeCell::new(0) })
+    }
+
+    /// Looks or changes while the lock is held, and releases it.
+    fn section(&self, share: Share) -> u32 {
+        let seen = match share {
+            // SAFETY: no reader and no other writer is inside.
+            Share::Write => self.cell.with_mut(|cell| unsafe {
+                *cell += 1;
+                *cell
+            }),
+            // SAFETY: no writer is inside.
+            _ => self.cell.with(|cell| unsafe { *cell }),
+        };
+        // SAFETY: held by the caller.
+        unsafe { lock::release_shared(&self.lock, &self.gate) };
+        seen
+    }
+
+    fn visit(&self, share: Share) -> u32 {
+        assert!(lock::acquire_shared::<Checked, Park>(&self.lock, share, &self.gate, None).held);
+        self.section(share)
+    }
+
+    fn try_visit(&self, share: Share) -> bool {
+        let held = self.lock.try_acquire(share);
+        if held {
+            self.section(share);
+        }
+        held
+    }
+}
+
+/// Readers that count themselves while a writer comes and goes: either they hold the lock or they
+/// are out of it, and nothing is left behind.
+#[test]
+fn readers_that_meet_a_writer_hold_the_lock_or_are_out_of_it() {
+    let _time = time_that(true);
+    explore(3, || {
+        let shared = Shared::new();
+        let threads: Vec<_> = [Share::Read, Share::Write]
+            .map(|share| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.try_visit(share))
+            })
+            .into();
+        let mine = shared.try_visit(Share::Write);
+        let visits = threads.into_iter().map(|thread| thread.join().expect("no panics"));
+        assert!(visits.fold(mine, |any, held| any | held), "somebody came first");
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// A parked reader and a parked writer both come by the lock.
+#[test]
+fn parked_readers_and_writers_are_woken() {
+    let _time = time_that(true);
+    explore(2, || {
+        let shared = Shared::new();
+        let threads: Vec<_> = [Share::Read, Share::Write]
+            .map(|share| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.visit(share))
+            })
+            .into();
+        shared.visit(Share::Write);
+        threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 2));
+        assert!(!shared.lock.is_locked());
     });
 }

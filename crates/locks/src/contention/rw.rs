@@ -7,12 +7,18 @@
 //! | word | meaning |
 //! | --- | --- |
 //! | 0 | free |
-//! | n, below `WRITER` | n readers |
-//! | `WRITER` | a writer |
+//! | n, up to [`MAX_READERS`] | n readers |
+//! | `WRITER + n` | a writer, and n readers that have just found it there |
 //! | any but 0, `+ MARK` | and the release that would leave 0 must wake parked waiters |
 //!
-//! **Invariant 1.** A reader holds the lock from an increment of a word without a writer's bit; a
-//! writer from a compare-and-swap that found 0. Both are one access.
+//! **Invariant 1.** A reader counts itself by an addition, which never fails and so scales where
+//! readers come from all sides. It holds the lock if no writer does. Otherwise it takes itself out
+//! again, by a compare-and-swap on a word that still has the writer's bit; if the writer released
+//! meanwhile, the counted reader holds the lock. So a counted reader keeps the next writer out from
+//! its first access to its last, and no try function ever fails for a thread that does not hold
+//! the lock in the end.
+//!
+//! **Invariant 2.** A writer holds the lock from a compare-and-swap that found 0.
 //!
 //! **Memory orderings.** Acquisitions acquire, releases release.
 
@@ -24,6 +30,11 @@ use crate::platform::{Atomic, AtomicInt, Platform};
 
 const WRITER: u32 = 1 << 31;
 const MARK: u32 = 1 << 30;
+
+/// Most readers at a time: glibc's limit, beyond which it answers `EAGAIN`. The bit above leaves
+/// room for as many again that are on their way out.
+pub const MAX_READERS: u32 = (1 << 28) - 1;
+const TOO_MANY: u32 = MAX_READERS + 1;
 
 /// As for [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
@@ -53,21 +64,35 @@ impl<P: Platform> RwWord<P> {
     }
 
     /// Takes the lock if that is possible at once.
-    #[inline]
+    #[inline(always)]
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
             Share::ReadAfterWriters if self.writers_waiting.load(Relaxed) != 0 => false,
             Share::Read | Share::ReadAfterWriters => {
-                let mut seen = self.word.load(Relaxed);
-                while seen & WRITER == 0 {
-                    match self.word.compare_exchange(seen, seen + 1, Acquire, Relaxed) {
-                        Ok(_) => return true,
-                        Err(now) => seen = now,
-                    }
-                }
-                false
+                self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
             }
+        }
+    }
+
+    /// Takes a counted reader out again, unless it turns out to hold the lock (Invariant 1).
+    #[cold]
+    fn withdraw(&self) -> bool {
+        let mut seen = self.word.load(Acquire);
+        while seen & (WRITER | TOO_MANY) != 0 {
+            match self.word.compare_exchange(seen, seen - 1, Acquire, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+        true
+    }
+
+    /// Whether `try_acquire` would be worth its write to the word.
+    fn seems_free(&self, share: Share) -> bool {
+        match share {
+            Share::Write => self.word.load(Relaxed) == 0,
+            _ => self.word.load(Relaxed) & WRITER == 0,
         }
     }
 
@@ -75,7 +100,7 @@ impl<P: Platform> RwWord<P> {
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
         loop {
-            if self.try_acquire(share) {
+            if self.seems_free(share) && self.try_acquire(share) {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
@@ -108,10 +133,31 @@ impl<P: Platform> RwWord<P> {
     /// The calling context holds the lock, for reading or for writing.
     #[inline]
     pub unsafe fn release(&self) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.release_at_once() || self.release_contended() }
+    }
+
+    /// The same, as far as one try gets; false, and nothing done, where others are at the word.
+    ///
+    /// # Safety
+    ///
+    /// As of `release`.
+    #[inline(always)]
+    pub unsafe fn release_at_once(&self) -> bool {
+        let seen = self.word.load(Relaxed);
+        // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one.
+        let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(1) };
+        seen & MARK == 0 && seen != 0 && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
+    }
+
+    /// # Safety
+    ///
+    /// As of `release`.
+    #[cold]
+    unsafe fn release_contended(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         loop {
-            // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one. A lock
-            // that nobody holds stays as it is.
+            // A lock that nobody holds stays as it is.
             let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.saturating_sub(1) };
             if freed == MARK {
                 return false;
@@ -155,8 +201,8 @@ impl<P: Platform> RwWord<P> {
         self.word.load(Relaxed) != 0
     }
 
-    /// How many readers hold the lock at this moment.
-    pub fn readers(&self) -> u32 {
-        self.word.load(Relaxed) & !(WRITER | MARK)
+    /// Whether there are as many readers as the word can count.
+    pub fn is_full(&self) -> bool {
+        self.word.load(Relaxed) & !MARK == MAX_READERS
     }
 }
