@@ -85,6 +85,14 @@ impl Mutex {
         }
     }
 
+    /// Whether this mutex, which is not libc's, is normal, default or adaptive: those types are 0 and
+    /// 3, the others between.
+    #[inline(always)]
+    fn keeps_no_owner(&self) -> bool {
+        let kind = self.kind.load(Relaxed);
+        kind & 3 == 0 || kind & 3 == 3
+    }
+
     /// Whether the default pair serves this mutex: what most mutexes are, found out with the fewest
     /// instructions.
     #[inline(always)]
@@ -358,7 +366,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_in
 
 /// All that is not the uncontended first lock of a mutex.
 #[inline(never)]
-unsafe fn lock(mutex: *mut pthread_mutex_t) -> c_int {
+unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
     if is_libcs(this) {
@@ -443,7 +451,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_
     let this = unsafe { Mutex::at(mutex) };
     if this.is_default() {
         let owner = this.owner.load(Relaxed);
-        if this.kind() == Kind::Plain || (owner == me() && this.count.load(Relaxed) == 0) {
+        if this.keeps_no_owner() || (owner == me() && this.count.load(Relaxed) == 0) {
             this.owner.store(0, Relaxed);
             // SAFETY: POSIX: the caller holds it.
             if unsafe { this.default_state().unlock() } {
@@ -458,7 +466,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_
 
 /// All that is not the last unlock of a mutex that nobody waits for off the processor.
 #[inline(never)]
-unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
     if is_libcs(this) {

@@ -60,7 +60,6 @@ real! {
     fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
     fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
     fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_spin_init(lock: *mut pthread_spinlock_t, shared: c_int) -> c_int;
     fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int;
     fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int;
     fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int;

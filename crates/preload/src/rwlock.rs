@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 
-use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
@@ -59,9 +59,14 @@ impl RwLock {
         unsafe { &*lock.cast() }
     }
 
+    /// Whether the fast paths serve this lock: private to the process, and no statistics.
     #[inline(always)]
+    fn is_default(&self) -> bool {
+        self.shared.load(Relaxed) == 0 && config::is_default()
+    }
+
     fn is_libcs(&self) -> bool {
-        self.shared.load(Relaxed) != 0 || (!config::is_default() && config::service() == Service::Declined)
+        self.shared.load(Relaxed) != 0 || config::service() == Service::Declined
     }
 
     fn reading(&self) -> Share {
@@ -71,13 +76,26 @@ impl RwLock {
         }
     }
 
+    #[inline(always)]
+    fn read_at_once(&self) -> bool {
+        self.flags.load(Relaxed) != PREFER_WRITER_NONRECURSIVE && self.state.try_acquire(Share::Read)
+    }
+
+    #[inline(always)]
+    fn write_at_once(&self) -> bool {
+        let held = self.state.try_acquire(Share::Write);
+        if held {
+            self.owner.store(me(), Relaxed);
+        }
+        held
+    }
+
     /// Whether the caller is the writer.
     #[inline]
     fn is_mine(&self) -> bool {
         self.state.is_written() && self.owner.load(Relaxed) == me()
     }
 
-    #[inline]
     fn try_acquire(&self, share: Share) -> bool {
         let held = self.state.try_acquire(share);
         if held {
@@ -86,7 +104,6 @@ impl RwLock {
         held
     }
 
-    #[inline]
     fn note(&self, share: Share, waited: Option<(u64, u32)>) {
         if share == Share::Write {
             self.owner.store(me(), Relaxed);
@@ -94,6 +111,18 @@ impl RwLock {
         if !config::is_default() {
             stats::acquired(Recorded::RwLock, core::ptr::from_ref(self).addr(), waited);
         }
+    }
+
+    /// # Safety
+    ///
+    /// The caller holds the lock.
+    #[inline(always)]
+    unsafe fn release_at_once(&self) -> bool {
+        if self.state.is_written() {
+            self.owner.store(0, Relaxed);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.state.release_at_once() }
     }
 
     fn lock(&self, share: Share, until: Option<Deadline>) -> c_int {
@@ -113,7 +142,6 @@ impl RwLock {
 
     /// Locks, with the time-out that `until` may give. Its time is checked first, as libc does for
     /// these, though not for mutexes.
-    #[inline]
     fn lock_until(&self, share: Share, until: Option<(Clock, &timespec)>) -> c_int {
         let deadline = match until.map(|(clock, until)| Deadline::new(clock, until)) {
             Some(None) => return EINVAL,
@@ -123,6 +151,8 @@ impl RwLock {
             0
         } else if self.is_mine() {
             EDEADLK
+        } else if share != Share::Write && self.state.is_full() {
+            EAGAIN
         } else {
             self.lock(share, deadline)
         }
@@ -131,12 +161,26 @@ impl RwLock {
 
 /// Defines the functions of one kind of holder: lock, try, timed, clock.
 macro_rules! holders {
-    ($lock:ident, $try:ident, $timed:ident, $clock:ident, $share:expr) => {
+    ($lock:ident, $slow:ident, $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr) => {
         /// # Safety
         ///
         /// As POSIX says of the function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(lock: *mut pthread_rwlock_t) -> c_int {
+            // SAFETY: passed on from the caller.
+            let this = unsafe { RwLock::at(lock) };
+            if this.is_default() && $fast(this) {
+                return 0;
+            }
+            // SAFETY: passed on from the caller.
+            unsafe { $slow(lock) }
+        }
+
+        /// All that is not had at once from a lock of default attributes. `extern "C"`, here as in
+        /// [`mutex`](crate::mutex), says that nothing unwinds out of it: so the fast path before
+        /// it needs no frame.
+        #[inline(never)]
+        unsafe extern "C" fn $slow(lock: *mut pthread_rwlock_t) -> c_int {
             // SAFETY: passed on from the caller.
             let this = unsafe { RwLock::at(lock) };
             if this.is_libcs() {
@@ -157,7 +201,14 @@ macro_rules! holders {
                 // SAFETY: passed on from the caller.
                 return unsafe { real::$try(lock) };
             }
-            if this.try_acquire($share(this)) { 0 } else { EBUSY }
+            let share = $share(this);
+            if this.try_acquire(share) {
+                0
+            } else if share != Share::Write && this.state.is_full() {
+                EAGAIN
+            } else {
+                EBUSY
+            }
         }
 
         /// # Safety
@@ -201,16 +252,20 @@ macro_rules! holders {
 
 holders!(
     pthread_rwlock_rdlock,
+    read,
     pthread_rwlock_tryrdlock,
     pthread_rwlock_timedrdlock,
     pthread_rwlock_clockrdlock,
+    RwLock::read_at_once,
     RwLock::reading
 );
 holders!(
     pthread_rwlock_wrlock,
+    write,
     pthread_rwlock_trywrlock,
     pthread_rwlock_timedwrlock,
     pthread_rwlock_clockwrlock,
+    RwLock::write_at_once,
     |_| Share::Write
 );
 
@@ -247,15 +302,26 @@ pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> 
 pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { RwLock::at(lock) };
+    // SAFETY: POSIX: the caller holds it.
+    if this.is_default() && unsafe { this.release_at_once() } {
+        return 0;
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { unlock(lock) }
+}
+
+/// Unlock of what the fast paths do not serve, or where others are at the word.
+#[inline(never)]
+unsafe extern "C" fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { RwLock::at(lock) };
     if this.is_libcs() {
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_rwlock_unlock(lock) };
     }
+    stats::released(core::ptr::from_ref(this).addr());
     if this.state.is_written() {
         this.owner.store(0, Relaxed);
-    }
-    if !config::is_default() {
-        stats::released(core::ptr::from_ref(this).addr());
     }
     // SAFETY: POSIX: the caller holds it.
     unsafe { lock::release_shared(&this.state, &this.gate) };

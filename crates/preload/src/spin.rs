@@ -1,10 +1,5 @@
-//! `pthread_spin_*`, in place: four bytes, no initialiser but `pthread_spin_init`.
-//!
-//! | word | meaning |
-//! | --- | --- |
-//! | `FREE` | one of this library's, free |
-//! | `HELD` | one of this library's, held |
-//! | anything else | process-shared, or initialised by other means: libc's |
+//! `pthread_spin_*`, in place, with libc's own four-byte protocol: so a lock may be initialised by
+//! whatever means, and may be shared with a process that does not have this library.
 //!
 //! A spin lock has no room for a queue, so that the contention manager is always
 //! test-and-test-and-set with backoff; the load manager is the chosen one.
@@ -20,9 +15,10 @@ use crate::dispatch::pair;
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
 
-/// libc's words are 1, 0 and small negative numbers.
-const FREE: u32 = 0x5075_6e00;
-const HELD: u32 = FREE + 1;
+/// glibc's word of a free lock and one of a held lock. On x86 a lock that is held may also be
+/// negative, since waiters there decrement it.
+const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+const HELD: u32 = 1 - FREE;
 
 /// # Safety
 ///
@@ -33,13 +29,9 @@ unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a AtomicU32 {
     unsafe { &*lock.cast() }
 }
 
-fn is_own(word: &AtomicU32) -> bool {
-    matches!(word.load(Relaxed), FREE | HELD)
-}
-
 #[inline(always)]
 fn try_lock(word: &AtomicU32) -> bool {
-    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    word.swap(HELD, Acquire) == FREE
 }
 
 #[inline(always)]
@@ -53,38 +45,27 @@ fn note(word: &AtomicU32, waited: Option<(u64, u32)>) {
 ///
 /// As POSIX says of the function of this name; so for all below.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_init(lock: *mut pthread_spinlock_t, shared: c_int) -> c_int {
-    if shared == libc::PTHREAD_PROCESS_SHARED || config::service() == Service::Declined {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_spin_init(lock, shared) };
+pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: passed on from the caller.
+    if config::is_default() && try_lock(unsafe { at(lock) }) {
+        return 0;
     }
     // SAFETY: passed on from the caller.
-    unsafe { at(lock) }.store(FREE, Release);
-    0
+    unsafe { spin(lock) }
 }
 
-/// # Safety
-///
-/// See [`pthread_spin_init`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_destroy(_lock: *mut pthread_spinlock_t) -> c_int {
-    0
-}
-
-/// # Safety
-///
-/// See [`pthread_spin_init`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
+/// All that is not a free lock without statistics.
+#[inline(never)]
+unsafe extern "C" fn spin(lock: *mut pthread_spinlock_t) -> c_int {
+    if config::service() == Service::Declined {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_spin_lock(lock) };
+    }
     // SAFETY: passed on from the caller.
     let word = unsafe { at(lock) };
     if try_lock(word) {
         note(word, None);
         return 0;
-    }
-    if !is_own(word) {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_spin_lock(lock) };
     }
     let begin = stats::now();
     // Looks before it swaps: a failed swap takes the line from the holder.
@@ -95,33 +76,45 @@ pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_i
 
 /// # Safety
 ///
-/// See [`pthread_spin_init`].
+/// See [`pthread_spin_lock`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let word = unsafe { at(lock) };
-    if try_lock(word) {
-        note(word, None);
-        return 0;
+    if config::service() == Service::Declined {
+        // SAFETY: passed on from the caller.
+        return unsafe { real::pthread_spin_trylock(lock) };
     }
     // SAFETY: passed on from the caller.
-    if is_own(word) { EBUSY } else { unsafe { real::pthread_spin_trylock(lock) } }
+    let word = unsafe { at(lock) };
+    if !try_lock(word) {
+        return EBUSY;
+    }
+    note(word, None);
+    0
 }
 
 /// # Safety
 ///
-/// See [`pthread_spin_init`].
+/// See [`pthread_spin_lock`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int {
+    if !config::is_default() {
+        // SAFETY: passed on from the caller.
+        return unsafe { unlock(lock) };
+    }
     // SAFETY: passed on from the caller.
-    let word = unsafe { at(lock) };
-    if !is_own(word) {
+    unsafe { at(lock) }.store(FREE, Release);
+    0
+}
+
+/// Unlock where there are statistics, or nothing is served.
+#[inline(never)]
+unsafe extern "C" fn unlock(lock: *mut pthread_spinlock_t) -> c_int {
+    if config::service() == Service::Declined {
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_spin_unlock(lock) };
     }
-    if !config::is_default() {
-        stats::released(core::ptr::from_ref(word).addr());
-    }
-    word.store(FREE, Release);
+    stats::released(lock.addr());
+    // SAFETY: passed on from the caller.
+    unsafe { at(lock) }.store(FREE, Release);
     0
 }

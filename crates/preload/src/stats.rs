@@ -67,6 +67,7 @@ pub(crate) fn now() -> u64 {
 
 /// A lock was acquired; `waited` says since when and with how many sleeps, if it was taken at
 /// first.
+#[inline(never)]
 pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     let Some(record) = record(kind, address) else { return };
     record.acquisitions.fetch_add(1, Relaxed);
@@ -82,6 +83,7 @@ pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
 }
 
 /// A lock is about to be released.
+#[inline(never)]
 pub(crate) fn released(address: usize) {
     if let Some(record) = find(address, None) {
         let since = record.held_since.load(Relaxed);
