@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
-use crate::{bump, condvar, counter, idle, memory, pair, report, sensor};
+use crate::{bump, condvar, counter, idle, memory, pair, report, rwlock, sensor};
 
 /// Measures unconvoy's locks against libc's, and judges them by what they promise.
 ///
@@ -33,6 +33,8 @@ pub enum Command {
     Pair(pair::Options),
     /// Condition variables: two threads that alternate, one that wakes many, a bounded queue
     Condvar(condvar::Options),
+    /// Readers and writers of a table under one reader-writer lock
+    Rwlock(rwlock::Options),
     /// What a reading of the load sensor costs, and the controller's share of a processor
     Sensor(sensor::Options),
     /// How fast threads follow a change of the sleep target (Johnson et al., ASPLOS 2010, Figure 8)

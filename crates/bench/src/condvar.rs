@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::{Common, Places, threads};
+use crate::goals;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::versus::{Case, Metric, measure};
@@ -25,9 +26,13 @@ pub struct Options {
     waiters: u32,
 }
 
+fn name(mode: &str, count: u32, what: &str) -> String {
+    format!("{mode}, {count} {what}")
+}
+
 fn case(mode: &str, option: &str, count: u32, what: &str) -> Case {
     let options = ["--mode", mode, option, &count.to_string()].map(str::to_string).to_vec();
-    Case { name: format!("{mode}, {count} {what}"), program: "condvar", options }
+    Case { name: name(mode, count, what), program: "condvar", options }
 }
 
 fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
@@ -46,6 +51,10 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let parameters = json!({ "threads": options.threads, "waiters": options.waiters, "seconds": common.seconds, "runs": common.runs() });
     let mut record = Record::begin("condvar", common.seed, parameters);
     let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
+    record.judgements = vec![
+        versus.judge_worst(&goals::PINGPONG, [name("pingpong", 2, "threads")]),
+        versus.judge_worst(&goals::BROADCAST, [name("broadcast", 64, "waiters")]),
+    ];
     record.tables = vec![versus.table(
         "Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken",
     )];

@@ -62,6 +62,12 @@ goals! {
         "One thread, process never had a second: cost of a lock/unlock pair relative to libc's normal mutex";
     PAIR_THREADED "pair-threaded" "pair" AtMost(1.05) ""
         "One thread beside a sleeping one: cost of a lock/unlock pair relative to libc's normal mutex";
+    PINGPONG "condvar-pingpong" "condvar" AtLeast(1.0) ""
+        "Condition variables, two threads that alternate: round trips relative to libc";
+    BROADCAST "condvar-broadcast" "condvar" AtLeast(1.0) ""
+        "Condition variables, a broadcast to 64 waiters: rounds relative to libc";
+    READERS "rwlock-readers" "rwlock" AtLeast(1.0) ""
+        "Reader-writer lock, 2 threads that mostly or only read: operations relative to libc";
     READRANDOM "leveldb-readrandom" "unconvoy compare" AtLeast(0.97) ""
         "LevelDB readrandom: throughput relative to libc, at every count";
     FILLRANDOM "leveldb-fillrandom" "unconvoy compare" AtLeast(0.97) ""

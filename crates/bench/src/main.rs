@@ -30,6 +30,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod rwlock;
 mod sensor;
 mod setup;
 mod statistics;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Counter(options) => counter::run(&options),
         Command::Pair(options) => pair::run(&options),
         Command::Condvar(options) => condvar::run(&options),
+        Command::Rwlock(options) => rwlock::run(&options),
         Command::Sensor(options) => sensor::run(&options),
         Command::Bump(options) => bump::run(&options),
         Command::Idle(options) => idle::run(&options),

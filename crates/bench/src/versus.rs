@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::cells::{Samples, interleave};
 use crate::cli::Common;
+use crate::goals::{Goal, Judgement};
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Job, Values};
@@ -78,6 +79,11 @@ impl Versus {
     pub fn ratio(&self, case: &str) -> Option<Spread> {
         let index = self.names.iter().position(|name| name == case)?;
         self.samples.ratio(2 * index + 1, 2 * index, |values| values.get(self.metric.name))
+    }
+
+    /// Judges the worst of these cases.
+    pub fn judge_worst(&self, goal: &Goal, cases: impl IntoIterator<Item = String>) -> Judgement {
+        goal.judge_worst(cases.into_iter().filter_map(|case| Some((self.ratio(&case)?.median, case))))
     }
 
     /// One row per case.

@@ -70,7 +70,7 @@ struct Built {
 /// Builds them, or says why that is impossible.
 fn build(directory: &Path) -> Option<Built> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
-    let programs = ["counter", "pair", "condvar"].map(|name| directory.join(name));
+    let programs = ["counter", "pair", "condvar", "rwlock"].map(|name| directory.join(name));
     let source = directory.join("stand_in.c");
     let library = directory.join("libunconvoy.so");
     std::fs::write(&source, "int unconvoy_stand_in;\n").expect("a file");
@@ -157,6 +157,18 @@ fn condvar() {
     );
     assert_eq!(array(&record, "runs").len(), 6);
     assert_eq!(array(&array(&record, "tables")[0], "rows").len(), 3);
+}
+
+#[test]
+fn rwlock() {
+    let directory = directory();
+    let Some(built) = build(directory.path()) else {
+        return;
+    };
+    let words = ["rwlock", "--runs", "1", "--seconds", "0.02", "--threads", "2"];
+    let record = record(directory.path(), &words, Some(&built));
+    assert_eq!(array(&record, "runs").len(), 6);
+    assert!(judgement(&record, "rwlock-readers")["measured"].is_f64());
 }
 
 #[test]

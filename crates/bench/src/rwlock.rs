@@ -1,0 +1,69 @@
+//! `rwlock`: readers and writers of a table under one reader-writer lock.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::{Common, Places, threads};
+use crate::goals;
+use crate::programs::Programs;
+use crate::record::Record;
+use crate::versus::{Case, Metric, measure};
+
+const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
+
+/// Changes in a million operations: none, read-mostly, and as many as lookups.
+const WRITES: [u32; 3] = [0, 10_000, 500_000];
+
+/// The case that the goal is about.
+const READERS: u32 = 2;
+
+/// Options of `rwlock`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    places: Places,
+    /// Threads that use the table
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,8", value_parser = threads)]
+    threads: Vec<u32>,
+}
+
+fn name(threads: u32, writes: u32) -> String {
+    format!("{threads} threads, {} % changes", f64::from(writes) / 1e4)
+}
+
+fn cases(threads: &[u32]) -> Vec<Case> {
+    let options = |threads: u32, writes: u32| {
+        ["--threads", &threads.to_string(), "--writes", &writes.to_string()].map(str::to_string).to_vec()
+    };
+    let case =
+        |threads, writes| Case { name: name(threads, writes), program: "rwlock", options: options(threads, writes) };
+    threads.iter().flat_map(|&threads| WRITES.map(|writes| case(threads, writes))).collect()
+}
+
+/// Measures, prints and writes.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let programs = Programs::find(&options.places, &["rwlock"])?;
+    let common = &options.common;
+    let parameters = json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
+    let mut record = Record::begin("rwlock", common.seed, parameters);
+    let versus = measure(&mut record, &cases(&options.threads), METRIC, common, &programs)?;
+    let readers = WRITES[..2].iter().map(|&writes| name(READERS, writes));
+    record.judgements = vec![versus.judge_worst(&goals::READERS, readers)];
+    record.tables =
+        vec![versus.table("A table of 256 entries under one reader-writer lock; an operation is a lookup or a change")];
+    record.finish(common.out.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cases_that_are_judged_are_measured_by_default() {
+        let names: Vec<String> = cases(&[1, 2, 8]).into_iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), 9);
+        assert!(names.contains(&name(READERS, WRITES[0])) && names.contains(&"2 threads, 1 % changes".to_string()));
+    }
+}
