@@ -39,7 +39,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::backoff::Backoff;
-use super::queue::{Patience, Queue};
+use super::queue::Queue;
 use super::tpmcs::TimePublished;
 use super::word::{FREE, HELD, clear_mark, mark, unlock};
 use super::{Contention, Outcome, Turn, Verdict};
@@ -71,21 +71,12 @@ const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
 /// ever more rarely.
 const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
-/// The queue's releaser skips stale waiters, as TP-MCS does; and nobody holds the queue beyond
-/// `attempt`.
-struct Inner;
-
-impl Patience for Inner {
-    const STALE_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
-    const HELD_WITHIN_LOCK: bool = true;
-}
-
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
 pub struct Loiter<P: Platform> {
     word: P::U32,
     demand: P::U32,
-    inner: Queue<P, Inner>,
+    inner: Queue<P, TimePublished>,
 }
 
 /// Since when a waiter has seen the word free but demanded by the standby.
@@ -186,7 +177,7 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
         let overrule = Overrule::default();
         let joined = P::now();
         let mut glance = joined + GLANCE_NS;
-        let result = self.inner.join(&mut |now| {
+        let mut waiting = |now| {
             if now >= glance {
                 // While it lies free but demanded, watch it closely: OVERRULE_NS counts from the first look.
                 barged.set(self.barge(&overrule, now));
@@ -196,7 +187,9 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
                 orphaned.set(now - joined > ORPHANED_NS && self.demand.load(Relaxed) == NO);
             }
             if barged.get() || orphaned.get() { Verdict::Leave } else { turn.turn(now) }
-        });
+        };
+        // Nobody holds the queue beyond this function, and nobody forks inside it.
+        let result = self.inner.join(&mut waiting, &core::ptr::null_mut);
         let outcome = match result {
             Ok(_) if barged.get() => Outcome::Acquired,
             Ok(_) => self.stand_by(P::now(), turn),

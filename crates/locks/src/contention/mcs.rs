@@ -50,7 +50,7 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        match self.queue.join(turn) {
+        match self.queue.join(turn, &|| self.holder.load(Relaxed)) {
             Ok(ticket) => {
                 self.hold(ticket);
                 Outcome::Acquired

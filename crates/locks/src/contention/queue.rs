@@ -33,9 +33,10 @@
 //! joiner's swap may take it away; the joiner puts it back before it polls, hence before it can
 //! hold and release the lock: no mark is lost to the release after the next.
 //!
-//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist: their
-//! nodes' generation is not the process's, and a releaser skips them. A queue that is held only
-//! within a lock function has no holder left either, since the forking thread was in none.
+//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist, and
+//! their links, which may lack one, are not followed: nodes whose generation is not the process's
+//! are counted as one with the holder's. The first to join behind them links itself to the
+//! holder's node. (The nodes of those who stayed behind are lost to the child's pool.)
 //!
 //! **Memory orderings.** `GRANTED` is stored with release and loaded with acquire: what the
 //! releaser wrote is seen by the next holder. On an empty queue the swap of `tail` (acquire) pairs
@@ -93,6 +94,12 @@ impl<P: Platform> Node<P> {
             generation: P::U32::new(0),
         }
     }
+
+    /// Whether its thread does not exist in this process, the child of a `fork`; but for the
+    /// holder's node, of the thread that forked.
+    fn was_left_behind(&self) -> bool {
+        self.generation.load(Relaxed) != P::generation()
+    }
 }
 
 /// How long a releaser believes in a waiter that does not publish.
@@ -100,10 +107,6 @@ pub trait Patience: Send + Sync {
     /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over
     /// in strict order.
     const STALE_AFTER_NS: Option<u64>;
-
-    /// Whether the queue is held only while its holder is inside a lock function, not from lock to
-    /// unlock.
-    const HELD_WITHIN_LOCK: bool = false;
 }
 
 /// The mark in `tail`: nodes are aligned to more than this.
@@ -158,8 +161,10 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         }
     }
 
-    /// Joins at the end, and waits for the hand-over or for `turn` to say leave.
-    pub(super) fn join(&self, turn: &mut impl Turn) -> Result<Ticket<P>, Outcome> {
+    /// Joins at the end, and waits for the hand-over or for `turn` to say leave. `holder` is asked,
+    /// in the child of a `fork`, for the node through which the forking thread holds the queue; null
+    /// if it cannot, because it would have been inside a lock function.
+    pub(super) fn join(&self, turn: &mut impl Turn, holder: &impl Fn() -> *mut Node<P>) -> Result<Ticket<P>, Outcome> {
         let mine = P::take_node();
         loop {
             // SAFETY: type-stable memory; the node is ours to write until it is swapped in below.
@@ -175,10 +180,13 @@ impl<P: Platform, S: Patience> Queue<P, S> {
             if is_marked(before) {
                 self.mark(); // Invariant 4
             }
-            let before = without_mark(before);
+            let mut before = without_mark(before);
             // SAFETY: type-stable.
-            if S::HELD_WITHIN_LOCK && unsafe { &(*before).generation }.load(Relaxed) != P::generation() {
-                return Ok(Ticket(mine)); // Invariant 5: nobody is left of those before
+            if unsafe { &*before }.was_left_behind() {
+                before = holder(); // Invariant 5
+                if before.is_null() {
+                    return Ok(Ticket(mine));
+                }
             }
             // SAFETY: `before` stays a node (type-stable), and stays in this queue until its releaser has seen
             // this link.
@@ -191,7 +199,7 @@ impl<P: Platform, S: Patience> Queue<P, S> {
                 // node is left to it instead.
                 _ => {
                     if node.status.compare_exchange(SKIPPED, LEFT, AcqRel, Acquire).is_ok() {
-                        return self.join(turn);
+                        return self.join(turn, holder);
                     }
                 }
             }
@@ -298,34 +306,29 @@ impl<P: Platform, S: Patience> Queue<P, S> {
     /// The caller holds the lock and `front` is the first node.
     unsafe fn successor(&self, front: *mut Node<P>) -> Option<*mut Node<P>> {
         // SAFETY: in the queue, hence a node.
-        let link = unsafe { &(*front).next };
-        let next = link.load(Acquire);
-        if !next.is_null() {
-            return Some(next);
-        }
-        match self.tail.compare_exchange(front, ptr::null_mut(), Release, Relaxed) {
-            Ok(_) => return Some(ptr::null_mut()),
-            Err(tail) if without_mark(tail) == front => return None,
-            Err(_) => {}
-        }
-        // Somebody has swapped itself in and is a few instructions from linking itself.
+        let node = unsafe { &*front };
+        let mut last = front;
         let mut polls = 0;
         loop {
-            let next = link.load(Acquire);
-            if !next.is_null() {
+            let next = node.next.load(Acquire);
+            // SAFETY: type-stable.
+            if !next.is_null() && !unsafe { &*next }.was_left_behind() {
                 return Some(next);
             }
-            // Unless a `fork` left it behind at just that point (Invariant 5): then all behind `front` were.
-            let tail = self.tail.load(Acquire);
-            // SAFETY: not null, since `front` is still in the queue; type-stable.
-            if unsafe { &(*without_mark(tail)).generation }.load(Relaxed) != P::generation() {
-                if is_marked(tail) {
-                    return None;
+            match self.tail.compare_exchange(last, ptr::null_mut(), Release, Acquire) {
+                Ok(_) => return Some(ptr::null_mut()),
+                // SAFETY: type-stable.
+                Err(tail) if tail != last && unsafe { &*without_mark(tail) }.was_left_behind() => {
+                    if is_marked(tail) {
+                        return None;
+                    }
+                    last = tail; // Invariant 5: nobody is behind `front`
+                    continue;
                 }
-                if self.tail.compare_exchange(tail, ptr::null_mut(), Release, Relaxed).is_ok() {
-                    return Some(ptr::null_mut());
-                }
+                Err(tail) if without_mark(tail) == last => return None,
+                Err(_) => {}
             }
+            // Somebody has swapped itself in and is a few instructions from linking itself.
             polls += 1;
             if polls < POLLS_BEFORE_YIELD { P::pause() } else { P::yield_now() }
         }
@@ -347,10 +350,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         unsafe { P::give_node(node) };
     }
 
-    /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells,
-    /// or left behind by a `fork`.
+    /// Whether a waiter is not there to take the lock: preempted, as far as its time stamp tells.
     fn is_stale(&self, node: &Node<P>) -> bool {
-        node.generation.load(Relaxed) != P::generation()
-            || S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
+        S::STALE_AFTER_NS.is_some_and(|limit| P::now().saturating_sub(node.published.load(Relaxed)) > limit)
     }
 }
