@@ -7,6 +7,7 @@
 //!
 //! No function here changes `errno`: the kernel is called without it.
 
+mod aliases;
 mod cond;
 mod config;
 mod dispatch;

@@ -233,7 +233,7 @@ impl Mutex {
             return EINVAL;
         };
         loop {
-            if self.acquire(Some(deadline.on_the_monotonic_clock())) {
+            if self.acquire(Some(deadline.next_look())) {
                 self.owner.store(me, Relaxed);
                 return 0;
             }

@@ -128,8 +128,8 @@ impl RwLock {
     fn lock(&self, share: Share, until: Option<Deadline>) -> c_int {
         loop {
             let begin = stats::now();
-            let monotonic = until.map(Deadline::on_the_monotonic_clock);
-            let acquired = (pair().acquire_shared)(&self.state, share, &self.gate, monotonic);
+            let look = until.map(Deadline::next_look);
+            let acquired = (pair().acquire_shared)(&self.state, share, &self.gate, look);
             if acquired.held {
                 self.note(share, Some((begin, acquired.departure.sleeps)));
                 return 0;

@@ -3,6 +3,9 @@
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use unconvoy_locks::platform::{Native, Platform, native};
 
+/// How late a wait on the realtime clock may notice that the clock was set.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
 /// A clock that a time-out may be on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
@@ -46,11 +49,12 @@ impl Deadline {
         Some(Deadline { clock, ns: if until.tv_sec < 0 { 0 } else { ns } })
     }
 
-    /// The same point on the clock that waiters read, as far as the clocks run alike from now on.
-    pub(crate) fn on_the_monotonic_clock(self) -> u64 {
+    /// Until when to wait, on the clock that waiters read, before looking at the deadline's own
+    /// clock again, which may have been set meanwhile.
+    pub(crate) fn next_look(self) -> u64 {
         match self.clock {
             Clock::Monotonic => self.ns,
-            Clock::Realtime => Native::now().saturating_add(self.ns.saturating_sub(self.clock.now())),
+            Clock::Realtime => Native::now() + self.ns.saturating_sub(self.clock.now()).min(LOOK_EVERY_NS),
         }
     }
 
