@@ -10,6 +10,7 @@
 mod aliases;
 mod cond;
 mod config;
+mod credentials;
 mod dispatch;
 mod mutex;
 mod real;

@@ -31,7 +31,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::platform::native;
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
+use libc::{c_char, clockid_t, gid_t, size_t, uid_t};
+use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
 use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
 
 real! {
@@ -63,6 +64,16 @@ real! {
     fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int;
     fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int;
     fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int;
+    fn setuid(user: uid_t) -> c_int;
+    fn setgid(group: gid_t) -> c_int;
+    fn seteuid(user: uid_t) -> c_int;
+    fn setegid(group: gid_t) -> c_int;
+    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
+    fn setregid(real: gid_t, effective: gid_t) -> c_int;
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
 }
 
 /// The next definition of `name` after this library's. Found, for every name above, in any libc

@@ -58,11 +58,11 @@ pub struct Effort<P: Platform> {
     pub busy_ns: P::U64,
 }
 
-/// Serves `control` until there was nothing to do for some time. On return T is 0 and nobody sleeps
-/// for it.
+/// Serves `control` until there was nothing to do for some time, or until `stop` is set (whoever
+/// does that wakes those parked on it). On return T is 0 and nobody sleeps for it.
 ///
 /// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
-pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, bell: &P::U32) {
+pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, stop: &P::U32) {
     let mut policy = Direct;
     let (mut idle, mut pause) = (0, 0);
     let (mut last, mut polled_before) = (P::now(), control.polled.load(Relaxed));
@@ -70,8 +70,11 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
     sensor.begin(P::now());
     while idle < IDLE_INTERVALS {
         let wake = P::now() + control.interval.load(Relaxed).max(pause);
-        while P::now() < wake && bell.load(Relaxed) == 0 {
-            P::park(bell, 0, Some(wake));
+        while P::now() < wake && stop.load(Relaxed) == 0 {
+            P::park(stop, 0, Some(wake));
+        }
+        if stop.load(Relaxed) != 0 {
+            break;
         }
         let begin = P::now();
         let sleeping = control.slots.sleeping();

@@ -12,7 +12,7 @@
 
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::thread::BareThread;
@@ -21,8 +21,10 @@ use super::thread::NotStarted;
 use super::{GENERATION, LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
 use crate::load::sensor::schedstat::Schedstat;
-#[cfg(tsan)]
 use crate::platform::Platform as _;
+
+/// A controller in the middle of a reading needs some hundred microseconds to go.
+const LONGEST_FAREWELL_NS: u64 = 100_000_000;
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
@@ -30,7 +32,8 @@ const RUNNING: u32 = 1;
 const REFUSED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
-static BELL: AtomicU32 = AtomicU32::new(0);
+/// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
+static BARRED: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
 static EFFORT: Effort<Native> =
     Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
@@ -71,13 +74,17 @@ pub(super) fn ensure() {
 
 #[cold]
 fn start() {
-    if STATE.compare_exchange(NONE, RUNNING, Acquire, Relaxed).is_err() {
+    if STATE.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err() {
+        return;
+    }
+    if BARRED.load(SeqCst) != 0 {
+        STATE.store(NONE, Release);
         return;
     }
     // A sanitizer's runtime must know every thread; there, an ordinary one serves.
     #[cfg(tsan)]
     std::thread::spawn(|| {
-        serve(&LOAD_CONTROL, &mut Schedstat::new(false, Native::thread_id()), &EFFORT, &BELL);
+        serve(&LOAD_CONTROL, &mut Schedstat::new(false, Native::thread_id()), &EFFORT, &BARRED);
         STATE.store(NONE, Release);
     });
     #[cfg(not(tsan))]
@@ -117,15 +124,31 @@ extern "C" fn body(_: *mut c_void) -> c_int {
     // this thread's alone.
     let private =
         unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
-    serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BELL);
+    serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BARRED);
     STATE.store(NONE, Release);
     0
+}
+
+/// Runs `work` while there is no controller. For what libc does to every thread that it knows:
+/// a process that gives up its privileges must not keep them in a thread of ours.
+pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
+    BARRED.fetch_add(1, SeqCst); // and then the state; who starts one does it the other way round
+    Native::unpark(&raw const BARRED, u32::MAX);
+    // Not for ever: a signal handler may have come between the start of a controller and its thread.
+    let give_up = Native::now() + LONGEST_FAREWELL_NS;
+    while (STATE.load(SeqCst) == RUNNING || THREAD.id() != 0) && Native::now() < give_up {
+        Native::yield_now();
+    }
+    let result = work();
+    BARRED.fetch_sub(1, Relaxed);
+    result
 }
 
 /// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
 pub fn after_fork() {
     GENERATION.fetch_add(1, Relaxed);
     THREAD.forget();
+    BARRED.store(0, Relaxed);
     LOAD_CONTROL.slots.reset();
     let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);
 }

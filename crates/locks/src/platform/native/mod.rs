@@ -13,7 +13,7 @@ use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
-pub use controller::{ControllerReport, after_fork, controller_report};
+pub use controller::{ControllerReport, after_fork, controller_report, without_controller};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]

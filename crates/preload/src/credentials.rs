@@ -1,0 +1,35 @@
+//! `setuid` and its kin: libc changes the credentials of every thread that it knows, and the load
+//! controller is not one of them. So it goes first; the next one comes with the new credentials.
+
+use core::ffi::c_int;
+
+use libc::{c_char, gid_t, size_t, uid_t};
+use unconvoy_locks::platform::native::without_controller;
+
+use crate::real;
+
+macro_rules! credentials {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {$(
+        /// # Safety
+        ///
+        /// As libc says of the function of this name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: passed on from the caller.
+            without_controller(|| unsafe { real::$name($($argument),*) })
+        }
+    )*};
+}
+
+credentials! {
+    fn setuid(user: uid_t) -> c_int;
+    fn setgid(group: gid_t) -> c_int;
+    fn seteuid(user: uid_t) -> c_int;
+    fn setegid(group: gid_t) -> c_int;
+    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
+    fn setregid(real: gid_t, effective: gid_t) -> c_int;
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+}
