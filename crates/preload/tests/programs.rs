@@ -1,17 +1,14 @@
-//! Real programs from Debian's packages, driven by a real client or checked by themselves, with and
-//! without the library. `packages.txt` lists what to install; a program that is not there is skipped
-//! with a line that says so.
+//! Real programs from Debian's packages that end by themselves, with and without the library; those that
+//! serve are in `services.rs` and `databases.rs`. `packages.txt` lists what to install; a program that
+//! is not there is skipped with a line that says so.
 
 mod support;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use support::{Finished, LIMIT, Running, installed, plain, preloaded, run};
+use support::{Finished, installed, plain, preloaded, run};
 
 /// Neither random nor constant: words from a small alphabet, so that compressors have work to do.
 fn text(bytes: usize) -> Vec<u8> {
@@ -74,179 +71,6 @@ fn pbzip2() {
 #[test]
 fn zstd() {
     round_trip("zstd", "zstd", &["-3", "-T4", "-B524288", "-q", "-c"], &["-d", "-T4", "-q", "-c"]);
-}
-
-/* ---- memcached ---- */
-
-struct Memcached {
-    running: Running,
-    directory: tempfile::TempDir,
-}
-
-impl Memcached {
-    fn start(command: &mut Command) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("socket");
-        command.arg("-s").arg(&socket).args(["-t", "4", "-m", "64"]);
-        if rustix::process::geteuid().is_root() {
-            command.args(["-u", "root"]);
-        }
-        let mut server = Memcached { running: Running::start(command), directory };
-        let deadline = Instant::now() + LIMIT;
-        while UnixStream::connect(server.socket()).is_err() {
-            assert!(server.running.poll().is_none(), "memcached ended at once");
-            assert!(Instant::now() < deadline, "memcached does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        server
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.directory.path().join("socket")
-    }
-
-    fn connect(&self) -> Client {
-        let stream = UnixStream::connect(self.socket()).expect("memcached listens");
-        stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
-        Client { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
-    }
-
-    /// Asks the server to end, as its init script does.
-    fn stop(self) -> Finished {
-        self.running.signal(rustix::process::Signal::TERM);
-        self.running.finish(LIMIT)
-    }
-}
-
-struct Client {
-    reader: BufReader<UnixStream>,
-    stream: UnixStream,
-}
-
-impl Client {
-    fn say(&mut self, words: &str) {
-        self.stream.write_all(words.as_bytes()).expect("memcached reads");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).expect("memcached answers");
-        line.trim_end().to_owned()
-    }
-
-    fn get(&mut self, key: &str) -> Option<String> {
-        self.say(&format!("get {key}\r\n"));
-        let first = self.line();
-        if first == "END" {
-            return None;
-        }
-        assert!(first.starts_with(&format!("VALUE {key} ")), "get {key}: {first}");
-        let value = self.line();
-        assert_eq!(self.line(), "END");
-        Some(value)
-    }
-}
-
-const CONNECTIONS: usize = 8;
-const KEYS: usize = 1000;
-
-/// Eight connections set and get keys of their own and raise one counter together; the answer is
-/// what the server says it did.
-fn drive(server: &Memcached) -> Vec<String> {
-    let mut first = server.connect();
-    first.say("set counter 0 0 1\r\n0\r\n");
-    assert_eq!(first.line(), "STORED", "before anybody raises it");
-    std::thread::scope(|scope| {
-        for connection in 0..CONNECTIONS {
-            let mut client = server.connect();
-            scope.spawn(move || {
-                for key in 0..KEYS {
-                    let value = format!("value-{connection}-{}", key * 7919);
-                    client.say(&format!("set k{connection}-{key} 0 0 {}\r\n{value}\r\n", value.len()));
-                    assert_eq!(client.line(), "STORED");
-                    client.say("incr counter 1\r\n");
-                    assert!(client.line().parse::<usize>().is_ok());
-                    // A key of a while ago, and one that never was.
-                    let back = key / 2;
-                    let expected = format!("value-{connection}-{}", back * 7919);
-                    assert_eq!(client.get(&format!("k{connection}-{back}")), Some(expected));
-                    assert_eq!(client.get("never"), None);
-                }
-            });
-        }
-    });
-    let mut client = server.connect();
-    let mut told = vec![format!("counter {:?}", client.get("counter"))];
-    client.say("stats\r\n");
-    loop {
-        let line = client.line();
-        if line == "END" {
-            return told;
-        }
-        let counted = ["cmd_set", "get_hits", "get_misses", "curr_items", "total_items", "evictions", "threads"];
-        if counted.iter().any(|name| line.starts_with(&format!("STAT {name} "))) {
-            told.push(line);
-        }
-    }
-}
-
-#[test]
-fn memcached_under_eight_clients() {
-    let Some(path) = installed("memcached", "memcached") else {
-        return;
-    };
-    let outcome = |command: &mut Command| {
-        let server = Memcached::start(command);
-        let told = drive(&server);
-        (told, server.stop())
-    };
-    let (without, plain_end) = outcome(&mut plain(&path));
-    let (with, end) = outcome(&mut preloaded(&path));
-    assert_eq!(without, with);
-    assert_eq!(with[0], format!("counter Some(\"{}\")", CONNECTIONS * KEYS));
-    assert_eq!(end.status, plain_end.status, "{}", end.both());
-    assert_eq!(end.stderr, plain_end.stderr);
-}
-
-/// libmemcached's own conformance client.
-#[test]
-fn memcached_under_memccapable() {
-    let Some(server) = installed("memcached", "memcached") else {
-        return;
-    };
-    let Some(client) = installed("memccapable", "libmemcached-tools") else {
-        return;
-    };
-    let outcome = |command: &mut Command| {
-        // It speaks TCP alone. A port that was free a moment ago is free now, but for bad luck.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port()
-            .to_string();
-        command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "4"]);
-        if rustix::process::geteuid().is_root() {
-            command.args(["-u", "root"]);
-        }
-        let mut running = Running::start(command);
-        let deadline = Instant::now() + LIMIT;
-        while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-            assert!(running.poll().is_none(), "memcached ended at once");
-            assert!(Instant::now() < deadline, "memcached does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let finished = run(plain(&client).args(["-h", "127.0.0.1", "-p", &port, "-a"]));
-        (finished.text(), finished.status)
-    };
-    // A client that got no connection says nothing at all; that is asked again, of either run.
-    let told = |command: fn(&Path) -> Command| {
-        let mut attempts = (0..3).map(|_| outcome(&mut command(&server)));
-        attempts.find(|(text, _)| !text.trim().is_empty()).unwrap_or_default()
-    };
-    let without = told(|path| plain(path));
-    let with = told(|path| preloaded(path));
-    assert!(without.0.contains("[pass]"), "memccapable checked nothing: {}", without.0);
-    assert_eq!(without, with);
 }
 
 /* ---- interpreters and databases ---- */

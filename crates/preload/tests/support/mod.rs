@@ -4,6 +4,8 @@
 // Every test binary compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
+pub mod server;
+
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
@@ -12,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Long enough for anything here on a slow and busy machine: a time-out means a hang.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -94,9 +96,13 @@ pub fn preloaded(program: impl AsRef<Path>) -> Command {
 /// Where Debian's `program` is, or the reason why the test that asked ends here. It is looked for
 /// where packages install it, so that a private build elsewhere in `PATH` does not stand in.
 pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
-    let found = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"]
-        .iter()
-        .map(|directory| Path::new(directory).join(program))
+    let usual = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
+    // Debian keeps the versions of PostgreSQL apart, and has wrappers for some of them in /usr/bin.
+    let postgres = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = postgres
+        .map(|version| version.path().join("bin"))
+        .chain(usual)
+        .map(|directory| directory.join(program))
         .find(|path| path.is_file());
     if found.is_none() {
         println!("skipped: {program} not installed (apt-get install {package})");
@@ -161,6 +167,21 @@ impl Running {
         kill_process_group(self.group, signal).expect("the group is there");
     }
 
+    /// Sends `signal` to the child alone, and leaves it to it to tell those that it started.
+    pub fn signal_leader(&self, signal: Signal) {
+        kill_process(self.group, signal).expect("the child is there");
+    }
+
+    pub fn id(&self) -> Pid {
+        self.group
+    }
+
+    /// The processes of the group and all that descend from the child; PostgreSQL's have groups of
+    /// their own.
+    pub fn members(&self) -> Vec<Pid> {
+        members(self.group.as_raw_nonzero().get())
+    }
+
     pub fn poll(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("the child is ours");
@@ -171,6 +192,11 @@ impl Running {
     /// What the child has printed so far.
     pub fn printed(&mut self) -> String {
         String::from_utf8_lossy(&contents(&mut self.stdout)).into_owned()
+    }
+
+    /// What the child has printed on both its outputs so far.
+    pub fn all_printed(&mut self) -> String {
+        self.printed() + &String::from_utf8_lossy(&contents(&mut self.stderr))
     }
 
     /// Waits for the end. After `limit` prints the stacks of all threads of the group and fails.
@@ -198,11 +224,11 @@ impl Running {
         }
     }
 
-    /// The stacks of every process of the group, from gdb.
-    fn stacks(&self) -> String {
-        let group = self.group.as_raw_nonzero().get();
+    /// The stacks of every process of the group and of the child's descendants, from gdb.
+    pub fn stacks(&self) -> String {
         let mut text = String::new();
-        for pid in processes_of_group(group) {
+        for pid in self.members() {
+            let pid = pid.as_raw_nonzero();
             let output = Command::new("gdb")
                 .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
                 .env_remove("LD_PRELOAD")
@@ -221,8 +247,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The group may outlive its leader, and a group that is gone is no error here.
+        // The group may outlive its leader, and a group that is gone is no error here. Descendants are
+        // looked up first, since they are nobody's once the leader is gone.
+        let others = self.members();
         let _ = kill_process_group(self.group, Signal::KILL);
+        for pid in others {
+            let _ = kill_process(pid, Signal::KILL);
+        }
         if self.ended.is_none() {
             let _ = self.child.wait();
         }
@@ -240,20 +271,32 @@ fn contents(file: &mut File) -> Vec<u8> {
     bytes
 }
 
-fn processes_of_group(group: i32) -> Vec<i32> {
+/// The processes that are in `group` or descend from its leader, in no order.
+pub fn members(group: i32) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            // After the name in brackets: state, parent, group.
-            fs::read_to_string(format!("/proc/{pid}/stat"))
-                .ok()
-                .and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok())
-                .is_some_and(|of: i32| of == group)
-        })
-        .collect()
+    let mut others: Vec<(i32, i32)> = Vec::new();
+    let mut found: Vec<i32> = Vec::new();
+    for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        // After the name in brackets: state, parent, group.
+        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+        let numbers: Vec<i32> = rest.split_whitespace().skip(1).take(2).filter_map(|word| word.parse().ok()).collect();
+        match numbers[..] {
+            [_, of] if of == group => found.push(pid),
+            [parent, _] => others.push((pid, parent)),
+            _ => {}
+        }
+    }
+    loop {
+        let (children, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, parent)| found.contains(parent));
+        if children.is_empty() {
+            return found.into_iter().filter_map(Pid::from_raw).collect();
+        }
+        found.extend(children.into_iter().map(|(pid, _)| pid));
+        others = rest;
+    }
 }
 
 /// Runs `command` to its end.

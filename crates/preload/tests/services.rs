@@ -1,0 +1,481 @@
+//! Servers from Debian's packages under real clients: each is run once without and once with the
+//! library, its clients always without, and must give the same answers. `packages.txt` lists what to
+//! install; a program that is not there is skipped with a line that says so.
+
+mod support;
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use rustix::process::Signal;
+use support::server::{Lines, Service, when_root};
+use support::{installed, members, plain, preloaded, run};
+
+/* ---- memcached ---- */
+
+struct Memcached {
+    service: Service,
+    directory: tempfile::TempDir,
+}
+
+impl Memcached {
+    fn start(command: &mut Command) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("socket");
+        command.arg("-s").arg(&socket).args(["-t", "4", "-m", "64"]).args(when_root(&["-u", "root"]));
+        let service = Service::start(command, || UnixStream::connect(&socket).is_ok());
+        Memcached { service, directory }
+    }
+
+    fn connect(&self) -> Lines {
+        Lines::connect(&self.directory.path().join("socket"))
+    }
+}
+
+/// The value of `key`, as memcached tells it.
+fn get(client: &mut Lines, key: &str) -> Option<String> {
+    client.say(&format!("get {key}\r\n"));
+    let first = client.line();
+    if first == "END" {
+        return None;
+    }
+    assert!(first.starts_with(&format!("VALUE {key} ")), "get {key}: {first}");
+    let value = client.line();
+    assert_eq!(client.line(), "END");
+    Some(value)
+}
+
+const CONNECTIONS: usize = 8;
+const KEYS: usize = 1000;
+
+/// Eight connections set and get keys of their own and raise one counter together; the answer is
+/// what the server says it did.
+fn drive(server: &Memcached) -> Vec<String> {
+    let mut first = server.connect();
+    first.say("set counter 0 0 1\r\n0\r\n");
+    assert_eq!(first.line(), "STORED", "before anybody raises it");
+    thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let mut client = server.connect();
+            scope.spawn(move || {
+                for key in 0..KEYS {
+                    let value = format!("value-{connection}-{}", key * 7919);
+                    client.say(&format!("set k{connection}-{key} 0 0 {}\r\n{value}\r\n", value.len()));
+                    assert_eq!(client.line(), "STORED");
+                    client.say("incr counter 1\r\n");
+                    assert!(client.line().parse::<usize>().is_ok());
+                    // A key of a while ago, and one that never was.
+                    let back = key / 2;
+                    let expected = format!("value-{connection}-{}", back * 7919);
+                    assert_eq!(get(&mut client, &format!("k{connection}-{back}")), Some(expected));
+                    assert_eq!(get(&mut client, "never"), None);
+                }
+            });
+        }
+    });
+    let mut client = server.connect();
+    let mut told = vec![format!("counter {:?}", get(&mut client, "counter"))];
+    client.say("stats\r\n");
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return told;
+        }
+        let counted = ["cmd_set", "get_hits", "get_misses", "curr_items", "total_items", "evictions", "threads"];
+        if counted.iter().any(|name| line.starts_with(&format!("STAT {name} "))) {
+            told.push(line);
+        }
+    }
+}
+
+#[test]
+fn memcached_under_eight_clients() {
+    let Some(path) = installed("memcached", "memcached") else {
+        return;
+    };
+    let outcome = |command: &mut Command| {
+        let server = Memcached::start(command);
+        let told = drive(&server);
+        (told, server.service.stop(Signal::TERM))
+    };
+    let (without, plain_end) = outcome(&mut plain(&path));
+    let (with, end) = outcome(&mut preloaded(&path));
+    assert_eq!(without, with);
+    assert_eq!(with[0], format!("counter Some(\"{}\")", CONNECTIONS * KEYS));
+    assert_eq!(end.status, plain_end.status, "{}", end.both());
+    assert_eq!(end.stderr, plain_end.stderr);
+}
+
+/// libmemcached's own conformance client.
+#[test]
+fn memcached_under_memccapable() {
+    let Some(server) = installed("memcached", "memcached") else {
+        return;
+    };
+    let Some(client) = installed("memccapable", "libmemcached-tools") else {
+        return;
+    };
+    let outcome = |command: &mut Command| {
+        // It speaks TCP alone. A port that was free a moment ago is free now, but for bad luck.
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port()
+            .to_string();
+        command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "4"]).args(when_root(&["-u", "root"]));
+        let service = Service::start(command, || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
+        let finished = run(plain(&client).args(["-h", "127.0.0.1", "-p", &port, "-a"]));
+        service.stop(Signal::TERM);
+        (finished.text(), finished.status)
+    };
+    // A client that got no connection says nothing at all; that is asked again, of either run.
+    let told = |command: fn(&Path) -> Command| {
+        let mut attempts = (0..3).map(|_| outcome(&mut command(&server)));
+        attempts.find(|(text, _)| !text.trim().is_empty()).unwrap_or_default()
+    };
+    let without = told(|path| plain(path));
+    let with = told(|path| preloaded(path));
+    assert!(without.0.contains("[pass]"), "memccapable checked nothing: {}", without.0);
+    assert_eq!(without, with);
+}
+
+/* ---- Redis ---- */
+
+/// A server that has its data in `directory`, with threads for reading, writing and freeing.
+fn redis(mut command: Command, directory: &Path, arguments: &[&str]) -> (Service, Lines) {
+    let socket = directory.join("socket");
+    command.args(["--port", "0", "--save", "", "--enable-debug-command", "local"]);
+    command.args(["--io-threads", "4", "--io-threads-do-reads", "yes"]);
+    command.arg("--unixsocket").arg(&socket).arg("--dir").arg(directory).args(arguments);
+    // It listens before it has loaded its data, and says that it is loading.
+    let service = Service::start(&mut command, || {
+        UnixStream::connect(&socket).is_ok() && ask(&mut Lines::connect(&socket), "PING") == "+PONG"
+    });
+    let client = Lines::connect(&socket);
+    (service, client)
+}
+
+/// The answer to a command that has a single one.
+fn ask(client: &mut Lines, command: &str) -> String {
+    client.say(&format!("{command}\r\n"));
+    let line = client.line();
+    match line.strip_prefix('$').map(|length| length.parse::<usize>()) {
+        Some(Ok(length)) => {
+            let text = client.bytes(length + 2);
+            String::from_utf8_lossy(&text[..length]).into_owned()
+        }
+        _ => line,
+    }
+}
+
+/// One number of `INFO`.
+fn info(client: &mut Lines, field: &str) -> u64 {
+    let all = ask(client, "INFO everything");
+    let found = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {field} in {all}"))
+}
+
+const WRITERS: usize = 4;
+const ROUNDS: usize = 250;
+
+/// Several clients write what does not depend on their order; all get the answers that they expect.
+fn write_together(socket: &Path) {
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let mut client = Lines::connect(socket);
+                for round in 0..ROUNDS {
+                    // Sent at once and answered in turn.
+                    client.say(&format!(
+                        "SET key:{writer}:{round} value{}\r\nINCR total\r\nHSET hash:{writer} f{round} {round}\r\n\
+                         RPUSH list:{writer} {round}\r\nSADD set {}\r\nGET key:{writer}:{}\r\n",
+                        round * 7919,
+                        writer * ROUNDS + round,
+                        round / 2
+                    ));
+                    assert_eq!(client.line(), "+OK");
+                    assert!(client.line().starts_with(':'));
+                    assert_eq!(client.line(), ":1");
+                    assert_eq!(client.line(), format!(":{}", round + 1));
+                    assert_eq!(client.line(), ":1");
+                    let value = format!("value{}", round / 2 * 7919);
+                    assert_eq!((client.line(), client.line()), (format!("${}", value.len()), value));
+                }
+            });
+        }
+    });
+}
+
+/// Waits until the child of a fork has saved what there was, and wants it to have succeeded.
+#[track_caller]
+fn saved(service: &mut Service, client: &mut Lines, progress: &str, status: &str) {
+    service.wait_until(progress, || info(client, progress) == 0);
+    let all = ask(client, "INFO persistence");
+    assert!(all.contains(&format!("{status}:ok")), "{all}");
+}
+
+#[test]
+fn redis_with_io_threads() {
+    let Some(server) = installed("redis-server", "redis-server") else {
+        return;
+    };
+    let Some(benchmark) = installed("redis-benchmark", "redis-tools") else {
+        return;
+    };
+    // Redis's threads poll for each other, so that few requests take long on few processors.
+    const REQUESTS: usize = 1000;
+    let outcome = |command: &dyn Fn() -> Command| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("socket");
+        let (mut service, mut client) = redis(command(), directory.path(), &[]);
+        let bench = |database: &str, tests: &str| {
+            let mut command = plain(&benchmark);
+            command.arg("-s").arg(&socket).args(["-n", &REQUESTS.to_string(), "-c", "40", "--threads", "2"]);
+            run(command.args(["--dbnum", database, "-t", tests, "-q"])).success("redis-benchmark")
+        };
+        let mut told = Vec::new();
+
+        // The benchmark in database 1, with a fork halfway and another client in database 0.
+        thread::scope(|scope| {
+            let load = scope.spawn(|| bench("1", "set,incr,lpush,sadd"));
+            write_together(&socket);
+            assert_eq!(ask(&mut client, "BGSAVE"), "+Background saving started");
+            load.join().expect("the benchmark");
+        });
+        saved(&mut service, &mut client, "rdb_bgsave_in_progress", "rdb_last_bgsave_status");
+        for question in ["SELECT 1", "GET counter:__rand_int__", "LLEN mylist", "SCARD myset", "DBSIZE", "SELECT 0"] {
+            told.push(format!("{question}: {}", ask(&mut client, question)));
+        }
+        for question in ["DBSIZE", "GET total", "SCARD set", "HLEN hash:1", "LLEN list:2", "GET key:3:77"] {
+            told.push(format!("{question}: {}", ask(&mut client, question)));
+        }
+        // All four threads were used.
+        assert!(info(&mut client, "io_threaded_reads_processed") > 100);
+        assert!(info(&mut client, "io_threaded_writes_processed") > 100);
+
+        // What is large is freed by a thread of its own.
+        let freed = info(&mut client, "lazyfreed_objects");
+        assert_eq!(ask(&mut client, "UNLINK hash:0 list:0 hash:3"), ":3");
+        ask(&mut client, "SELECT 1");
+        assert_eq!(ask(&mut client, "FLUSHDB ASYNC"), "+OK");
+        ask(&mut client, "SELECT 0");
+        service.wait_until("lazyfree", || info(&mut client, "lazyfree_pending_objects") == 0);
+        told.push(format!("freed: {}", info(&mut client, "lazyfreed_objects") - freed));
+
+        // A snapshot, and a server that finds it.
+        assert_eq!(ask(&mut client, "BGSAVE"), "+Background saving started");
+        saved(&mut service, &mut client, "rdb_bgsave_in_progress", "rdb_last_bgsave_status");
+        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        let first = service.stop(Signal::TERM);
+        let (mut service, mut client) = redis(command(), directory.path(), &[]);
+        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+
+        // A log that is rewritten while it grows, and a server that replays it.
+        assert_eq!(ask(&mut client, "CONFIG SET appendonly yes"), "+OK");
+        saved(&mut service, &mut client, "aof_rewrite_in_progress", "aof_last_bgrewrite_status");
+        ask(&mut client, "FLUSHALL ASYNC");
+        thread::scope(|scope| {
+            let load = scope.spawn(|| bench("1", "set,incr"));
+            let started = ask(&mut client, "BGREWRITEAOF");
+            assert_eq!(started, "+Background append only file rewriting started");
+            write_together(&socket);
+            load.join().expect("the benchmark");
+        });
+        saved(&mut service, &mut client, "aof_rewrite_in_progress", "aof_last_bgrewrite_status");
+        ask(&mut client, "SELECT 1");
+        told.push(format!("counter: {}", ask(&mut client, "GET counter:__rand_int__")));
+        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        let second = service.stop(Signal::TERM);
+        let (service, mut client) = redis(command(), directory.path(), &["--appendonly", "yes"]);
+        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        let third = service.stop(Signal::TERM);
+        for end in [first, second, third] {
+            let end = end.success("redis-server");
+            assert!(end.text().contains("ready to exit, bye bye"), "{}", end.both());
+        }
+        told
+    };
+    let without = outcome(&|| plain(&server));
+    let with = outcome(&|| preloaded(&server));
+    assert_eq!(without, with);
+    let digests: Vec<&String> = with.iter().filter(|line| line.starts_with("digest: +")).collect();
+    assert_eq!(digests.len(), 4);
+    assert!(digests[0] == digests[1] && digests[2] == digests[3] && digests[0] != digests[2], "{with:?}");
+    let sum = WRITERS * ROUNDS;
+    for line in [
+        format!("GET counter:__rand_int__: {REQUESTS}"),
+        format!("LLEN mylist: :{REQUESTS}"),
+        format!("DBSIZE: :{}", sum + 2 * WRITERS + 2),
+        format!("GET total: {sum}"),
+        format!("SCARD set: :{sum}"),
+        format!("counter: {REQUESTS}"),
+    ] {
+        assert!(with.contains(&line), "{line} not in {with:?}");
+    }
+}
+
+/* ---- nginx ---- */
+
+/// Neither random nor constant.
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// Files are read by a pool of threads, and what a slow client leaves of a proxied answer is written
+/// by them. Every generation of the configuration says which one it is.
+fn nginx_configuration(directory: &Path, generation: usize) -> PathBuf {
+    let at = directory.display();
+    let user = if when_root(&[""]).is_empty() { "" } else { "user root;" };
+    let text = format!(
+        "daemon off; {user} worker_processes 2; pid {at}/pid; error_log stderr warn;
+         thread_pool files threads=8 max_queue=4096;
+         worker_shutdown_timeout 60s;
+         events {{ worker_connections 256; }}
+         http {{
+             access_log off; sendfile off; aio threads=files; aio_write on; output_buffers 2 16k;
+             client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;
+             uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;
+             add_header Generation {generation};
+             server {{
+                 listen unix:{at}/socket;
+                 location / {{ root {at}/files; }}
+                 location /sent/ {{ alias {at}/files/; sendfile on; }}
+                 location /proxied/ {{ proxy_pass http://unix:{at}/socket:/; proxy_buffers 4 8k; }}
+             }}
+         }}"
+    );
+    let path = directory.join("configuration");
+    fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+/// The generation that answered, and the body. The connection is for one request, so that no worker
+/// that ends closes it between two.
+fn fetch(socket: &Path, path: &str, slowly: bool) -> (usize, Vec<u8>) {
+    let mut connection = Lines::connect(socket);
+    connection.say(&format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+    if slowly {
+        thread::sleep(std::time::Duration::from_millis(30));
+    }
+    assert_eq!(connection.line(), "HTTP/1.1 200 OK", "{path}");
+    let mut generation = None;
+    let mut length = None;
+    loop {
+        let line = connection.line();
+        match line.split_once(": ") {
+            Some(("Generation", number)) => generation = number.parse().ok(),
+            Some(("Content-Length", number)) => length = number.parse().ok(),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let body = connection.rest();
+    assert_eq!(length, Some(body.len()), "{path}");
+    (generation.expect("a generation"), body)
+}
+
+/// How often the threads of `process` other than its first have slept.
+fn sleeps_of_pool(process: i32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("the worker's threads");
+    let others = threads.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    others
+        .filter(|thread| *thread != process.to_string())
+        .filter_map(|thread| fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok())
+        .filter_map(|status| {
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+        })
+        .sum()
+}
+
+const RELOADS: usize = 3;
+
+#[test]
+fn nginx_with_a_thread_pool() {
+    let Some(path) = installed("nginx", "nginx-core") else {
+        return;
+    };
+    if !run(plain(&path).arg("-V")).both().contains("--with-threads") {
+        println!("skipped: this nginx has no thread pools");
+        return;
+    }
+    let outcome = |mut command: Command| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("socket");
+        let files = directory.path().join("files");
+        fs::create_dir(&files).expect("a temporary directory");
+        let sizes = [0, 1, 4095, 70_000, 1_000_003];
+        for size in sizes {
+            fs::write(files.join(format!("{size}")), content(size)).expect("a temporary file");
+        }
+        let configuration = nginx_configuration(directory.path(), 0);
+        command.arg("-p").arg(directory.path()).arg("-c").arg(&configuration).args(["-e", "stderr"]);
+        let mut service = Service::start(&mut command, || UnixStream::connect(&socket).is_ok());
+        let requests = |client: usize, round: usize| {
+            let size = sizes[(client + round) % sizes.len()];
+            let place = ["", "sent/", "proxied/"][round % 3];
+            let (generation, body) = fetch(&socket, &format!("/{place}{size}"), place == "proxied/");
+            assert!(body == content(size), "/{place}{size} has {} other bytes", body.len());
+            generation
+        };
+
+        // Before the workers are replaced: eight clients, and threads that did something for them.
+        let before: u64 = service.members().iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
+        thread::scope(|scope| {
+            for client in 0..8 {
+                scope.spawn(move || {
+                    for round in 0..30 {
+                        assert_eq!(requests(client, round), 0);
+                    }
+                });
+            }
+        });
+        let workers = service.members();
+        let slept: u64 = workers.iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
+        assert!(slept - before > 200, "the pool's threads woke {} times", slept - before);
+
+        // Workers replaced under load: no request fails, and those that are replaced end.
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // However this ends, the clients must.
+            struct Done<'a>(&'a AtomicBool);
+            impl Drop for Done<'_> {
+                fn drop(&mut self) {
+                    self.0.store(true, Relaxed);
+                }
+            }
+            let _done = Done(&done);
+            for client in 0..4 {
+                let done = &done;
+                scope.spawn(move || {
+                    for round in 0.. {
+                        requests(client, round);
+                        if done.load(Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            for generation in 1..=RELOADS {
+                let old = service.members();
+                let master = service.id();
+                nginx_configuration(directory.path(), generation);
+                service.signal(Signal::HUP);
+                service.wait_until("the new configuration is in use", || fetch(&socket, "/1", false).0 == generation);
+                // Of those that were there, the master is left.
+                let left = || members(master).iter().filter(|pid| old.contains(pid)).count();
+                service.wait_until("the old workers end", || left() == 1);
+            }
+        });
+        service.stop(Signal::QUIT).success("nginx")
+    };
+    for end in [outcome(plain(&path)), outcome(preloaded(&path))] {
+        // That temporary files were needed is a warning, and the only one.
+        let is_expected = |line: &str| line.contains(" an upstream response is buffered to a temporary file ");
+        assert!(!end.stderr.is_empty() && end.stderr.lines().all(is_expected), "{}", end.stderr);
+    }
+}
