@@ -1,0 +1,342 @@
+//! Database servers from Debian's packages under real clients: each is run once without and once with
+//! the library, its clients always without, and must come to the same data.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Signal, geteuid};
+use support::server::{Service, when_root};
+use support::{installed, library, plain, preloaded, run};
+
+/* ---- MariaDB ---- */
+
+/// Accounts that several clients transfer between, and counters behind each of the server's kinds of
+/// locks: InnoDB's rows, whole tables of the engines without transactions, and named locks. No
+/// client's transfers depend on another's, so that the end does not depend on their order.
+const BANK: &str = "
+create table accounts (id int primary key, balance bigint not null) engine=innodb;
+insert into accounts select seq, 1000 from seq_1_to_50;
+create table history (client int, step int, amount int, primary key (client, step)) engine=innodb;
+create table counter_innodb (n int) engine=innodb;
+create table counter_aria (n int) engine=aria;
+create table counter_myisam (n int) engine=myisam;
+insert into counter_innodb values (0);
+insert into counter_aria values (0);
+insert into counter_myisam values (0);
+delimiter //
+create procedure work(client int, steps int)
+begin
+  declare step, sender, receiver, amount, seen int default 0;
+  while step < steps do
+    set step = step + 1;
+    set sender = 1 + (client * 7919 + step * 104729) % 50;
+    set receiver = 1 + (sender + client + step) % 50;
+    set amount = (client + step) % 97;
+    start transaction;
+    -- In the order of their numbers, so that nobody waits in a circle.
+    update accounts set balance = balance - amount where id = least(sender, receiver);
+    update accounts set balance = balance + amount where id = greatest(sender, receiver);
+    insert into history values (client, step, amount);
+    update counter_innodb set n = n + 1;
+    commit;
+    update counter_aria set n = n + 1;
+    if step % 4 = 0 then
+      if get_lock('turn', 60) then
+        select n into seen from counter_myisam;
+        update counter_myisam set n = seen + 1;
+        do release_lock('turn');
+      end if;
+    end if;
+    if step % 16 = 0 and (select sum(balance) from accounts) <> 50000 then
+      signal sqlstate '45000' set message_text = 'money was made or lost';
+    end if;
+  end while;
+end//
+delimiter ;
+";
+
+/// What all of it must have come to.
+const AUDIT: &str = "
+select 'sum', count(*), sum(balance) from accounts;
+select * from accounts order by id;
+select 'history', count(*), sum(amount), count(distinct client) from history;
+select 'counters', i.n, a.n, m.n from counter_innodb i, counter_aria a, counter_myisam m;
+select 'sysbench', (select count(*) from sbtest1), (select count(*) from sbtest2), (select count(*) from sbtest3);
+check table accounts, history, counter_innodb, counter_aria, counter_myisam, sbtest1, sbtest2, sbtest3 extended;
+";
+
+const CLIENTS: usize = 8;
+const STEPS: usize = 64;
+const EVENTS: usize = 800;
+const ROWS: usize = 500;
+
+/// What is run, all from the same packages.
+struct MariaDb {
+    server: PathBuf,
+    install: PathBuf,
+    client: PathBuf,
+    sysbench: PathBuf,
+}
+
+impl MariaDb {
+    fn installed() -> Option<Self> {
+        Some(MariaDb {
+            server: installed("mariadbd", "mariadb-server")?,
+            install: installed("mariadb-install-db", "mariadb-server")?,
+            client: installed("mariadb", "mariadb-client")?,
+            sysbench: installed("sysbench", "sysbench")?,
+        })
+    }
+
+    fn client(&self, socket: &Path) -> Command {
+        let mut command = plain(&self.client);
+        command.arg("--no-defaults").arg("-S").arg(socket).args(["-uroot", "-BN"]);
+        command
+    }
+
+    /// Makes a database, works on it with `sysbench` and by the bank's clients, and says what is in it.
+    fn outcome(&self, command: fn(&Path) -> Command, arguments: &[&str]) -> Vec<String> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let socket = directory.path().join("socket");
+        let data = directory.path().join("data");
+        let shared = |command: &mut Command| {
+            command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+            command.args(when_root(&["--user=root"])).args(["--innodb-log-file-size=16M"]);
+        };
+        let mut install = command(&self.install);
+        shared(&mut install);
+        run(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"])).success("mariadb-install-db");
+
+        let mut server = command(&self.server);
+        shared(&mut server);
+        server.arg(format!("--socket={}", socket.display()));
+        server.arg(format!("--pid-file={}", directory.path().join("pid").display()));
+        server.args(["--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0"]);
+        let service = Service::start(server.args(arguments), || UnixStream::connect(&socket).is_ok());
+        let bank = directory.path().join("bank.sql");
+        fs::write(&bank, BANK).expect("a temporary file");
+        run(self.client(&socket).args(["-e", "create database sbtest"])).success("create database");
+        let source = format!("source {}", bank.display());
+        run(self.client(&socket).args(["sbtest", "-e", &source])).success("the bank is founded");
+
+        let sysbench = |step: &str| {
+            let mut command = plain(&self.sysbench);
+            command.args(["oltp_read_write", "--db-driver=mysql", "--mysql-user=root"]);
+            command.arg(format!("--mysql-socket={}", socket.display()));
+            command.args(["--tables=3", &format!("--table-size={ROWS}"), &format!("--threads={CLIENTS}")]);
+            // Deadlocks alone are tried again; any other error ends it with a status.
+            run(command.args([&format!("--events={EVENTS}"), "--time=0", step])).success("sysbench").text()
+        };
+        sysbench("prepare");
+        let report = thread::scope(|scope| {
+            let report = scope.spawn(|| sysbench("run"));
+            let workers: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let mut client = self.client(&socket);
+                    scope.spawn(move || {
+                        let call = format!("call work({number}, {STEPS})");
+                        run(client.args(["sbtest", "-e", &call])).success(&call);
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().expect("a client of the bank");
+            }
+            report.join().expect("sysbench")
+        });
+        let number = |name: &str| {
+            let line = report.lines().find_map(|line| line.trim().strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok())
+        };
+        assert_eq!(number("transactions:"), Some(EVENTS), "{report}");
+        assert_eq!(number("reconnects:"), Some(0), "{report}");
+
+        let told = run(self.client(&socket).args(["sbtest", "-e", AUDIT])).success("the audit").text();
+        let log = service.stop(Signal::TERM).success("mariadbd").stderr;
+        assert!(log.contains("mariadbd: Shutdown complete"), "{log}");
+        assert!(!log.contains("[ERROR]"), "{log}");
+        // What it warns of, without the time and the thread.
+        let warnings = log.lines().filter_map(|line| line.split_once("[Warning] "));
+        told.lines().map(str::to_owned).chain(warnings.map(|(_, warning)| warning.to_owned())).collect()
+    }
+
+    fn same(&self, arguments: &[&str]) {
+        let without = self.outcome(|path| plain(path), arguments);
+        let with = self.outcome(|path| preloaded(path), arguments);
+        assert_eq!(without, with);
+        let steps = CLIENTS * STEPS;
+        for line in [
+            "sum\t50\t50000".to_owned(),
+            format!("counters\t{steps}\t{steps}\t{}", steps / 4),
+            format!("sysbench\t{ROWS}\t{ROWS}\t{ROWS}"),
+        ] {
+            assert!(with.contains(&line), "{line} not in {with:#?}");
+        }
+        assert!(with.iter().any(|line| line.starts_with(&format!("history\t{steps}\t"))), "{with:#?}");
+        let checked: Vec<&String> = with.iter().filter(|line| line.contains("\tcheck\t")).collect();
+        assert!(checked.len() == 8 && checked.iter().all(|line| line.ends_with("\tstatus\tOK")), "{checked:#?}");
+    }
+}
+
+/// A thread for each connection, and commits in groups because of a binary log.
+#[test]
+fn mariadb_with_a_thread_per_connection() {
+    if let Some(mariadb) = MariaDb::installed() {
+        mariadb.same(&["--log-bin=binary", "--server-id=1", "--binlog-format=mixed"]);
+    }
+}
+
+/// More connections than threads, which asynchronous input and output of InnoDB's own share; one query cache
+/// that every statement asks; and every lock wrapped to be measured.
+#[test]
+fn mariadb_with_a_pool_of_threads() {
+    if let Some(mariadb) = MariaDb::installed() {
+        mariadb.same(&[
+            "--thread-handling=pool-of-threads",
+            "--thread-pool-size=2",
+            "--innodb-use-native-aio=0",
+            "--query-cache-type=1",
+            "--query-cache-size=1M",
+            "--performance-schema=1",
+            "--performance-schema-instrument=wait/synch/%=on",
+        ]);
+    }
+}
+
+/* ---- PostgreSQL ---- */
+
+/// PostgreSQL's programs in a directory that belongs to its user: it does not serve as root.
+struct Postgres {
+    bin: PathBuf,
+    directory: tempfile::TempDir,
+    /// The user and the group to become.
+    user: Option<(u32, u32)>,
+}
+
+impl Postgres {
+    fn new(bin: &Path) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let user = geteuid().is_root().then(|| {
+            let users = fs::read_to_string("/etc/passwd").expect("the system's users");
+            let fields = users.lines().find_map(|line| line.strip_prefix("postgres:"));
+            let numbers = fields.expect("Debian's package makes a user").split(':').skip(1);
+            let numbers: Vec<u32> = numbers.take(2).map(|number| number.parse().expect("a number")).collect();
+            (numbers[0], numbers[1])
+        });
+        if let Some((user, group)) = user {
+            chown(directory.path(), Some(user), Some(group)).expect("root gives away");
+        }
+        Postgres { bin: bin.to_owned(), directory, user }
+    }
+
+    /// The library, where that user can read it.
+    fn library(&self) -> PathBuf {
+        let copy = self.directory.path().join(library().file_name().expect("a file"));
+        if !copy.exists() {
+            fs::copy(library(), &copy).expect("a temporary file");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("our own file");
+        }
+        copy
+    }
+
+    fn command(&self, program: &str, preload: bool) -> Command {
+        let mut command = plain(self.bin.join(program));
+        command.current_dir(self.directory.path()).env("LC_ALL", "C").env("PGHOST", self.directory.path());
+        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        if preload {
+            command.env("LD_PRELOAD", self.library());
+        }
+        command
+    }
+
+    /// One answer a line.
+    fn ask(&self, questions: &str) -> String {
+        let mut command = self.command("psql", false);
+        run(command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", questions])).success(questions).text()
+    }
+}
+
+/// The benchmark's rule: whatever was added is in all four tables. And all balances, which the seed
+/// and the number of transactions of each client determine.
+const BALANCES: &str = "
+select sum(abalance) from pgbench_accounts;
+select sum(tbalance) from pgbench_tellers;
+select sum(bbalance) from pgbench_branches;
+select sum(delta) from pgbench_history;
+select count(*) from pgbench_history;
+select md5(string_agg(aid || ':' || abalance, ',' order by aid)) from pgbench_accounts;
+";
+
+/// The same question to one process and to several, interpreted and compiled.
+const PARALLEL: &str = "
+select count(*), sum(abalance), sum(aid::bigint * aid), count(distinct abalance)
+from pgbench_accounts a join pgbench_tellers t on a.aid % 10 + 1 = t.tid where a.aid % 3 <> 1
+";
+
+#[test]
+fn postgres_under_pgbench() {
+    let Some(server) = installed("postgres", "postgresql") else {
+        return;
+    };
+    let bin = server.parent().expect("a file is in a directory");
+    let outcome = |preload: bool| {
+        let postgres = Postgres::new(bin);
+        let data = postgres.directory.path().join("data");
+        let mut initdb = postgres.command("initdb", preload);
+        run(initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]))
+            .success("initdb");
+        let mut command = postgres.command("postgres", preload);
+        command.arg("-D").arg(&data).arg("-k").arg(postgres.directory.path());
+        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=20"] {
+            command.args(["-c", setting]);
+        }
+        // It says so in the file from which pg_ctl learns it; a client that asks is an error in the log.
+        let says_ready = || {
+            let state = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+            state.lines().any(|line| line.trim() == "ready")
+        };
+        let service = Service::start(&mut command, says_ready);
+        run(postgres.command("pgbench", false).args(["-i", "-q", "-s", "1"])).success("pgbench -i");
+        let mut pgbench = postgres.command("pgbench", false);
+        let report =
+            run(pgbench.args(["-c", "4", "-j", "1", "-t", "100", "-n", "--random-seed=42"])).success("pgbench").text();
+        assert!(report.contains("actually processed: 400/400"), "{report}");
+        assert!(report.contains("failed transactions: 0 "), "{report}");
+        let balances = postgres.ask(BALANCES);
+
+        let forced = "set parallel_setup_cost = 0; set parallel_tuple_cost = 0; set min_parallel_table_scan_size = 0;";
+        let ask = |workers: usize, compiled: bool, prefix: &str| {
+            let settings = format!("{forced} set max_parallel_workers_per_gather = {workers};");
+            let compiler = if compiled { "set jit = on; set jit_above_cost = 0;" } else { "set jit = off;" };
+            postgres.ask(&format!("{settings} {compiler} {prefix} {PARALLEL}"))
+        };
+        let plan = ask(2, false, "explain (analyze, costs off, timing off, summary off)");
+        assert!(plan.contains("Workers Launched: 2"), "{plan}");
+        let alone = ask(0, false, "");
+        assert_eq!(ask(2, false, ""), alone);
+        assert_eq!(ask(0, true, ""), alone);
+        assert_eq!(ask(2, true, ""), alone);
+        let end = service.stop(Signal::INT).success("postgres");
+        assert!(end.stderr.contains("database system is shut down"), "{}", end.stderr);
+        for bad in ["WARNING:", "ERROR:", "PANIC:"] {
+            assert!(!end.stderr.contains(bad), "{}", end.stderr);
+        }
+        (balances, alone)
+    };
+    let without = outcome(false);
+    let with = outcome(true);
+    assert_eq!(without, with);
+    let lines: Vec<&str> = with.0.lines().collect();
+    assert!(lines.len() == 6 && lines[..4].iter().all(|sum| *sum == lines[0] && *sum != "0"), "{lines:?}");
+    assert_eq!(lines[4], "400");
+}
