@@ -1,5 +1,5 @@
-//! Database servers from Debian's packages under real clients: each is run once without and once with
-//! the library, its clients always without, and must come to the same data.
+//! Database servers from Debian's packages under real clients: each is run once without and once
+//! with the library, its clients always without, and must come to the same data.
 
 mod support;
 
@@ -193,7 +193,7 @@ fn mariadb_with_a_thread_per_connection() {
     }
 }
 
-/// More connections than threads, which asynchronous input and output of InnoDB's own share; one query cache
+/// More connections than threads, with InnoDB's own asynchronous input and output; one query cache
 /// that every statement asks; and every lock wrapped to be measured.
 #[test]
 fn mariadb_with_a_pool_of_threads() {
@@ -300,7 +300,7 @@ fn postgres_under_pgbench() {
         for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=20"] {
             command.args(["-c", setting]);
         }
-        // It says so in the file from which pg_ctl learns it; a client that asks is an error in the log.
+        // It says so where pg_ctl looks for it; a client that asks too early is an error in the log.
         let says_ready = || {
             let state = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
             state.lines().any(|line| line.trim() == "ready")

@@ -1,6 +1,6 @@
-//! Real programs from Debian's packages that end by themselves, with and without the library; those that
-//! serve are in `services.rs` and `databases.rs`. `packages.txt` lists what to install; a program that
-//! is not there is skipped with a line that says so.
+//! Real programs from Debian's packages that end by themselves, with and without the library; those
+//! that serve are in `services.rs` and `databases.rs`. `packages.txt` lists what to install; a
+//! program that is not there is skipped with a line that says so.
 
 mod support;
 

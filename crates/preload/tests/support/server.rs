@@ -1,5 +1,5 @@
-//! A service under test: started in the foreground, asked until it answers, stopped as its init script
-//! would stop it, and gone with everything that it started.
+//! A service under test: started in the foreground, asked until it answers, stopped as its init
+//! script would stop it, and gone with everything that it started.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
