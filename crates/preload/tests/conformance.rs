@@ -95,6 +95,11 @@ fn threads_processes_and_neighbours() {
 }
 
 #[test]
+fn the_edges_of_a_process() {
+    conforms("conformance_edges.c", 60, no_arguments);
+}
+
+#[test]
 fn a_program_with_its_own_malloc() {
     conforms("conformance_malloc.c", 6, no_arguments);
 }
