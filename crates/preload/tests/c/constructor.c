@@ -1,0 +1,28 @@
+/* A shared object whose constructor waits for a thread that uses locks: the dynamic linker's own lock
+ * is held meanwhile. */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+static void *use_locks(void *ignored)
+{
+	pthread_mutexattr_t attr;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&mutex, &attr);
+	pthread_cond_init(&cond, NULL);
+	pthread_mutex_lock(&mutex);
+	pthread_cond_signal(&cond);
+	pthread_mutex_unlock(&mutex);
+	pthread_cond_destroy(&cond);
+	pthread_mutex_destroy(&mutex);
+	return ignored;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, use_locks, NULL);
+	pthread_join(thread, NULL);
+}

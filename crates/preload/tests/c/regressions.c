@@ -1,0 +1,636 @@
+/* What once differed from glibc, one case per mode, named after what broke:
+ *
+ *   ended-owner            a thread ends with locks held; another gets its control block's address
+ *   past-deadline          cancellation is pending as a wait with a deadline in the past begins
+ *   cancelled-waiter       a condition is destroyed after the broadcast that a cancelled waiter sees
+ *   asynchronous           asynchronous cancellation anywhere in a timed wait, the stack then unmapped
+ *   constructor OBJECT     dlopen of OBJECT, see constructor.c
+ *   no-memory              the first contention comes when no memory can be mapped
+ *   no-threads             the first contention comes when no thread can be started
+ *   private-block          contention by a bare clone with a control block of its own
+ *   vfork                  a vfork child is the first to wait long
+ *   setuid                 the process gives up its user id in contention
+ *   other-forks            children by _Fork and by the bare system call
+ *   early-handler          fork handlers that were registered before the library's
+ *   unlock-free            a normal mutex is unlocked that nobody holds
+ *   reader-limit           as many readers as glibc counts, and one more
+ *   inherited-condition    the child of a fork uses a condition that its parent's threads wait on
+ *   namespace              a new user namespace, right after contention
+ */
+#include "check.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
+static long counter;
+static atomic_long attempts, errno_changes;
+static atomic_bool stop, go = true;
+
+enum { CROWD = 6 };
+
+static void *contend(void *ignored)
+{
+	(void)ignored;
+	while (!atomic_load(&go))
+		sleep_ms(1);
+	errno = ERRNO_MARK;
+	while (!atomic_load(&stop)) {
+		pthread_mutex_lock(&busy);
+		counter++;
+		for (volatile int i = 0; i < 300; i++)
+			;
+		pthread_mutex_unlock(&busy);
+		atomic_fetch_add(&attempts, 1);
+		if (errno != ERRNO_MARK)
+			atomic_fetch_add(&errno_changes, 1);
+		errno = ERRNO_MARK;
+	}
+	return NULL;
+}
+
+static pthread_t crowd[CROWD];
+
+static int crowd_start(void)
+{
+	int errors = 0;
+	atomic_store(&stop, false);
+	counter = 0;
+	atomic_store(&attempts, 0);
+	for (int i = 0; i < CROWD; i++)
+		errors |= pthread_create(&crowd[i], NULL, contend, NULL);
+	return errors;
+}
+
+/* How many counts were lost. */
+static long crowd_stop(void)
+{
+	atomic_store(&stop, true);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(crowd[i], NULL);
+	return atomic_load(&attempts) - counter;
+}
+
+static int tasks(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+	for (struct dirent *e; dir && (e = readdir(dir));)
+		n += e->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* ---- ended-owner ---- */
+
+static long op_wrlock(void *l) { return pthread_rwlock_wrlock(l); }
+static long op_timedwrlock(void *l)
+{
+	struct timespec t = after_ms(CLOCK_REALTIME, 20);
+	return pthread_rwlock_timedwrlock(l, &t);
+}
+
+static void ended_owner(void)
+{
+	pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	pthread_mutex_t errorcheck = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+	pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+	in_thread(op_lock, &recursive);
+	in_thread(op_lock, &errorcheck);
+	in_thread(op_wrlock, &rwlock);
+	/* Threads that come one after the other get the same stack, and control block, from libc. */
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &recursive), "recursive mutex of an ended thread is held");
+	CHECK_VALUE(EPERM, in_thread(op_unlock, &recursive), "recursive mutex of an ended thread is not the next one's");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &errorcheck), "errorcheck mutex of an ended thread is held");
+	CHECK_VALUE(EPERM, in_thread(op_unlock, &errorcheck), "errorcheck mutex of an ended thread is not the next one's");
+	CHECK_VALUE(ETIMEDOUT, in_thread(op_timedwrlock, &rwlock), "rwlock of an ended writer is held");
+}
+
+/* ---- past-deadline ---- */
+
+struct past {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	clockid_t clock;
+};
+
+static void unlock_mutex(void *mutex) { pthread_mutex_unlock(mutex); }
+
+static void *wait_in_the_past(void *past)
+{
+	struct past *x = past;
+	long error;
+	pthread_mutex_lock(&x->mutex);
+	pthread_cancel(pthread_self());
+	pthread_cleanup_push(unlock_mutex, &x->mutex);
+	error = pthread_cond_clockwait(&x->cond, &x->mutex, x->clock, &LONG_AGO);
+	pthread_cleanup_pop(1);
+	return (void *)error;
+}
+
+static void past_deadline(void)
+{
+	static const clockid_t CLOCKS[] = { CLOCK_REALTIME, CLOCK_MONOTONIC };
+	for (size_t i = 0; i < LENGTH(CLOCKS); i++) {
+		struct past x = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, CLOCKS[i] };
+		pthread_t thread;
+		void *result;
+		check_begin("wait with a past deadline is a cancellation point, clock %d", (int)CLOCKS[i]);
+		pthread_create(&thread, NULL, wait_in_the_past, &x);
+		pthread_join(thread, &result);
+		check_end(result == PTHREAD_CANCELED, true);
+		CHECK(0, pthread_mutex_trylock(&x.mutex), "its handler unlocked, clock %d", (int)CLOCKS[i]);
+	}
+}
+
+/* ---- cancelled-waiter ---- */
+
+struct leaving {
+	pthread_mutex_t mutex;
+	pthread_cond_t *cond;
+	atomic_int waiting;
+};
+
+static void *wait_and_leave(void *leaving)
+{
+	struct leaving *x = leaving;
+	pthread_mutex_lock(&x->mutex);
+	pthread_cleanup_push(unlock_mutex, &x->mutex);
+	atomic_store(&x->waiting, 1);
+	pthread_cond_wait(x->cond, &x->mutex);
+	pthread_cleanup_pop(1);
+	return NULL;
+}
+
+/* The broadcast, or the signal to the only waiter, unblocks whoever is there; after it nobody is
+ * blocked, and the condition may go. glibc's destroy waits for the cancelled one to leave. */
+static void cancelled_waiter(void)
+{
+	for (int broadcast = 0; broadcast < 2; broadcast++) {
+		long errors = 0;
+		check_begin("cancelled waiter and a condition that goes after a %s", broadcast ? "broadcast" : "signal");
+		for (int i = 0; i < 200; i++) {
+			struct leaving x = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+			pthread_t thread;
+			x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			pthread_cond_init(x.cond, NULL);
+			pthread_create(&thread, NULL, wait_and_leave, &x);
+			while (!atomic_load(&x.waiting))
+				sched_yield();
+			pthread_mutex_lock(&x.mutex);
+			pthread_mutex_unlock(&x.mutex);
+			if (i % 2)
+				sleep_ms(1);
+			pthread_cancel(thread);
+			errors |= broadcast ? pthread_cond_broadcast(x.cond) : pthread_cond_signal(x.cond);
+			errors |= pthread_cond_destroy(x.cond);
+			munmap(x.cond, 4096);
+			pthread_join(thread, NULL);
+		}
+		check_end(errors, 0);
+	}
+}
+
+/* ---- asynchronous ---- */
+
+struct restless {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	atomic_int started;
+};
+
+static void *wait_restlessly(void *restless)
+{
+	struct restless *x = restless;
+	int old;
+	/* It may hold the mutex or not by then; an error-checking one knows. */
+	pthread_cleanup_push(unlock_mutex, &x->mutex);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+	atomic_store(&x->started, 1);
+	for (;;) {
+		pthread_mutex_lock(&x->mutex);
+		for (int i = 0; i < 50; i++)
+			pthread_cond_timedwait(&x->cond, &x->mutex, &LONG_AGO);
+		pthread_mutex_unlock(&x->mutex);
+	}
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static void asynchronous(void)
+{
+	const size_t size = 65536;
+	check_begin("signals after an asynchronous cancellation touch no stack that is gone");
+	for (int i = 0; i < 400; i++) {
+		struct restless x = { PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, PTHREAD_COND_INITIALIZER, 0 };
+		void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_attr_t attr;
+		pthread_t thread;
+		pthread_attr_init(&attr);
+		pthread_attr_setstack(&attr, stack, size);
+		pthread_create(&thread, &attr, wait_restlessly, &x);
+		pthread_attr_destroy(&attr);
+		while (!atomic_load(&x.started))
+			sched_yield();
+		for (volatile int k = 0; k < i * 37 % 20000; k++)
+			;
+		pthread_cancel(thread);
+		pthread_join(thread, NULL);
+		munmap(stack, size);
+		pthread_cond_signal(&x.cond);
+		pthread_cond_broadcast(&x.cond);
+	}
+	check_end(0, 0);
+}
+
+/* ---- constructor ---- */
+
+static void constructor(const char *object)
+{
+	check_begin("constructor that waits for a thread's first locks");
+	check_end(object && dlopen(object, RTLD_NOW) != NULL, true);
+}
+
+/* ---- no-memory, no-threads ---- */
+
+static void without(int resource, rlim_t allowed, const char *what)
+{
+	struct rlimit limit = { allowed, allowed };
+	atomic_store(&go, false);
+	CHECK_VALUE(0, crowd_start(), "threads before there is no %s", what);
+	sleep_ms(20);
+	/* For root there are always threads. */
+	if (resource == RLIMIT_NPROC && geteuid() == 0)
+		CHECK_VALUE(0, setresuid(65534, 65534, 65534), "another user");
+	CHECK_VALUE(0, setrlimit(resource, &limit), "no more %s", what);
+	check_begin("contention without %s", what);
+	atomic_store(&go, true);
+	sleep_ms(200);
+	check_end(crowd_stop(), 0);
+	CHECK_VALUE(0, atomic_load(&errno_changes), "errno unchanged without %s", what);
+}
+
+/* ---- private-block ---- */
+
+static atomic_int bare_tid;
+
+static int bare_main(void *ignored)
+{
+	(void)ignored;
+	for (int i = 0; i < 1000; i++) {
+		pthread_mutex_lock(&busy);
+		counter++;
+		for (volatile int k = 0; k < 300; k++)
+			;
+		pthread_mutex_unlock(&busy);
+	}
+	atomic_fetch_add(&attempts, 1000);
+	return 0;
+}
+
+/* All zeroes but the pointers to itself, as a runtime of its own makes it. Thread-local variables of
+ * the initial set are found below it; those that are found by a call are not. */
+static void private_block(void)
+{
+	const size_t size = 65536;
+	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+			  CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+	char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void **control = (void **)(block + size / 2);
+	control[0] = control[2] = control;
+	crowd_start();
+	check_begin("bare thread with a control block of its own");
+	int tid = clone(bare_main, stack + size, flags, NULL, &bare_tid, control, &bare_tid);
+	while (atomic_load(&bare_tid))
+		sleep_ms(1);
+	check_end(tid > 0, true);
+	CHECK_VALUE(0, crowd_stop(), "it counts with the others");
+}
+
+/* ---- vfork ---- */
+
+static void *hold_for_a_while(void *m)
+{
+	pthread_mutex_lock(m);
+	atomic_store(&go, true);
+	sleep_ms(50);
+	pthread_mutex_unlock(m);
+	return NULL;
+}
+
+static int most_tasks_in_contention(void)
+{
+	int most = 0;
+	crowd_start();
+	for (int i = 0; i < 30; i++) {
+		sleep_ms(10);
+		int n = tasks();
+		most = n > most ? n : most;
+	}
+	crowd_stop();
+	/* Until nobody's helper is left. */
+	for (int i = 0; i < 200 && tasks() > 1; i++)
+		sleep_ms(10);
+	return most;
+}
+
+/* The child of a vfork that waits long must not leave the parent without what a wait sets up. The
+ * number of tasks shows it; where nothing is set up, it is the same before and after too. */
+static void vfork_waits(void)
+{
+	static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+	static char *const arguments[] = { "/bin/true", NULL };
+	pthread_t holder;
+	int before, status = -1;
+	before = most_tasks_in_contention();
+	atomic_store(&go, false);
+	pthread_create(&holder, NULL, hold_for_a_while, &held);
+	while (!atomic_load(&go))
+		sleep_ms(1);
+	check_begin("vfork child waits, and becomes another program");
+	pid_t child = vfork();
+	if (child == 0) {
+		pthread_mutex_lock(&held);
+		pthread_mutex_unlock(&held);
+		execv(arguments[0], arguments);
+		_exit(127);
+	}
+	waitpid(child, &status, 0);
+	check_end(status, 0);
+	pthread_join(holder, NULL);
+	CHECK_VALUE(before, most_tasks_in_contention(), "contention in the parent is served as before");
+}
+
+/* ---- setuid ---- */
+
+/* Threads of this process that have user 0 in any of their ids. */
+static int root_tasks(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		char path[300], line[200];
+		unsigned id[4] = { 1, 1, 1, 1 };
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+		FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+		while (f && fgets(line, sizeof line, f))
+			if (sscanf(line, "Uid: %u %u %u %u", &id[0], &id[1], &id[2], &id[3]) == 4)
+				break;
+		if (f)
+			fclose(f);
+		n += !id[0] || !id[1] || !id[2] || !id[3];
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static void set_user(void)
+{
+	if (geteuid() != 0) {
+		printf("ok skipped: takes root\n");
+		return;
+	}
+	crowd_start();
+	sleep_ms(100);
+	CHECK_VALUE(0, setuid(65534), "setuid in contention");
+	/* Time for a thread that must notice by itself. */
+	for (int i = 0; i < 200 && root_tasks() > 0; i++)
+		sleep_ms(10);
+	CHECK_VALUE(0, root_tasks(), "threads that are root 2 s after setuid");
+	CHECK_VALUE(0, crowd_stop(), "contention goes on");
+}
+
+/* ---- other-forks, early-handler ---- */
+
+static long child_contends(void)
+{
+	struct timespec limit = after_ms(CLOCK_MONOTONIC, 2000);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGALRM, SIG_DFL);
+	alarm(5);
+	pthread_mutex_unlock(&busy);
+	if (crowd_start() != 0)
+		return 101;
+	sleep_ms(10);
+	if (crowd_stop() != 0)
+		return 102;
+	/* Nobody sleeps for a load that stayed behind. */
+	return reached(CLOCK_MONOTONIC, limit) ? 103 : 0;
+}
+
+static long in_other_child(bool bare)
+{
+	int status = -1;
+	pthread_mutex_lock(&busy);
+	pid_t child = bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : _Fork();
+	if (child == 0)
+		_exit((int)child_contends());
+	pthread_mutex_unlock(&busy);
+	waitpid(child, &status, 0);
+	return status;
+}
+
+static void other_forks(void)
+{
+	for (int bare = 0; bare < 2; bare++) {
+		long errors = 0;
+		crowd_start();
+		sleep_ms(20);
+		check_begin("child by %s in contention", bare ? "the bare system call" : "_Fork");
+		for (int i = 0; i < 10 && !errors; i++)
+			errors |= in_other_child(bare);
+		check_end(errors, 0);
+		CHECK_VALUE(0, crowd_stop(), "its parent goes on");
+	}
+}
+
+static bool early_handlers;
+static void early_prepare(void) { if (early_handlers) pthread_mutex_lock(&busy); }
+static void early_release(void) { if (early_handlers) pthread_mutex_unlock(&busy); }
+static void register_early(void) { pthread_atfork(early_prepare, early_release, early_release); }
+
+/* Before any shared object's constructor; a library that the program needs may come as early. */
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = register_early;
+
+static long op_locks(void *ignored)
+{
+	(void)ignored;
+	long errors = 0;
+	for (int i = 0; i < 100; i++)
+		errors |= op_lock_unlock(&busy);
+	return errors;
+}
+
+static void early_handler(void)
+{
+	long errors = 0;
+	crowd_start();
+	early_handlers = true;
+	check_begin("fork handlers from before the library unlock in the child");
+	for (int i = 0; i < 30; i++)
+		errors |= in_child(op_locks, NULL);
+	check_end(errors, 0);
+	early_handlers = false;
+	CHECK_VALUE(0, crowd_stop(), "their parent goes on");
+}
+
+/* ---- unlock-free ---- */
+
+/* POSIX leaves it undefined; with glibc it has no effect, and programs do it. */
+static void unlock_free(void)
+{
+	pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER, once = PTHREAD_MUTEX_INITIALIZER;
+	CHECK(0, pthread_mutex_unlock(&never), "unlock of a mutex that nobody ever held");
+	CHECK(0, pthread_mutex_lock(&never), "lock after it");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &never), "it is held then");
+	pthread_mutex_lock(&once);
+	CHECK(0, pthread_mutex_unlock(&once), "unlock");
+	CHECK(0, pthread_mutex_unlock(&once), "unlock once too often");
+	CHECK(0, pthread_mutex_lock(&once), "lock after it");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &once), "it is held then");
+	CHECK(0, pthread_mutex_unlock(&once), "unlock again");
+	CHECK_VALUE(0, in_thread(op_trylock_unlock, &once), "it is free then");
+}
+
+/* ---- reader-limit ---- */
+
+static void reader_limit(void)
+{
+	pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+	/* glibc has 28 bits for readers. */
+	long n = 0;
+	int error = 0;
+	while (n < 1L << 28 && (error = pthread_rwlock_rdlock(&lock)) == 0) {
+		n++;
+		if (n % (1 << 24) == 0)
+			check_begin("readers up to the limit");
+	}
+	check_end(n, (1L << 28) - 1);
+	CHECK_VALUE(EAGAIN, error, "one reader more");
+	CHECK(EAGAIN, pthread_rwlock_tryrdlock(&lock), "one more by tryrdlock");
+	CHECK(0, pthread_rwlock_unlock(&lock), "one less");
+	CHECK(0, pthread_rwlock_tryrdlock(&lock), "and one more");
+}
+
+/* ---- inherited-condition ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	int inside;
+	bool told;
+} hall = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false };
+
+static void *wait_in_the_hall(void *ignored)
+{
+	pthread_mutex_lock(&hall.mutex);
+	hall.inside++;
+	while (!hall.told)
+		pthread_cond_wait(&hall.cond, &hall.mutex);
+	pthread_mutex_unlock(&hall.mutex);
+	return ignored;
+}
+
+static void *fill_the_stack(void *ignored)
+{
+	volatile char rubbish[60000];
+	memset((void *)rubbish, 0xa5, sizeof rubbish);
+	sleep_ms(10);
+	return ignored;
+}
+
+static void hall_fill(pthread_t t[4])
+{
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, wait_in_the_hall, NULL);
+	for (bool full = false; !full; sleep_ms(1)) {
+		pthread_mutex_lock(&hall.mutex);
+		full = hall.inside == 4;
+		pthread_mutex_unlock(&hall.mutex);
+	}
+}
+
+static void hall_empty(pthread_t t[4])
+{
+	pthread_mutex_lock(&hall.mutex);
+	hall.told = true;
+	pthread_cond_broadcast(&hall.cond);
+	pthread_mutex_unlock(&hall.mutex);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+}
+
+static long child_in_the_hall(void *ignored)
+{
+	(void)ignored;
+	pthread_t t[4], others[8];
+	/* The stacks of the parent's threads are used again in the child. */
+	for (int i = 0; i < 8; i++)
+		pthread_create(&others[i], NULL, fill_the_stack, NULL);
+	for (int i = 0; i < 8; i++)
+		pthread_join(others[i], NULL);
+	hall.inside = 0;
+	hall_fill(t);
+	hall_empty(t);
+	return 0;
+}
+
+static void inherited_condition(void)
+{
+	pthread_t t[4];
+	hall_fill(t);
+	sleep_ms(10);
+	CHECK_VALUE(0, in_child(child_in_the_hall, NULL), "child waits on a condition that its parent's threads wait on");
+	check_begin("parent's threads go on");
+	hall_empty(t);
+	check_end(0, 0);
+}
+
+/* ---- namespace ---- */
+
+static void namespace(void)
+{
+	CHECK_VALUE(0, in_child(op_locks, NULL), "locks before it");
+	crowd_start();
+	sleep_ms(100);
+	CHECK_VALUE(0, crowd_stop(), "contention before it");
+	/* The kernel gives one to processes of one thread only. Where it gives none at all, it says so in
+	 * both runs. */
+	check_begin("unshare of the user namespace");
+	check_record(unshare(CLONE_NEWUSER) ? errno : 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*run)(void); } MODES[] = {
+		{ "ended-owner", ended_owner }, { "past-deadline", past_deadline },
+		{ "cancelled-waiter", cancelled_waiter }, { "asynchronous", asynchronous },
+		{ "private-block", private_block }, { "vfork", vfork_waits }, { "setuid", set_user },
+		{ "other-forks", other_forks }, { "early-handler", early_handler },
+		{ "unlock-free", unlock_free }, { "reader-limit", reader_limit },
+		{ "inherited-condition", inherited_condition }, { "namespace", namespace },
+	};
+	const char *mode = argc > 1 ? argv[1] : "";
+	check_start();
+	for (size_t i = 0; i < LENGTH(MODES); i++) {
+		if (strcmp(mode, MODES[i].name) == 0) {
+			MODES[i].run();
+			return check_finish();
+		}
+	}
+	if (strcmp(mode, "constructor") == 0)
+		constructor(argv[2]);
+	else if (strcmp(mode, "no-memory") == 0)
+		without(RLIMIT_AS, 0, "memory");
+	else if (strcmp(mode, "no-threads") == 0)
+		without(RLIMIT_NPROC, 1, "threads");
+	else
+		return 2;
+	return check_finish();
+}
