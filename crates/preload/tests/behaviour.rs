@@ -212,6 +212,17 @@ fn exit_while_threads_wait() {
     unchanged("exit-waiting");
 }
 
+/// As many waiters as no machine has processors, under the default pair: without load management
+/// they would all spin.
+#[test]
+fn a_thousand_threads_on_small_stacks() {
+    let program = program();
+    let without = run(plain(&program.path).arg("thousand")).success("thousand");
+    let with = run(preloaded(&program.path).arg("thousand")).success("thousand");
+    assert_eq!(with.text(), without.text());
+    assert_eq!(with.stderr, "");
+}
+
 /// Stopped in mid-contention, all threads at once, and continued: whatever the library measures or
 /// waits for by the clock has run out meanwhile.
 #[test]

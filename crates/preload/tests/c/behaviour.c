@@ -7,6 +7,7 @@
  *   fork-held              forks while threads hold locks and others wait for them
  *   exit-waiting           ends, with status 5, while threads wait for locks of every sort
  *   long-contention        contends for a second and a half, prints what it counted
+ *   thousand               1000 threads on the smallest stacks, all at one mutex and one condition
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -322,6 +323,54 @@ static int long_contention(void)
 	return 0;
 }
 
+/* ---- thousand ---- */
+
+enum { MANY = 1000 };
+static int gathered, told;
+
+static void *gather(void *ignored)
+{
+	(void)ignored;
+	for (int i = 0; i < 10; i++) {
+		pthread_mutex_lock(&busy);
+		counter++;
+		pthread_mutex_unlock(&busy);
+	}
+	pthread_mutex_lock(&other);
+	gathered++;
+	while (!told)
+		pthread_cond_wait(&cond, &other);
+	pthread_mutex_unlock(&other);
+	return NULL;
+}
+
+static int thousand(void)
+{
+	static pthread_t t[MANY];
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, (size_t)sysconf(_SC_THREAD_STACK_MIN));
+	pthread_mutex_lock(&busy);
+	for (int i = 0; i < MANY; i++) {
+		if (pthread_create(&t[i], &attr, gather, NULL) != 0) {
+			fprintf(stderr, "behaviour: cannot create a thread\n");
+			return 99;
+		}
+	}
+	pthread_mutex_unlock(&busy);
+	for (int n = 0; n < MANY; sleep_ms(5)) {
+		pthread_mutex_lock(&other);
+		n = gathered;
+		told = n == MANY;
+		pthread_mutex_unlock(&other);
+	}
+	pthread_cond_broadcast(&cond);
+	for (int i = 0; i < MANY; i++)
+		pthread_join(t[i], NULL);
+	printf("counted %ld by %d threads\n", counter, gathered);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -339,6 +388,8 @@ int main(int argc, char **argv)
 		return exit_waiting();
 	if (strcmp(mode, "long-contention") == 0)
 		return long_contention();
+	if (strcmp(mode, "thousand") == 0)
+		return thousand();
 	fprintf(stderr, "behaviour: no mode %s\n", mode);
 	return 2;
 }

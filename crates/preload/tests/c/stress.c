@@ -9,7 +9,8 @@
  *   - the queue: the sum of what was put is the sum of what was taken and what is left;
  *   - no lost wake-up: a token goes round a ring of threads that wait without a time-out, and
  *     nothing else ever wakes them;
- *   - codes: every call returns one of the codes that it may return here;
+ *   - codes: every call returns one of the codes that it may return here, and leaves errno alone;
+ *   - destruction: objects are destroyed and made anew as other kinds while the program runs;
  *   - progress: every thread, not just some, ends an operation within 20 seconds.
  *
  * Exit status: 0 all well; 1 a check failed (with the seed); 2 usage; 3 no progress.
@@ -19,6 +20,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -100,6 +102,19 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 		if (code_ != 0)                                                     \
 			fail("%s:%d: %s returned %d", __FILE__, __LINE__, #call, code_); \
 	} while (0)
+
+/* No function calls this its own: it shows whether a call has written errno. */
+#define ERRNO_MARK 7777
+
+/* The code of one lock function, which must leave errno alone. */
+#define CODE(call)                                                                              \
+	__extension__({                                                                         \
+		errno = ERRNO_MARK;                                                             \
+		int code_ = (call);                                                             \
+		if (errno != ERRNO_MARK)                                                        \
+			fail("%s:%d: %s set errno to %d", __FILE__, __LINE__, #call, errno);     \
+		code_;                                                                          \
+	})
 
 static void *watchdog(void *ignored)
 {
@@ -189,26 +204,45 @@ static const struct { int type, shared, robust, protocol; } CELL_KINDS[CELLS] = 
 	{ PTHREAD_MUTEX_ADAPTIVE_NP, 0, 0, 0 },
 };
 
+static void init_mutex(pthread_mutex_t *mutex, int kind)
+{
+	pthread_mutexattr_t attr;
+	MUST(pthread_mutexattr_init(&attr));
+	MUST(pthread_mutexattr_settype(&attr, CELL_KINDS[kind].type));
+	MUST(pthread_mutexattr_setpshared(&attr, CELL_KINDS[kind].shared ? PTHREAD_PROCESS_SHARED
+									: PTHREAD_PROCESS_PRIVATE));
+	MUST(pthread_mutexattr_setrobust(&attr, CELL_KINDS[kind].robust ? PTHREAD_MUTEX_ROBUST
+								       : PTHREAD_MUTEX_STALLED));
+	MUST(pthread_mutexattr_setprotocol(&attr, CELL_KINDS[kind].protocol));
+	MUST(pthread_mutex_init(mutex, &attr));
+	MUST(pthread_mutexattr_destroy(&attr));
+}
+
+static void init_cond(pthread_cond_t *cond, clockid_t clock, bool shared)
+{
+	pthread_condattr_t attr;
+	MUST(pthread_condattr_init(&attr));
+	MUST(pthread_condattr_setclock(&attr, clock));
+	MUST(pthread_condattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
+	MUST(pthread_cond_init(cond, &attr));
+	MUST(pthread_condattr_destroy(&attr));
+}
+
+static void init_rwlock(pthread_rwlock_t *lock, int preference, bool shared)
+{
+	pthread_rwlockattr_t attr;
+	MUST(pthread_rwlockattr_init(&attr));
+	MUST(pthread_rwlockattr_setkind_np(&attr, preference));
+	MUST(pthread_rwlockattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
+	MUST(pthread_rwlock_init(lock, &attr));
+	MUST(pthread_rwlockattr_destroy(&attr));
+}
+
 static void cells_init(void)
 {
 	for (int i = 0; i < CELLS; i++) {
-		pthread_mutexattr_t attr;
-		pthread_condattr_t cond_attr;
-		MUST(pthread_mutexattr_init(&attr));
-		MUST(pthread_mutexattr_settype(&attr, CELL_KINDS[i].type));
-		MUST(pthread_mutexattr_setpshared(&attr, CELL_KINDS[i].shared ? PTHREAD_PROCESS_SHARED
-									     : PTHREAD_PROCESS_PRIVATE));
-		MUST(pthread_mutexattr_setrobust(&attr, CELL_KINDS[i].robust ? PTHREAD_MUTEX_ROBUST
-									    : PTHREAD_MUTEX_STALLED));
-		MUST(pthread_mutexattr_setprotocol(&attr, CELL_KINDS[i].protocol));
-		MUST(pthread_mutex_init(&cells[i].mutex, &attr));
-		MUST(pthread_mutexattr_destroy(&attr));
-		MUST(pthread_condattr_init(&cond_attr));
-		MUST(pthread_condattr_setclock(&cond_attr, i % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME));
-		MUST(pthread_condattr_setpshared(&cond_attr, i % 5 == 3 ? PTHREAD_PROCESS_SHARED
-									: PTHREAD_PROCESS_PRIVATE));
-		MUST(pthread_cond_init(&cells[i].cond, &cond_attr));
-		MUST(pthread_condattr_destroy(&cond_attr));
+		init_mutex(&cells[i].mutex, i);
+		init_cond(&cells[i].cond, i % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME, i % 5 == 3);
 		cells[i].type = CELL_KINDS[i].type;
 		cells[i].robust = CELL_KINDS[i].robust;
 	}
@@ -273,18 +307,18 @@ static bool acquire_somehow(struct cell *c, struct choice *ch)
 	switch (pick(ch, 6)) {
 	case 0:
 		doing("trylock cell", number);
-		return acquired(c, pthread_mutex_trylock(&c->mutex), EBUSY, "trylock");
+		return acquired(c, CODE(pthread_mutex_trylock(&c->mutex)), EBUSY, "trylock");
 	case 1:
 		doing("timedlock cell", number);
 		t = soon(CLOCK_REALTIME, delay);
-		return acquired(c, pthread_mutex_timedlock(&c->mutex, &t), ETIMEDOUT, "timedlock");
+		return acquired(c, CODE(pthread_mutex_timedlock(&c->mutex, &t)), ETIMEDOUT, "timedlock");
 	case 2:
 		doing("clocklock cell", number);
 		t = soon(CLOCK_MONOTONIC, delay);
-		return acquired(c, pthread_mutex_clocklock(&c->mutex, CLOCK_MONOTONIC, &t), ETIMEDOUT, "clocklock");
+		return acquired(c, CODE(pthread_mutex_clocklock(&c->mutex, CLOCK_MONOTONIC, &t)), ETIMEDOUT, "clocklock");
 	default:
 		doing("lock cell", number);
-		return acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock");
+		return acquired(c, CODE(pthread_mutex_lock(&c->mutex)), 0, "lock");
 	}
 }
 
@@ -296,15 +330,15 @@ static void lock_one(struct choice *ch)
 	inside(c, ch);
 	if (c->type == PTHREAD_MUTEX_RECURSIVE) {
 		doing("relock cell", (int)(c - cells));
-		MUST(pthread_mutex_lock(&c->mutex));
+		MUST(CODE(pthread_mutex_lock(&c->mutex)));
 		inside(c, ch);
-		MUST(pthread_mutex_trylock(&c->mutex));
-		MUST(pthread_mutex_unlock(&c->mutex));
-		MUST(pthread_mutex_unlock(&c->mutex));
-	} else if (c->type == PTHREAD_MUTEX_ERRORCHECK && pthread_mutex_lock(&c->mutex) != EDEADLK) {
+		MUST(CODE(pthread_mutex_trylock(&c->mutex)));
+		MUST(CODE(pthread_mutex_unlock(&c->mutex)));
+		MUST(CODE(pthread_mutex_unlock(&c->mutex)));
+	} else if (c->type == PTHREAD_MUTEX_ERRORCHECK && CODE(pthread_mutex_lock(&c->mutex)) != EDEADLK) {
 		fail("cell %d locked twice", (int)(c - cells));
 	}
-	MUST(pthread_mutex_unlock(&c->mutex));
+	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 }
 
 /* Two at once, in order of their numbers. */
@@ -315,10 +349,10 @@ static void lock_two(struct choice *ch)
 		return;
 	if (acquire_somehow(&cells[b], ch)) {
 		inside(&cells[b], ch);
-		MUST(pthread_mutex_unlock(&cells[b].mutex));
+		MUST(CODE(pthread_mutex_unlock(&cells[b].mutex)));
 	}
 	inside(&cells[a], ch);
-	MUST(pthread_mutex_unlock(&cells[a].mutex));
+	MUST(CODE(pthread_mutex_unlock(&cells[a].mutex)));
 }
 
 static void wait_in_cell(struct choice *ch)
@@ -326,30 +360,33 @@ static void wait_in_cell(struct choice *ch)
 	int number = pick(ch, CELLS), delay = pick(ch, 1500);
 	struct cell *c = &cells[number];
 	doing("lock before wait, cell", number);
-	if (!acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock"))
+	if (!acquired(c, CODE(pthread_mutex_lock(&c->mutex)), 0, "lock"))
 		return;
 	inside(c, ch);
 	doing("wait in cell", number);
 	clockid_t clock = number % 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 	struct timespec t = soon(clock, delay);
-	int code = pick(ch, 2) ? pthread_cond_timedwait(&c->cond, &c->mutex, &t)
-			       : pthread_cond_clockwait(&c->cond, &c->mutex, clock, &t);
+	int code = pick(ch, 2) ? CODE(pthread_cond_timedwait(&c->cond, &c->mutex, &t))
+			       : CODE(pthread_cond_clockwait(&c->cond, &c->mutex, clock, &t));
 	if (code == EOWNERDEAD && c->robust)
 		MUST(pthread_mutex_consistent(&c->mutex));
 	else if (code != 0 && code != ETIMEDOUT)
 		fail("wait in cell %d returned %d", number, code);
 	inside(c, ch);
-	MUST(pthread_mutex_unlock(&c->mutex));
+	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 }
 
 static void wake_cell(struct choice *ch)
 {
 	struct cell *c = &cells[pick(ch, CELLS)];
 	doing("signal cell", (int)(c - cells));
-	MUST(pick(ch, 3) ? pthread_cond_signal(&c->cond) : pthread_cond_broadcast(&c->cond));
+	MUST(pick(ch, 3) ? CODE(pthread_cond_signal(&c->cond)) : CODE(pthread_cond_broadcast(&c->cond)));
 }
 
 /* ---- reader-writer locks and spin locks -------------------------------------------------------------- */
+
+static const int PREFERENCES[RWLOCKS] = { PTHREAD_RWLOCK_PREFER_READER_NP, PTHREAD_RWLOCK_PREFER_WRITER_NP,
+					  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP };
 
 static struct shelf {
 	pthread_rwlock_t lock;
@@ -367,17 +404,17 @@ static void use_shelf(struct choice *ch)
 	int code;
 	doing(write ? "write shelf" : "read shelf", number);
 	switch (how) {
-	case 0: code = write ? pthread_rwlock_trywrlock(&s->lock) : pthread_rwlock_tryrdlock(&s->lock); break;
+	case 0: code = write ? CODE(pthread_rwlock_trywrlock(&s->lock)) : CODE(pthread_rwlock_tryrdlock(&s->lock)); break;
 	case 1:
 		t = soon(CLOCK_REALTIME, delay);
-		code = write ? pthread_rwlock_timedwrlock(&s->lock, &t) : pthread_rwlock_timedrdlock(&s->lock, &t);
+		code = write ? CODE(pthread_rwlock_timedwrlock(&s->lock, &t)) : CODE(pthread_rwlock_timedrdlock(&s->lock, &t));
 		break;
 	case 2:
 		t = soon(CLOCK_MONOTONIC, delay);
-		code = write ? pthread_rwlock_clockwrlock(&s->lock, CLOCK_MONOTONIC, &t)
-			     : pthread_rwlock_clockrdlock(&s->lock, CLOCK_MONOTONIC, &t);
+		code = write ? CODE(pthread_rwlock_clockwrlock(&s->lock, CLOCK_MONOTONIC, &t))
+			     : CODE(pthread_rwlock_clockrdlock(&s->lock, CLOCK_MONOTONIC, &t));
 		break;
-	default: code = write ? pthread_rwlock_wrlock(&s->lock) : pthread_rwlock_rdlock(&s->lock); break;
+	default: code = write ? CODE(pthread_rwlock_wrlock(&s->lock)) : CODE(pthread_rwlock_rdlock(&s->lock)); break;
 	}
 	if (code != 0) {
 		if (code != (how == 0 ? EBUSY : how <= 2 ? ETIMEDOUT : 0))
@@ -391,7 +428,7 @@ static void use_shelf(struct choice *ch)
 		hold(ch);
 		s->right++;
 		atomic_fetch_add(&s->expected, 1);
-		if (pthread_rwlock_rdlock(&s->lock) != EDEADLK)
+		if (CODE(pthread_rwlock_rdlock(&s->lock)) != EDEADLK)
 			fail("writer of shelf %d became its reader", number);
 		atomic_fetch_sub(&s->writers, 1);
 	} else {
@@ -400,7 +437,7 @@ static void use_shelf(struct choice *ch)
 		if (atomic_load(&s->writers) != 0 || left != s->left || left != s->right)
 			fail("reader of shelf %d beside a writer", number);
 	}
-	MUST(pthread_rwlock_unlock(&s->lock));
+	MUST(CODE(pthread_rwlock_unlock(&s->lock)));
 }
 
 static struct spun {
@@ -415,16 +452,96 @@ static void use_spin(struct choice *ch)
 	struct spun *s = &spins[number];
 	doing("spin", number);
 	if (pick(ch, 3) == 0) {
-		int code = pthread_spin_trylock(&s->lock);
+		int code = CODE(pthread_spin_trylock(&s->lock));
 		if (code == EBUSY)
 			return;
 		MUST(code);
 	} else {
-		MUST(pthread_spin_lock(&s->lock));
+		MUST(CODE(pthread_spin_lock(&s->lock)));
 	}
 	s->counter++;
 	atomic_fetch_add(&s->expected, 1);
-	MUST(pthread_spin_unlock(&s->lock));
+	MUST(CODE(pthread_spin_unlock(&s->lock)));
+}
+
+/* ---- objects that are destroyed and made anew, in place, as another kind ----------------------------------- */
+
+/* Whoever uses them holds `in_use` for reading, whoever remakes them for writing. */
+static struct {
+	pthread_rwlock_t in_use;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	pthread_rwlock_t rwlock;
+	pthread_spinlock_t spin;
+	int kind;
+	clockid_t clock;
+	long counter, spun;
+	atomic_long expected, spun_expected;
+} remade;
+
+static void remade_make(struct choice *ch)
+{
+	int preference = pick(ch, RWLOCKS);
+	remade.kind = pick(ch, CELLS);
+	remade.clock = pick(ch, 2) ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+	init_mutex(&remade.mutex, remade.kind);
+	init_cond(&remade.cond, remade.clock, pick(ch, 3) == 0);
+	init_rwlock(&remade.rwlock, PREFERENCES[preference], pick(ch, 3) == 0);
+	MUST(pthread_spin_init(&remade.spin, pick(ch, 3) ? PTHREAD_PROCESS_PRIVATE : PTHREAD_PROCESS_SHARED));
+}
+
+static void remade_init(void)
+{
+	struct choice ch = choice_for(MAX_THREADS + RING, 1);
+	init_rwlock(&remade.in_use, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP, false);
+	remade_make(&ch);
+}
+
+static void remake(struct choice *ch)
+{
+	doing("remake", 0);
+	MUST(CODE(pthread_rwlock_wrlock(&remade.in_use)));
+	MUST(pthread_mutex_destroy(&remade.mutex));
+	MUST(pthread_cond_destroy(&remade.cond));
+	MUST(pthread_rwlock_destroy(&remade.rwlock));
+	MUST(pthread_spin_destroy(&remade.spin));
+	remade_make(ch);
+	MUST(CODE(pthread_rwlock_unlock(&remade.in_use)));
+}
+
+static void use_remade(struct choice *ch)
+{
+	int how = pick(ch, 4), delay = pick(ch, 300);
+	doing("use remade", how);
+	MUST(CODE(pthread_rwlock_rdlock(&remade.in_use)));
+	switch (how) {
+	case 0:
+		MUST(pick(ch, 2) ? CODE(pthread_rwlock_rdlock(&remade.rwlock))
+				 : CODE(pthread_rwlock_wrlock(&remade.rwlock)));
+		MUST(CODE(pthread_rwlock_unlock(&remade.rwlock)));
+		break;
+	case 1:
+		MUST(CODE(pthread_spin_lock(&remade.spin)));
+		remade.spun++;
+		atomic_fetch_add(&remade.spun_expected, 1);
+		MUST(CODE(pthread_spin_unlock(&remade.spin)));
+		break;
+	default:
+		MUST(CODE(pthread_mutex_lock(&remade.mutex)));
+		remade.counter++;
+		atomic_fetch_add(&remade.expected, 1);
+		if (how == 2) {
+			struct timespec t = soon(remade.clock, delay);
+			int code = CODE(pthread_cond_timedwait(&remade.cond, &remade.mutex, &t));
+			if (code != 0 && code != ETIMEDOUT)
+				fail("wait with a remade mutex of kind %d returned %d", remade.kind, code);
+		} else {
+			MUST(CODE(pthread_cond_signal(&remade.cond)));
+		}
+		MUST(CODE(pthread_mutex_unlock(&remade.mutex)));
+		break;
+	}
+	MUST(CODE(pthread_rwlock_unlock(&remade.in_use)));
 }
 
 /* ---- the queue --------------------------------------------------------------------------------------- */
@@ -446,52 +563,54 @@ static void use_queue(struct choice *ch)
 	pthread_cond_t *mine = put ? &queue.not_full : &queue.not_empty;
 	struct timespec t = soon(CLOCK_MONOTONIC, delay);
 	doing(put ? "put" : "take", 0);
-	MUST(pthread_mutex_lock(&queue.mutex));
+	MUST(CODE(pthread_mutex_lock(&queue.mutex)));
 	int code = 0;
 	while (queue.used == (put ? PLACES : 0) && code == 0)
-		code = pthread_cond_clockwait(mine, &queue.mutex, CLOCK_MONOTONIC, &t);
+		code = CODE(pthread_cond_clockwait(mine, &queue.mutex, CLOCK_MONOTONIC, &t));
 	if (code != 0 && code != ETIMEDOUT)
 		fail("wait at the queue returned %d", code);
 	/* A time-out does not mean that there is nothing to do by now. */
 	if (put && queue.used < PLACES) {
 		queue.place[(queue.first + queue.used++) % PLACES] = item;
 		queue.put += item;
-		MUST(pthread_cond_signal(&queue.not_empty));
+		MUST(CODE(pthread_cond_signal(&queue.not_empty)));
 	} else if (!put && queue.used > 0) {
 		queue.taken += queue.place[queue.first];
 		queue.first = (queue.first + 1) % PLACES;
 		queue.used--;
-		MUST(pthread_cond_signal(&queue.not_full));
+		MUST(CODE(pthread_cond_signal(&queue.not_full)));
 	}
-	MUST(pthread_mutex_unlock(&queue.mutex));
+	MUST(CODE(pthread_mutex_unlock(&queue.mutex)));
 }
 
 /* ---- the ring: no other thread touches these, so a wake-up that is lost stays lost ---------------------- */
+
+/* The kind of the mutex is the seed's choice. */
 
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond[RING];
 	int at;
 	long rounds;
-} ring = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+} ring;
 
 static void *run_ring(void *status)
 {
 	self = status;
 	int mine = (int)(self - statuses) % RING;
-	MUST(pthread_mutex_lock(&ring.mutex));
+	MUST(CODE(pthread_mutex_lock(&ring.mutex)));
 	while (!atomic_load(&stop)) {
 		doing("wait in the ring", mine);
 		while (ring.at != mine && !atomic_load(&stop))
-			MUST(pthread_cond_wait(&ring.cond[mine], &ring.mutex));
+			MUST(CODE(pthread_cond_wait(&ring.cond[mine], &ring.mutex)));
 		if (ring.at == mine) {
 			ring.at = (mine + 1) % RING;
 			ring.rounds++;
-			MUST(pthread_cond_signal(&ring.cond[ring.at]));
+			MUST(CODE(pthread_cond_signal(&ring.cond[ring.at])));
 		}
 		atomic_fetch_add(&self->operations, 1);
 	}
-	MUST(pthread_mutex_unlock(&ring.mutex));
+	MUST(CODE(pthread_mutex_unlock(&ring.mutex)));
 	atomic_store(&self->what, NULL);
 	return NULL;
 }
@@ -531,7 +650,7 @@ static void short_threads(struct choice *ch, uint64_t thread, uint64_t operation
 static void *run_dying(void *cell)
 {
 	struct cell *c = cell;
-	acquired(c, pthread_mutex_lock(&c->mutex), 0, "lock");
+	acquired(c, CODE(pthread_mutex_lock(&c->mutex)), 0, "lock");
 	return NULL;
 }
 
@@ -549,7 +668,9 @@ struct cancelled {
 	bool cleaned_up;
 	/* Its own, so that only the cancellation can end the wait; the mutex is everybody's. */
 	pthread_cond_t cond;
+	bool asynchronous;
 	atomic_bool waiting;
+	atomic_int tid;
 };
 
 static void cancelled_clean_up(void *cancelled)
@@ -561,18 +682,22 @@ static void cancelled_clean_up(void *cancelled)
 	c->counter++;
 	atomic_fetch_add(&c->expected, 1);
 	leave(c);
-	MUST(pthread_mutex_unlock(&c->mutex));
+	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 	x->cleaned_up = true;
 }
 
 static void *run_cancelled(void *cancelled)
 {
 	struct cancelled *x = cancelled;
-	acquired(x->cell, pthread_mutex_lock(&x->cell->mutex), 0, "lock");
+	acquired(x->cell, CODE(pthread_mutex_lock(&x->cell->mutex)), 0, "lock");
 	pthread_cleanup_push(cancelled_clean_up, x);
+	int old;
+	if (x->asynchronous)
+		pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+	atomic_store(&x->tid, gettid());
 	atomic_store(&x->waiting, true);
 	for (;;) {
-		int code = pthread_cond_wait(&x->cond, &x->cell->mutex);
+		int code = CODE(pthread_cond_wait(&x->cond, &x->cell->mutex));
 		if (code != 0)
 			fail("cancellable wait returned %d", code);
 	}
@@ -580,24 +705,44 @@ static void *run_cancelled(void *cancelled)
 	return NULL;
 }
 
+/* Whether the kernel says that thread `tid` sleeps. */
+static bool sleeps(int tid)
+{
+	char path[64], text[256];
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	FILE *f = fopen(path, "re");
+	char *end = f && fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
+	if (f)
+		fclose(f);
+	return end && end[2] == 'S';
+}
+
 static void cancel_a_wait(struct choice *ch)
 {
 	pthread_t thread;
 	void *result;
-	/* Not the robust ones: a handler cannot repair one whose owner died. Deferred only: between the
-	 * moments of a wait, asynchronous cancellation finds glibc unprepared too. */
+	/* Not the robust ones: a handler cannot repair one whose owner died. */
 	struct cancelled x = { .cell = &cells[pick(ch, 10)], .cond = PTHREAD_COND_INITIALIZER };
+	x.asynchronous = pick(ch, 4) == 0;
 	int early = pick(ch, 4), delay = pick(ch, 300);
 	doing("cancel a wait in cell", (int)(x.cell - cells));
 	MUST(pthread_create(&thread, NULL, run_cancelled, &x));
-	if (early) {
+	if (early || x.asynchronous) {
 		while (!atomic_load(&x.waiting))
 			sched_yield();
 		usleep(delay);
 	}
+	if (x.asynchronous) {
+		/* Only once it sleeps in its wait: between the moments of a wait, asynchronous cancellation finds
+		 * glibc unprepared. It gave the mutex up, so it does not sleep for that. */
+		acquired(x.cell, CODE(pthread_mutex_lock(&x.cell->mutex)), 0, "lock");
+		MUST(CODE(pthread_mutex_unlock(&x.cell->mutex)));
+		while (!sleeps(atomic_load(&x.tid)))
+			sched_yield();
+	}
 	MUST(pthread_cancel(thread));
-	if (delay % 2)
-		MUST(pthread_cond_signal(&x.cond));
+	if (delay % 2 && !x.asynchronous)
+		MUST(CODE(pthread_cond_signal(&x.cond)));
 	MUST(pthread_join(thread, &result));
 	if (result != PTHREAD_CANCELED)
 		fail("a cancelled thread returned");
@@ -617,12 +762,12 @@ struct fleeting {
 static void *run_fleeting(void *fleeting)
 {
 	struct fleeting *f = fleeting;
-	MUST(pthread_rwlock_wrlock(&f->rwlock));
-	MUST(pthread_rwlock_unlock(&f->rwlock));
-	MUST(pthread_mutex_lock(&f->mutex));
+	MUST(CODE(pthread_rwlock_wrlock(&f->rwlock)));
+	MUST(CODE(pthread_rwlock_unlock(&f->rwlock)));
+	MUST(CODE(pthread_mutex_lock(&f->mutex)));
 	f->stage = 1;
-	MUST(pthread_cond_signal(&f->cond));
-	MUST(pthread_mutex_unlock(&f->mutex));
+	MUST(CODE(pthread_cond_signal(&f->cond)));
+	MUST(CODE(pthread_mutex_unlock(&f->mutex)));
 	return NULL;
 }
 
@@ -630,23 +775,20 @@ static void fleeting_locks(struct choice *ch)
 {
 	struct fleeting *f = malloc(sizeof *f);
 	pthread_t thread;
-	int type = pick(ch, 4);
-	pthread_mutexattr_t attr;
-	doing("fleeting locks", type);
+	int kind = pick(ch, CELLS), preference = pick(ch, RWLOCKS);
+	doing("fleeting locks", kind);
 	memset(f, 0x5a, sizeof *f);
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, type);
-	MUST(pthread_mutex_init(&f->mutex, &attr));
-	MUST(pthread_cond_init(&f->cond, NULL));
-	MUST(pthread_rwlock_init(&f->rwlock, NULL));
+	init_mutex(&f->mutex, kind);
+	init_cond(&f->cond, CLOCK_REALTIME, pick(ch, 3) == 0);
+	init_rwlock(&f->rwlock, PREFERENCES[preference], pick(ch, 3) == 0);
 	f->stage = 0;
 	MUST(pthread_create(&thread, NULL, run_fleeting, f));
-	MUST(pthread_rwlock_rdlock(&f->rwlock));
-	MUST(pthread_rwlock_unlock(&f->rwlock));
-	MUST(pthread_mutex_lock(&f->mutex));
+	MUST(CODE(pthread_rwlock_rdlock(&f->rwlock)));
+	MUST(CODE(pthread_rwlock_unlock(&f->rwlock)));
+	MUST(CODE(pthread_mutex_lock(&f->mutex)));
 	while (f->stage == 0)
-		MUST(pthread_cond_wait(&f->cond, &f->mutex));
-	MUST(pthread_mutex_unlock(&f->mutex));
+		MUST(CODE(pthread_cond_wait(&f->cond, &f->mutex)));
+	MUST(CODE(pthread_mutex_unlock(&f->mutex)));
 	MUST(pthread_mutex_destroy(&f->mutex));
 	MUST(pthread_cond_destroy(&f->cond));
 	MUST(pthread_join(thread, NULL));
@@ -656,11 +798,32 @@ static void fleeting_locks(struct choice *ch)
 
 /* ---- processes and signals ----------------------------------------------------------------------------------- */
 
-/* The child may use what its thread held, and what is new. */
-static int forked_child(struct cell *c)
+static void *run_child_thread(void *mutex)
+{
+	long errors = 0;
+	for (int i = 0; i < 20; i++) {
+		errors |= pthread_mutex_lock(mutex);
+		if (i % 8 == 0)
+			sched_yield();
+		errors |= pthread_mutex_unlock(mutex);
+	}
+	return (void *)errors;
+}
+
+/* The child may use what its thread held, and what is new; also with threads of its own. */
+static int forked_child(struct cell *c, bool threads)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 	int errors = pthread_mutex_unlock(&c->mutex);
+	if (threads) {
+		pthread_t t[3];
+		for (int i = 0; i < 3; i++)
+			errors |= pthread_create(&t[i], NULL, run_child_thread, &c->mutex);
+		for (int i = 0; i < 3 && !errors; i++) {
+			void *result;
+			errors |= pthread_join(t[i], &result) | (int)(intptr_t)result;
+		}
+	}
 	errors |= pthread_mutex_lock(&c->mutex);
 	errors |= pthread_mutex_unlock(&c->mutex);
 	errors |= pthread_mutex_lock(&fresh);
@@ -675,18 +838,32 @@ static void fork_holding(struct choice *ch)
 	int number = UNOWNED[pick(ch, 6)];
 	struct cell *c = &cells[number];
 	doing("lock to fork, cell", number);
-	MUST(pthread_mutex_lock(&c->mutex));
+	MUST(CODE(pthread_mutex_lock(&c->mutex)));
 	inside(c, ch);
-	doing("fork holding cell", number);
-	pid_t child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(forked_child(c));
+	bool threads = pick(ch, 2), spawns = pick(ch, 3) == 0;
+	pid_t child;
+	if (spawns) {
+		extern char **environ;
+		char *const arguments[] = { "/bin/true", NULL };
+		doing("spawn holding cell", number);
+		int error = posix_spawn(&child, arguments[0], NULL, NULL, arguments, environ);
+		if (error) {
+			child = -1;
+			errno = error;
+		}
+	} else {
+		doing("fork holding cell", number);
+		child = fork();
+		if (child == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			_exit(forked_child(c, threads));
+		}
 	}
-	MUST(pthread_mutex_unlock(&c->mutex));
+	int error = errno;
+	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 	if (child < 0) {
-		if (errno != EAGAIN && errno != ENOMEM)
-			fail("fork: errno %d", errno);
+		if (error != EAGAIN && error != ENOMEM)
+			fail("no child: error %d", error);
 		return;
 	}
 	int status;
@@ -699,10 +876,18 @@ static void fork_holding(struct choice *ch)
 
 static atomic_long signals_handled;
 
+/* Touched by handlers alone, which mask each other: a thread may wait for it inside a wait. */
+static pthread_mutex_t handlers_mutex = PTHREAD_MUTEX_INITIALIZER;
+static long handlers_count;
+
 static void on_signal(int sig)
 {
-	(void)sig;
 	int saved = errno;
+	if (sig == SIGUSR2) {
+		pthread_mutex_lock(&handlers_mutex);
+		handlers_count++;
+		pthread_mutex_unlock(&handlers_mutex);
+	}
 	atomic_fetch_add(&signals_handled, 1);
 	errno = saved;
 }
@@ -711,7 +896,8 @@ static void signal_someone(struct choice *ch)
 {
 	int target = pick(ch, status_count);
 	doing("signal thread", target);
-	pthread_kill(statuses[target].thread, SIGUSR1);
+	/* One restarts system calls, the other does not and locks. */
+	pthread_kill(statuses[target].thread, pick(ch, 2) ? SIGUSR1 : SIGUSR2);
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
@@ -725,6 +911,7 @@ static void any_short_operation(struct choice *ch)
 	case 7: case 8: wake_cell(ch); break;
 	case 9: case 10: case 11: use_shelf(ch); break;
 	case 12: use_spin(ch); break;
+	case 13: use_remade(ch); break;
 	default: use_queue(ch); break;
 	}
 }
@@ -751,6 +938,8 @@ static void *run_worker(void *status)
 			fork_holding(&ch);
 		else if (what < 120)
 			signal_someone(&ch);
+		else if (what < 123)
+			remake(&ch);
 		else
 			any_short_operation(&ch);
 		atomic_fetch_add(&self->operations, 1);
@@ -789,25 +978,27 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	/* All that is ever printed, beside the last line or a failure: a long run fills no disk. */
 	printf("seed %llu, %ld s, %ld threads\n", (unsigned long long)seed, seconds, threads);
 	fflush(stdout);
 
 	cells_init();
-	static const int PREFERENCES[RWLOCKS] = { PTHREAD_RWLOCK_PREFER_READER_NP, PTHREAD_RWLOCK_PREFER_WRITER_NP,
-						  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP };
-	for (int i = 0; i < RWLOCKS; i++) {
-		pthread_rwlockattr_t attr;
-		MUST(pthread_rwlockattr_init(&attr));
-		MUST(pthread_rwlockattr_setkind_np(&attr, PREFERENCES[i]));
-		MUST(pthread_rwlock_init(&shelves[i].lock, &attr));
-		MUST(pthread_rwlockattr_destroy(&attr));
-	}
+	for (int i = 0; i < RWLOCKS; i++)
+		init_rwlock(&shelves[i].lock, PREFERENCES[i], false);
+	remade_init();
+	struct choice first = choice_for(MAX_THREADS + RING, 0);
+	int ring_kind = pick(&first, CELLS);
+	bool ring_shared = pick(&first, 2);
+	init_mutex(&ring.mutex, ring_kind);
 	for (int i = 0; i < SPINS; i++)
 		MUST(pthread_spin_init(&spins[i].lock, PTHREAD_PROCESS_PRIVATE));
 	for (int i = 0; i < RING; i++)
-		MUST(pthread_cond_init(&ring.cond[i], NULL));
+		init_cond(&ring.cond[i], CLOCK_REALTIME, ring_shared);
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	sigfillset(&action.sa_mask);
 	sigaction(SIGUSR1, &action, NULL);
+	action.sa_flags = 0;
+	sigaction(SIGUSR2, &action, NULL);
 
 	/* The ring's threads come first: their numbers are their places in it. */
 	MUST(pthread_barrier_init(&start, NULL, (unsigned)threads + 1));
@@ -838,10 +1029,10 @@ int main(int argc, char **argv)
 		while (atomic_load(&statuses[i].operations) == before[i])
 			usleep(1000);
 	atomic_store(&stop, true);
-	MUST(pthread_mutex_lock(&ring.mutex));
+	MUST(CODE(pthread_mutex_lock(&ring.mutex)));
 	for (int i = 0; i < RING; i++)
-		MUST(pthread_cond_broadcast(&ring.cond[i]));
-	MUST(pthread_mutex_unlock(&ring.mutex));
+		MUST(CODE(pthread_cond_broadcast(&ring.cond[i])));
+	MUST(CODE(pthread_mutex_unlock(&ring.mutex)));
 	long operations = 0;
 	for (int i = 0; i < total; i++) {
 		MUST(pthread_join(statuses[i].thread, NULL));
@@ -858,6 +1049,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < SPINS; i++)
 		if (spins[i].counter != atomic_load(&spins[i].expected))
 			fail("spin lock %d counted %ld of %ld", i, spins[i].counter, atomic_load(&spins[i].expected));
+	if (remade.counter != atomic_load(&remade.expected) || remade.spun != atomic_load(&remade.spun_expected))
+		fail("what is remade counted %ld of %ld, and %ld of %ld", remade.counter,
+		     atomic_load(&remade.expected), remade.spun, atomic_load(&remade.spun_expected));
 	long left = 0;
 	for (int i = 0; i < queue.used; i++)
 		left += queue.place[(queue.first + i) % PLACES];
@@ -865,9 +1059,9 @@ int main(int argc, char **argv)
 		fail("queue: %ld put, %ld taken, %ld left", queue.put, queue.taken, left);
 	for (int i = 0; i < CELLS; i++) {
 		struct cell *c = &cells[i];
-		if (!acquired(c, pthread_mutex_lock(&c->mutex), 0, "last lock"))
+		if (!acquired(c, CODE(pthread_mutex_lock(&c->mutex)), 0, "last lock"))
 			fail("cell %d is not free at the end", i);
-		MUST(pthread_mutex_unlock(&c->mutex));
+		MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 		MUST(pthread_mutex_destroy(&c->mutex));
 		MUST(pthread_cond_destroy(&c->cond));
 	}
