@@ -59,6 +59,11 @@ fn a_cancelled_waiter_leaves_a_destroyed_condition_alone() {
 }
 
 #[test]
+fn destroying_a_condition_waits_for_its_waiters() {
+    same("destroy-waits");
+}
+
+#[test]
 fn asynchronous_cancellation_leaves_no_waiter_listed() {
     same("asynchronous");
 }

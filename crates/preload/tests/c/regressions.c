@@ -3,6 +3,7 @@
  *   ended-owner            a thread ends with locks held; another gets its control block's address
  *   past-deadline          cancellation is pending as a wait with a deadline in the past begins
  *   cancelled-waiter       a condition is destroyed after the broadcast that a cancelled waiter sees
+ *   destroy-waits          a condition is destroyed under a wait that will time out
  *   asynchronous           asynchronous cancellation anywhere in a timed wait, the stack then unmapped
  *   constructor OBJECT     dlopen of OBJECT, see constructor.c
  *   no-memory              the first contention comes when no memory can be mapped
@@ -193,6 +194,45 @@ static void cancelled_waiter(void)
 		}
 		check_end(errors, 0);
 	}
+}
+
+/* ---- destroy-waits ---- */
+
+struct impatient {
+	pthread_mutex_t mutex;
+	pthread_cond_t *cond;
+	struct timespec deadline;
+	atomic_int waiting;
+};
+
+static long op_wait_impatiently(void *impatient)
+{
+	struct impatient *x = impatient;
+	pthread_mutex_lock(&x->mutex);
+	atomic_store(&x->waiting, 1);
+	int error = pthread_cond_clockwait(x->cond, &x->mutex, CLOCK_MONOTONIC, &x->deadline);
+	pthread_mutex_unlock(&x->mutex);
+	return error;
+}
+
+/* POSIX leaves it undefined; glibc's destroy returns when the last waiter has left. */
+static void destroy_waits(void)
+{
+	struct puppet waiter;
+	struct impatient x = { .mutex = PTHREAD_MUTEX_INITIALIZER, .deadline = after_ms(CLOCK_MONOTONIC, 60) };
+	x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_cond_init(x.cond, NULL);
+	puppet_start(&waiter);
+	puppet_send(&waiter, op_wait_impatiently, &x);
+	while (!atomic_load(&x.waiting))
+		sleep_ms(1);
+	pthread_mutex_lock(&x.mutex);
+	pthread_mutex_unlock(&x.mutex);
+	CHECK(0, pthread_cond_destroy(x.cond), "destroy under a wait");
+	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, x.deadline), "destroy returns when the wait has ended");
+	munmap(x.cond, 4096);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "the wait runs out");
+	puppet_end(&waiter);
 }
 
 /* ---- asynchronous ---- */
@@ -610,7 +650,8 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
 		{ "ended-owner", ended_owner }, { "past-deadline", past_deadline },
-		{ "cancelled-waiter", cancelled_waiter }, { "asynchronous", asynchronous },
+		{ "cancelled-waiter", cancelled_waiter }, { "destroy-waits", destroy_waits },
+		{ "asynchronous", asynchronous },
 		{ "private-block", private_block }, { "vfork", vfork_waits }, { "setuid", set_user },
 		{ "other-forks", other_forks }, { "early-handler", early_handler },
 		{ "unlock-free", unlock_free }, { "reader-limit", reader_limit },
