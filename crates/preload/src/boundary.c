@@ -21,6 +21,10 @@ int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, c
                               void (*abandon)(void *), void *argument)
 {
 	int saved = errno, type, result;
+	/* The kernel takes no negative time; one before the clock's beginning has passed all the same. */
+	static const struct timespec passed;
+	if (until && until->tv_sec < 0)
+		until = &passed;
 	int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
 
 	pthread_cleanup_push(abandon, argument);
@@ -30,6 +34,14 @@ int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, c
 	pthread_cleanup_pop(0);
 	errno = saved;
 	return result;
+}
+
+/* Sets the calling thread's cancellation type and returns the one before. */
+int unconvoy_set_cancel_type(int new)
+{
+	int before;
+	pthread_setcanceltype(new, &before);
+	return before;
 }
 
 extern void __asan_init(void) __attribute__((weak));

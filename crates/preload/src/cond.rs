@@ -3,7 +3,8 @@
 //! ```text
 //!  glibc   wseq   g1_start  g_refs  g_size  g1_orig_size  wrefs  g_signals
 //!  byte    0      8         16      24      32            36     40
-//!  here    guard  head      tail                          flags
+//!  here    guard  head      tail    users   -             flags  gate . . .
+//!                                   generation at 28
 //! ```
 //!
 //! `wrefs` keeps the attributes, in glibc's bits: process-shared (then everything goes to libc) and
@@ -23,17 +24,26 @@
 //!
 //! **Invariant 2.** A node that was taken out is touched by the signaller once more, to set
 //! `SIGNALLED`; the waiter does not return before. The signaller touches the condition variable no
-//! more from the time it releases the guard, so that it may be destroyed after the last wake-up.
+//! more from the time it releases the guard.
+//!
+//! **Invariant 3.** `users` counts the waiters that may touch the condition variable still: from
+//! before a waiter is listed until it knows that it will not be cancelled any more. Destruction
+//! waits for it to be 0, and a waiter's last touch is what makes it 0; as with libc's `wrefs`. A
+//! waiter that was moved to a gate does not leave before the mutex is released, which the
+//! destroyer may hold: so destruction wakes the gate.
+//!
+//! **Invariant 4.** In the child of a `fork` no waiters exist, and neither does a holder of the
+//! guard: the first use there, told by `generation`, clears all that they left.
 //!
 //! **Memory orderings.** `SIGNALLED` is stored with release and loaded with acquire. All else is
 //! ordered by the guard and by the program's mutex.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
+use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 use unconvoy_locks::contention::futex::Futex;
 use unconvoy_locks::contention::{Contention, Verdict};
 use unconvoy_locks::platform::{Native, Platform};
@@ -49,9 +59,12 @@ struct Cond {
     guard: Futex<Native>,
     head: core::cell::UnsafeCell<*mut Node>,
     tail: core::cell::UnsafeCell<*mut Node>,
-    _unused: [u32; 3],
+    users: AtomicU32,
+    generation: AtomicU32,
+    _unused: u32,
     flags: AtomicU32,
-    _rest: u64,
+    /// The gate that waiters were moved to last.
+    gate: AtomicPtr<AtomicU32>,
 }
 
 const _: () = assert!(size_of::<Cond>() == size_of::<pthread_cond_t>());
@@ -64,6 +77,15 @@ const MONOTONIC: u32 = 2;
 
 /// The kernel's `FUTEX_REQUEUE | FUTEX_PRIVATE_FLAG`.
 const FUTEX_REQUEUE_PRIVATE: i32 = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+
+/// In `users`: somebody waits for it to be 0.
+const DESTROYER: u32 = 1 << 31;
+
+/// In `generation`: a thread is just clearing what a parent's threads left.
+const BEING_CLEARED: u32 = u32::MAX;
+
+/// glibc's number; the libc crate does not have it.
+const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 
 const LISTED: u32 = 0;
 const SIGNALLED: u32 = 1;
@@ -87,6 +109,9 @@ unsafe extern "C-unwind" {
         abandon: unsafe extern "C" fn(*mut c_void),
         argument: *mut c_void,
     ) -> c_int;
+
+    /// See `boundary.c`.
+    fn unconvoy_set_cancel_type(new: c_int) -> c_int;
 }
 
 impl Cond {
@@ -99,8 +124,7 @@ impl Cond {
     }
 
     fn is_libcs(&self) -> bool {
-        self.flags.load(core::sync::atomic::Ordering::Relaxed) & PROCESS_SHARED != 0
-            || config::service() == Service::Declined
+        self.flags.load(Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
     }
 
     /// Whether a wait with `mutex` is libc's. A process-shared condition variable that nobody has
@@ -115,14 +139,70 @@ impl Cond {
         // SAFETY: passed on from the caller.
         if self.is_libcs() && config::service() != Service::Declined && unsafe { !crate::mutex::belongs_to_libc(mutex) }
         {
-            self.flags.fetch_and(!PROCESS_SHARED, core::sync::atomic::Ordering::Relaxed);
+            self.flags.fetch_and(!PROCESS_SHARED, Relaxed);
         }
         self.is_libcs()
     }
 
     fn clock(&self) -> Clock {
-        let monotonic = self.flags.load(core::sync::atomic::Ordering::Relaxed) & MONOTONIC != 0;
+        let monotonic = self.flags.load(Relaxed) & MONOTONIC != 0;
         if monotonic { Clock::Monotonic } else { Clock::Realtime }
+    }
+
+    /// Clears what a parent's threads left (Invariant 4).
+    #[cold]
+    fn disown(&self, generation: u32) {
+        let before = self.generation.load(Acquire);
+        if before == BEING_CLEARED || self.generation.compare_exchange(before, BEING_CLEARED, Acquire, Relaxed).is_err()
+        {
+            while self.generation.load(Acquire) == BEING_CLEARED {
+                Native::yield_now();
+            }
+            return;
+        }
+        // SAFETY: this thread alone is here: the others wait for the generation, above.
+        unsafe {
+            *self.head.get() = ptr::null_mut();
+            *self.tail.get() = ptr::null_mut();
+            if self.guard.is_locked() {
+                self.guard.clear_mark();
+                self.guard.unlock();
+            }
+        }
+        self.users.store(0, Relaxed);
+        self.generation.store(generation, Release);
+    }
+
+    /// To be called before anything else is.
+    fn belong_to_this_process(&self) {
+        let generation = Native::generation();
+        if self.generation.load(Acquire) != generation {
+            self.disown(generation);
+        }
+    }
+
+    /// The calling waiter touches the condition variable for the last time.
+    fn leave(&self) {
+        let users = &raw const self.users;
+        if self.users.fetch_sub(1, Release) == DESTROYER | 1 {
+            Native::unpark(users, u32::MAX);
+        }
+    }
+
+    /// Waits until no waiter will touch this any more.
+    fn outlast_waiters(&self) {
+        loop {
+            let users = self.users.fetch_or(DESTROYER, Acquire) | DESTROYER;
+            if users == DESTROYER {
+                self.users.store(0, Relaxed);
+                return;
+            }
+            let gate = self.gate.load(Relaxed);
+            if !gate.is_null() {
+                Native::unpark(gate, u32::MAX);
+            }
+            Native::park(&self.users, users, None);
+        }
     }
 
     /// Runs `work` on the list's ends under the guard.
@@ -143,6 +223,7 @@ impl Cond {
     ///
     /// `node` stays where it is until it is `SIGNALLED` or unlisted.
     unsafe fn list(&self, node: *mut Node) {
+        self.users.fetch_add(1, Relaxed);
         self.guarded(|head, tail| {
             // SAFETY: the caller's node; the tail is listed, hence alive.
             unsafe {
@@ -219,10 +300,11 @@ impl Cond {
         // A glance: a waiter that must be seen listed itself before the signaller's last acquire of
         // the mutex.
         // SAFETY: an atomic read of a pointer that is written under the guard.
-        unsafe { (*self.head.get().cast::<core::sync::atomic::AtomicPtr<Node>>()).load(Acquire) }.is_null()
+        unsafe { (*self.head.get().cast::<AtomicPtr<Node>>()).load(Acquire) }.is_null()
     }
 
     fn signal(&self) {
+        self.belong_to_this_process();
         if !self.is_empty() {
             wake(self.take_first());
         }
@@ -242,6 +324,9 @@ fn wake(node: *mut Node) {
     // is used. The mutex outlives the wait.
     unsafe {
         let gate = gate_if_mine((*node).mutex);
+        if let Some(gate) = gate {
+            (*(*node).cond).gate.store(ptr::from_ref(gate).cast_mut(), Relaxed);
+        }
         let state = &raw const (*node).state;
         (*state).store(SIGNALLED, Release);
         match gate {
@@ -274,6 +359,7 @@ unsafe extern "C" fn abandon(argument: *mut c_void) {
             until_signalled(&(*node).state);
             cond.signal();
         }
+        cond.leave();
         pthread_mutex_lock((*node).mutex);
         pass_on((*node).mutex);
     }
@@ -293,8 +379,6 @@ fn until_signalled(state: &AtomicU32) {
 /// As POSIX says of `pthread_cond_wait`. May be unwound by a cancellation: nothing on the way has a
 /// destructor.
 unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Option<(Clock, &timespec)>) -> c_int {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { Cond::at(cond) };
     let deadline = match until {
         None => None,
         Some((clock, until)) => match Deadline::new(clock, until) {
@@ -302,9 +386,32 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
             None => return EINVAL,
         },
     };
+    // From here to the end a cancellation finds the waiter where it can be undone, and nowhere else.
+    // SAFETY: sets this thread's type, and back.
+    unsafe {
+        let type_before = unconvoy_set_cancel_type(PTHREAD_CANCEL_DEFERRED);
+        let result = wait_cancellably(cond, mutex, deadline.as_ref());
+        if type_before != PTHREAD_CANCEL_DEFERRED {
+            unconvoy_set_cancel_type(type_before);
+        }
+        result
+    }
+}
+
+/// # Safety
+///
+/// As [`wait`]; cancellation is deferred.
+unsafe fn wait_cancellably(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    deadline: Option<&(Deadline, Clock, timespec)>,
+) -> c_int {
+    // SAFETY: passed on from the caller.
+    let this = unsafe { Cond::at(cond) };
     let mut node =
         Node { state: AtomicU32::new(LISTED), next: ptr::null_mut(), previous: ptr::null_mut(), cond: this, mutex };
     let node = &raw mut node;
+    this.belong_to_this_process();
     // SAFETY: the node lives in this frame until it is unlisted or signalled.
     unsafe { this.list(node) };
     // SAFETY: passed on from the caller.
@@ -316,13 +423,22 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
             until_signalled(unsafe { &(*node).state });
             this.signal(); // meant for somebody who waits
         }
-        return if unlocked == EPERM { EPERM } else { unlocked };
+        this.leave();
+        return unlocked;
     }
     let (mut result, mut has_slept) = (0, false);
     // SAFETY: this frame's.
     let state = unsafe { &(*node).state };
     while state.load(Acquire) != SIGNALLED {
-        if deadline.is_some_and(|(deadline, ..)| deadline.has_passed()) {
+        let (realtime, until) = match deadline {
+            Some((_, clock, until)) => (*clock == Clock::Realtime, ptr::from_ref(until)),
+            None => (false, ptr::null()),
+        };
+        has_slept = true;
+        // Also with a deadline that has passed: a wait is a cancellation point.
+        // SAFETY: the word and the time are this frame's or the caller's; `abandon` undoes the wait.
+        unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
+        if state.load(Acquire) != SIGNALLED && deadline.is_some_and(|(deadline, ..)| deadline.has_passed()) {
             // SAFETY: listed above.
             if unsafe { this.unlist(node) } {
                 result = ETIMEDOUT;
@@ -331,14 +447,8 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
             }
             break;
         }
-        let (realtime, until) = match &deadline {
-            Some((_, clock, until)) => (*clock == Clock::Realtime, ptr::from_ref(until)),
-            None => (false, ptr::null()),
-        };
-        has_slept = true;
-        // SAFETY: the word and the time are this frame's; `abandon` undoes the wait.
-        unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
     }
+    this.leave();
     // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which
     // POSIX reports.
     let locked = unsafe { pthread_mutex_lock(mutex) };
@@ -370,9 +480,11 @@ pub unsafe extern "C-unwind" fn pthread_cond_destroy(cond: *mut pthread_cond_t) 
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_cond_destroy(cond) };
     }
-    // POSIX leaves destruction under waiters undefined, and lets it be refused; libc would wait for
-    // them for ever.
-    if this.is_empty() { 0 } else { EBUSY }
+    // As libc does: waiters that were signalled are on their way out, and a wait with a time-out ends.
+    // POSIX leaves destruction under others undefined.
+    this.belong_to_this_process();
+    this.outlast_waiters();
+    0
 }
 
 /// # Safety
@@ -456,6 +568,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_cond_broadcast(cond) };
     }
+    this.belong_to_this_process();
     if this.is_empty() {
         return 0;
     }

@@ -19,9 +19,11 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use unconvoy_locks::catalogue::{CONTENTION, Entry, LOAD};
 use unconvoy_locks::load::control::Control;
+use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
 use unconvoy_locks::platform::{Native, Platform};
 
 use crate::dispatch::{self, Pair};
+use crate::{identity, stats};
 
 /// The load manager of the default pair, whose path is compiled in.
 pub(crate) type DefaultLoad = Control;
@@ -38,25 +40,31 @@ pub(crate) enum Service {
     Declined = 3,
 }
 
+/// Nothing is known in this process yet; so also in the child of a fork, where the kernel empties
+/// the page that the service stands on.
 const UNKNOWN: u8 = 0;
 const BEING_READ: u8 = 4;
-static SERVICE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+#[inline(always)]
+fn service_word() -> &'static AtomicU8 {
+    &OF_THIS_PROCESS.note
+}
 
 /// How this process is served.
 #[inline(always)]
 pub(crate) fn service() -> Service {
-    match SERVICE.load(Acquire) {
+    match service_word().load(Acquire) {
         1 => Service::Default,
         2 => Service::Chosen,
         3 => Service::Declined,
-        _ => read(),
+        _ => settle(),
     }
 }
 
 /// Whether the fast path serves this process; false also before that is known.
 #[inline(always)]
 pub(crate) fn is_default() -> bool {
-    SERVICE.load(Relaxed) == Service::Default as u8
+    service_word().load(Relaxed) == Service::Default as u8
 }
 
 unsafe extern "C" {
@@ -64,28 +72,38 @@ unsafe extern "C" {
 }
 
 #[cold]
-fn read() -> Service {
-    if SERVICE.compare_exchange(UNKNOWN, BEING_READ, Acquire, Relaxed).is_err() {
-        while SERVICE.load(Acquire) == BEING_READ {
+fn settle() -> Service {
+    /// What the first process found.
+    static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if service_word().compare_exchange(UNKNOWN, BEING_READ, Acquire, Relaxed).is_err() {
+        while service_word().load(Acquire) == BEING_READ {
             core::hint::spin_loop();
         }
         return service();
     }
+    Native::generation(); // takes note of a fork
+    match FOUND.load(Relaxed) {
+        UNKNOWN => FOUND.store(read() as u8, Relaxed),
+        _ => stats::after_fork(),
+    }
+    service_word().store(FOUND.load(Relaxed), Release);
+    service()
+}
+
+fn read() -> Service {
     let control = Native::load_control();
     read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
     read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
     // SAFETY: returns null or a string constant.
     let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
-    let service = if let Some(name) = sanitizer.and_then(|name| name.to_str().ok()) {
+    if let Some(name) = sanitizer.and_then(|name| name.to_str().ok()) {
         say(&["this program runs under ", name, ", which has locks of its own to watch: nothing is replaced"]);
         Service::Declined
-    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() {
+    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() && identity::is_at_hand() {
         Service::Default
     } else {
         Service::Chosen
-    };
-    SERVICE.store(service as u8, Release);
-    service
+    }
 }
 
 /// A variable that is set and not empty.

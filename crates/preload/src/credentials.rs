@@ -1,5 +1,6 @@
 //! `setuid` and its kin: libc changes the credentials of every thread that it knows, and the load
-//! controller is not one of them. So it goes first; the next one comes with the new credentials.
+//! controller is not one of them. So it goes first; the next one comes with the new credentials. The same for
+//! namespaces, of which the kernel grants some only to a process with one thread.
 
 use core::ffi::c_int;
 
@@ -32,4 +33,6 @@ credentials! {
     fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
     fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn setns(namespace: c_int, kind: c_int) -> c_int;
 }

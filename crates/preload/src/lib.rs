@@ -12,6 +12,7 @@ mod cond;
 mod config;
 mod credentials;
 mod dispatch;
+mod identity;
 mod mutex;
 mod real;
 mod rwlock;
@@ -23,7 +24,9 @@ use unconvoy_locks::platform::native;
 
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
+    real::find_all();
     real::use_libcs_clock();
+    native::claim_memory();
     config::service();
     config::keep_from_children();
     // SAFETY: the handler is async-signal-safe: it stores to atomics.
@@ -36,8 +39,8 @@ extern "C" fn end() {
 }
 
 unsafe extern "C" fn after_fork() {
-    native::after_fork();
-    stats::after_fork();
+    native::fork::after_fork();
+    config::service();
 }
 
 #[used]

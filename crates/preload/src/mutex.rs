@@ -22,10 +22,11 @@ use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
 use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::platform::Native;
 
 use crate::config::{self, Service};
 use crate::dispatch::{State, Words, pair};
+use crate::identity::{me, me_at_hand};
 use crate::stats;
 use crate::time::{Clock, Deadline};
 use crate::{real, stats::Kind as Recorded};
@@ -244,32 +245,6 @@ impl Mutex {
     }
 }
 
-/// This thread, as the owner field names it: its control block's address, which has 47 bits, and
-/// the process's generation. As with libc, whose owner is the kernel's thread id, the child of a
-/// `fork` is not the owner of what its parent locked.
-#[inline(always)]
-pub(crate) fn me() -> usize {
-    thread_pointer() ^ (Native::generation() as usize) << 47
-}
-
-/// What `pthread_self` answers, without the call: the address that the thread's control block
-/// begins with (System V TLS ABI, variant 2; glibc's `tcbhead_t.self`).
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn thread_pointer() -> usize {
-    let pointer;
-    // SAFETY: reads a word of this thread's control block that never changes.
-    unsafe { core::arch::asm!("mov {}, fs:[16]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags)) };
-    pointer
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn thread_pointer() -> usize {
-    // SAFETY: always succeeds.
-    unsafe { libc::pthread_self() as usize }
-}
-
 /// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the
 /// calling thread holds the mutex: the gate's word. The mutex is marked, so that its release will
 /// look there.
@@ -353,7 +328,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_in
     // SAFETY: passed on from the caller.
     let this = unsafe { Mutex::at(mutex) };
     if this.is_default() {
-        let me = me();
+        let me = me_at_hand();
         // Not by its holder: that is an error, a further level, or for ever, as the kind says.
         if !this.is_owner(me) && this.default_state().try_lock_politely() {
             this.owner.store(me, Relaxed);
@@ -451,7 +426,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_
     let this = unsafe { Mutex::at(mutex) };
     if this.is_default() {
         let owner = this.owner.load(Relaxed);
-        if this.keeps_no_owner() || (owner == me() && this.count.load(Relaxed) == 0) {
+        if this.keeps_no_owner() || (owner == me_at_hand() && this.count.load(Relaxed) == 0) {
             this.owner.store(0, Relaxed);
             // SAFETY: POSIX: the caller holds it.
             if unsafe { this.default_state().unlock() } {

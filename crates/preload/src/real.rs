@@ -1,27 +1,37 @@
 //! libc's own functions, for what is handed to it: looked up when first needed, by name, behind
 //! this library.
 
-/// Defines a function of libc that is found with `dlsym(RTLD_NEXT)`.
+/// Defines functions of libc that are found with `dlsym(RTLD_NEXT)`.
 macro_rules! real {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {$(
-        /// libc's function of this name.
-        ///
-        /// # Safety
-        ///
-        /// As libc's.
-        pub(crate) unsafe fn $name($($argument: $type),*) -> c_int {
-            static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            let mut address = ADDRESS.load(Relaxed);
-            if address.is_null() {
-                address = find(concat!(stringify!($name), "\0"));
-                ADDRESS.store(address, Relaxed);
-            }
-            // SAFETY: libc's function of that name has this type.
-            let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(address) };
-            // SAFETY: passed on from the caller.
-            unsafe { function($($argument),*) }
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {
+        /// Where each of the functions is, once it was looked up.
+        #[allow(non_upper_case_globals, reason = "named as the functions are")]
+        mod address {
+            $(pub(super) static $name: super::Address = super::Address::new(concat!(stringify!($name), "\0"));)*
         }
-    )*};
+
+        /// Looks all of them up, so that no lock operation needs the dynamic linker: its lock may
+        /// be held by a thread that waits for the caller, as in a constructor of a library that
+        /// is just being loaded.
+        pub(crate) fn find_all() {
+            $(address::$name.find();)*
+        }
+
+        $(
+            /// libc's function of this name.
+            ///
+            /// # Safety
+            ///
+            /// As libc's.
+            pub(crate) unsafe fn $name($($argument: $type),*) -> c_int {
+                let address = address::$name.get();
+                // SAFETY: libc's function of that name has this type.
+                let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(address) };
+                // SAFETY: passed on from the caller.
+                unsafe { function($($argument),*) }
+            }
+        )*
+    };
 }
 
 use core::ffi::{c_int, c_void};
@@ -74,20 +84,47 @@ real! {
     fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
     fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn setns(namespace: c_int, kind: c_int) -> c_int;
 }
 
-/// The next definition of `name` after this library's. Found, for every name above, in any libc
-/// that loads this library; a lookup that succeeds does not allocate.
-#[cold]
-fn find(name: &'static str) -> *mut c_void {
-    // SAFETY: `name` ends in a zero.
-    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
-    if address.is_null() {
-        crate::config::say(&["libc has no ", name.trim_end_matches('\0'), "; cannot go on"]);
-        // SAFETY: ends the process, which has called a function that its libc does not have.
-        unsafe { libc::abort() };
+/// A function of libc, looked up when first asked for.
+struct Address {
+    name: &'static str,
+    found: AtomicPtr<c_void>,
+}
+
+impl Address {
+    /// `name` ends in a zero.
+    const fn new(name: &'static str) -> Self {
+        Address { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
-    address
+
+    #[inline]
+    fn get(&self) -> *mut c_void {
+        let found = self.found.load(Relaxed);
+        if found.is_null() { self.must_be_found() } else { found }
+    }
+
+    /// Looks for the next definition after this library's. A lookup that succeeds does not
+    /// allocate.
+    fn find(&self) {
+        // SAFETY: the name ends in a zero.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        self.found.store(address, Relaxed);
+    }
+
+    #[cold]
+    fn must_be_found(&self) -> *mut c_void {
+        self.find();
+        let address = self.found.load(Relaxed);
+        if address.is_null() {
+            crate::config::say(&["libc has no ", self.name.trim_end_matches('\0'), "; cannot go on"]);
+            // SAFETY: ends the process, which has called a function that its libc does not have.
+            unsafe { libc::abort() };
+        }
+        address
+    }
 }
 
 /// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a

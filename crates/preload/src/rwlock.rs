@@ -21,7 +21,7 @@ use unconvoy_locks::platform::Native;
 
 use crate::config::{self, Service};
 use crate::dispatch::pair;
-use crate::mutex::me;
+use crate::identity::{me, me_at_hand};
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
 use crate::time::{Clock, Deadline};
@@ -85,7 +85,7 @@ impl RwLock {
     fn write_at_once(&self) -> bool {
         let held = self.state.try_acquire(Share::Write);
         if held {
-            self.owner.store(me(), Relaxed);
+            self.owner.store(me_at_hand(), Relaxed);
         }
         held
     }

@@ -61,6 +61,10 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
 
     #[inline]
     unsafe fn unlock(&self) -> bool {
+        // Nobody holds it: a program's mistake, which libc bears, and so is borne here.
+        if self.queue.is_empty() {
+            return true;
+        }
         if self.queue.is_marked() {
             return false;
         }

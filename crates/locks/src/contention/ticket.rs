@@ -171,7 +171,9 @@ unsafe impl<P: Platform> Contention<P> for Ticket<P> {
 
     #[inline]
     unsafe fn unlock(&self) -> bool {
-        self.update(Release, |word| (word.0 & MARK == 0).then(|| word.released())).is_some()
+        // Of a free word nothing is released: a program's mistake, which libc bears, and so is borne here.
+        let release = |word: Word| if word.is_free() { word } else { word.released() };
+        self.update(Release, |word| (word.0 & MARK == 0).then(|| release(word))).is_some()
     }
 
     unsafe fn clear_mark(&self) {

@@ -151,6 +151,21 @@ pub struct Waiter {
     sleeps: u32,
 }
 
+impl Waiter {
+    /// A slot is claimed: the thread sleeps in it, unless it has a real-time policy. That one is
+    /// to run before the others, and is asked for only here, since it costs a system call.
+    #[cold]
+    fn leave_with<P: Platform>(&mut self, claim: Claim) -> Verdict {
+        if P::is_real_time() {
+            P::load_control().slots.give_back(claim);
+            self.no_claim_before = u64::MAX;
+            return Verdict::Spin;
+        }
+        self.claim = Some(claim);
+        Verdict::Leave
+    }
+}
+
 impl<P: Platform> LoadManager<P> for Control {
     type Waiter = Waiter;
 
@@ -176,14 +191,14 @@ impl<P: Platform> LoadManager<P> for Control {
         }
         let control = P::load_control();
         if now >= waiter.no_claim_before {
-            if control.slots.has_room() {
-                waiter.claim = control.slots.claim(P::thread_id());
+            waiter.exchanges = !control.slots.has_room();
+            let claim = if waiter.exchanges {
+                control.slots.claim_in_exchange(now, control.sleep.load(Relaxed))
             } else {
-                waiter.claim = control.slots.claim_in_exchange(now, control.sleep.load(Relaxed));
-                waiter.exchanges = waiter.claim.is_some();
-            }
-            if waiter.claim.is_some() {
-                return Verdict::Leave;
+                control.slots.claim(P::thread_id())
+            };
+            if let Some(claim) = claim {
+                return waiter.leave_with::<P>(claim);
             }
         }
         if now >= waiter.yield_at {

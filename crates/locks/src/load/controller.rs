@@ -81,9 +81,11 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         control.slots.for_each_sleeper(|thread, slot| sensor.expect_asleep(thread, slot));
         let polled = control.polled.load(Relaxed);
         let polling = polled.wrapping_sub(polled_before) as f64 / begin.saturating_sub(last).max(1) as f64;
+        let since = last;
         (last, polled_before) = (begin, polled);
         let target = sensor.read(begin).map_or(0, |reading| policy.target(reading, sleeping, polling));
         control.slots.set_target(target);
+        control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
         let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
         idle = if quiet { idle + 1 } else { 0 };
         effort.ticks.fetch_add(1, Relaxed);

@@ -277,6 +277,21 @@ impl<P: Platform> SleepSlots<P> {
         });
     }
 
+    /// Wakes the longest sleepers whose turn has come between `since` and `now` without a waiter
+    /// that took their place: all locks may be free by now, and nobody's release wakes who sleeps
+    /// for load. For the controller.
+    pub fn serve_turns(&self, since: u64, now: u64, timeout: u64) {
+        let (next, sleeping) = (self.counters.next_turn.load(Relaxed), self.sleeping());
+        if sleeping == 0 || now < next {
+            return;
+        }
+        let turn = turn_ns(timeout, self.target());
+        let overdue = ((now - next.max(since)) / turn.max(1)).min(u64::from(sleeping));
+        if overdue > 0 && self.counters.next_turn.compare_exchange(next, now + turn, Relaxed, Relaxed).is_ok() {
+            (0..overdue).for_each(|_| self.wake_longest());
+        }
+    }
+
     /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads
     /// that fell asleep together do not wake together, which would be the load spike that the
     /// ASPLOS paper sees in load-triggered backoff (section 2.3).

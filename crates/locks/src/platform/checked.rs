@@ -136,6 +136,10 @@ impl Platform for Checked {
         THREAD.with(|id| *id)
     }
 
+    fn is_real_time() -> bool {
+        false
+    }
+
     fn thread_note() -> ThreadNote {
         NOTE.with(std::cell::Cell::get)
     }

@@ -96,6 +96,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// What load control remembers of the calling thread between two waits.
     fn thread_note() -> ThreadNote;
 
+    /// Whether the calling thread has a real-time policy: its waits are not load control's to
+    /// lengthen.
+    fn is_real_time() -> bool;
+
     /// Sets [`thread_note`](Self::thread_note).
     fn set_thread_note(note: ThreadNote);
 

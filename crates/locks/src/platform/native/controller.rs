@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use super::thread::BareThread;
 #[cfg(not(tsan))]
 use super::thread::NotStarted;
-use super::{GENERATION, LOAD_CONTROL, Native};
+use super::{LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
 use crate::load::sensor::schedstat::Schedstat;
 use crate::platform::Platform as _;
@@ -34,6 +34,8 @@ const REFUSED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
 static BARRED: AtomicU32 = AtomicU32::new(0);
+/// The id of the process that controllers belong to; 0: nobody knows yet.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
 static EFFORT: Effort<Native> =
     Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
@@ -77,7 +79,7 @@ fn start() {
     if STATE.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err() {
         return;
     }
-    if BARRED.load(SeqCst) != 0 {
+    if BARRED.load(SeqCst) != 0 || !is_this_process() {
         STATE.store(NONE, Release);
         return;
     }
@@ -96,6 +98,21 @@ fn start() {
             say("no thread for load control can be started here: waiters spin and park, none sleep for load");
         }
     }
+}
+
+/// Whether the caller is of the process whose memory this is. A `vfork` child is not: a controller
+/// that it started would end with it.
+fn is_this_process() -> bool {
+    let caller = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
+    match PROCESS.compare_exchange(0, caller, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(owner) => owner == caller,
+    }
+}
+
+/// Has the calling process be the one whose memory this is, before it has a `vfork` child.
+pub fn claim_memory() {
+    is_this_process();
 }
 
 /// Says once if the sensor will have nothing to read. The controller itself has no standard error.
@@ -145,8 +162,8 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
-pub fn after_fork() {
-    GENERATION.fetch_add(1, Relaxed);
+pub(super) fn begin_anew() {
+    PROCESS.store(0, Relaxed);
     THREAD.forget();
     BARRED.store(0, Relaxed);
     LOAD_CONTROL.slots.reset();

@@ -1,10 +1,11 @@
 //! Linux: the machine that the shipped locks run on.
 
 mod controller;
+pub mod fork;
 mod nodes;
+mod note;
 mod thread;
 
-use core::cell::Cell;
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
@@ -13,7 +14,7 @@ use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
-pub use controller::{ControllerReport, after_fork, controller_report, without_controller};
+pub use controller::{ControllerReport, claim_memory, controller_report, without_controller};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
@@ -74,15 +75,10 @@ atomic_int!(AtomicU32, u32);
 atomic_int!(AtomicU64, u64);
 atomic!(AtomicPtr<Node<Native>>, *mut Node<Native>);
 
-thread_local! {
-    // Constant and without a destructor: nothing to allocate and nothing to register, in whatever thread and however late in its life.
-    static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0 }) };
-}
-
-/// Forks since the first process; written in the child's handler, when it has one thread.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
 static LOAD_CONTROL: LoadControl<Native> = LoadControl::idle();
+
+/// The kernel's number (`include/uapi/linux/sched.h`).
+const SCHED_DEADLINE: usize = 6;
 
 /// What the clocks are read with.
 pub type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
@@ -155,17 +151,26 @@ impl Platform for Native {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
     }
 
+    fn is_real_time() -> bool {
+        // SAFETY: asks about the calling thread, and writes nothing.
+        let policy = unsafe { syscalls::syscall!(syscalls::Sysno::sched_getscheduler, 0) };
+        const RESET_ON_FORK: usize = libc::SCHED_RESET_ON_FORK as usize;
+        const FIFO: usize = libc::SCHED_FIFO as usize;
+        const ROUND_ROBIN: usize = libc::SCHED_RR as usize;
+        matches!(policy.map(|policy| policy & !RESET_ON_FORK), Ok(FIFO | ROUND_ROBIN | SCHED_DEADLINE))
+    }
+
     fn thread_note() -> ThreadNote {
-        NOTE.get()
+        note::get()
     }
 
     fn set_thread_note(note: ThreadNote) {
-        NOTE.set(note);
+        note::set(note);
     }
 
     #[inline]
     fn generation() -> u32 {
-        GENERATION.load(Ordering::Relaxed)
+        fork::generation()
     }
 
     fn take_node() -> *mut Node<Native> {

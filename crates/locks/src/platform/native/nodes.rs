@@ -12,6 +12,8 @@
 //! **Memory orderings.** Heads are changed with acquire-release, so that a node's link, written
 //! before it was pushed, is read after it was popped.
 
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -61,11 +63,18 @@ impl Pool {
     pub(super) fn take(&self) -> *mut Node<Native> {
         let first = self.stripe();
         let others = self.stripes.iter().filter(|&other| !ptr::eq(other, first));
-        // The own stripe, else a new chunk for it, else whatever another stripe has.
-        self.pop(first)
-            .or_else(|| self.map(first))
-            .or_else(|| others.into_iter().find_map(|stripe| self.pop(stripe)))
-            .unwrap_or_else(|| out_of_memory())
+        loop {
+            // The own stripe, else a new chunk for it, else whatever another stripe has.
+            let node = self
+                .pop(first)
+                .or_else(|| self.map(first))
+                .or_else(|| others.clone().find_map(|stripe| self.pop(stripe)));
+            match node {
+                Some(node) => return node,
+                // More threads wait than there is memory for: until one has done with its node.
+                None => rustix::thread::sched_yield(),
+            }
+        }
     }
 
     /// # Safety
@@ -110,11 +119,6 @@ impl Pool {
     /// memory.
     #[cold]
     fn map(&self, stripe: &Stripe) -> Option<*mut Node<Native>> {
-        let chunk = self.mapped.fetch_add(1, Relaxed);
-        if chunk as usize >= CHUNKS {
-            self.mapped.store(CHUNKS as u32, Relaxed);
-            return None;
-        }
         // SAFETY: a fresh anonymous mapping, at no address in particular.
         let page = unsafe {
             rustix::mm::mmap_anonymous(
@@ -124,7 +128,12 @@ impl Pool {
                 MapFlags::PRIVATE,
             )
         };
-        let base = page.ok()?.cast::<Node<Native>>();
+        let base = page.ok().or_else(|| RESERVE.take())?.cast::<Node<Native>>();
+        let chunk = self.mapped.fetch_add(1, Relaxed);
+        if chunk as usize >= CHUNKS {
+            self.mapped.store(CHUNKS as u32, Relaxed);
+            return None;
+        }
         let first = chunk * CHUNK_NODES as u32;
         for offset in 0..CHUNK_NODES as u32 {
             // Each links to the one above it; the last is linked by the push.
@@ -141,8 +150,26 @@ fn next_tag(head: u64) -> u64 {
     (head >> 32).wrapping_add(1) << 32
 }
 
-/// There is nowhere to wait. As when a thread's stack cannot grow, the process cannot go on.
-#[cold]
-fn out_of_memory() -> ! {
-    std::process::abort()
+/// Chunks for when the kernel gives none: a process at its memory limit goes on with its locks.
+/// They cost nothing before: pages of zeroes that nobody touches.
+#[repr(C, align(4096))]
+struct Reserve {
+    chunks: UnsafeCell<[[u8; CHUNK_BYTES]; RESERVED]>,
+    taken: AtomicU32,
+}
+
+/// 512 waiters.
+const RESERVED: usize = 8;
+
+// SAFETY: each chunk is handed out once.
+unsafe impl Sync for Reserve {}
+
+static RESERVE: Reserve = Reserve { chunks: UnsafeCell::new([[0; CHUNK_BYTES]; RESERVED]), taken: AtomicU32::new(0) };
+
+impl Reserve {
+    fn take(&self) -> Option<*mut c_void> {
+        let place = self.taken.fetch_update(Relaxed, Relaxed, |taken| (taken < RESERVED as u32).then_some(taken + 1));
+        // SAFETY: within the array, and this caller's alone.
+        place.ok().map(|place| unsafe { self.chunks.get().cast::<[u8; CHUNK_BYTES]>().add(place as usize).cast() })
+    }
 }

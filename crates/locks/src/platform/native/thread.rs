@@ -87,12 +87,16 @@ impl BareThread {
         // SAFETY: a full set in, the old one out. The new thread inherits the mask, so that no signal is
         // ever handled on it.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
+        // SAFETY: this thread's `errno`, which locking leaves alone.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        let errno_before = unsafe { *errno };
         // SAFETY: glibc's wrapper runs `body` on our stack; flags and arguments are those of an ordinary
         // thread (so that a seccomp filter that lets threads through lets this one through), with a
         // control block of our own.
         let started = unsafe { libc::clone(body, stack_top.cast(), flags, ptr::null_mut(), id, thread_pointer, id) };
-        // SAFETY: only reads errno.
-        let error = unsafe { *libc::__errno_location() };
+        // SAFETY: as above.
+        let error = unsafe { errno.replace(errno_before) };
         // SAFETY: restores the caller's mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
         if started == -1 { Err(NotStarted::Refused(error)) } else { Ok(()) }

@@ -1,0 +1,70 @@
+//! What a thread remembers between two waits, in thread-local storage.
+//!
+//! A lock may be taken by a thread that the C library does not know: then the general way to a
+//! thread-local variable of a shared object, `__tls_get_addr`, has no table to look in. So the
+//! variable is laid out with the program's own (*initial-exec*, ELF Handling for Thread-Local
+//! Storage, section 4.4.6), as libc's `errno` is. Rust has no word for that yet.
+
+use crate::platform::ThreadNote;
+
+#[cfg(target_arch = "x86_64")]
+mod place {
+    use crate::platform::ThreadNote;
+
+    core::arch::global_asm!(
+        ".pushsection .tbss.unconvoy_thread_note,\"awT\",@nobits",
+        ".hidden unconvoy_thread_note",
+        ".globl unconvoy_thread_note",
+        ".type unconvoy_thread_note,@object",
+        ".size unconvoy_thread_note,{size}",
+        ".p2align 3",
+        "unconvoy_thread_note:",
+        ".zero {size}",
+        ".popsection",
+        size = const size_of::<ThreadNote>(),
+    );
+
+    /// This thread's.
+    #[inline]
+    pub(super) fn of_this_thread() -> *mut ThreadNote {
+        let place;
+        // SAFETY: reads the variable's offset and the thread pointer, which the word it points to names.
+        unsafe {
+            core::arch::asm!(
+                "mov {0}, qword ptr [rip + unconvoy_thread_note@GOTTPOFF]",
+                "add {0}, qword ptr fs:[0]",
+                out(reg) place,
+                options(nostack, readonly, pure)
+            );
+        }
+        place
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod place {
+    use core::cell::Cell;
+
+    use crate::platform::ThreadNote;
+
+    thread_local! {
+        // Constant and without a destructor: nothing to allocate, nothing to register.
+        static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0 }) };
+    }
+
+    pub(super) fn of_this_thread() -> *mut ThreadNote {
+        NOTE.with(Cell::as_ptr)
+    }
+}
+
+#[inline]
+pub(super) fn get() -> ThreadNote {
+    // SAFETY: this thread's, plain numbers, zeroes at first.
+    unsafe { place::of_this_thread().read() }
+}
+
+#[inline]
+pub(super) fn set(note: ThreadNote) {
+    // SAFETY: this thread's.
+    unsafe { place::of_this_thread().write(note) }
+}

@@ -1,0 +1,65 @@
+//! Who a thread is, as the owner fields of locks name it: by the kernel's id of the thread, as with
+//! libc. So the child of a fork is not the owner of what its parent locked, and a thread is not the
+//! owner of what one that has ended left locked.
+
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::AtomicBool;
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::Ordering::Relaxed;
+
+use unconvoy_locks::platform::{Native, Platform};
+
+/// Where glibc keeps the id in a thread's control block (`struct pthread`, member `tid`): the same
+/// in all its versions for x86-64 so far. Looked at before it is relied on.
+#[cfg(target_arch = "x86_64")]
+const PLACE: usize = 720;
+
+#[cfg(target_arch = "x86_64")]
+static IS_AT_HAND: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`me_at_hand`] answers in this process. Asked by one thread, before others ask [`me`].
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_at_hand() -> bool {
+    let found = me_at_hand() == Native::thread_id() as usize;
+    IS_AT_HAND.store(found, Relaxed);
+    found
+}
+
+/// This thread, from its control block: in one instruction.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn me_at_hand() -> usize {
+    let id: u32;
+    // SAFETY: reads a word of this thread's control block, which is longer than that in every glibc.
+    unsafe {
+        core::arch::asm!(
+            "mov {:e}, dword ptr fs:[{}]",
+            out(reg) id,
+            const PLACE,
+            options(nostack, pure, readonly, preserves_flags)
+        );
+    }
+    id as usize
+}
+
+/// This thread.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn me() -> usize {
+    if IS_AT_HAND.load(Relaxed) { me_at_hand() } else { Native::thread_id() as usize }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn is_at_hand() -> bool {
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn me_at_hand() -> usize {
+    me()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn me() -> usize {
+    Native::thread_id() as usize
+}
