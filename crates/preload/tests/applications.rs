@@ -10,10 +10,11 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use support::{LIMIT, Running, installed, plain};
+use support::{LIMIT, Running, installed, plain, preloaded, run};
 
 /* ---- Chromium ---- */
 
@@ -234,4 +235,151 @@ fn chromium_in_its_sandbox() {
     if let Some(browser) = Browser::find(true) {
         browser.compare();
     }
+}
+
+/* ---- video ---- */
+
+const WIDTH: usize = 640;
+const HEIGHT: usize = 360;
+const FRAMES: usize = 60;
+
+/// A clip with motion, texture and noise, as YUV4MPEG2 with 4:2:0 subsampling.
+fn clip() -> Vec<u8> {
+    let mut clip = format!("YUV4MPEG2 W{WIDTH} H{HEIGHT} F25:1 Ip A1:1 C420jpeg\n").into_bytes();
+    let mut noise = 1_u32;
+    for frame in 0..FRAMES {
+        clip.extend_from_slice(b"FRAME\n");
+        for (width, height) in [(WIDTH, HEIGHT), (WIDTH / 2, HEIGHT / 2), (WIDTH / 2, HEIGHT / 2)] {
+            for y in 0..height {
+                for x in 0..width {
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let moved = (x + 3 * frame) ^ (y + frame);
+                    clip.push((moved as u8 / 2).wrapping_add((noise >> 30) as u8));
+                }
+            }
+        }
+    }
+    clip
+}
+
+/// The encoder's frame threads wait for each other's rows, its pool for work; for the same number of
+/// frame threads the stream is the same to the bit.
+#[test]
+fn x265() {
+    let Some(path) = installed("x265", "x265") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let input = directory.path().join("clip.y4m");
+    fs::write(&input, clip()).expect("a temporary file");
+    let encode = |mut command: Command, name: &str| {
+        let output = directory.path().join(name);
+        command
+            .args(["--preset", "superfast", "--frame-threads", "3", "--pools", "4", "--wpp", "--lookahead-slices", "2"])
+            .args(["--no-progress", "--no-info", "--input"])
+            .arg(&input)
+            .arg("--output")
+            .arg(&output);
+        let finished = run(&mut command).success("x265");
+        assert!(finished.stderr.contains("frame threads / pool features       : 3 / wpp"), "{}", finished.stderr);
+        fs::read(output).expect("x265 writes its output")
+    };
+    let without = encode(plain(&path), "without.hevc");
+    let with = encode(preloaded(&path), "with.hevc");
+    assert!(without.len() > 10_000, "{} bytes", without.len());
+    assert!(without == with, "x265 encodes to other bytes");
+}
+
+/// Filters in slices, an encoder and a decoder with threads of their own, each frame's checksum
+/// printed.
+#[test]
+fn ffmpeg() {
+    let Some(path) = installed("ffmpeg", "ffmpeg") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let outcome = |command: &dyn Fn() -> Command, name: &str| {
+        let clip = directory.path().join(name);
+        let encoded = run(command()
+            .args(["-v", "error", "-filter_threads", "4", "-f", "lavfi", "-i"])
+            .arg("testsrc2=size=640x360:rate=25")
+            .args(["-frames:v", "60", "-vf", "unsharp,hue=h=30,hflip", "-pix_fmt", "yuv420p"])
+            .args(["-c:v", "mpeg4", "-threads", "4", "-slices", "4", "-flags", "+bitexact", "-fflags", "+bitexact"])
+            .arg(&clip))
+        .success("ffmpeg encodes");
+        let decoded = run(command().args(["-v", "error", "-threads", "4", "-i"]).arg(&clip).args([
+            "-f",
+            "framemd5",
+            "-fflags",
+            "+bitexact",
+            "-",
+        ]))
+        .success("ffmpeg decodes");
+        let bytes = fs::read(clip).expect("ffmpeg writes its output");
+        (bytes, decoded.text(), encoded.stderr, decoded.stderr)
+    };
+    let without = outcome(&|| plain(&path), "without.avi");
+    let with = outcome(&|| preloaded(&path), "with.avi");
+    let frames = without.1.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(frames, FRAMES, "{}", without.1);
+    assert!(without == with, "without: {without:?}\nwith: {with:?}");
+}
+
+/* ---- Java ---- */
+
+/// The virtual machine's monitors, parkers, safepoints and collectors.
+#[test]
+fn java() {
+    let (Some(compiler), Some(path)) =
+        (installed("javac", "default-jdk-headless"), installed("java", "default-jdk-headless"))
+    else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/Contention.java");
+    run(plain(&compiler).arg("-d").arg(directory.path()).arg(source)).success("javac");
+    for collector in ["-XX:+UseG1GC", "-XX:+UseParallelGC"] {
+        let outcome = |mut command: Command| {
+            command
+                .args([collector, "-XX:ParallelGCThreads=4", "-XX:-UsePerfData", "-Xmx64m", "-cp"])
+                .arg(directory.path())
+                .arg("Contention")
+                .current_dir(directory.path());
+            run(&mut command).success(collector)
+        };
+        let without = outcome(plain(&path));
+        let with = outcome(preloaded(&path));
+        assert_eq!(without.text().lines().count(), 5, "{}", without.both());
+        assert_eq!(without.text(), with.text(), "{collector}");
+        assert_eq!(without.stderr, with.stderr, "{collector}");
+    }
+}
+
+/* ---- LevelDB ---- */
+
+#[test]
+fn leveldb() {
+    let Some(compiler) = installed("g++", "g++") else {
+        return;
+    };
+    if !Path::new("/usr/include/leveldb/db.h").is_file() {
+        println!("skipped: LevelDB's headers not installed (apt-get install libleveldb-dev)");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = directory.path().join("leveldb");
+    run(plain(&compiler)
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread", "-o"])
+        .arg(&program)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/leveldb.cc"))
+        .arg("-lleveldb"))
+    .success("g++");
+    let outcome = |mut command: Command, name: &str| {
+        run(command.arg(directory.path().join(name))).success("leveldb.cc, which checks itself")
+    };
+    let without = outcome(plain(&program), "without");
+    let with = outcome(preloaded(&program), "with");
+    assert_eq!(without.text(), "verified 6400 keys\n");
+    assert_eq!(with.text(), without.text());
+    assert_eq!(with.stderr, without.stderr);
 }
