@@ -21,10 +21,6 @@ int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, c
                               void (*abandon)(void *), void *argument)
 {
 	int saved = errno, type, result;
-	/* The kernel takes no negative time; one before the clock's beginning has passed all the same. */
-	static const struct timespec passed;
-	if (until && until->tv_sec < 0)
-		until = &passed;
 	int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
 
 	pthread_cleanup_push(abandon, argument);

@@ -379,18 +379,15 @@ fn until_signalled(state: &AtomicU32) {
 /// As POSIX says of `pthread_cond_wait`. May be unwound by a cancellation: nothing on the way has a
 /// destructor.
 unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Option<(Clock, &timespec)>) -> c_int {
-    let deadline = match until {
-        None => None,
-        Some((clock, until)) => match Deadline::new(clock, until) {
-            Some(deadline) => Some((deadline, clock, *until)),
-            None => return EINVAL,
-        },
+    let deadline = match until.map(|(clock, until)| Deadline::new(clock, until)) {
+        Some(None) => return EINVAL,
+        deadline => deadline.flatten(),
     };
     // From here to the end a cancellation finds the waiter where it can be undone, and nowhere else.
     // SAFETY: sets this thread's type, and back.
     unsafe {
         let type_before = unconvoy_set_cancel_type(PTHREAD_CANCEL_DEFERRED);
-        let result = wait_cancellably(cond, mutex, deadline.as_ref());
+        let result = wait_cancellably(cond, mutex, deadline);
         if type_before != PTHREAD_CANCEL_DEFERRED {
             unconvoy_set_cancel_type(type_before);
         }
@@ -404,7 +401,7 @@ unsafe fn wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: Op
 unsafe fn wait_cancellably(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
-    deadline: Option<&(Deadline, Clock, timespec)>,
+    deadline: Option<Deadline>,
 ) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Cond::at(cond) };
@@ -429,16 +426,15 @@ unsafe fn wait_cancellably(
     let (mut result, mut has_slept) = (0, false);
     // SAFETY: this frame's.
     let state = unsafe { &(*node).state };
+    let until = deadline.map(Deadline::as_timespec);
+    let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let realtime = c_int::from(deadline.is_some_and(Deadline::is_realtime));
     while state.load(Acquire) != SIGNALLED {
-        let (realtime, until) = match deadline {
-            Some((_, clock, until)) => (*clock == Clock::Realtime, ptr::from_ref(until)),
-            None => (false, ptr::null()),
-        };
         has_slept = true;
         // Also with a deadline that has passed: a wait is a cancellation point.
         // SAFETY: the word and the time are this frame's or the caller's; `abandon` undoes the wait.
-        unsafe { unconvoy_cancellable_wait(state, LISTED, c_int::from(realtime), until, abandon, node.cast()) };
-        if state.load(Acquire) != SIGNALLED && deadline.is_some_and(|(deadline, ..)| deadline.has_passed()) {
+        unsafe { unconvoy_cancellable_wait(state, LISTED, realtime, until, abandon, node.cast()) };
+        if state.load(Acquire) != SIGNALLED && deadline.is_some_and(Deadline::has_passed) {
             // SAFETY: listed above.
             if unsafe { this.unlist(node) } {
                 result = ETIMEDOUT;

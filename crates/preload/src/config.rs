@@ -23,7 +23,7 @@ use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
 use unconvoy_locks::platform::{Native, Platform};
 
 use crate::dispatch::{self, Pair};
-use crate::{identity, stats};
+use crate::{identity, real, stats};
 
 /// The load manager of the default pair, whose path is compiled in.
 pub(crate) type DefaultLoad = Control;
@@ -90,14 +90,26 @@ fn settle() -> Service {
     service()
 }
 
+/// Who else watches the locks of this process.
+fn watcher() -> Option<&'static str> {
+    // SAFETY: returns null or a string constant.
+    let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
+    // These two know only the locks of libc, whose functions they replace.
+    let preloaded = variable(c"LD_PRELOAD").unwrap_or_default();
+    let tools = [("vgpreload_helgrind", "helgrind"), ("vgpreload_drd", "DRD")];
+    let tool = || tools.iter().find(|(library, _)| preloaded.contains(library)).map(|&(_, name)| name);
+    sanitizer.and_then(|name| name.to_str().ok()).or_else(tool)
+}
+
 fn read() -> Service {
     let control = Native::load_control();
     read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
     read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
-    // SAFETY: returns null or a string constant.
-    let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
-    if let Some(name) = sanitizer.and_then(|name| name.to_str().ok()) {
-        say(&["this program runs under ", name, ", which has locks of its own to watch: nothing is replaced"]);
+    if let Some(watcher) = watcher() {
+        say(&["this program runs under ", watcher, ", which has locks of its own to watch: nothing is replaced"]);
+        Service::Declined
+    } else if !real::is_in_front() {
+        say(&["this program has pthread functions of its own: nothing is replaced"]);
         Service::Declined
     } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() && identity::is_at_hand() {
         Service::Default

@@ -4,8 +4,8 @@
 
 use core::ffi::c_int;
 
-use libc::{c_char, gid_t, size_t, uid_t};
-use unconvoy_locks::platform::native::without_controller;
+use libc::{c_char, c_ulong, gid_t, size_t, uid_t};
+use unconvoy_locks::platform::native::{confine, without_controller};
 
 use crate::real;
 
@@ -35,4 +35,26 @@ credentials! {
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
     fn unshare(flags: c_int) -> c_int;
     fn setns(namespace: c_int, kind: c_int) -> c_int;
+}
+
+/// A process that can gain no privileges any more is about to install a filter of its system calls:
+/// that takes this, or privilege. There will be no controller from here on.
+///
+/// # Safety
+///
+/// As libc says of the function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(
+    option: c_int,
+    second: c_ulong,
+    third: c_ulong,
+    fourth: c_ulong,
+    fifth: c_ulong,
+) -> c_int {
+    if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
+        confine();
+    }
+    // SAFETY: passed on from the caller. libc's has a variable number of arguments, of which it takes
+    // four; they are passed alike.
+    unsafe { real::prctl(option, second, third, fourth, fifth) }
 }

@@ -41,7 +41,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::platform::native;
 
-use libc::{c_char, clockid_t, gid_t, size_t, uid_t};
+use libc::{c_char, c_ulong, clockid_t, gid_t, size_t, uid_t};
 use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
 use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
 
@@ -86,6 +86,7 @@ real! {
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
     fn unshare(flags: c_int) -> c_int;
     fn setns(namespace: c_int, kind: c_int) -> c_int;
+    fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int;
 }
 
 /// A function of libc, looked up when first asked for.
@@ -127,16 +128,57 @@ impl Address {
     }
 }
 
+/// Whether the program's calls come here, and not to a definition in the program itself or in a
+/// library before this one, such as a sanitizer's that is linked statically.
+pub(crate) fn is_in_front() -> bool {
+    /// Where the object begins that `address` lies in.
+    fn object(address: *const c_void) -> *mut c_void {
+        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: fills `info` if the address is in a loaded object; else it stays zeroes.
+        unsafe {
+            libc::dladdr(address, info.as_mut_ptr());
+            info.assume_init().dli_fbase
+        }
+    }
+    // SAFETY: looks a name up.
+    let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_lock".as_ptr()) };
+    object(called) == object(is_in_front as *const c_void)
+}
+
+/// A library behind this one that fakes the time, and with it the deadlines of condition variables:
+/// its `clock_gettime`.
+static FAKED_CLOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// What the program takes for the time, if that is not the time.
+pub(crate) fn faked_time(clock: clockid_t) -> Option<timespec> {
+    let read = FAKED_CLOCK.load(Relaxed);
+    if read.is_null() {
+        return None;
+    }
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it is a `clock_gettime`, and fills `time`.
+    let read: native::ReadClock = unsafe { core::mem::transmute(read) };
+    (unsafe { read(clock, &raw mut time) } == 0).then_some(time)
+}
+
 /// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a
-/// library takes locks to do so.
+/// library takes locks to do so. If it lies behind this one, it never sees the program's deadlines,
+/// which are then for this library to understand.
 pub(crate) fn use_libcs_clock() {
     // SAFETY: libc is loaded, so that this only finds it; its `clock_gettime` is one.
     unsafe {
         let libc_itself = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
-        let clock =
-            if libc_itself.is_null() { ptr::null_mut() } else { libc::dlsym(libc_itself, c"clock_gettime".as_ptr()) };
+        if libc_itself.is_null() {
+            return;
+        }
+        let clock = libc::dlsym(libc_itself, c"clock_gettime".as_ptr());
         if !clock.is_null() {
             native::read_clock_with(core::mem::transmute::<*mut c_void, native::ReadClock>(clock));
+        }
+        let believed = libc::dlsym(libc::RTLD_DEFAULT, c"clock_gettime".as_ptr());
+        let wait_behind = address::pthread_cond_timedwait.found.load(Relaxed);
+        if clock != believed && wait_behind != libc::dlsym(libc_itself, c"pthread_cond_timedwait".as_ptr()) {
+            FAKED_CLOCK.store(believed, Relaxed);
         }
     }
 }

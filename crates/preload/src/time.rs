@@ -3,6 +3,8 @@
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use unconvoy_locks::platform::{Native, Platform, native};
 
+use crate::real;
+
 /// How late a wait on the realtime clock may notice that the clock was set.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
@@ -23,11 +25,26 @@ impl Clock {
         }
     }
 
+    fn number(self) -> clockid_t {
+        match self {
+            Clock::Realtime => CLOCK_REALTIME,
+            Clock::Monotonic => CLOCK_MONOTONIC,
+        }
+    }
+
     fn now(self) -> u64 {
         match self {
             Clock::Monotonic => Native::now(),
             Clock::Realtime => native::clock(CLOCK_REALTIME),
         }
+    }
+}
+
+/// Since the clock's beginning; 0 for times before it.
+fn nanoseconds(time: &timespec) -> u64 {
+    match u64::try_from(time.tv_sec) {
+        Ok(seconds) => seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.cast_unsigned()),
+        Err(_) => 0,
     }
 }
 
@@ -44,9 +61,21 @@ impl Deadline {
         if !(0..1_000_000_000).contains(&until.tv_nsec) {
             return None;
         }
-        let seconds = u64::try_from(until.tv_sec).unwrap_or(0);
-        let ns = seconds.saturating_mul(1_000_000_000).saturating_add(until.tv_nsec.cast_unsigned());
-        Some(Deadline { clock, ns: if until.tv_sec < 0 { 0 } else { ns } })
+        let ns = nanoseconds(until);
+        Some(match real::faked_time(clock.number()) {
+            None => Deadline { clock, ns },
+            Some(faked) => Deadline { clock, ns: clock.now().saturating_add(ns).saturating_sub(nanoseconds(&faked)) },
+        })
+    }
+
+    /// As the kernel takes it.
+    pub(crate) fn as_timespec(self) -> timespec {
+        timespec { tv_sec: (self.ns / 1_000_000_000).cast_signed(), tv_nsec: (self.ns % 1_000_000_000).cast_signed() }
+    }
+
+    /// Whether it is on the realtime clock.
+    pub(crate) fn is_realtime(self) -> bool {
+        self.clock == Clock::Realtime
     }
 
     /// Until when to wait, on the clock that waiters read, before looking at the deadline's own

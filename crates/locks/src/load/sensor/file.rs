@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 
 /// An open file or directory, for reading.
-pub(super) struct File(RawFd);
+pub(crate) struct File(RawFd);
 
 impl File {
-    pub(super) fn open(path: &CStr) -> Option<Self> {
+    pub(crate) fn open(path: &CStr) -> Option<Self> {
         Self::open_in(CWD, path, OFlags::empty())
     }
 
@@ -35,7 +35,7 @@ impl File {
     }
 
     /// Reads from the beginning; how much of `buffer` was filled.
-    pub(super) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
+    pub(crate) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
         rustix::io::pread(self.borrow(), buffer, 0).ok()
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 pub mod capacity;
 #[cfg(not(loom))]
-mod file;
+pub(crate) mod file;
 pub mod fixed;
 #[cfg(not(loom))]
 pub mod schedstat;

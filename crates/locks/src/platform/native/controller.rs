@@ -13,13 +13,15 @@
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::thread::BareThread;
 #[cfg(not(tsan))]
 use super::thread::NotStarted;
 use super::{LOAD_CONTROL, Native};
 use crate::load::controller::{Effort, serve};
+#[cfg(not(tsan))]
+use crate::load::sensor::file::File;
 use crate::load::sensor::schedstat::Schedstat;
 use crate::platform::Platform as _;
 
@@ -28,12 +30,13 @@ const LONGEST_FAREWELL_NS: u64 = 100_000_000;
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
-#[cfg(not(tsan))]
 const REFUSED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
 static BARRED: AtomicU32 = AtomicU32::new(0);
+/// Set by [`confine`].
+static CONFINED: AtomicBool = AtomicBool::new(false);
 /// The id of the process that controllers belong to; 0: nobody knows yet.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
@@ -83,6 +86,10 @@ fn start() {
         STATE.store(NONE, Release);
         return;
     }
+    if CONFINED.load(SeqCst) {
+        STATE.store(REFUSED, Release); // silently: the program may have no standard error that it wants lines on
+        return;
+    }
     // A sanitizer's runtime must know every thread; there, an ordinary one serves.
     #[cfg(tsan)]
     std::thread::spawn(|| {
@@ -90,8 +97,14 @@ fn start() {
         STATE.store(NONE, Release);
     });
     #[cfg(not(tsan))]
-    match THREAD.start(body) {
-        Ok(()) => say_if_blind(),
+    if rustix::fs::access(c"/proc/self/task", rustix::fs::Access::READ_OK).is_err() {
+        STATE.store(REFUSED, Release);
+        say("/proc/self/task cannot be read: waiters spin and park, none sleep for load");
+        return;
+    }
+    #[cfg(not(tsan))]
+    match THREAD.start(if is_filtered() { filtered_body } else { body }) {
+        Ok(()) => {}
         Err(NotStarted::Leaving) => STATE.store(NONE, Release),
         Err(NotStarted::Refused(_)) => {
             STATE.store(REFUSED, Release);
@@ -115,12 +128,23 @@ pub fn claim_memory() {
     is_this_process();
 }
 
-/// Says once if the sensor will have nothing to read. The controller itself has no standard error.
+/// Whether the calling thread's system calls go through a filter, which may kill for those that it
+/// does not know. A new thread inherits it.
 #[cfg(not(tsan))]
-fn say_if_blind() {
-    static SAID: AtomicU32 = AtomicU32::new(0);
-    if rustix::fs::access(c"/proc/self/task", rustix::fs::Access::READ_OK).is_err() && SAID.swap(1, Relaxed) == 0 {
-        say("/proc/self/task cannot be read: waiters spin and park, none sleep for load");
+fn is_filtered() -> bool {
+    let mut text = [0; 4096];
+    let len = File::open(c"/proc/thread-self/status").and_then(|file| file.read_into(&mut text)).unwrap_or(0);
+    let line = b"\nSeccomp:\t";
+    let mode = text[..len].windows(line.len() + 1).find(|window| window.starts_with(line));
+    mode.is_none_or(|window| window[line.len()] != b'0')
+}
+
+/// Has no controller in this process from now on, nor in its children: it is about to be confined
+/// to system calls that it knows it needs. One that runs is gone on return.
+pub fn confine() {
+    if is_this_process() {
+        CONFINED.store(true, SeqCst);
+        without_controller(|| ());
     }
 }
 
@@ -133,6 +157,12 @@ fn say(what: &str) {
     });
 }
 
+/// As `body`, where system calls are filtered: without the one that old filters do not know.
+#[cfg(not(tsan))]
+extern "C" fn filtered_body(_: *mut c_void) -> c_int {
+    run(false)
+}
+
 #[cfg(not(tsan))]
 extern "C" fn body(_: *mut c_void) -> c_int {
     // A descriptor table of its own, emptied: see `thread`. Before Linux 5.9 it stays shared, and the
@@ -141,6 +171,11 @@ extern "C" fn body(_: *mut c_void) -> c_int {
     // this thread's alone.
     let private =
         unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
+    run(private)
+}
+
+#[cfg(not(tsan))]
+fn run(private: bool) -> c_int {
     serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BARRED);
     STATE.store(NONE, Release);
     0

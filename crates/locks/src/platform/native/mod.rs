@@ -14,7 +14,7 @@ use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
-pub use controller::{ControllerReport, claim_memory, controller_report, without_controller};
+pub use controller::{ControllerReport, claim_memory, confine, controller_report, without_controller};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
