@@ -157,8 +157,8 @@ pub(crate) fn faked_time(clock: clockid_t) -> Option<timespec> {
     }
     let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is a `clock_gettime`, and fills `time`.
-    let read: native::ReadClock = unsafe { core::mem::transmute(read) };
-    (unsafe { read(clock, &raw mut time) } == 0).then_some(time)
+    let answer = unsafe { core::mem::transmute::<*mut c_void, native::ReadClock>(read)(clock, &raw mut time) };
+    (answer == 0).then_some(time)
 }
 
 /// Has waiters read libc's clock, past any library that is preloaded to fake the time: such a
