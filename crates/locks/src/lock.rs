@@ -80,6 +80,10 @@ impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
     fn mark(&self) -> bool {
         self.0.mark()
     }
+
+    fn is_awaited(&self) -> bool {
+        self.0.is_awaited()
+    }
 }
 
 /// Acquires a mutex that the caller found taken. `deadline` is on the platform's clock.
@@ -118,6 +122,10 @@ impl<P: Platform> Spot for RwSpot<'_, P> {
 
     fn mark(&self) -> bool {
         self.0.mark()
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.0.is_awaited()
     }
 }
 
@@ -161,6 +169,11 @@ impl Spot for Bare<'_> {
     /// There is nowhere to leave a mark: who would park polls on.
     fn mark(&self) -> bool {
         false
+    }
+
+    /// Nobody can tell.
+    fn is_awaited(&self) -> bool {
+        true
     }
 }
 

@@ -211,7 +211,7 @@ fn sleep_slots_lose_no_wake_up_and_keep_count() {
                     if slots.has_room()
                         && let Some(claim) = slots.claim(id)
                     {
-                        slots.sleep(claim, u64::MAX);
+                        slots.sleep(claim, 0, u64::MAX);
                     }
                 })
             })

@@ -221,4 +221,8 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
     fn is_locked(&self) -> bool {
         self.word.load(Relaxed) != FREE
     }
+
+    fn is_awaited(&self) -> bool {
+        !self.inner.is_empty()
+    }
 }

@@ -89,4 +89,8 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
     fn is_locked(&self) -> bool {
         !self.queue.is_empty()
     }
+
+    fn is_awaited(&self) -> bool {
+        self.queue.ends_with_waiter()
+    }
 }

@@ -105,4 +105,10 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
 
     /// Whether somebody holds the lock at this moment; stale as soon as it is known.
     fn is_locked(&self) -> bool;
+
+    /// Whether, as far as the algorithm knows, a thread contends for the lock at this moment, and
+    /// would take it if it were released. Asked by one that does not. True where nobody can tell.
+    fn is_awaited(&self) -> bool {
+        true
+    }
 }

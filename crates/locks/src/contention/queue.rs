@@ -139,6 +139,14 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         self.tail.load(Relaxed).is_null()
     }
 
+    /// Whether the last node is a waiter's, neither left nor the holder's. (One that left behind a
+    /// waiter hides that waiter.)
+    pub(super) fn ends_with_waiter(&self) -> bool {
+        let tail = without_mark(self.tail.load(Acquire));
+        // SAFETY: null or type-stable.
+        unsafe { tail.as_ref() }.is_some_and(|node| node.status.load(Relaxed) == WAITING && !node.was_left_behind())
+    }
+
     /// Joins if nobody holds and nobody waits.
     pub(super) fn try_join(&self) -> Option<Ticket<P>> {
         if !self.is_empty() {

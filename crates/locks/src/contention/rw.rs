@@ -54,13 +54,17 @@ pub enum Share {
 #[repr(C)]
 pub struct RwWord<P: Platform> {
     word: P::U32,
-    writers_waiting: P::U32,
+    /// Writers that wait, awake or asleep, and above [`ONE_POLLER`] the threads that poll.
+    waiting: P::U32,
 }
+
+/// One polling thread, in `waiting`; below it the writers are counted. Both counts are advice.
+const ONE_POLLER: u32 = 1 << 16;
 
 impl<P: Platform> RwWord<P> {
     /// A free lock.
     pub fn unlocked() -> Self {
-        RwWord { word: P::U32::new(0), writers_waiting: P::U32::new(0) }
+        RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
     }
 
     /// Takes the lock if that is possible at once.
@@ -68,7 +72,7 @@ impl<P: Platform> RwWord<P> {
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
-            Share::ReadAfterWriters if self.writers_waiting.load(Relaxed) != 0 => false,
+            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
             Share::Read | Share::ReadAfterWriters => {
                 self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
             }
@@ -98,30 +102,38 @@ impl<P: Platform> RwWord<P> {
 
     /// Contends until acquired, or until `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
+        self.waiting.fetch_add(ONE_POLLER, Relaxed);
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
-        loop {
+        let outcome = loop {
             if self.seems_free(share) && self.try_acquire(share) {
-                return Outcome::Acquired;
+                break Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                break Outcome::Left;
             }
             backoff.wait::<P>();
-        }
+        };
+        self.waiting.fetch_sub(ONE_POLLER, Relaxed);
+        outcome
+    }
+
+    /// Whether a thread polls for the lock at this moment.
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.load(Relaxed) >= ONE_POLLER
     }
 
     /// A thread begins to wait for the lock. Said once per wait, whether the thread polls or
     /// sleeps.
     pub fn begin_wait(&self, share: Share) {
         if share == Share::Write {
-            self.writers_waiting.fetch_add(1, Relaxed);
+            self.waiting.fetch_add(1, Relaxed);
         }
     }
 
     /// The wait is over, with the lock or without it.
     pub fn end_wait(&self, share: Share) {
         if share == Share::Write {
-            self.writers_waiting.fetch_sub(1, Relaxed);
+            self.waiting.fetch_sub(1, Relaxed);
         }
     }
 

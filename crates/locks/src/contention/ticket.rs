@@ -187,4 +187,10 @@ unsafe impl<P: Platform> Contention<P> for Ticket<P> {
     fn is_locked(&self) -> bool {
         !Word(self.word.load(Relaxed)).is_free()
     }
+
+    fn is_awaited(&self) -> bool {
+        let word = Word(self.word.load(Relaxed));
+        // All tickets that are out, but the holder's and those that were struck.
+        word.ahead_of(word.next()) > 1 + u64::from((word.0 >> 32).count_ones())
+    }
 }

@@ -5,14 +5,19 @@
 //! [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile,
 //! it gives the slot back. What decides is the load of the whole process, never the one lock.
 //!
-//! Three rules go beyond the paper:
+//! Four rules go beyond the paper:
 //!
 //! 1. **Grace.** A thread that comes back from a sleep does not claim again at once. Otherwise the
 //!    same threads would sleep for ever while others keep the lock.
 //! 2. **Turns.** A waiter takes the longest sleeper's place before that one's time is up
 //!    ([`SleepSlots::claim_in_exchange`]), and time-outs are spread evenly
 //!    ([`SleepSlots::wake_time`]).
-//! 3. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
+//! 3. **Somebody stays for the lock.** Nobody wakes who sleeps for load when its lock is released.
+//!    So a waiter sleeps in a slot only if another one contends for the lock, or was just woken to;
+//!    the last one parks at the lock's gate, and the next release wakes it. Without this a thread
+//!    that met a preempted holder once would stay away from a free lock, and all that depends on
+//!    it with it. (x265 with 8 threads on 2 processors: .71 of libc's frames; Chromium: .5.)
+//! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
 //!    critical section: it parks at the lock's gate until a release, as libc's mutex would do at
 //!    once. Without this a program that holds a mutex while it sleeps would burn a processor.
 
@@ -152,6 +157,24 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// Sleeps until the lock's next release.
+    fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        self.parked = true;
+        let acquired = gate.wait(spot, deadline);
+        self.start_over::<P>(SHORT_WAIT_NS);
+        acquired
+    }
+
+    /// The wait goes on after a sleep, with `grace` nanoseconds before the next one for load.
+    fn start_over<P: Platform>(&mut self, grace: u64) {
+        let now = P::now();
+        self.polled = 0;
+        self.last_turn = now;
+        self.yield_at = now;
+        self.no_claim_before = now + grace;
+        self.reported = false;
+    }
+
     /// A slot is claimed: the thread sleeps in it, unless it has a real-time policy. That one is
     /// to run before the others, and is asked for only here, since it costs a system call.
     #[cold]
@@ -219,28 +242,22 @@ impl<P: Platform> LoadManager<P> for Control {
         waiter.sleeps += 1;
         let control = P::load_control();
         control.report_polling(waiter.polled);
-        let acquired = match waiter.claim.take() {
+        match waiter.claim.take() {
             Some(claim) => {
-                if core::mem::take(&mut waiter.exchanges) {
-                    control.slots.wake_longest();
+                let place = core::ptr::from_ref(gate).addr() as u64;
+                let replaced = core::mem::take(&mut waiter.exchanges) && control.slots.wake_longest() == Some(place);
+                if !replaced && !spot.is_awaited() {
+                    control.slots.give_back(claim);
+                    return waiter.park(gate, spot, deadline);
                 }
                 let wake = control.slots.wake_time(P::now(), control.sleep.load(Relaxed));
-                control.slots.sleep(claim, deadline.map_or(wake, |end| end.min(wake)));
-                let awake_since = P::now();
-                P::set_thread_note(ThreadNote { awake_since, ..P::thread_note() });
-                waiter.no_claim_before = awake_since + GRACE_NS;
-                false
+                control.slots.sleep(claim, place, deadline.map_or(wake, |end| end.min(wake)));
+                P::set_thread_note(ThreadNote { awake_since: P::now(), ..P::thread_note() });
             }
-            None => {
-                waiter.parked = true;
-                gate.wait(spot, deadline)
-            }
-        };
-        waiter.polled = 0;
-        waiter.last_turn = P::now();
-        waiter.yield_at = waiter.last_turn;
-        waiter.reported = false;
-        acquired
+            None => return waiter.park(gate, spot, deadline),
+        }
+        waiter.start_over::<P>(GRACE_NS);
+        false
     }
 
     #[inline]

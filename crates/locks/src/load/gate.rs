@@ -28,6 +28,8 @@ pub trait Spot {
     fn try_lock(&self) -> bool;
     /// Marks the lock if it is held.
     fn mark(&self) -> bool;
+    /// Whether another thread contends for the lock, and would take it if it were released.
+    fn is_awaited(&self) -> bool;
 }
 
 /// Parked waiters of one lock. All zeroes when nobody ever parked.

@@ -91,6 +91,8 @@ pub struct SleepSlots<P: Platform> {
     counters: Counters<P>,
     pace: Pace<P>,
     slots: [P::U32; SLOTS],
+    /// What each sleeper waits for: the address of its lock's gate.
+    places: [P::U64; SLOTS],
 }
 
 /// A claimed slot: the thread sleeps, or gives it back.
@@ -134,6 +136,7 @@ impl SleepSlots<crate::platform::Native> {
                 last_deadline: AtomicU64::new(0),
             },
             slots: [const { zero() }; SLOTS],
+            places: [const { AtomicU64::new(0) }; SLOTS],
         }
     }
 }
@@ -152,6 +155,7 @@ impl<P: Platform> SleepSlots<P> {
                 last_deadline: P::U64::new(0),
             },
             slots: core::array::from_fn(|_| zero()),
+            places: core::array::from_fn(|_| P::U64::new(0)),
         }
     }
 
@@ -209,8 +213,10 @@ impl<P: Platform> SleepSlots<P> {
         }
     }
 
-    /// Sleeps until somebody clears the slot, or until `deadline`.
-    pub fn sleep(&self, claim: Claim, deadline: u64) {
+    /// Sleeps, waiting for the lock at `place`, until somebody clears the slot, or until
+    /// `deadline`.
+    pub fn sleep(&self, claim: Claim, place: u64, deadline: u64) {
+        self.places[claim.index].store(place, Relaxed);
         let slot = &self.slots[claim.index];
         while slot.load(Acquire) == claim.thread && P::now() < deadline {
             P::park(slot, claim.thread, Some(deadline));
@@ -269,12 +275,14 @@ impl<P: Platform> SleepSlots<P> {
         self.claim_up_to(P::thread_id(), 1)
     }
 
-    /// Wakes the thread that has slept longest.
-    pub fn wake_longest(&self) {
-        let _ = self.used().any(|(_, slot)| {
+    /// Wakes the thread that has slept longest; the place of what it waits for, if there is one
+    /// and it had come to tell.
+    pub fn wake_longest(&self) -> Option<u64> {
+        self.used().find_map(|(place, slot)| {
             let thread = slot.load(Acquire);
-            is_thread(thread) && self.wake(slot, thread)
-        });
+            let awaits = self.places[place as usize % SLOTS].load(Relaxed);
+            (is_thread(thread) && self.wake(slot, thread)).then_some(awaits)
+        })
     }
 
     /// Wakes the longest sleepers whose turn has come between `since` and `now` without a waiter
@@ -288,7 +296,9 @@ impl<P: Platform> SleepSlots<P> {
         let turn = turn_ns(timeout, self.target());
         let overdue = ((now - next.max(since)) / turn.max(1)).min(u64::from(sleeping));
         if overdue > 0 && self.counters.next_turn.compare_exchange(next, now + turn, Relaxed, Relaxed).is_ok() {
-            (0..overdue).for_each(|_| self.wake_longest());
+            for _ in 0..overdue {
+                self.wake_longest();
+            }
         }
     }
 
