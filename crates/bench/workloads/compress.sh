@@ -1,0 +1,40 @@
+# What the scripts of the compressors share: read by their `.`, after program.sh.
+# shellcheck shell=sh
+
+# Words from a small alphabet, neither random nor constant, so that there is work to do; the same everywhere. Made
+# of 2 MiB that repeat, which is further apart than any of the blocks here.
+make_text() {
+	awk 'BEGIN {
+		state = 1
+		for (bytes = 0; bytes < 2 * 1048576; bytes += length(word)) {
+			state = (state * 69069 + 12345) % 4294967296
+			n = int(state / 65536) % 4096
+			word = sprintf("%x%d ", n, n * n % 977)
+			printf "%s", word
+		}
+	}' >"$1.unit"
+	for _ in 1 2 3 4 5 6 7 8; do cat "$1.unit"; done >"$1.more"
+	for _ in 1 2 3 4 5 6 7 8; do cat "$1.more"; done >"$1"
+	rm "$1.unit" "$1.more"
+}
+
+# compress MIB EXPAND COMMAND...: COMMAND compresses standard input to standard output. All these programs cut their
+# input in blocks of a fixed size, so the bytes are those of the first run under libc, which EXPAND turned back.
+compress() {
+	mib=$1
+	expand=$2
+	shift 2
+	text=$(prepared text)
+	head -c "${mib}M" "$text" >"$dir/in"
+	reference=${PROGRAMS_CACHE:-$dir}/$(basename "$0" .sh)-$mib-$threads
+	if [ ! -e "$reference" ]; then
+		"$@" <"$dir/in" >"$dir/reference"
+		$expand <"$dir/reference" | cmp - "$dir/in" || fail "expands to other bytes, under libc"
+		mv "$dir/reference" "$reference"
+	fi
+	from=$(now)
+	measured "$@" <"$dir/in" >"$dir/out"
+	to=$(now)
+	cmp "$dir/out" "$reference" || fail "compresses to other bytes"
+	rate "$mib" "$from" "$to" MiB/s
+}

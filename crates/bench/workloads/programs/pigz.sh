@@ -1,0 +1,6 @@
+#!/bin/sh
+# pigz compresses text in blocks of 128 KiB with THREADS threads; SECONDS is about what it takes on two processors.
+. "$(dirname "$0")/../program.sh"
+. "$(dirname "$0")/../compress.sh"
+
+compress $((seconds * 24)) 'pigz -d -c' pigz -6 -m -p "$threads" -c

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Real programs with and without unconvoy, on this machine; `make build` and the packages of
+# crates/preload/tests/packages.txt come first. Wants a quiet machine, and takes about 25 minutes for all.
+#
+#   scripts/bench-programs.sh [OUTDIR [NAME...]]   results go to OUTDIR (.bench-programs); NAME is of programs/*.sh
+#   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    other numbers of runs, of threads, other configurations
+#
+# Once it is done, `scripts/programs-table.py OUTDIR/*.json >docs/programs.md` makes the page.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=${1:-.bench-programs}
+[ $# = 0 ] || shift
+programs=$root/crates/bench/workloads/programs
+unconvoy=${UNCONVOY:-$root/target/release/unconvoy}
+cores=$(nproc)
+threads=${THREADS:-$cores,$((4 * cores))}
+mkdir -p "$out"
+if [ $# = 0 ]; then
+	for script in "$programs"/*.sh; do
+		set -- "$@" "$(basename "$script" .sh)"
+	done
+fi
+
+# What is expensive to prepare is prepared once, outside the measurement.
+PROGRAMS_CACHE=${PROGRAMS_CACHE:-$(mktemp -d)}
+export PROGRAMS_CACHE
+failed=
+for name in "$@"; do
+	script=$programs/$name.sh
+	# The comment under its first line says what the script measures.
+	what=$(sed -n '2s/^# //p' "$script")
+	ready=1
+	for count in $(echo "$threads" | tr , ' '); do
+		"$script" "$count" 1 >/dev/null || ready=
+	done
+	if [ -z "$ready" ] || ! "$unconvoy" compare --locks "${LOCKS:-libc,default}" --threads "$threads" --runs "${RUNS:-5}" --timeout 60 \
+		--metric '^rate ([0-9.e+]+)' --metric-name rate --title "$what" --json "$out/$name.json" -- "$script" '{threads}' >"$out/$name.txt"; then
+		failed="$failed $name"
+	fi
+done
+if [ -n "$failed" ]; then
+	echo "failed:$failed" >&2
+	exit 1
+fi
