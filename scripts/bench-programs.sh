@@ -1,6 +1,6 @@
 #!/bin/sh
-# Real programs with and without unconvoy, on this machine; `make build` and the packages of
-# crates/preload/tests/packages.txt come first. Wants a quiet machine, and takes about 25 minutes for all.
+# Real programs with and without unconvoy, on this machine; `make build` and the packages of scripts/packages-programs.txt
+# come first. Wants a quiet machine, and takes about 25 minutes for all.
 #
 #   scripts/bench-programs.sh [OUTDIR [NAME...]]   results go to OUTDIR (.bench-programs); NAME is of programs/*.sh
 #   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    other numbers of runs, of threads, other configurations
@@ -23,7 +23,11 @@ if [ $# = 0 ]; then
 fi
 
 # What is expensive to prepare is prepared once, outside the measurement.
-PROGRAMS_CACHE=${PROGRAMS_CACHE:-$(mktemp -d)}
+if [ -z "${PROGRAMS_CACHE-}" ]; then
+	PROGRAMS_CACHE=$(mktemp -d)
+	trap 'rm -rf "$PROGRAMS_CACHE"' EXIT
+	trap 'exit 130' HUP INT TERM
+fi
 export PROGRAMS_CACHE
 failed=
 for name in "$@"; do

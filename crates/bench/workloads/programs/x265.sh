@@ -4,6 +4,6 @@
 . "$(dirname "$0")/../film.sh"
 
 film=$(prepared film)
-frames=$((seconds * 100))
+frames=$((seconds * 250))
 encode "$frames" x265 --y4m --input "$film" --frames "$frames" --preset ultrafast --pools "$threads" --frame-threads 3 --no-info \
 	--output "$dir/out"
