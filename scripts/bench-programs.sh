@@ -25,6 +25,8 @@ fi
 # What is expensive to prepare is prepared once, outside the measurement.
 if [ -z "${PROGRAMS_CACHE-}" ]; then
 	PROGRAMS_CACHE=$(mktemp -d)
+	# PostgreSQL gives up root and still has to get in.
+	chmod 755 "$PROGRAMS_CACHE"
 	trap 'rm -rf "$PROGRAMS_CACHE"' EXIT
 	trap 'exit 130' HUP INT TERM
 fi
@@ -33,7 +35,7 @@ failed=
 for name in "$@"; do
 	script=$programs/$name.sh
 	# The comment under its first line says what the script measures.
-	what=$(sed -n '2s/^# //p' "$script")
+	what=$(sed -n "2{s/^# //;s/; SECONDS .*//;s/THREADS/N/g;p}" "$script")
 	ready=1
 	for count in $(echo "$threads" | tr , ' '); do
 		"$script" "$count" 1 >/dev/null || ready=

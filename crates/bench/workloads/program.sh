@@ -39,6 +39,12 @@ clean_up() {
 		done
 		kill -9 "$server" 2>/dev/null || :
 	fi
+	# Chromium's helpers outlive it for a moment, and would make their directory anew.
+	tries=0
+	while [ "$tries" -lt 20 ] && pgrep -f "$dir/" >/dev/null 2>&1; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
 	rm -rf "$dir"
 }
 trap 'status=$?; clean_up; exit $status' EXIT
