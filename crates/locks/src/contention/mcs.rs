@@ -91,6 +91,6 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
     }
 
     fn is_awaited(&self) -> bool {
-        self.queue.ends_with_waiter()
+        self.queue.seems_awaited(self.holder.load(Relaxed))
     }
 }

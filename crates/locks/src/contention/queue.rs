@@ -65,6 +65,9 @@ const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 /// the two, and is let run.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
+/// How far to look for a waiter among those that have left.
+const NODES_LOOKED_AT: u32 = 8;
+
 /// One waiter in one queue, on a cache line of its own.
 #[repr(align(64))]
 pub struct Node<P: Platform> {
@@ -139,12 +142,24 @@ impl<P: Platform, S: Patience> Queue<P, S> {
         self.tail.load(Relaxed).is_null()
     }
 
-    /// Whether the last node is a waiter's, neither left nor the holder's. (One that left behind a
-    /// waiter hides that waiter.)
-    pub(super) fn ends_with_waiter(&self) -> bool {
-        let tail = without_mark(self.tail.load(Acquire));
-        // SAFETY: null or type-stable.
-        unsafe { tail.as_ref() }.is_some_and(|node| node.status.load(Relaxed) == WAITING && !node.was_left_behind())
+    /// Whether one of the first few nodes behind `holder` is that of a waiter who has not left. The
+    /// queue changes meanwhile, and the nodes may be another's by then: a guess, of no consequence
+    /// but to efficiency.
+    pub(super) fn seems_awaited(&self, holder: *mut Node<P>) -> bool {
+        let mut node = holder;
+        for _ in 0..NODES_LOOKED_AT {
+            // SAFETY: null or type-stable.
+            let Some(next) = (unsafe { node.as_ref() }).map(|node| node.next.load(Acquire)) else {
+                return false;
+            };
+            node = next;
+            // SAFETY: as above.
+            let waits = |node: &Node<P>| node.status.load(Relaxed) == WAITING && !node.was_left_behind();
+            if unsafe { node.as_ref() }.is_some_and(waits) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Joins if nobody holds and nobody waits.
