@@ -6,7 +6,8 @@ use crate::contention::rw::{RwWord, Share};
 use crate::contention::{Contention, Outcome, Turn, Verdict};
 use crate::load::gate::{Gate, Spot};
 use crate::load::{Departure, LoadManager};
-use crate::platform::Platform;
+use crate::platform::{Atomic, Platform};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Backoff of [`poll`]: as [`ttas`](crate::contention::ttas).
 const POLL_BACKOFF_NS: (u64, u64) = (50, 10_000);
@@ -23,6 +24,7 @@ pub struct Acquired {
 /// Asks the load manager, and watches the deadline.
 struct Asking<'a, P: Platform, L: LoadManager<P>> {
     waiter: &'a mut L::Waiter,
+    spot: &'a dyn Spot,
     deadline: Option<u64>,
     late: bool,
 }
@@ -31,7 +33,7 @@ impl<P: Platform, L: LoadManager<P>> Turn for Asking<'_, P, L> {
     #[inline]
     fn turn(&mut self, now: u64) -> Verdict {
         self.late = self.deadline.is_some_and(|end| now >= end);
-        if self.late { Verdict::Leave } else { L::turn(self.waiter, now) }
+        if self.late { Verdict::Leave } else { L::turn(self.waiter, now, self.spot) }
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -50,7 +52,7 @@ fn wait<P: Platform, L: LoadManager<P>>(
 ) -> Acquired {
     let mut waiter = L::arrive(P::now());
     let held = loop {
-        let mut asking = Asking { waiter: &mut waiter, deadline, late: false };
+        let mut asking = Asking { waiter: &mut waiter, spot, deadline, late: false };
         match attempt(&mut asking) {
             Outcome::Acquired => break true,
             Outcome::Left if asking.late => break false,
@@ -70,19 +72,26 @@ fn wait<P: Platform, L: LoadManager<P>>(
 }
 
 /// A mutex's contention manager, as a parker sees it.
-struct MutexSpot<'a, P, C>(&'a C, core::marker::PhantomData<P>);
+struct MutexSpot<'a, P: Platform, C> {
+    state: &'a C,
+    acquisitions: Option<&'a P::U32>,
+}
 
 impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
     fn try_lock(&self) -> bool {
-        self.0.try_lock()
+        self.state.try_lock()
     }
 
     fn mark(&self) -> bool {
-        self.0.mark()
+        self.state.mark()
     }
 
     fn is_awaited(&self) -> bool {
-        self.0.is_awaited()
+        self.state.is_awaited()
+    }
+
+    fn acquisitions(&self) -> Option<u32> {
+        self.acquisitions.map(|count| count.load(Relaxed))
     }
 }
 
@@ -93,7 +102,19 @@ pub fn acquire<P: Platform, C: Contention<P>, L: LoadManager<P>>(
     gate: &Gate<P>,
     deadline: Option<u64>,
 ) -> Acquired {
-    let spot = MutexSpot(state, core::marker::PhantomData);
+    acquire_counted::<P, C, L>(state, gate, None, deadline)
+}
+
+/// The same for a mutex whose user counts acquisitions in `acquisitions`: waiters see by it whether
+/// the lock goes round.
+#[cold]
+pub fn acquire_counted<P: Platform, C: Contention<P>, L: LoadManager<P>>(
+    state: &C,
+    gate: &Gate<P>,
+    acquisitions: Option<&P::U32>,
+    deadline: Option<u64>,
+) -> Acquired {
+    let spot = MutexSpot { state, acquisitions };
     wait::<P, L>(gate, &spot, deadline, |asking| state.attempt(asking))
 }
 

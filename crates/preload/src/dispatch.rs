@@ -6,8 +6,8 @@
 //! taken when [`chosen`] says so.
 
 use core::ptr;
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -21,6 +21,8 @@ use unconvoy_locks::platform::Native;
 pub(crate) struct Words<'a> {
     pub(crate) state: &'a State,
     pub(crate) gate: &'a Gate<Native>,
+    /// Another number after each acquisition.
+    pub(crate) acquisitions: &'a AtomicU32,
 }
 
 /// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
@@ -60,7 +62,7 @@ fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
 }
 
 fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
-    lock::acquire::<Native, C, L>(words.state.of(), words.gate, deadline)
+    lock::acquire_counted::<Native, C, L>(words.state.of(), words.gate, Some(words.acquisitions), deadline)
 }
 
 /// # Safety

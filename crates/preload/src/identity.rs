@@ -20,7 +20,7 @@ static IS_AT_HAND: AtomicBool = AtomicBool::new(false);
 /// Whether [`me_at_hand`] answers in this process. Asked by one thread, before others ask [`me`].
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_at_hand() -> bool {
-    let found = me_at_hand() == Native::thread_id() as usize;
+    let found = me_at_hand() == Native::thread_id();
     IS_AT_HAND.store(found, Relaxed);
     found
 }
@@ -28,7 +28,7 @@ pub(crate) fn is_at_hand() -> bool {
 /// This thread, from its control block: in one instruction.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn me_at_hand() -> usize {
+pub(crate) fn me_at_hand() -> u32 {
     let id: u32;
     // SAFETY: reads a word of this thread's control block, which is longer than that in every glibc.
     unsafe {
@@ -39,14 +39,14 @@ pub(crate) fn me_at_hand() -> usize {
             options(nostack, pure, readonly, preserves_flags)
         );
     }
-    id as usize
+    id
 }
 
 /// This thread.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(crate) fn me() -> usize {
-    if IS_AT_HAND.load(Relaxed) { me_at_hand() } else { Native::thread_id() as usize }
+pub(crate) fn me() -> u32 {
+    if IS_AT_HAND.load(Relaxed) { me_at_hand() } else { Native::thread_id() }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -55,11 +55,11 @@ pub(crate) fn is_at_hand() -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn me_at_hand() -> usize {
+pub(crate) fn me_at_hand() -> u32 {
     me()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn me() -> usize {
-    Native::thread_id() as usize
+pub(crate) fn me() -> u32 {
+    Native::thread_id()
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  glibc   lock  count  owner  nusers  kind  spins  list.prev   list.next
 //!  byte    0     4      8      12      16    20     24          32
-//!  here    -     count  owner . . . .  kind  gate   state . . . . . . . .
+//!  here    -     count  owner  taken   kind  gate   state . . . . . . . .
 //! ```
 //!
 //! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it
@@ -13,7 +13,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicU32};
 
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
@@ -39,7 +39,9 @@ pub(crate) struct Mutex {
     count: AtomicU32,
     /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who
     /// signals a condition variable is asked whether it holds the waiter's mutex.
-    owner: AtomicUsize,
+    owner: AtomicU32,
+    /// How often it was acquired, modulo 2^32; written by the owner.
+    taken: AtomicU32,
     kind: AtomicI32,
     gate: Gate<Native>,
     state: State,
@@ -103,7 +105,7 @@ impl Mutex {
 
     #[inline(always)]
     fn words(&self) -> Words<'_> {
-        Words { state: &self.state, gate: &self.gate }
+        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken }
     }
 
     #[inline(always)]
@@ -117,9 +119,10 @@ impl Mutex {
         match config::service() {
             Service::Default => {
                 self.default_state().try_lock_politely()
-                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+                    || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
+                        Some(&self.taken),
                         deadline,
                     )
                     .held
@@ -174,8 +177,15 @@ impl Mutex {
         }
     }
 
-    fn is_owner(&self, me: usize) -> bool {
+    fn is_owner(&self, me: u32) -> bool {
         self.owner.load(Relaxed) == me
+    }
+
+    /// Notes that the caller, `me`, has acquired it.
+    #[inline(always)]
+    fn note_owner(&self, me: u32) {
+        self.owner.store(me, Relaxed);
+        self.taken.store(self.taken.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// A lock by the owner itself: another level, or an error.
@@ -200,7 +210,7 @@ impl Mutex {
             return self.relock(kind, EDEADLK);
         }
         self.acquire(None);
-        self.owner.store(me, Relaxed);
+        self.note_owner(me);
         0
     }
 
@@ -227,7 +237,7 @@ impl Mutex {
         }
         // POSIX looks at the time only when it must wait.
         if self.try_acquire() {
-            self.owner.store(me, Relaxed);
+            self.note_owner(me);
             return 0;
         }
         let Some(deadline) = Deadline::new(clock, until) else {
@@ -235,7 +245,7 @@ impl Mutex {
         };
         loop {
             if self.acquire(Some(deadline.next_look())) {
-                self.owner.store(me, Relaxed);
+                self.note_owner(me);
                 return 0;
             }
             if deadline.has_passed() {
@@ -331,7 +341,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_in
         let me = me_at_hand();
         // Not by its holder: that is an error, a further level, or for ever, as the kind says.
         if !this.is_owner(me) && this.default_state().try_lock_politely() {
-            this.owner.store(me, Relaxed);
+            this.note_owner(me);
             return 0;
         }
     }
@@ -351,7 +361,7 @@ unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     match this.kind() {
         Kind::Plain => {
             this.acquire(None);
-            this.owner.store(me(), Relaxed);
+            this.note_owner(me());
             0
         }
         kind => this.lock_owned(kind),
@@ -376,7 +386,7 @@ pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c
     if !this.try_acquire() {
         return EBUSY;
     }
-    this.owner.store(me, Relaxed);
+    this.note_owner(me);
     0
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!  glibc   readers  writers  wrphase  writers_futex  pad3  pad4  cur_writer  shared  ...  flags
 //!  byte    0        4        8        12             16          24          28           48
-//!  here    state . . . . .   gate     -              owner . .   -           shared  ...  flags
+//!  here    state . . . . .   gate     -              owner  -   -           shared  ...  flags
 //! ```
 //!
 //! `shared` and `flags` are where libc's initialisers put them: process-shared locks go to libc,
@@ -11,7 +11,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
+use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -33,7 +33,8 @@ struct RwLock {
     gate: Gate<Native>,
     _unused: u32,
     /// [`me`] of the writer, else 0.
-    owner: AtomicUsize,
+    owner: AtomicU32,
+    _unused_too: u32,
     _cur_writer: u32,
     shared: AtomicU32,
     _between: [u64; 2],

@@ -30,6 +30,11 @@ pub trait Spot {
     fn mark(&self) -> bool;
     /// Whether another thread contends for the lock, and would take it if it were released.
     fn is_awaited(&self) -> bool;
+    /// A number that is another one whenever the lock has been acquired; `None` where nobody
+    /// counts.
+    fn acquisitions(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// Parked waiters of one lock. All zeroes when nobody ever parked.

@@ -27,7 +27,7 @@ pub trait LoadManager<P: Platform>: 'static {
     fn arrive(now: u64) -> Self::Waiter;
 
     /// Keep spinning, or leave? Asked once per turn, also while the lock may come at any moment.
-    fn turn(waiter: &mut Self::Waiter, now: u64) -> Verdict;
+    fn turn(waiter: &mut Self::Waiter, now: u64, spot: &dyn Spot) -> Verdict;
 
     /// Passes the time after [`turn`](Self::turn) said leave and the waiter has left its lock,
     /// until it should contend again, or until `deadline`. True if it came by the lock on the

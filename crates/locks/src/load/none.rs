@@ -13,7 +13,7 @@ impl<P: Platform> LoadManager<P> for NoManager {
 
     fn arrive(_now: u64) {}
 
-    fn turn((): &mut (), _now: u64) -> Verdict {
+    fn turn((): &mut (), _now: u64, _spot: &dyn Spot) -> Verdict {
         Verdict::Spin
     }
 

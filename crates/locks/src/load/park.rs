@@ -29,7 +29,7 @@ impl<P: Platform> LoadManager<P> for Park {
         Waiter { spin_since: now, sleeps: 0 }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64) -> Verdict {
+    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
         if now.saturating_sub(waiter.spin_since) > SPIN_NS { Verdict::Leave } else { Verdict::Spin }
     }
 

@@ -25,7 +25,7 @@ impl<P: Platform> LoadManager<P> for Yield {
         Arrival(now)
     }
 
-    fn turn(&mut Arrival(since): &mut Arrival, now: u64) -> Verdict {
+    fn turn(&mut Arrival(since): &mut Arrival, now: u64, _spot: &dyn Spot) -> Verdict {
         if now.saturating_sub(since) > SPIN_NS {
             P::yield_now();
         }
