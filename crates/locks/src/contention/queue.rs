@@ -153,8 +153,8 @@ impl<P: Platform, S: Patience> Queue<P, S> {
                 return false;
             };
             node = next;
-            // SAFETY: as above.
             let waits = |node: &Node<P>| node.status.load(Relaxed) == WAITING && !node.was_left_behind();
+            // SAFETY: as above.
             if unsafe { node.as_ref() }.is_some_and(waits) {
                 return true;
             }

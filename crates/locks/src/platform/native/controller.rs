@@ -128,15 +128,25 @@ pub fn claim_memory() {
     is_this_process();
 }
 
-/// Whether the calling thread's system calls go through a filter, which may kill for those that it
-/// does not know. A new thread inherits it.
+/// Whether this process's system calls go through a filter, which may kill for those that it does
+/// not know. Looked up once, also for the children: who installs a filter later is [confined](confine)
+/// first. (Each look leaves directory entries of the process in the kernel, and many short-lived children that do so
+/// keep their parents busy for seconds in `wait`, on Linux 6.18.)
 #[cfg(not(tsan))]
 fn is_filtered() -> bool {
-    let mut text = [0; 4096];
-    let len = File::open(c"/proc/thread-self/status").and_then(|file| file.read_into(&mut text)).unwrap_or(0);
-    let line = b"\nSeccomp:\t";
-    let mode = text[..len].windows(line.len() + 1).find(|window| window.starts_with(line));
-    mode.is_none_or(|window| window[line.len()] != b'0')
+    const UNKNOWN: u32 = 0;
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static FILTERED: AtomicU32 = AtomicU32::new(UNKNOWN);
+    if FILTERED.load(Relaxed) == UNKNOWN {
+        let mut text = [0; 4096];
+        let len = File::open(c"/proc/self/status").and_then(|file| file.read_into(&mut text)).unwrap_or(0);
+        let line = b"\nSeccomp:\t";
+        let mode = text[..len].windows(line.len() + 1).find(|window| window.starts_with(line));
+        let filtered = mode.is_none_or(|window| window[line.len()] != b'0');
+        FILTERED.store(if filtered { YES } else { NO }, Relaxed);
+    }
+    FILTERED.load(Relaxed) == YES
 }
 
 /// Has no controller in this process from now on, nor in its children: it is about to be confined
