@@ -23,8 +23,8 @@
 //! only.
 //!
 //! **Invariant 2.** A node that was taken out is touched by the signaller once more, to set
-//! `SIGNALLED`; the waiter does not return before. The signaller touches the condition variable no
-//! more from the time it releases the guard.
+//! `SIGNALLED`; the waiter does not return before. From the time it releases the guard the signaller
+//! touches the condition variable only until then, while that waiter is among the `users`.
 //!
 //! **Invariant 3.** `users` counts the waiters that may touch the condition variable still: from
 //! before a waiter is listed until it knows that it will not be cancelled any more. Destruction
