@@ -4,6 +4,7 @@
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
+#   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
 #   make install  into PREFIX (default /usr/local)
 
 PREFIX ?= /usr/local
@@ -11,7 +12,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench install header clean
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-programs install header clean
 
 all: setup build
 
@@ -62,6 +63,11 @@ header:
 bench: setup build
 	scripts/bench.sh
 
+# Real programs with and without the library, some 25 minutes on a quiet machine.
+bench-programs: setup build
+	@scripts/setup.sh scripts/packages-programs.txt
+	scripts/bench-programs.sh
+
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
@@ -71,4 +77,4 @@ install: build
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench
+	rm -rf .demo .bench .bench-programs
