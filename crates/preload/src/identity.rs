@@ -59,7 +59,24 @@ pub(crate) fn me_at_hand() -> u32 {
     me()
 }
 
+/// This thread, by what the kernel said when it was asked first in this process.
 #[cfg(not(target_arch = "x86_64"))]
+#[inline]
 pub(crate) fn me() -> u32 {
-    Native::thread_id()
+    use core::cell::Cell;
+
+    thread_local! {
+        // The process's generation and the id. Constant and without a destructor: nothing to allocate,
+        // nothing to register.
+        static ID: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+    let generation = Native::generation();
+    match ID.get() {
+        (known, id) if known == generation => id,
+        _ => {
+            let id = Native::thread_id();
+            ID.set((generation, id));
+            id
+        }
+    }
 }
