@@ -105,13 +105,15 @@ fn read() -> Service {
     let control = Native::load_control();
     read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
     read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
+    // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.
+    let identity_is_at_hand = identity::is_at_hand();
     if let Some(watcher) = watcher() {
         say(&["this program runs under ", watcher, ", which has locks of its own to watch: nothing is replaced"]);
         Service::Declined
     } else if !real::is_in_front() {
         say(&["this program has pthread functions of its own: nothing is replaced"]);
         Service::Declined
-    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() && identity::is_at_hand() {
+    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() && identity_is_at_hand {
         Service::Default
     } else {
         Service::Chosen
