@@ -1,17 +1,25 @@
 /*
  * One lock, taken by every thread in a loop: the saturated case, or, with --think, a tunable one.
  *
- * The critical section adds one to a counter on a line of its own and then holds the lock for --cs
- * nanoseconds. The counter is no decoration: at the end it must equal the sum of all threads' operations,
- * or the lock let two threads in.
+ * The critical section adds one to each of --lines counters, on lines of their own, and then holds the lock for
+ * --cs nanoseconds. The counters are no decoration: at the end each must equal the sum of all threads'
+ * operations, or the lock let two threads in.
  */
 #include "lock_kind.h"
+#include "preemption.h"
+
+enum { MAX_LINES = 64 };
+
+struct line {
+	uint64_t counter;
+} __attribute__((aligned(MEASURE_LINE)));
 
 struct shared {
 	union any_lock lock __attribute__((aligned(MEASURE_LINE)));
-	uint64_t counter __attribute__((aligned(MEASURE_LINE)));
+	struct line lines[MAX_LINES];
 	uint64_t cs_ticks __attribute__((aligned(MEASURE_LINE)));
 	uint64_t think_ticks;
+	long line_count;
 	enum lock_kind kind;
 	struct window window;
 };
@@ -19,29 +27,36 @@ struct shared {
 struct worker {
 	struct shared *shared;
 	struct tally *tally;
-	struct histogram *histogram; /* NULL without --latency */
+	struct histogram *histogram;    /* NULL without --latency */
+	struct preemptions *preemptions; /* NULL without --preemptions */
 	pthread_t thread;
 };
 
 __attribute__((always_inline)) static inline void work(enum lock_kind kind, struct shared *shared,
 						       struct worker *self)
 {
-	/* Volatile: the line must be touched in every turn, inside the lock. */
-	volatile uint64_t *counter = &shared->counter;
+	/* Volatile: the lines must be touched in every turn, inside the lock. */
+	volatile struct line *lines = shared->lines;
 	enum phase phase;
 
 	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
 		uint64_t before = self->histogram ? ticks() : 0;
 		any_lock_acquire(&shared->lock, kind);
 		uint64_t waited = self->histogram ? ticks() - before : 0;
-		if (kind == KIND_RWLOCK_READ)
-			(void)*counter;
-		else
-			*counter = *counter + 1;
+		uint64_t begin = self->preemptions ? ticks() : 0;
+		for (long i = 0; i < shared->line_count; i++) {
+			if (kind == KIND_RWLOCK_READ)
+				(void)lines[i].counter;
+			else
+				lines[i].counter = lines[i].counter + 1;
+		}
 		if (shared->cs_ticks)
 			delay_ticks(shared->cs_ticks);
+		uint64_t end = self->preemptions ? ticks() : 0;
 		any_lock_release(&shared->lock, kind);
 		tally_one(self->tally);
+		if (self->preemptions)
+			preemptions_section(self->preemptions, end - begin, phase == PHASE_MEASURE);
 		if (self->histogram && phase == PHASE_MEASURE)
 			histogram_record(self->histogram, waited);
 		if (shared->think_ticks)
@@ -53,12 +68,14 @@ static void *worker_main(void *argument)
 {
 	struct worker *self = argument;
 
+	if (self->preemptions)
+		preemptions_begin(self->preemptions);
 	pthread_barrier_wait(&self->shared->window.gate);
 	with_lock_kind(self->shared->kind, work, self->shared, self);
 	return NULL;
 }
 
-static void check_counter(const struct shared *shared)
+static void check_counters(const struct shared *shared)
 {
 	uint64_t sum = 0;
 
@@ -66,25 +83,29 @@ static void check_counter(const struct shared *shared)
 		return;
 	for (long i = 0; i < shared->window.tally_count; i++)
 		sum += tally_read(&shared->window.tallies[i]);
-	if (shared->counter != sum)
-		die("counter: %" PRIu64 " critical sections, but the counter says %" PRIu64
-		    ": the lock did not exclude",
-		    sum, shared->counter);
+	for (long i = 0; i < shared->line_count; i++)
+		if (shared->lines[i].counter != sum)
+			die("counter: %" PRIu64 " critical sections, but a counter says %" PRIu64
+			    ": the lock did not exclude",
+			    sum, shared->lines[i].counter);
 }
 
 int main(int argc, char **argv)
 {
-	long threads = 2;
+	long threads = 2, lines = 1;
 	double seconds = 2, cs_ns = 100, think_ns = 0;
 	const char *kind = "normal";
-	bool latency = false;
+	bool latency = false, preemptions = false;
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that take the lock" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
+		{ "lines", "N", OPTION_COUNT, &lines, 1, MAX_LINES, "cache lines written inside the lock" },
 		{ "cs", "NS", OPTION_REAL, &cs_ns, 0, 1e9, "nanoseconds inside the lock" },
 		{ "think", "NS", OPTION_REAL, &think_ns, 0, 1e9, "nanoseconds between two acquires" },
 		{ "kind", "KIND", OPTION_TEXT, &kind, 0, 0, LOCK_KIND_HELP },
 		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0, "also print percentiles of the time to acquire" },
+		{ "preemptions", NULL, OPTION_FLAG, &preemptions, 0, 0,
+		  "also print how often a holder was preempted, and what that took" },
 	};
 	const struct program program = { "counter", "Threads take one lock in a loop.", rows,
 					 sizeof rows / sizeof *rows };
@@ -95,6 +116,7 @@ int main(int argc, char **argv)
 	shared->kind = (enum lock_kind)parse_choice(&program, "kind", kind, lock_kind_names, KIND_COUNT);
 	shared->cs_ticks = (uint64_t)(cs_ns * ticks_per_ns);
 	shared->think_ticks = (uint64_t)(think_ns * ticks_per_ns);
+	shared->line_count = lines;
 	any_lock_init(&shared->lock, shared->kind);
 	window_init(&shared->window, threads, threads);
 
@@ -103,18 +125,26 @@ int main(int argc, char **argv)
 		workers[i].shared = shared;
 		workers[i].tally = &shared->window.tallies[i];
 		workers[i].histogram = latency ? line_alloc(1, sizeof(struct histogram)) : NULL;
+		if (preemptions)
+			workers[i].preemptions =
+				preemptions_new(cs_ns + (double)lines * LINE_NS, ticks_per_ns);
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
 	window_run(&shared->window, seconds);
 	for (long i = 0; i < threads; i++)
 		pthread_join(workers[i].thread, NULL);
 
-	check_counter(shared);
+	check_counters(shared);
 	window_report(&shared->window);
 	if (latency) {
 		for (long i = 1; i < threads; i++)
 			histogram_add(workers[0].histogram, workers[i].histogram);
 		histogram_report(workers[0].histogram, ticks_per_ns);
+	}
+	if (preemptions) {
+		for (long i = 1; i < threads; i++)
+			preemptions_add(workers[0].preemptions, workers[i].preemptions);
+		preemptions_report(workers[0].preemptions, shared->window.seconds, ticks_per_ns);
 	}
 	return EXIT_SUCCESS;
 }
