@@ -5,7 +5,10 @@
  * that same mutex and sleeps on a condition variable until the writer at the head has written for it. The
  * library is linked dynamically, so all of these can be interposed.
  *
- * A value is a function of its key, so every read and the final scan of fillrandom check what they get.
+ * readwhilewriting has one thread more, which writes as fast as it can, as in db_bench. What is reported of it are
+ * writes and writes_per_sec; everything else is of the readers.
+ *
+ * A value is a function of its key, so every read and the final scan of those that write check what they get.
  */
 #include "measure.h"
 
@@ -164,6 +167,7 @@ struct Worker {
 	Bench *bench;
 	void (*operation)(Worker &);
 	struct tally *tally;
+	uint64_t measured; /* of the operations, those begun in the measured window */
 	uint64_t random;
 	std::vector<bool> written; /* fillrandom: which keys; one per thread, so that no line is shared */
 	std::string found;         /* kept, so that a Get does not allocate */
@@ -189,9 +193,11 @@ void *run_worker(void *argument)
 {
 	Worker &self = *static_cast<Worker *>(argument);
 	pthread_barrier_wait(&self.bench->window.gate);
-	while (window_phase(&self.bench->window) != PHASE_STOP) {
+	enum phase phase;
+	while ((phase = window_phase(&self.bench->window)) != PHASE_STOP) {
 		self.operation(self);
 		tally_one(self.tally);
+		self.measured += phase == PHASE_MEASURE;
 	}
 	return nullptr;
 }
@@ -208,14 +214,14 @@ void fill(leveldb::DB *db, uint64_t keys)
 	db->CompactRange(nullptr, nullptr);
 }
 
-/* Exactly the keys that some thread has written, each with its value. */
-void check_written(leveldb::DB *db, const std::vector<Worker> &workers, uint64_t keys)
+/* Exactly the keys that some thread has written, or all if it was full, each with its value. */
+void check_written(leveldb::DB *db, const std::vector<Worker> &workers, uint64_t keys, bool full)
 {
 	std::unique_ptr<leveldb::Iterator> at(db->NewIterator(leveldb::ReadOptions()));
 	at->SeekToFirst();
 	for (uint64_t number = 0; number < keys; number++) {
-		if (std::none_of(workers.begin(), workers.end(),
-				 [number](const Worker &worker) { return worker.written[number]; }))
+		if (!full && std::none_of(workers.begin(), workers.end(),
+					  [number](const Worker &worker) { return worker.written[number]; }))
 			continue;
 		if (!at->Valid() || at->key() != slice(make_key(number)) || at->value() != slice(make_value(number)))
 			die("leveldb_bench: key %" PRIu64 " was written and is missing or wrong", number);
@@ -273,7 +279,7 @@ int main(int argc, char **argv)
 	bench.db = db.get();
 	bench.keys = static_cast<uint64_t>(keys);
 	window_init(&bench.window, threads, threads + extra_writer);
-	struct tally writes {};
+	struct tally writes {}; /* of the extra writer, apart from the readers' */
 
 	std::vector<Worker> workers(static_cast<size_t>(threads + extra_writer));
 	for (size_t i = 0; i < workers.size(); i++) {
@@ -289,12 +295,15 @@ int main(int argc, char **argv)
 	for (Worker &worker : workers)
 		pthread_join(worker.thread, nullptr);
 
-	if (workload == kFillRandom)
-		check_written(db.get(), workers, bench.keys);
+	if (workload != kReadRandom)
+		check_written(db.get(), workers, bench.keys, workload != kFillRandom);
 	db.reset();
 	remove_directory();
 	window_report(&bench.window);
-	if (extra_writer)
-		printf("writes %" PRIu64 "\n", tally_read(&writes));
+	if (extra_writer) {
+		uint64_t written = workers.back().measured;
+		printf("writes %" PRIu64 "\n", written);
+		printf("writes_per_sec %.1f\n", static_cast<double>(written) / bench.window.seconds);
+	}
 	return EXIT_SUCCESS;
 }
