@@ -136,7 +136,8 @@ fn counter_counts_preempted_holders() {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
     };
-    assert!(value("lhp") >= 1.0 && value("lhp") <= value("involuntary_csw"), "{text}");
+    // The first may have been switched away just before the window.
+    assert!(value("lhp") >= 1.0 && value("lhp") <= value("involuntary_csw") + 1.0, "{text}");
     assert!(value("lhp_lost_seconds") > 0.0 && value("lhp_lost_seconds") < value("seconds"), "{text}");
 }
 

@@ -27,7 +27,7 @@ struct shared {
 struct worker {
 	struct shared *shared;
 	struct tally *tally;
-	struct histogram *histogram;    /* NULL without --latency */
+	struct histogram *histogram;     /* NULL without --latency */
 	struct preemptions *preemptions; /* NULL without --preemptions */
 	pthread_t thread;
 };

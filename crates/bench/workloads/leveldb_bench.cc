@@ -5,8 +5,8 @@
  * that same mutex and sleeps on a condition variable until the writer at the head has written for it. The
  * library is linked dynamically, so all of these can be interposed.
  *
- * readwhilewriting has one thread more, which writes as fast as it can, as in db_bench. What is reported of it are
- * writes and writes_per_sec; everything else is of the readers.
+ * readwhilewriting has one thread more, which writes as fast as it can, as in db_bench. It is reported by writes and
+ * writes_per_sec; ops, ops_per_sec, jain and min_max are of the readers, and what the processors did is of all.
  *
  * A value is a function of its key, so every read and the final scan of those that write check what they get.
  */

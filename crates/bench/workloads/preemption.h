@@ -9,7 +9,7 @@
  * in time. Counted too much: a section that was late for another reason, such as an interrupt or the hypervisor,
  * while the thread has been preempted outside its sections since it last asked. Measured on a virtual machine
  * with 2 processors against restartable sequences, which the kernel marks when it preempts inside one (counter
- * --lines 4, 2 to 32 threads, 2 s): 9 to 53 % of what is counted was late for another reason, the more the fewer
+ * --lines 4, 2 to 32 threads, 2 s): 8 to 53 % of what is counted was late for another reason, the more the fewer
  * there are, so 15 a second mean nothing. The time lost agrees within 20 %, but under libc with 8 threads it is
  * half: most preemptions are there by a thread just woken, and shorter than the margin.
  */
