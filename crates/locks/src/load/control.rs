@@ -19,7 +19,9 @@
 //!    it with it. (x265 with 8 threads on 2 processors: .71 of libc's frames; Chromium: .5.)
 //! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
 //!    critical section: it parks at the lock's gate until a release, as libc's mutex would do at
-//!    once. Without this a program that holds a mutex while it sleeps would burn a processor.
+//!    once. Without this a program that holds a mutex while it sleeps would burn a processor. A waiter
+//!    that was woken and found the lock taken again polls twice as long before it parks the next
+//!    time: in the end long enough to be its lock's standby when the release comes.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -155,6 +157,8 @@ pub struct Waiter {
     acquisitions: Option<u32>,
     /// At which `polled` that is looked at again.
     look_at: u64,
+    /// How long the lock may stand still before the waiter parks; twice as long each time.
+    patience: u64,
     no_claim_before: u64,
     yield_at: u64,
     /// The claim is in exchange for the longest sleeper's.
@@ -169,6 +173,7 @@ impl Waiter {
     /// Sleeps until the lock's next release.
     fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         self.parked = true;
+        self.patience = (2 * self.patience).min(LONG_WAIT_NS);
         let acquired = gate.wait(spot, deadline);
         self.start_over::<P>(SHORT_WAIT_NS);
         acquired
@@ -181,7 +186,7 @@ impl Waiter {
         if self.polled < self.look_at {
             return false;
         }
-        self.look_at = self.polled + STANDSTILL_NS;
+        self.look_at = self.polled + self.patience;
         let before = core::mem::replace(&mut self.acquisitions, spot.acquisitions());
         before.is_some() && before == self.acquisitions
     }
@@ -222,6 +227,7 @@ impl<P: Platform> LoadManager<P> for Control {
             last_turn: now,
             acquisitions: None,
             look_at: 0,
+            patience: STANDSTILL_NS,
             no_claim_before: now + SHORT_WAIT_NS,
             yield_at: now + YIELD_EVERY_NS,
             exchanges: false,
