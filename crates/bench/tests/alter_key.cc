@@ -3,7 +3,7 @@
  *
  *   alter_key DB delete KEY
  *   alter_key DB put KEY VALUE
- *   alter_key DB add KEY OFFSET     adds one to the byte at OFFSET of the row's value
+ *   alter_key DB add KEY OFFSET AMOUNT   to the byte at OFFSET of the row's value
  *
  * KEY and VALUE are in hexadecimal. The row must exist, except for `put`: status 3 if not.
  */
@@ -32,7 +32,7 @@ static void check(const rocksdb::Status &status)
 
 int main(int argc, char **argv)
 {
-	if (argc < 4)
+	if (argc < 4 || argc > 6)
 		return 2;
 	std::string action = argv[2], key = bytes(argv[3]), value;
 	rocksdb::DB *opened = nullptr;
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 			return 3;
 		check(found);
 		if (action == "add")
-			value.at(static_cast<size_t>(atoi(argv[4])))++;
+			value.at(static_cast<size_t>(atoi(argv[4]))) += static_cast<char>(atoi(argv[5]));
 	}
 	check(action == "delete" ? db->Delete(rocksdb::WriteOptions(), key) : db->Put(rocksdb::WriteOptions(), key, value));
 	/* Into table files: a run's copy is to find it there. */

@@ -86,23 +86,25 @@ impl Workload {
         assert_eq!(self.copies(), Vec::<PathBuf>::new(), "a copy was left behind");
     }
 
-    /// Checks data with one row changed, changes that back, and returns the complaint; None if there is no such row.
-    fn broken(&self, words: &[&str]) -> Option<String> {
-        let saved = self.directory.path().join("saved");
-        copy(&self.data.join("db"), &saved);
+    /// Changes rows; false if there is no such row.
+    fn alter(&self, words: &str) -> bool {
         let mut alter = Command::new(&self.alter_key);
-        let altered = alter.arg(self.data.join("db")).args(words).output().expect("alter_key starts");
-        let complaint = altered.status.success().then(|| self.complaint(&["--check"]));
-        assert!(complaint.is_some() || altered.status.code() == Some(3), "{altered:?}");
-        std::fs::remove_dir_all(self.data.join("db")).expect("removed");
-        std::fs::rename(&saved, self.data.join("db")).expect("renamed");
-        complaint
+        let altered = alter.arg(self.data.join("db")).args(words.split(' ')).output().expect("alter_key starts");
+        assert!(altered.status.success() || altered.status.code() == Some(3), "{altered:?}");
+        altered.status.success()
     }
 
-    /// The check finds that change, and says so.
-    fn assert_found(&self, words: &[&str], expected: &str) {
-        let complaint = self.broken(words).unwrap_or_else(|| panic!("no row for {words:?}"));
-        assert!(complaint.contains(expected), "{words:?}: {complaint}");
+    /// The check finds what is wrong after these changes, which are undone.
+    fn assert_found(&self, changes: &[String], expected: &str) {
+        let saved = self.directory.path().join("saved");
+        copy(&self.data.join("db"), &saved);
+        for words in changes {
+            assert!(self.alter(words), "no row for {words}");
+        }
+        let complaint = self.complaint(&["--check"]);
+        assert!(complaint.contains(expected), "{changes:?}: {complaint}");
+        std::fs::remove_dir_all(self.data.join("db")).expect("removed");
+        std::fs::rename(&saved, self.data.join("db")).expect("renamed");
     }
 
     /// Starts a long run, waits until its copy is there, ends it by a signal and returns how it ended.
@@ -201,6 +203,7 @@ fn tatp() {
         return;
     };
     bad_input(&workload, &["--load", "--subscribers", "1000"], "subscribers");
+    ends(&workload);
 
     let values = workload.values(&["--seconds", "0.2", "--threads", "4"]);
     assert_eq!(values.get("threads"), 4.0);
@@ -215,19 +218,101 @@ fn tatp() {
     }
 
     workload.values(&["--check"]);
-    let s_id = "000001f4";
     let number: String = "000000000000500".bytes().map(|digit| format!("{digit:02x}")).collect();
-    workload.assert_found(&["delete", &format!("01{s_id}")], "SUBSCRIBER 500 is missing");
-    workload.assert_found(&["add", &format!("01{s_id}"), "14"], "SUBSCRIBER 500 has another one's sub_nbr");
-    workload.assert_found(&["delete", &format!("02{number}")], "the index on sub_nbr lacks SUBSCRIBER 500");
-    workload.assert_found(&["put", &format!("02{number}"), "01000000"], "from SUBSCRIBER 500's number to 1");
-    workload.assert_found(&["put", "03ffffffff01", "00000000000000000000"], "ACCESS_INFO (4294967295, 1) has no");
-    workload.assert_found(&["put", &format!("05{s_id}0508"), &"00".repeat(16)], "has no SPECIAL_FACILITY");
-    // Which rows there are is the population's chance: the first that exists.
-    let forwarding =
-        (0..100).map(|index| format!("05{:08x}{:02x}{:02x}", 500 + index / 12, 1 + index / 3 % 4, index % 3 * 8));
-    let complaint = forwarding.into_iter().find_map(|key| workload.broken(&["delete", &key])).expect("some row");
-    assert!(complaint.contains("CALL_FORWARDING has"), "{complaint}");
+    let found = |change: String, expected| workload.assert_found(&[change], expected);
+    found("delete 01000001f4".into(), "SUBSCRIBER 500 is missing");
+    found("add 01000001f4 14 1".into(), "SUBSCRIBER 500 has another one's sub_nbr");
+    found(format!("delete 02{number}"), "the index on sub_nbr lacks SUBSCRIBER 500");
+    found(format!("put 02{number} 01000000"), "from SUBSCRIBER 500's number to 1");
+    found(format!("put 03ffffffff01 {}", "00".repeat(10)), "ACCESS_INFO (4294967295, 1) has no");
+    found(format!("put 05000001f40508 {}", "00".repeat(16)), "has no SPECIAL_FACILITY");
+    // Which rows there are is the population's chance: the first that exists. It stays deleted.
+    let mut keys = (0..100).map(|n| format!("05{:08x}{:02x}{:02x}", 500 + n / 12, 1 + n / 3 % 4, n % 3 * 8));
+    assert!(keys.any(|key| workload.alter(&format!("delete {key}"))), "no CALL_FORWARDING");
+    assert!(workload.complaint(&["--check"]).contains("CALL_FORWARDING has"));
+}
 
+#[test]
+fn tpcc() {
+    let Some(workload) = build("tpcc") else {
+        return;
+    };
+    bad_input(&workload, &["--load", "--warehouses", "1"], "warehouses");
     ends(&workload);
+
+    let values = workload.values(&["--seconds", "0.5", "--threads", "4"]);
+    assert_eq!(values.get("threads"), 4.0);
+    assert_eq!(values.get("warehouses"), 1.0);
+    assert!(values.get("tpmC") > 0.0);
+    assert!(values.get("tps_payment") > values.get("tps_delivery"));
+    // Four threads that sleep 5 ms a commit: some 2 of 100 transactions only read.
+    let slow = workload.values(&["--seconds", "0.5", "--threads", "4", "--io-ms", "5"]);
+    assert!(slow.get("ops_per_sec") < 4.0 / 0.005 / 0.9, "{}", slow.get("ops_per_sec"));
+
+    // Offsets are those of tpcc/schema.h; all rows are of the first district of the first warehouse.
+    workload.values(&["--check"]);
+    let found = |changes: &[&str], expected| {
+        workload.assert_found(&changes.iter().map(|change| change.to_string()).collect::<Vec<_>>(), expected);
+    };
+    found(
+        &["add 020001 83 1"],
+        "condition 1, warehouse 1, district 0: W_YTD and the sum of D_YTD: 300000.01 and 300000.00",
+    );
+    found(
+        &["add 03000101 91 1"],
+        "condition 2, warehouse 1, district 1: D_NEXT_O_ID - 1 and the largest O_ID: 3001 and 3000",
+    );
+    found(
+        &["delete 0900010100000bb8"],
+        "condition 2, warehouse 1, district 1: the largest NO_O_ID and O_ID: 2999 and 3000",
+    );
+    found(
+        &["delete 09000101000009c4"],
+        "condition 3, warehouse 1, district 1: the span of NO_O_ID and the rows of NEW-ORDER: 900 and 899",
+    );
+    found(&["delete 0a0001010000000101"], "condition 4, warehouse 1, district 1");
+    found(
+        &["add 0700010100000bb8 10 1"],
+        "condition 5, warehouse 1, district 1: rows in NEW-ORDER and O_CARRIER_ID: 1 and 1, order 3000",
+    );
+    found(&["add 0700010100000001 11 1", "add 0700010100000002 11 -1"], "condition 6, warehouse 1, district 1");
+    found(
+        &["add 0a00010100000bb801 6 1"],
+        "condition 7, warehouse 1, district 1: OL_DELIVERY_D and O_CARRIER_ID: 1 and 0, order 3000",
+    );
+    found(
+        &["add 06000101000000000001 13 1"],
+        "condition 8, warehouse 1, district 0: W_YTD and the sum of H_AMOUNT: 300000.00 and 300000.01",
+    );
+    found(
+        &["add 03000101 83 1", "add 03000102 83 -1"],
+        "condition 9, warehouse 1, district 1: D_YTD and the sum of H_AMOUNT: 30000.01 and 30000.00",
+    );
+    found(
+        &["add 040001010001 141 1"],
+        "condition 10, warehouse 1, district 1: a C_BALANCE, and OL_AMOUNT delivered minus H_AMOUNT: -9.99 and -10.00",
+    );
+    found(&["add 040001010001 149 1"], "condition 12, warehouse 1, district 1");
+    found(&["add 040001010001 0 1"], "the index on names has customer 1 of district 1 of warehouse 1");
+    found(&["add 0700010100000001 0 1"], "the index on orders has order 1 of district 1 of warehouse 1");
+    found(&["delete 0100000001"], "ITEM, warehouse 0: item 1 is missing");
+    found(&["delete 0b0001000186a0"], "STOCK");
+}
+
+/// The loop that repeats a transaction after a deadlock or a time-out, by a program of its own.
+#[test]
+fn conflicts() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let engine = tests.join("../workloads/engine");
+    let program = directory.path().join("conflicts");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(tests.join("conflicts.cc"));
+    compiler.args(["database.cc", "dataset.cc", "scratch.cc", "session.cc"].map(|name| engine.join(name)));
+    compiler.arg("-lrocksdb");
+    if !commands::succeed([compiler]) {
+        return;
+    }
+    let output = Command::new(&program).arg(directory.path().join("data")).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
 }

@@ -13,9 +13,20 @@
 #include <vector>
 
 #include "../measure.h"
+#include "random.h"
 #include "session.h"
 
 namespace engine {
+
+/* A type of transaction, drawn by its `share`, a percentage. */
+template <class Info, size_t Types> unsigned choose_by_share(Random &random, const Info (&types)[Types])
+{
+	uint32_t draw = random.uniform(0, 99);
+	unsigned type = 0;
+	while (draw >= types[type].share)
+		draw -= types[type++].share;
+	return type;
+}
 
 /* Of one type of transaction. */
 struct Count {

@@ -51,8 +51,7 @@ void need_scale(const Dataset &dataset, const CommonOptions &common, const Scale
 		     loaded, expected);
 }
 
-} // namespace
-
+/* A data set that is there already, and the same, is left alone. */
 void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale, Load load)
 {
 	long wanted = scale.given ? scale.given : scale.standard;
@@ -70,11 +69,22 @@ void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale
 	printf("table_bytes %" PRIu64 "\n", dataset.bytes());
 }
 
-void need_loaded(Dataset &dataset, const CommonOptions &common, const Scale &scale)
+} // namespace
+
+Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format, const Scale &scale, Load load)
 {
+	if (!common.data)
+		usage_error(&program, "--data DIR is required");
+	start_program(program.name);
+	Dataset dataset(common.data, format);
+	if (common.load) {
+		load_once(dataset, common, scale, load);
+		exit(EXIT_SUCCESS);
+	}
 	dataset.need(load_command(common, scale));
 	if (scale.given)
 		need_scale(dataset, common, scale, scale.given);
+	return dataset;
 }
 
 } // namespace engine

@@ -35,11 +35,12 @@ struct Scale {
 /* Makes the database at `path` and returns the data set's fields, `seed` and the scale among them. */
 using Load = Dataset::Fields (*)(const std::string &path, uint64_t scale, uint64_t seed);
 
-/* Loads the data set and prints its size, or fails; one that is there already, and the same, is left alone. */
-void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale, Load load);
-
-/* Fails with the command to load one unless there is a data set, of the given scale. */
-void need_loaded(Dataset &dataset, const CommonOptions &common, const Scale &scale);
+/*
+ * From a parsed command line to a data set that is there and has the given scale: starts the program, loads if
+ * --load says so, and then exits; else fails with the command to load it unless there is one.
+ */
+Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format, const Scale &scale,
+		Load load);
 
 } // namespace engine
 

@@ -28,14 +28,6 @@ enum Type {
 	kTypeCount
 };
 
-struct TypeInfo {
-	const char *name;
-	unsigned share;	       /* percent of the standard mix */
-	double success;	       /* percent of them expected to find or change rows */
-};
-
-extern const TypeInfo kTypeInfo[kTypeCount];
-
 using Counts = engine::Counts<kTypeCount>;
 
 class Terminal {
@@ -46,8 +38,16 @@ class Terminal {
 	{
 	}
 
-	unsigned choose();
-	engine::Outcome execute(unsigned type);
+	unsigned choose() { return engine::choose_by_share(random_, kTypeInfo); }
+	engine::Outcome execute(unsigned type) { return (this->*kTypeInfo[type].run)(); }
+
+	struct TypeInfo {
+		const char *name;
+		unsigned share; /* percent of the standard mix */
+		double success; /* percent of them expected to find or change rows */
+		engine::Outcome (Terminal::*run)();
+	};
+	static const TypeInfo kTypeInfo[kTypeCount];
 
     private:
 	uint32_t random_subscriber();

@@ -28,13 +28,13 @@ void report(const engine::Driver<Terminal, kTypeCount> &driver, long subscribers
 	printf("mqth %.1f\n", driver.per_second(committed));
 	for (unsigned type = 0; type < kTypeCount; type++) {
 		const engine::Count &count = measured[type];
-		const char *name = kTypeInfo[type].name;
+		const char *name = Terminal::kTypeInfo[type].name;
 		uint64_t ended = count.committed + count.failed;
 		printf("tps_%s %.1f\n", name, driver.per_second(ended));
 		printf("failed_%s %" PRIu64 "\n", name, count.failed);
 		printf("success_percent_%s %.2f\n", name,
 		       ended ? 100 * static_cast<double>(count.committed) / static_cast<double>(ended) : 0);
-		printf("expected_percent_%s %g\n", name, kTypeInfo[type].success);
+		printf("expected_percent_%s %g\n", name, Terminal::kTypeInfo[type].success);
 	}
 	printf("retries %" PRIu64 "\n", retries);
 }
@@ -51,18 +51,9 @@ int main(int argc, char **argv)
 	const struct program program = {"tatp", "The TATP (TM-1) benchmark on RocksDB's TransactionDB.", rows.data(),
 					rows.size()};
 	parse_options(&program, argc, argv);
-	if (!common.data)
-		usage_error(&program, "--data DIR is required");
-
-	engine::start_program(program.name);
 	before_death = engine::remove_doomed;
-	engine::Dataset dataset(common.data, kFormat);
-	const engine::Scale scale = {"subscribers", subscribers, 100000};
-	if (common.load) {
-		engine::load_once(dataset, common, scale, load);
-		return EXIT_SUCCESS;
-	}
-	engine::need_loaded(dataset, common, scale);
+	engine::Dataset dataset = engine::prepare(program, common, kFormat, {"subscribers", subscribers, 100000}, load);
+
 	subscribers = static_cast<long>(dataset.field("subscribers"));
 	engine::Database database(dataset, common.scratch_parent());
 	if (common.check) {

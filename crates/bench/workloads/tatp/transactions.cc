@@ -16,40 +16,15 @@ namespace tatp {
  * exact for the rules by which load.cc and random_end() draw (an enumeration of 0 to 3 start times, N and
  * end_time); 23.9 is often quoted for it, which those rules do not give.
  */
-const TypeInfo kTypeInfo[kTypeCount] = {
-	{"get_subscriber_data", 35, 100},    {"get_new_destination", 10, 14.79},	   {"get_access_data", 35, 62.5},
-	{"update_subscriber_data", 2, 62.5}, {"update_location", 14, 100},	   {"insert_call_forwarding", 2, 31.25},
-	{"delete_call_forwarding", 2, 31.25},
+const Terminal::TypeInfo Terminal::kTypeInfo[kTypeCount] = {
+	{"get_subscriber_data", 35, 100, &Terminal::get_subscriber_data},
+	{"get_new_destination", 10, 14.79, &Terminal::get_new_destination},
+	{"get_access_data", 35, 62.5, &Terminal::get_access_data},
+	{"update_subscriber_data", 2, 62.5, &Terminal::update_subscriber_data},
+	{"update_location", 14, 100, &Terminal::update_location},
+	{"insert_call_forwarding", 2, 31.25, &Terminal::insert_call_forwarding},
+	{"delete_call_forwarding", 2, 31.25, &Terminal::delete_call_forwarding},
 };
-
-unsigned Terminal::choose()
-{
-	uint32_t draw = random_.uniform(0, 99);
-	unsigned type = 0;
-	while (draw >= kTypeInfo[type].share)
-		draw -= kTypeInfo[type++].share;
-	return type;
-}
-
-Outcome Terminal::execute(unsigned type)
-{
-	switch (type) {
-	case kGetSubscriberData:
-		return get_subscriber_data();
-	case kGetNewDestination:
-		return get_new_destination();
-	case kGetAccessData:
-		return get_access_data();
-	case kUpdateSubscriberData:
-		return update_subscriber_data();
-	case kUpdateLocation:
-		return update_location();
-	case kInsertCallForwarding:
-		return insert_call_forwarding();
-	default:
-		return delete_call_forwarding();
-	}
-}
 
 /* The standard's non-uniform draw: its A is 65535 up to a million subscribers, and grows with them. */
 uint32_t Terminal::random_subscriber()
