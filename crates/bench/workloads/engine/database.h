@@ -19,6 +19,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <rocksdb/iterator.h>
 #include <rocksdb/options.h>

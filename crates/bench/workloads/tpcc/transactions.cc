@@ -4,12 +4,11 @@
  * Rows that a transaction changes are locked when they are read; rows that it only reads are read as last
  * committed. That is serializable enough for the standard's levels (clause 3.4.1) since what is read without a
  * lock never changes (tax, discount, price, names) or is read from one snapshot (Order-Status, Stock-Level). The
- * lines of an order are locked in the order in which they were drawn, as entered, so two New-Orders can
- * meet in a deadlock: one of them is rolled back and repeated.
+ * stock of an order's lines is locked in the order in which the lines were drawn, so two New-Orders can meet in a
+ * deadlock: one of them is rolled back and repeated.
  */
-#include <set>
-
 #include <ctime>
+#include <set>
 
 #include "benchmark.h"
 
