@@ -1,5 +1,7 @@
 //! Every subcommand once, for moments: that it measures, and that its record has the shape that readers count on. No figure is judged here.
 
+mod commands;
+
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
@@ -78,18 +80,8 @@ fn build(directory: &Path) -> Option<Built> {
     make.arg("--silent").arg("-C").arg(sources).arg(format!("OUT={}", directory.display())).args(&programs);
     let mut compiler = Process::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    for mut command in [make, compiler] {
-        match command.output() {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                eprintln!("skipped: {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
-                return None;
-            }
-            Err(error) => {
-                eprintln!("skipped: {command:?}: {error}");
-                return None;
-            }
-        }
+    if !commands::succeed([make, compiler]) {
+        return None;
     }
     Some(Built { directory: directory.to_path_buf(), library })
 }

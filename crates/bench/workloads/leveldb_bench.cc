@@ -10,11 +10,10 @@
  *
  * A value is a function of its key, so every read and the final scan of those that write check what they get.
  */
-#include "measure.h"
+#include "ending.h"
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -128,32 +127,6 @@ void check(const leveldb::Status &status)
 		die("leveldb_bench: %s", status.ToString().c_str());
 }
 
-sigset_t ending_signals()
-{
-	sigset_t set;
-	sigemptyset(&set);
-	for (int signal : {SIGINT, SIGTERM, SIGHUP})
-		sigaddset(&set, signal);
-	return set;
-}
-
-/*
- * A thread of its own waits for the signals, not a handler: it may use the file system, and it ends the
- * program even when every other thread hangs in a lock that is being tested.
- */
-void *remove_on_signal(void *)
-{
-	sigset_t set = ending_signals();
-	int signal = SIGTERM;
-	sigwait(&set, &signal);
-	remove_directory();
-	/* Ends as it would have without this thread, so that a shell sees the signal. */
-	std::signal(signal, SIG_DFL);
-	pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-	raise(signal);
-	return nullptr;
-}
-
 enum Workload { kFillRandom, kReadRandom, kReadWhileWriting };
 constexpr const char *kWorkloadNames[] = {"fillrandom", "readrandom", "readwhilewriting"};
 
@@ -254,12 +227,9 @@ int main(int argc, char **argv)
 	parse_options(&program, argc, argv);
 	auto workload = static_cast<Workload>(parse_choice(&program, "workload", workload_name, kWorkloadNames, 3));
 
-	/* Blocked before the first other thread, LevelDB's own included, so that only remove_on_signal sees them. */
-	sigset_t set = ending_signals();
-	pthread_sigmask(SIG_BLOCK, &set, nullptr);
+	hold_signals();
 	directory = new Directory(parent ? parent : "");
-	before_death = remove_directory;
-	start_thread(remove_on_signal, nullptr);
+	clean_up_on_signals(remove_directory);
 
 	std::unique_ptr<leveldb::Cache> cache(leveldb::NewLRUCache(kCacheBytes));
 	leveldb::Options options;
