@@ -16,7 +16,12 @@ pub const CONTENTION: &[Entry] = &[
     Entry { name: "tpmcs", summary: "time-published MCS queue: hand-off in order, past waiters that are preempted" },
     Entry { name: "mcs", summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line" },
     Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
+    Entry {
+        name: "ticket-backoff",
+        summary: "ticket lock whose waiters look the more rarely the more are ahead of them",
+    },
     Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
+    Entry { name: "tas", summary: "test-and-set in a tight loop: every try writes to the lock's line" },
     Entry {
         name: "futex",
         summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline",
@@ -46,7 +51,9 @@ macro_rules! with_managers {
                 ("tpmcs", $crate::contention::tpmcs::TpMcs<$crate::platform::Native>),
                 ("mcs", $crate::contention::mcs::Mcs<$crate::platform::Native>),
                 ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
+                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$crate::platform::Native>),
                 ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
+                ("tas", $crate::contention::tas::Tas<$crate::platform::Native>),
                 ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)
             ]
             [

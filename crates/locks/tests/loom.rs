@@ -12,7 +12,8 @@ use loom::thread;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
 use unconvoy::contention::rw::{RwWord, Share};
-use unconvoy::contention::ticket::Ticket;
+use unconvoy::contention::tas::Tas;
+use unconvoy::contention::ticket::{Ticket, TicketBackoff};
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::contention::{Contention, Outcome, Verdict};
@@ -109,14 +110,26 @@ fn tpmcs_is_exclusive_and_forgets_nobody() {
 
 #[test]
 fn ticket_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(true); // its waits between polls are by the clock
+    let _time = time_that(false);
     exclusion_with_a_leaver::<Ticket<Checked>>();
+}
+
+#[test]
+fn ticket_backoff_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(true); // its waits between polls are by the clock
+    exclusion_with_a_leaver::<TicketBackoff<Checked>>();
 }
 
 #[test]
 fn ttas_is_exclusive() {
     let _time = time_that(true); // its backoff is by the clock
     exclusion_with_a_leaver::<Ttas<Checked>>();
+}
+
+#[test]
+fn tas_is_exclusive() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Tas<Checked>>();
 }
 
 /// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed,
@@ -184,6 +197,11 @@ fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
 #[test]
 fn parking_on_ttas_loses_no_wake_up() {
     no_parker_is_forgotten::<Ttas<Checked>>();
+}
+
+#[test]
+fn parking_on_tas_loses_no_wake_up() {
+    no_parker_is_forgotten::<Tas<Checked>>();
 }
 
 #[test]

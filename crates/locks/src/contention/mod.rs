@@ -11,6 +11,7 @@ pub mod loiter;
 pub mod mcs;
 pub mod queue;
 pub mod rw;
+pub mod tas;
 pub mod ticket;
 pub mod tpmcs;
 pub mod ttas;
