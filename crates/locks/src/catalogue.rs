@@ -15,6 +15,7 @@ pub const CONTENTION: &[Entry] = &[
     Entry { name: "loiter", summary: "lock word open to barging, a time-published queue behind it (the default)" },
     Entry { name: "tpmcs", summary: "time-published MCS queue: hand-off in order, past waiters that are preempted" },
     Entry { name: "mcs", summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line" },
+    Entry { name: "clh", summary: "CLH queue: strictly in order, each waiter spins on the line of the one before it" },
     Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
     Entry {
         name: "ticket-backoff",
@@ -50,6 +51,7 @@ macro_rules! with_managers {
                 ("loiter", $crate::contention::loiter::Loiter<$crate::platform::Native>),
                 ("tpmcs", $crate::contention::tpmcs::TpMcs<$crate::platform::Native>),
                 ("mcs", $crate::contention::mcs::Mcs<$crate::platform::Native>),
+                ("clh", $crate::contention::clh::Clh<$crate::platform::Native>),
                 ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
                 ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$crate::platform::Native>),
                 ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
+use unconvoy::contention::clh::Clh;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
 use unconvoy::contention::rw::{RwWord, Share};
@@ -21,7 +22,7 @@ use unconvoy::load::gate::Gate;
 use unconvoy::load::park::Park;
 use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
-use unconvoy::platform::checked::{Checked, set_hurried};
+use unconvoy::platform::checked::{Checked, nodes_out, set_hurried};
 
 /// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
 /// model's clock is one.
@@ -74,6 +75,13 @@ impl<C: Contention<Checked>> Guarded<C> {
         }
         outcome == Outcome::Acquired
     }
+
+    /// All threads have ended: every node has been given back. (After one more visit, since a CLH
+    /// lock may keep what was left behind its last holder for the next to find.)
+    fn leaves_no_node(&self) {
+        assert!(self.visit(u32::MAX));
+        assert_eq!(nodes_out(), 0);
+    }
 }
 
 /// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not
@@ -93,6 +101,7 @@ fn exclusion_with_a_leaver<C: Contention<Checked> + 'static>() {
         assert_eq!(shared.cell.with(|cell| unsafe { *cell }), visits);
         assert!(!shared.lock.is_locked());
         assert!(visits >= 2);
+        shared.leaves_no_node();
     });
 }
 
@@ -106,6 +115,31 @@ fn mcs_is_exclusive_and_forgets_nobody() {
 fn tpmcs_is_exclusive_and_forgets_nobody() {
     let _time = time_that(false);
     exclusion_with_a_leaver::<TpMcs<Checked>>();
+}
+
+#[test]
+fn clh_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Clh<Checked>>();
+}
+
+/// Two that leave, one at once and one after a look, around one that stays.
+#[test]
+fn clh_leavers_meet_each_other_and_a_release() {
+    let _time = time_that(false);
+    explore(3, || {
+        let shared = Guarded::<Clh<Checked>>::new();
+        let leavers: Vec<_> = [0, 1]
+            .map(|patience| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.visit(patience))
+            })
+            .into();
+        assert!(shared.visit(u32::MAX));
+        leavers.into_iter().for_each(|thread| _ = thread.join().expect("no panics"));
+        assert!(!shared.lock.is_locked());
+        shared.leaves_no_node();
+    });
 }
 
 #[test]
@@ -207,6 +241,11 @@ fn parking_on_tas_loses_no_wake_up() {
 #[test]
 fn parking_on_tpmcs_loses_no_wake_up() {
     no_parker_is_forgotten::<TpMcs<Checked>>();
+}
+
+#[test]
+fn parking_on_clh_loses_no_wake_up() {
+    no_parker_is_forgotten::<Clh<Checked>>();
 }
 
 #[test]

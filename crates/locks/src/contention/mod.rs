@@ -6,6 +6,7 @@
 //! baseline.
 
 pub mod backoff;
+pub mod clh;
 pub mod futex;
 pub mod loiter;
 pub mod mcs;

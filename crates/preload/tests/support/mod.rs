@@ -305,10 +305,15 @@ pub fn run(command: &mut Command) -> Finished {
     Running::start(command).finish(LIMIT)
 }
 
-/// Every pair of a lock and a load manager, in the order of the catalogue.
+/// Every pair of a lock and a load manager, in the order of the catalogue; with
+/// `UNCONVOY_SUITE=mcs+park,mcs+none` only those.
 pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
-    CONTENTION.iter().flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
+    let only = std::env::var("UNCONVOY_SUITE").ok();
+    let is_asked_for = move |(lock, load): &(&str, &str)| {
+        only.as_deref().is_none_or(|only| only.split(',').any(|pair| pair.split_once('+') == Some((lock, load))))
+    };
+    CONTENTION.iter().flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name))).filter(is_asked_for)
 }
 
 /// `program` under the library with one pair.
