@@ -80,8 +80,9 @@ pub struct Node<P: Platform> {
     pub(crate) link: P::U32,
     /// The node behind this one; under CLH, the one before a node that was left.
     pub(super) next: P::NodePtr,
-    /// When the waiter last polled, on the platform's clock.
-    published: P::U64,
+    /// When the waiter last polled, on the platform's clock; of a holder, under some locks, when it
+    /// came by the lock.
+    pub(super) published: P::U64,
     /// The process generation that the waiter belongs to.
     pub(super) generation: P::U32,
 }
@@ -106,11 +107,18 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// How long a releaser believes in a waiter that does not publish.
+/// What threads of a queue make of each other's time stamps.
 pub trait Patience: Send + Sync {
     /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over
     /// in strict order.
     const STALE_AFTER_NS: Option<u64>;
+
+    /// Nanoseconds after which a holder that has not released is taken for preempted, and waiters
+    /// yield; `None`: holders publish nothing, and waiters poll.
+    const SUSPECT_AFTER_NS: Option<u64> = None;
+
+    /// Whether a holder asks the kernel not to preempt it.
+    const EXTENDS_SLICE: bool = false;
 }
 
 /// The mark in `tail`: nodes are aligned to more than this.

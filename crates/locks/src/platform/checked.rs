@@ -126,6 +126,10 @@ impl Platform for Checked {
         loom::thread::yield_now();
     }
 
+    fn begin_slice_extension() {}
+
+    fn end_slice_extension() {}
+
     /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows
     /// lost ones.
     fn park(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {

@@ -82,6 +82,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// preempted in them, it must run.
     fn yield_now();
 
+    /// Asks the scheduler to let the calling thread, which has come by a lock, run on for a moment
+    /// when its time slice ends, if this machine knows how.
+    fn begin_slice_extension();
+
+    /// Takes that back, and gives the processor up if the time was granted.
+    fn end_slice_extension();
+
     /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
     /// the clock of [`now`](Self::now). May wake for no reason.
     fn park(word: &Self::U32, expected: u32, deadline: Option<u64>);

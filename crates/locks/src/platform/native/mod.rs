@@ -4,6 +4,7 @@ mod controller;
 pub mod fork;
 mod nodes;
 mod note;
+pub mod slice;
 mod thread;
 
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -128,6 +129,16 @@ impl Platform for Native {
 
     fn yield_now() {
         rustix::thread::sched_yield();
+    }
+
+    #[inline]
+    fn begin_slice_extension() {
+        slice::begin();
+    }
+
+    #[inline]
+    fn end_slice_extension() {
+        slice::end();
     }
 
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
