@@ -26,6 +26,7 @@ pub const CONTENTION: &[Entry] = &[
         name: "ticket-backoff",
         summary: "ticket lock whose waiters look the more rarely the more are ahead of them",
     },
+    Entry { name: "requester", summary: "ticket lock whose first waiter spins and whose others save power" },
     Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
     Entry { name: "tas", summary: "test-and-set in a tight loop: every try writes to the lock's line" },
     Entry {
@@ -85,6 +86,7 @@ macro_rules! with_managers {
                 ("clh", $crate::contention::clh::Clh<$crate::platform::Native>),
                 ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
                 ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$crate::platform::Native>),
+                ("requester", $crate::contention::requester::Requester<$crate::platform::Native>),
                 ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
                 ("tas", $crate::contention::tas::Tas<$crate::platform::Native>),
                 ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)

@@ -12,6 +12,7 @@ use loom::thread;
 use unconvoy::contention::clh::Clh;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
+use unconvoy::contention::requester::Requester;
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::tas::Tas;
 use unconvoy::contention::ticket::{Ticket, TicketBackoff};
@@ -152,6 +153,12 @@ fn ticket_is_exclusive_and_forgets_nobody() {
 fn ticket_backoff_is_exclusive_and_forgets_nobody() {
     let _time = time_that(true); // its waits between polls are by the clock
     exclusion_with_a_leaver::<TicketBackoff<Checked>>();
+}
+
+#[test]
+fn requester_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Requester<Checked>>();
 }
 
 #[test]

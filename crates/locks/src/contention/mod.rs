@@ -11,6 +11,7 @@ pub mod futex;
 pub mod loiter;
 pub mod mcs;
 pub mod queue;
+pub mod requester;
 pub mod rw;
 pub mod tas;
 pub mod ticket;

@@ -45,8 +45,9 @@ const BACKOFF_NS: u64 = 40;
 
 /// What waiters do between two looks at the word.
 pub trait Pace: Send + Sync {
-    /// Passes some time, as one who has `ahead` tickets before its own, the holder's included.
-    fn wait<P: Platform>(ahead: u64);
+    /// Passes some time, as one who has seen `word` hold `seen`, and by it `ahead` tickets before its
+    /// own, the holder's included.
+    fn wait<P: Platform>(word: &P::U64, seen: u64, ahead: u64);
 }
 
 /// Look all the time: a release is seen at once, and its line read by every waiter.
@@ -54,7 +55,7 @@ pub struct Poll;
 
 impl Pace for Poll {
     #[inline]
-    fn wait<P: Platform>(_ahead: u64) {
+    fn wait<P: Platform>(_word: &P::U64, _seen: u64, _ahead: u64) {
         P::pause();
     }
 }
@@ -65,7 +66,7 @@ pub struct Proportional;
 
 impl Pace for Proportional {
     #[inline]
-    fn wait<P: Platform>(ahead: u64) {
+    fn wait<P: Platform>(_word: &P::U64, _seen: u64, ahead: u64) {
         delay::<P>(BACKOFF_NS * ahead);
     }
 }
@@ -191,10 +192,11 @@ unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
             if turn.turn(P::now()) == Verdict::Leave {
                 return Outcome::Left;
             }
-            W::wait::<P>(WINDOW);
+            W::wait::<P>(&self.word, self.word.load(Relaxed), WINDOW);
         };
         loop {
-            let ahead = Word(self.word.load(Acquire)).ahead_of(ticket);
+            let word = Word(self.word.load(Acquire));
+            let ahead = word.ahead_of(ticket);
             if ahead == 0 {
                 return Outcome::Acquired;
             }
@@ -202,7 +204,7 @@ unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
                 let strike = |word: Word| (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)));
                 return if self.update(Acquire, strike).is_some() { Outcome::Left } else { Outcome::Acquired };
             }
-            W::wait::<P>(ahead);
+            W::wait::<P>(&self.word, word.0, ahead);
         }
     }
 

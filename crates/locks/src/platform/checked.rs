@@ -122,6 +122,10 @@ impl Platform for Checked {
         loom::thread::yield_now();
     }
 
+    fn doze(_word: &AtomicU64, _seen: u64) {
+        loom::thread::yield_now();
+    }
+
     fn yield_now() {
         loom::thread::yield_now();
     }

@@ -76,6 +76,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Tells the processor that this thread polls.
     fn pause();
 
+    /// Polls as [`pause`](Self::pause) does, but for up to some microseconds, in a state that saves
+    /// power where the processor has one, while `word` holds `seen`. May return at any time.
+    fn doze(word: &Self::U64, seen: u64);
+
     /// Gives the processor to another runnable thread, if there is one.
     ///
     /// Also what a thread does that waits for another to finish a few instructions: if that one was

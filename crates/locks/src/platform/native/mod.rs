@@ -1,6 +1,7 @@
 //! Linux: the machine that the shipped locks run on.
 
 mod controller;
+mod doze;
 pub mod fork;
 mod nodes;
 mod note;
@@ -125,6 +126,10 @@ impl Platform for Native {
     #[inline(always)]
     fn pause() {
         core::hint::spin_loop();
+    }
+
+    fn doze(word: &AtomicU64, seen: u64) {
+        doze::doze(word, seen);
     }
 
     fn yield_now() {
