@@ -30,6 +30,10 @@ pub const CONTENTION: &[Entry] = &[
     Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
     Entry { name: "tas", summary: "test-and-set in a tight loop: every try writes to the lock's line" },
     Entry {
+        name: "elided",
+        summary: "ttas, elided: critical sections run as hardware transactions where those commit (Intel RTM)",
+    },
+    Entry {
         name: "futex",
         summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline",
     },
@@ -53,7 +57,7 @@ pub enum Availability {
     Full,
     /// The lock works, but without what sets it apart: cause and remedy.
     Reduced(&'static str),
-    /// The lock would be no lock here, and is not to be used: cause and remedy.
+    /// Nothing would be left of it, and it is not to be used: cause and remedy.
     Refused(&'static str),
 }
 
@@ -65,6 +69,7 @@ pub fn availability(name: &str) -> Availability {
 
     let needs = match name {
         "tpmcs-slice" => native::slice::extension().map_err(Availability::Reduced),
+        "elided" => native::transaction::available().map_err(Availability::Refused),
         _ => Ok(()),
     };
     needs.err().unwrap_or(Availability::Full)
@@ -89,6 +94,7 @@ macro_rules! with_managers {
                 ("requester", $crate::contention::requester::Requester<$crate::platform::Native>),
                 ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
                 ("tas", $crate::contention::tas::Tas<$crate::platform::Native>),
+                ("elided", $crate::contention::elided::Elided<$crate::platform::Native>),
                 ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)
             ]
             [

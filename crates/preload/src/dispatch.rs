@@ -46,6 +46,10 @@ pub(crate) struct Pair {
     pub(crate) lock: &'static str,
     pub(crate) load: &'static str,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
+    /// See [`Contention::elide`].
+    pub(crate) elide: fn(Words<'_>) -> bool,
+    /// See [`Contention::end_elided`]. The caller is in a critical section of the lock.
+    pub(crate) end_elided: unsafe fn(Words<'_>) -> bool,
     pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
@@ -59,6 +63,18 @@ pub(crate) struct Pair {
 
 fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
     words.state.of::<C>().try_lock()
+}
+
+fn elide<C: Contention<Native>>(words: Words<'_>) -> bool {
+    words.state.of::<C>().elide()
+}
+
+/// # Safety
+///
+/// The caller is in a critical section of the lock.
+unsafe fn end_elided<C: Contention<Native>>(words: Words<'_>) -> bool {
+    // SAFETY: passed on from the caller.
+    unsafe { words.state.of::<C>().end_elided() }
 }
 
 fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
@@ -90,6 +106,8 @@ macro_rules! pairs {
             lock: $lock,
             load: $load,
             try_lock: try_lock::<$contention>,
+            elide: elide::<$contention>,
+            end_elided: end_elided::<$contention>,
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
             is_locked: is_locked::<$contention>,

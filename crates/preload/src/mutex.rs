@@ -51,8 +51,12 @@ const _: () = assert!(size_of::<Mutex>() == size_of::<pthread_mutex_t>());
 const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit layout");
 
 /// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock
-/// elision, which it does not use here.
+/// elision.
 const OWN_BITS: i32 = 3 | 256 | 512;
+
+/// Of these, the one of mutexes whose type the program has set (`PTHREAD_MUTEX_NO_ELISION_NP`): a
+/// normal one that is locked again by its holder has to wait for ever.
+const NO_ELISION: i32 = 512;
 
 /// What `kind` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -175,6 +179,24 @@ impl Mutex {
                 }
             }
         }
+    }
+
+    /// Enters the critical section of a plain mutex without taking it, where the chosen lock does that.
+    /// Nothing is noted then, neither owner nor statistics: every write to the mutex would be a conflict
+    /// with all who do the same.
+    fn elide(&self) -> bool {
+        let may = config::service() == Service::Chosen && self.kind.load(Relaxed) & NO_ELISION == 0;
+        may && (pair().elide)(self.words())
+    }
+
+    /// Ends a critical section that [`elide`](Self::elide) let in; false if the mutex is held instead.
+    ///
+    /// # Safety
+    ///
+    /// The caller is in a critical section of this mutex, which is plain.
+    unsafe fn end_elided(&self) -> bool {
+        // SAFETY: passed on from the caller.
+        config::service() == Service::Chosen && unsafe { (pair().end_elided)(self.words()) }
     }
 
     fn is_owner(&self, me: u32) -> bool {
@@ -360,8 +382,10 @@ unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     }
     match this.kind() {
         Kind::Plain => {
-            this.acquire(None);
-            this.note_owner(me());
+            if !this.elide() {
+                this.acquire(None);
+                this.note_owner(me());
+            }
             0
         }
         kind => this.lock_owned(kind),
@@ -459,6 +483,10 @@ unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         return unsafe { real::pthread_mutex_unlock(mutex) };
     }
     if this.kind() == Kind::Plain {
+        // SAFETY: POSIX: the caller holds it.
+        if unsafe { this.end_elided() } {
+            return 0;
+        }
         this.owner.store(0, Relaxed);
         // SAFETY: POSIX: the caller holds it.
         unsafe { this.release() };

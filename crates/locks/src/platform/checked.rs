@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use super::{Atomic, AtomicInt, Platform, ThreadNote};
+use super::{Atomic, AtomicInt, Begun, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -129,6 +129,18 @@ impl Platform for Checked {
     fn yield_now() {
         loom::thread::yield_now();
     }
+
+    fn begin_transaction() -> Begun {
+        Begun::Unavailable
+    }
+
+    fn in_transaction() -> bool {
+        false
+    }
+
+    fn end_transaction() {}
+
+    fn abort_transaction() {}
 
     fn begin_slice_extension() {}
 

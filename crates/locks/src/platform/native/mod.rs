@@ -7,12 +7,13 @@ mod nodes;
 mod note;
 pub mod slice;
 mod thread;
+pub mod transaction;
 
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
 
-use super::{Atomic, AtomicInt, Platform, ThreadNote};
+use super::{Atomic, AtomicInt, Begun, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -134,6 +135,26 @@ impl Platform for Native {
 
     fn yield_now() {
         rustix::thread::sched_yield();
+    }
+
+    #[inline]
+    fn begin_transaction() -> Begun {
+        transaction::begin()
+    }
+
+    #[inline]
+    fn in_transaction() -> bool {
+        transaction::is_inside()
+    }
+
+    #[inline]
+    fn end_transaction() {
+        transaction::end();
+    }
+
+    #[inline]
+    fn abort_transaction() {
+        transaction::abort();
     }
 
     #[inline]
