@@ -60,8 +60,17 @@ impl<C: Contention<Checked>> Guarded<C> {
     fn section(&self) {
         // SAFETY: under the lock.
         self.cell.with_mut(|cell| unsafe { *cell += 1 });
-        // SAFETY: held by the caller.
-        assert!(unsafe { self.lock.unlock() });
+        self.release();
+    }
+
+    /// Releases a lock that the caller holds, whoever marks it meanwhile.
+    fn release(&self) {
+        // SAFETY: held by the caller, also after an `unlock` that found it marked.
+        unsafe {
+            while !self.lock.unlock() {
+                self.lock.clear_mark();
+            }
+        }
     }
 
     /// Locks with a waiter that leaves after `patience` turns; whether it ever held the lock.
@@ -128,7 +137,7 @@ fn clh_is_exclusive_and_forgets_nobody() {
 #[test]
 fn clh_leavers_meet_each_other_and_a_release() {
     let _time = time_that(false);
-    explore(3, || {
+    explore(4, || {
         let shared = Guarded::<Clh<Checked>>::new();
         let leavers: Vec<_> = [0, 1]
             .map(|patience| {
@@ -141,6 +150,34 @@ fn clh_leavers_meet_each_other_and_a_release() {
         assert!(!shared.lock.is_locked());
         shared.leaves_no_node();
     });
+}
+
+/// A mark that comes in the middle of a release, with a waiter behind and without: the release is
+/// taken back, though the node is gone already.
+#[test]
+fn clh_releases_again_after_a_mark() {
+    let _time = time_that(false);
+    for waiters in [0, 1] {
+        explore(3, move || {
+            let shared = Guarded::<Clh<Checked>>::new();
+            assert_eq!(shared.lock.attempt(&mut |_| Verdict::Spin), Outcome::Acquired);
+            let marker = {
+                let shared = shared.clone();
+                thread::spawn(move || _ = shared.lock.mark())
+            };
+            let waiters: Vec<_> = (0..waiters)
+                .map(|_| {
+                    let shared = shared.clone();
+                    thread::spawn(move || assert!(shared.visit(u32::MAX)))
+                })
+                .collect();
+            shared.release();
+            marker.join().expect("no panics");
+            waiters.into_iter().for_each(|waiter| waiter.join().expect("no panics"));
+            assert!(!shared.lock.is_locked());
+            shared.leaves_no_node();
+        });
+    }
 }
 
 #[test]
