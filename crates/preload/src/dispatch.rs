@@ -46,10 +46,8 @@ pub(crate) struct Pair {
     pub(crate) lock: &'static str,
     pub(crate) load: &'static str,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
-    /// See [`Contention::elide`].
-    pub(crate) elide: fn(Words<'_>) -> bool,
-    /// See [`Contention::end_elided`]. The caller is in a critical section of the lock.
-    pub(crate) end_elided: unsafe fn(Words<'_>) -> bool,
+    /// Of a lock that can be elided.
+    pub(crate) elision: Option<Elision>,
     pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
@@ -59,6 +57,19 @@ pub(crate) struct Pair {
     pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Gate<Native>, Option<u64>) -> Acquired,
     /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
+}
+
+/// A way into critical sections that does not take the lock.
+pub(crate) struct Elision {
+    /// See [`Contention::elide`].
+    pub(crate) enter: fn(Words<'_>) -> bool,
+    /// See [`Contention::end_elided`]. The caller is in a critical section of the lock.
+    pub(crate) end: unsafe fn(Words<'_>) -> bool,
+}
+
+/// That of one contention manager, if it has it: the others are not to pay for a call.
+const fn elision<C: Contention<Native>>() -> Option<Elision> {
+    if C::ELIDES { Some(Elision { enter: elide::<C>, end: end_elided::<C> }) } else { None }
 }
 
 fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
@@ -106,8 +117,7 @@ macro_rules! pairs {
             lock: $lock,
             load: $load,
             try_lock: try_lock::<$contention>,
-            elide: elide::<$contention>,
-            end_elided: end_elided::<$contention>,
+            elision: elision::<$contention>(),
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
             is_locked: is_locked::<$contention>,

@@ -25,7 +25,7 @@ use unconvoy_locks::lock;
 use unconvoy_locks::platform::Native;
 
 use crate::config::{self, Service};
-use crate::dispatch::{State, Words, pair};
+use crate::dispatch::{Elision, State, Words, pair};
 use crate::identity::{me, me_at_hand};
 use crate::stats;
 use crate::time::{Clock, Deadline};
@@ -181,12 +181,12 @@ impl Mutex {
         }
     }
 
-    /// Enters the critical section of a plain mutex without taking it, where the chosen lock does that.
+    /// Enters the critical section of a mutex of the default type without taking it, where the chosen lock does that.
     /// Nothing is noted then, neither owner nor statistics: every write to the mutex would be a conflict
     /// with all who do the same.
     fn elide(&self) -> bool {
-        let may = config::service() == Service::Chosen && self.kind.load(Relaxed) & NO_ELISION == 0;
-        may && (pair().elide)(self.words())
+        let may = self.kind.load(Relaxed) & (3 | NO_ELISION) == 0;
+        elision().is_some_and(|elision| may && (elision.enter)(self.words()))
     }
 
     /// Ends a critical section that [`elide`](Self::elide) let in; false if the mutex is held instead.
@@ -196,7 +196,7 @@ impl Mutex {
     /// The caller is in a critical section of this mutex, which is plain.
     unsafe fn end_elided(&self) -> bool {
         // SAFETY: passed on from the caller.
-        config::service() == Service::Chosen && unsafe { (pair().end_elided)(self.words()) }
+        elision().is_some_and(|elision| unsafe { (elision.end)(self.words()) })
     }
 
     fn is_owner(&self, me: u32) -> bool {
@@ -275,6 +275,11 @@ impl Mutex {
             }
         }
     }
+}
+
+/// How the chosen lock is elided, if it is.
+fn elision() -> Option<&'static Elision> {
+    if config::service() == Service::Chosen { pair().elision.as_ref() } else { None }
 }
 
 /// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the

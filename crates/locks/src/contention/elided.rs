@@ -111,6 +111,8 @@ unsafe impl<P: Platform> Contention<P> for Elided<P> {
         self.elide() || self.try_lock()
     }
 
+    const ELIDES: bool = true;
+
     fn elide(&self) -> bool {
         // Threads may overwrite each other's: then one of them learns nothing.
         let known = Adaptation(self.adaptation.load(Relaxed));

@@ -86,6 +86,9 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
         self.try_lock()
     }
 
+    /// Whether [`elide`](Self::elide) ever does anything.
+    const ELIDES: bool = false;
+
     /// Enters a critical section without taking the lock, in such a way that whoever takes it undoes
     /// the section. False where the algorithm does not do that, or does not expect it to succeed:
     /// then the caller has to take the lock. A section that is undone comes back here, and gets
