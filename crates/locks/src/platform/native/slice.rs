@@ -116,16 +116,18 @@ enum Support {
     NotRegistered,
     NotInKernel,
     NotOffered,
+    Confined,
 }
 
 impl Support {
-    const ALL: [Support; 6] = [
+    const ALL: [Support; 7] = [
         Support::Unknown,
         Support::There,
         Support::NoArea,
         Support::NotRegistered,
         Support::NotInKernel,
         Support::NotOffered,
+        Support::Confined,
     ];
 
     fn reason(self) -> Option<&'static str> {
@@ -145,6 +147,9 @@ impl Support {
                 "no time-slice extension: the kernel does not offer it to this C library (use glibc 2.41 or later; \
                  take rseq_slice_ext=off out of the kernel's command line)",
             ),
+            Support::Confined => {
+                Some("no time-slice extension under a filter of system calls (take another lock for this program)")
+            }
         }
     }
 }
@@ -193,6 +198,12 @@ fn enable(area: &Area) -> Support {
 /// The reason why not.
 pub fn extension() -> Result<(), &'static str> {
     support().reason().map_or(Ok(()), Err)
+}
+
+/// Makes no system call from now on: the process is about to be confined to those that it knows it
+/// needs.
+pub(super) fn confine() {
+    SUPPORT.store(Support::Confined as u8, Relaxed);
 }
 
 /// The calling thread's area, where asking makes sense.
