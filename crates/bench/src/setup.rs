@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::Serialize;
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 /// A contention manager and a load manager by their catalogue names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,7 +28,11 @@ impl FromStr for Pair {
         let (lock, load) = text
             .split_once('+')
             .ok_or_else(|| format!("expected LOCK+LOAD, such as {}+{}", CONTENTION[1].name, LOAD[0].name))?;
-        Ok(Self { lock: find(lock, CONTENTION)?, load: find(load, LOAD)? })
+        let pair = Self { lock: find(lock, CONTENTION)?, load: find(load, LOAD)? };
+        match availability(pair.lock) {
+            Availability::Refused(reason) => Err(format!("{lock} is not available here: {reason}")),
+            _ => Ok(pair),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `unconvoy locks`: what `--lock` and `--load` accept.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 /// Both halves of the catalogue, and how to name a pair.
 pub fn locks() -> String {
@@ -22,7 +22,16 @@ fn table(title: &str, entries: &[Entry]) -> Table {
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(console::Term::stdout().size_checked().map_or(100, |(_, columns)| columns));
     for entry in entries {
-        table.add_row([entry.name, entry.summary]);
+        table.add_row([entry.name, &with_availability(entry)]);
     }
     table
+}
+
+/// What the entry does, and what stands in its way here.
+fn with_availability(entry: &Entry) -> String {
+    match availability(entry.name) {
+        Availability::Full => entry.summary.to_string(),
+        Availability::Reduced(reason) => format!("{}\nHere: {reason}", entry.summary),
+        Availability::Refused(reason) => format!("{}\nNot available here: {reason}", entry.summary),
+    }
 }

@@ -5,7 +5,7 @@ mod stage;
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
-use unconvoy::catalogue::{CONTENTION, LOAD};
+use unconvoy::catalogue::{Availability, CONTENTION, LOAD, availability};
 
 #[test]
 fn every_lock_is_listed() {
@@ -14,6 +14,33 @@ fn every_lock_is_listed() {
     let text = String::from_utf8(output.stdout).unwrap();
     for entry in CONTENTION.iter().chain(LOAD) {
         assert!(text.contains(&format!("│ {}", entry.name)), "{}", entry.name);
+    }
+}
+
+/// As one line: the table breaks it where it must.
+fn unwrapped(text: &str) -> String {
+    text.replace(['│', '┆'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_cannot_run_here_is_listed_with_the_reason_and_not_compared() {
+    let stage = Stage::new();
+    let text = String::from_utf8(stage.unconvoy().arg("locks").output().unwrap().stdout).unwrap();
+    let mut refused = 0;
+    for entry in CONTENTION {
+        match availability(entry.name) {
+            Availability::Full => {}
+            Availability::Reduced(reason) => assert!(unwrapped(&text).contains(&format!("Here: {reason}")), "{text}"),
+            Availability::Refused(reason) => {
+                refused += 1;
+                assert!(unwrapped(&text).contains(&format!("Not available here: {reason}")), "{text}");
+                let compare = stage.unconvoy().args(["compare", "--locks", entry.name, "true"]).assert();
+                compare.code(2).stderr(contains(reason));
+            }
+        }
+    }
+    if refused == 0 {
+        println!("skipped: every lock can run here");
     }
 }
 

@@ -14,9 +14,25 @@ pub struct Entry {
 pub const CONTENTION: &[Entry] = &[
     Entry { name: "loiter", summary: "lock word open to barging, a time-published queue behind it (the default)" },
     Entry { name: "tpmcs", summary: "time-published MCS queue: hand-off in order, past waiters that are preempted" },
+    Entry { name: "tpmcs-yield", summary: "tpmcs whose waiters yield when the holder looks preempted" },
+    Entry {
+        name: "tpmcs-slice",
+        summary: "tpmcs whose holder asks the kernel for a longer time slice (Linux 7.0; without, it is tpmcs)",
+    },
     Entry { name: "mcs", summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line" },
+    Entry { name: "clh", summary: "CLH queue: strictly in order, each waiter spins on the line of the one before it" },
     Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
+    Entry {
+        name: "ticket-backoff",
+        summary: "ticket lock whose waiters look the more rarely the more are ahead of them",
+    },
+    Entry { name: "requester", summary: "ticket lock whose first waiter spins and whose others save power" },
     Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
+    Entry { name: "tas", summary: "test-and-set in a tight loop: every try writes to the lock's line" },
+    Entry {
+        name: "elided",
+        summary: "ttas, elided: critical sections run as hardware transactions where those commit (Intel RTM)",
+    },
     Entry {
         name: "futex",
         summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline",
@@ -34,6 +50,31 @@ pub const LOAD: &[Entry] = &[
     Entry { name: "none", summary: "waiters spin for as long as it takes" },
 ];
 
+/// Whether this machine can do what an entry is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Full,
+    /// The lock works, but without what sets it apart: cause and remedy.
+    Reduced(&'static str),
+    /// Nothing would be left of it, and it is not to be used: cause and remedy.
+    Refused(&'static str),
+}
+
+/// Whether this machine can do what the contention manager `name` is made for. Found out once, by a
+/// few system calls at most.
+#[cfg(not(loom))]
+pub fn availability(name: &str) -> Availability {
+    use crate::platform::native;
+
+    let needs = match name {
+        "tpmcs-slice" => native::slice::extension().map_err(Availability::Reduced),
+        "elided" => native::transaction::available().map_err(Availability::Refused),
+        _ => Ok(()),
+    };
+    needs.err().unwrap_or(Availability::Full)
+}
+
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
 /// ...]`: contention managers on the native platform, and load managers. The one list of what there
 /// is; the interposer, the generic suite and the benchmarks are made from it.
@@ -44,9 +85,16 @@ macro_rules! with_managers {
             [
                 ("loiter", $crate::contention::loiter::Loiter<$crate::platform::Native>),
                 ("tpmcs", $crate::contention::tpmcs::TpMcs<$crate::platform::Native>),
+                ("tpmcs-yield", $crate::contention::tpmcs::TpMcsYield<$crate::platform::Native>),
+                ("tpmcs-slice", $crate::contention::tpmcs::TpMcsSlice<$crate::platform::Native>),
                 ("mcs", $crate::contention::mcs::Mcs<$crate::platform::Native>),
+                ("clh", $crate::contention::clh::Clh<$crate::platform::Native>),
                 ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
+                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$crate::platform::Native>),
+                ("requester", $crate::contention::requester::Requester<$crate::platform::Native>),
                 ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
+                ("tas", $crate::contention::tas::Tas<$crate::platform::Native>),
+                ("elided", $crate::contention::elided::Elided<$crate::platform::Native>),
                 ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)
             ]
             [

@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
+use unconvoy::contention::clh::Clh;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
+use unconvoy::contention::requester::Requester;
 use unconvoy::contention::rw::{RwWord, Share};
-use unconvoy::contention::ticket::Ticket;
+use unconvoy::contention::tas::Tas;
+use unconvoy::contention::ticket::{Ticket, TicketBackoff};
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::contention::{Contention, Outcome, Verdict};
@@ -20,7 +23,7 @@ use unconvoy::load::gate::Gate;
 use unconvoy::load::park::Park;
 use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
-use unconvoy::platform::checked::{Checked, set_hurried};
+use unconvoy::platform::checked::{Checked, nodes_out, set_hurried};
 
 /// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
 /// model's clock is one.
@@ -57,8 +60,17 @@ impl<C: Contention<Checked>> Guarded<C> {
     fn section(&self) {
         // SAFETY: under the lock.
         self.cell.with_mut(|cell| unsafe { *cell += 1 });
-        // SAFETY: held by the caller.
-        assert!(unsafe { self.lock.unlock() });
+        self.release();
+    }
+
+    /// Releases a lock that the caller holds, whoever marks it meanwhile.
+    fn release(&self) {
+        // SAFETY: held by the caller, also after an `unlock` that found it marked.
+        unsafe {
+            while !self.lock.unlock() {
+                self.lock.clear_mark();
+            }
+        }
     }
 
     /// Locks with a waiter that leaves after `patience` turns; whether it ever held the lock.
@@ -72,6 +84,13 @@ impl<C: Contention<Checked>> Guarded<C> {
             self.section();
         }
         outcome == Outcome::Acquired
+    }
+
+    /// All threads have ended: every node has been given back. (After one more visit, since a CLH
+    /// lock may keep what was left behind its last holder for the next to find.)
+    fn leaves_no_node(&self) {
+        assert!(self.visit(u32::MAX));
+        assert_eq!(nodes_out(), 0);
     }
 }
 
@@ -92,6 +111,7 @@ fn exclusion_with_a_leaver<C: Contention<Checked> + 'static>() {
         assert_eq!(shared.cell.with(|cell| unsafe { *cell }), visits);
         assert!(!shared.lock.is_locked());
         assert!(visits >= 2);
+        shared.leaves_no_node();
     });
 }
 
@@ -108,15 +128,86 @@ fn tpmcs_is_exclusive_and_forgets_nobody() {
 }
 
 #[test]
+fn clh_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Clh<Checked>>();
+}
+
+/// Two that leave, one at once and one after a look, around one that stays.
+#[test]
+fn clh_leavers_meet_each_other_and_a_release() {
+    let _time = time_that(false);
+    explore(4, || {
+        let shared = Guarded::<Clh<Checked>>::new();
+        let leavers: Vec<_> = [0, 1]
+            .map(|patience| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.visit(patience))
+            })
+            .into();
+        assert!(shared.visit(u32::MAX));
+        leavers.into_iter().for_each(|thread| _ = thread.join().expect("no panics"));
+        assert!(!shared.lock.is_locked());
+        shared.leaves_no_node();
+    });
+}
+
+/// A mark that comes in the middle of a release, with a waiter behind and without: the release is
+/// taken back, though the node is gone already.
+#[test]
+fn clh_releases_again_after_a_mark() {
+    let _time = time_that(false);
+    for waiters in [0, 1] {
+        explore(3, move || {
+            let shared = Guarded::<Clh<Checked>>::new();
+            assert_eq!(shared.lock.attempt(&mut |_| Verdict::Spin), Outcome::Acquired);
+            let marker = {
+                let shared = shared.clone();
+                thread::spawn(move || _ = shared.lock.mark())
+            };
+            let waiters: Vec<_> = (0..waiters)
+                .map(|_| {
+                    let shared = shared.clone();
+                    thread::spawn(move || assert!(shared.visit(u32::MAX)))
+                })
+                .collect();
+            shared.release();
+            marker.join().expect("no panics");
+            waiters.into_iter().for_each(|waiter| waiter.join().expect("no panics"));
+            assert!(!shared.lock.is_locked());
+            shared.leaves_no_node();
+        });
+    }
+}
+
+#[test]
 fn ticket_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(true); // its waits between polls are by the clock
+    let _time = time_that(false);
     exclusion_with_a_leaver::<Ticket<Checked>>();
+}
+
+#[test]
+fn ticket_backoff_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(true); // its waits between polls are by the clock
+    exclusion_with_a_leaver::<TicketBackoff<Checked>>();
+}
+
+#[test]
+fn requester_is_exclusive_and_forgets_nobody() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Requester<Checked>>();
 }
 
 #[test]
 fn ttas_is_exclusive() {
     let _time = time_that(true); // its backoff is by the clock
     exclusion_with_a_leaver::<Ttas<Checked>>();
+}
+
+#[test]
+fn tas_is_exclusive() {
+    let _time = time_that(false);
+    exclusion_with_a_leaver::<Tas<Checked>>();
 }
 
 /// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed,
@@ -187,8 +278,18 @@ fn parking_on_ttas_loses_no_wake_up() {
 }
 
 #[test]
+fn parking_on_tas_loses_no_wake_up() {
+    no_parker_is_forgotten::<Tas<Checked>>();
+}
+
+#[test]
 fn parking_on_tpmcs_loses_no_wake_up() {
     no_parker_is_forgotten::<TpMcs<Checked>>();
+}
+
+#[test]
+fn parking_on_clh_loses_no_wake_up() {
+    no_parker_is_forgotten::<Clh<Checked>>();
 }
 
 #[test]

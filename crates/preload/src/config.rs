@@ -15,9 +15,9 @@
 use core::ffi::{CStr, c_char};
 use core::str::FromStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-use unconvoy_locks::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
 use unconvoy_locks::platform::{Native, Platform};
@@ -137,7 +137,25 @@ fn default_pair() -> &'static Pair {
 pub(crate) fn pair() -> &'static Pair {
     let lock = named(c"UNCONVOY_LOCK", CONTENTION);
     let load = named(c"UNCONVOY_LOAD", LOAD);
+    if !is_usable(lock) {
+        return default_pair();
+    }
     dispatch::find(lock, load).unwrap_or_else(default_pair)
+}
+
+/// Whether this machine can run the contention manager `lock`; says so, once, if it cannot, or not in
+/// full.
+fn is_usable(lock: &'static str) -> bool {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let (reason, consequence, is_usable) = match availability(lock) {
+        Availability::Full => return true,
+        Availability::Reduced(reason) => (reason, "; running without", true),
+        Availability::Refused(reason) => (reason, "; using the default lock", false),
+    };
+    if !SAID.swap(true, Relaxed) {
+        say(&[lock, ": ", reason, consequence]);
+    }
+    is_usable
 }
 
 fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static str {
@@ -151,7 +169,7 @@ fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static st
     // Asked for twice per process (service and pair), said once.
     let bit = 1 << (entries.len() % 64);
     if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-        let mut message = [""; 32];
+        let mut message = [""; 64];
         let head = [variable_name.to_str().unwrap_or_default(), "=", value, " is none of"];
         let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
         let tail = ["; using ", entries[0].name];

@@ -46,6 +46,8 @@ pub(crate) struct Pair {
     pub(crate) lock: &'static str,
     pub(crate) load: &'static str,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
+    /// Of a lock that can be elided.
+    pub(crate) elision: Option<Elision>,
     pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
@@ -57,8 +59,33 @@ pub(crate) struct Pair {
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
 }
 
+/// A way into critical sections that does not take the lock.
+pub(crate) struct Elision {
+    /// See [`Contention::elide`].
+    pub(crate) enter: fn(Words<'_>) -> bool,
+    /// See [`Contention::end_elided`]. The caller is in a critical section of the lock.
+    pub(crate) end: unsafe fn(Words<'_>) -> bool,
+}
+
+/// That of one contention manager, if it has it: the others are not to pay for a call.
+const fn elision<C: Contention<Native>>() -> Option<Elision> {
+    if C::ELIDES { Some(Elision { enter: elide::<C>, end: end_elided::<C> }) } else { None }
+}
+
 fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
     words.state.of::<C>().try_lock()
+}
+
+fn elide<C: Contention<Native>>(words: Words<'_>) -> bool {
+    words.state.of::<C>().elide()
+}
+
+/// # Safety
+///
+/// The caller is in a critical section of the lock.
+unsafe fn end_elided<C: Contention<Native>>(words: Words<'_>) -> bool {
+    // SAFETY: passed on from the caller.
+    unsafe { words.state.of::<C>().end_elided() }
 }
 
 fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
@@ -90,6 +117,7 @@ macro_rules! pairs {
             lock: $lock,
             load: $load,
             try_lock: try_lock::<$contention>,
+            elision: elision::<$contention>(),
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
             is_locked: is_locked::<$contention>,

@@ -25,7 +25,7 @@ use unconvoy_locks::lock;
 use unconvoy_locks::platform::Native;
 
 use crate::config::{self, Service};
-use crate::dispatch::{State, Words, pair};
+use crate::dispatch::{Elision, State, Words, pair};
 use crate::identity::{me, me_at_hand};
 use crate::stats;
 use crate::time::{Clock, Deadline};
@@ -51,8 +51,12 @@ const _: () = assert!(size_of::<Mutex>() == size_of::<pthread_mutex_t>());
 const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit layout");
 
 /// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock
-/// elision, which it does not use here.
+/// elision.
 const OWN_BITS: i32 = 3 | 256 | 512;
+
+/// Of these, the one of mutexes whose type the program has set (`PTHREAD_MUTEX_NO_ELISION_NP`): a
+/// normal one that is locked again by its holder has to wait for ever.
+const NO_ELISION: i32 = 512;
 
 /// What `kind` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -177,6 +181,24 @@ impl Mutex {
         }
     }
 
+    /// Enters the critical section of a mutex of the default type without taking it, where the chosen lock does that.
+    /// Nothing is noted then, neither owner nor statistics: every write to the mutex would be a conflict
+    /// with all who do the same.
+    fn elide(&self) -> bool {
+        let may = self.kind.load(Relaxed) & (3 | NO_ELISION) == 0;
+        elision().is_some_and(|elision| may && (elision.enter)(self.words()))
+    }
+
+    /// Ends a critical section that [`elide`](Self::elide) let in; false if the mutex is held instead.
+    ///
+    /// # Safety
+    ///
+    /// The caller is in a critical section of this mutex, which is plain.
+    unsafe fn end_elided(&self) -> bool {
+        // SAFETY: passed on from the caller.
+        elision().is_some_and(|elision| unsafe { (elision.end)(self.words()) })
+    }
+
     fn is_owner(&self, me: u32) -> bool {
         self.owner.load(Relaxed) == me
     }
@@ -253,6 +275,11 @@ impl Mutex {
             }
         }
     }
+}
+
+/// How the chosen lock is elided, if it is.
+fn elision() -> Option<&'static Elision> {
+    if config::service() == Service::Chosen { pair().elision.as_ref() } else { None }
 }
 
 /// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the
@@ -360,8 +387,10 @@ unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
     }
     match this.kind() {
         Kind::Plain => {
-            this.acquire(None);
-            this.note_owner(me());
+            if !this.elide() {
+                this.acquire(None);
+                this.note_owner(me());
+            }
             0
         }
         kind => this.lock_owned(kind),
@@ -459,6 +488,10 @@ unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         return unsafe { real::pthread_mutex_unlock(mutex) };
     }
     if this.kind() == Kind::Plain {
+        // SAFETY: POSIX: the caller holds it.
+        if unsafe { this.end_elided() } {
+            return 0;
+        }
         this.owner.store(0, Relaxed);
         // SAFETY: POSIX: the caller holds it.
         unsafe { this.release() };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::{LIMIT, Running, compile, plain, preloaded, run};
-use unconvoy_locks::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 struct Program {
     directory: tempfile::TempDir,
@@ -64,6 +64,29 @@ fn a_bad_lock_is_one_line_and_the_default() {
 #[test]
 fn a_bad_load_manager_is_one_line_and_the_default() {
     bad_value("UNCONVOY_LOAD", LOAD);
+}
+
+#[test]
+fn a_lock_that_cannot_run_here_is_one_line_and_the_default() {
+    let lock = "elided";
+    let Availability::Refused(reason) = availability(lock) else {
+        println!("skipped: {lock} can run here");
+        return;
+    };
+    let program = program();
+    let file = program.directory.path().join("stats.json");
+    let finished = run(preloaded(&program.path)
+        .arg("counts")
+        .env("UNCONVOY_LOCK", lock)
+        .env("UNCONVOY_LOAD", LOAD[1].name)
+        .env("UNCONVOY_STATS", &file));
+    assert_eq!(finished.text(), "counted 4000\n");
+    assert_eq!(finished.status.code(), Some(7));
+    let line = one_line(&finished.stderr);
+    assert!(line.contains(lock) && line.contains(reason), "{line}");
+    let text = fs::read_to_string(&file).expect("the record is written");
+    let record: serde_json::Value = serde_json::from_str(&text).expect("the record is JSON");
+    assert_eq!((&record["lock"], &record["load"]), (&CONTENTION[0].name.into(), &LOAD[0].name.into()), "{text}");
 }
 
 #[test]

@@ -44,8 +44,9 @@ fn conforms(source: &str, fewest_checks: usize, arguments: impl Fn(&tempfile::Te
         if with.status != without.status {
             lines.push(format!("    {} without, {} with", without.status, with.status));
         }
-        if with.stderr != without.stderr {
-            lines.push(format!("    on stderr: {}", with.stderr.trim_end()));
+        let stderr = with.own_stderr(lock);
+        if stderr != without.stderr {
+            lines.push(format!("    on stderr: {}", stderr.trim_end()));
         }
         if !lines.is_empty() {
             let more = lines.len().saturating_sub(SHOWN);

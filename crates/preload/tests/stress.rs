@@ -32,7 +32,7 @@ fn every_pair_survives() {
         // more threads than processors, which is their nature and not what is tested here.
         let mut command = preloaded_with(&program, lock, load);
         let finished = run(command.args(["--seconds", "1", "--threads", "4"]));
-        if !finished.status.success() || !finished.stderr.is_empty() {
+        if !finished.status.success() || !finished.own_stderr(lock).is_empty() {
             failures += &format!("{lock} with {load}: {}\n{}\n", finished.status, finished.both());
         }
     }

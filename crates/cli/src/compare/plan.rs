@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::Serialize;
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 use crate::cli::CompareArgs;
 use crate::refusal::Refusal;
@@ -31,7 +31,7 @@ impl Configuration {
     ///
     /// # Errors
     ///
-    /// An unknown name, with the list of what there is.
+    /// An unknown name, with the list of what there is; a lock that cannot run here.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lock = match text {
             "libc" => None,
@@ -44,6 +44,10 @@ impl Configuration {
                 let Some(load) = named(LOAD, load) else {
                     return Err(format!("unknown load manager '{load}'\n{}", what_there_is()));
                 };
+                // The interposer would run the default instead, and it would be measured under this name.
+                if let Availability::Refused(reason) = availability(lock) {
+                    return Err(format!("'{lock}' is not available here: {reason}"));
+                }
                 Some((lock, load))
             }
         };

@@ -36,12 +36,12 @@
 //! releases. `demand` orders nothing.
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::backoff::Backoff;
 use super::queue::Queue;
 use super::tpmcs::TimePublished;
-use super::word::{FREE, HELD, clear_mark, mark, unlock};
+use super::word::{Word, by_its_word};
 use super::{Contention, Outcome, Turn, Verdict};
 use crate::platform::{Atomic, Platform};
 
@@ -74,7 +74,7 @@ const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
 pub struct Loiter<P: Platform> {
-    word: P::U32,
+    word: Word<P>,
     demand: P::U32,
     inner: Queue<P, TimePublished>,
 }
@@ -88,7 +88,7 @@ struct Overrule {
 impl<P: Platform> Loiter<P> {
     /// Takes the word unless it is held, or left to the standby.
     fn barge(&self, overrule: &Overrule, now: u64) -> bool {
-        if self.word.load(Relaxed) != FREE {
+        if !self.word.is_free() {
             overrule.free_since.set(None);
             return false;
         }
@@ -127,7 +127,7 @@ impl<P: Platform> Loiter<P> {
         let mut backoff = Backoff::new(STANDBY_BACKOFF_NS.0, STANDBY_BACKOFF_NS.1, since);
         let mut demanded = false;
         let outcome = loop {
-            if self.word.load(Relaxed) == FREE && self.try_lock() {
+            if self.word.is_free() && self.try_lock() {
                 break Outcome::Acquired;
             }
             let now = P::now();
@@ -155,12 +155,12 @@ impl<P: Platform> Loiter<P> {
 // SAFETY: Invariant 1, and the orderings above.
 unsafe impl<P: Platform> Contention<P> for Loiter<P> {
     fn unlocked() -> Self {
-        Loiter { word: P::U32::new(FREE), demand: P::U32::new(NO), inner: Queue::new() }
+        Loiter { word: Word::unlocked(), demand: P::U32::new(NO), inner: Queue::new() }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+        self.word.try_lock()
     }
 
     #[inline]
@@ -205,22 +205,7 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
         outcome
     }
 
-    #[inline]
-    unsafe fn unlock(&self) -> bool {
-        unlock::<P>(&self.word)
-    }
-
-    unsafe fn clear_mark(&self) {
-        clear_mark::<P>(&self.word);
-    }
-
-    fn mark(&self) -> bool {
-        mark::<P>(&self.word)
-    }
-
-    fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) != FREE
-    }
+    by_its_word!();
 
     fn is_awaited(&self) -> bool {
         !self.inner.is_empty()

@@ -7,7 +7,7 @@
 //! **Invariant 1.** `holder` is written only by the thread that holds the lock.
 
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::queue::{Node, Patience, Queue, Ticket};
 use super::{Contention, Outcome, Turn};
@@ -20,7 +20,7 @@ impl Patience for InOrder {
     const STALE_AFTER_NS: Option<u64> = None;
 }
 
-/// A queue lock whose releaser believes in its waiters as long as `S` says.
+/// A queue lock that reckons with preemption as `S` says.
 #[repr(C)]
 pub struct QueueLock<P: Platform, S> {
     queue: Queue<P, S>,
@@ -34,7 +34,25 @@ pub type Mcs<P> = QueueLock<P, InOrder>;
 
 impl<P: Platform, S: Patience> QueueLock<P, S> {
     fn hold(&self, Ticket(node): Ticket<P>) {
-        self.holder.store(node, Relaxed);
+        if S::SUSPECT_AFTER_NS.is_some() {
+            // SAFETY: type-stable, and ours while we hold the lock.
+            unsafe { &(*node).published }.store(P::now(), Relaxed);
+        }
+        // Release: waiters of some locks look at the node that they find here.
+        self.holder.store(node, Release);
+        if S::EXTENDS_SLICE {
+            P::begin_slice_extension();
+        }
+    }
+
+    /// Lets others run, maybe the holder, if that has had the lock for longer than `limit`.
+    fn yield_to_late_holder(&self, limit: u64, now: u64) {
+        // A guess: the lock may be another's by now, and the node in another queue.
+        // SAFETY: null or type-stable.
+        let since = unsafe { self.holder.load(Acquire).as_ref() }.map(|node| node.published.load(Relaxed));
+        if since.is_some_and(|since| now.saturating_sub(since) > limit) {
+            P::yield_now();
+        }
     }
 }
 
@@ -50,7 +68,18 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        match self.queue.join(turn, &|| self.holder.load(Relaxed)) {
+        let holder = || self.holder.load(Relaxed);
+        let joined = match S::SUSPECT_AFTER_NS {
+            None => self.queue.join(turn, &holder),
+            Some(limit) => {
+                let mut turn = |now| {
+                    self.yield_to_late_holder(limit, now);
+                    turn.turn(now)
+                };
+                self.queue.join(&mut turn, &holder)
+            }
+        };
+        match joined {
             Ok(ticket) => {
                 self.hold(ticket);
                 Outcome::Acquired
@@ -70,7 +99,12 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
         }
         // SAFETY: the caller holds the lock, so `holder` is its node (Invariant 1).
         match unsafe { self.queue.release(Ticket(self.holder.load(Relaxed))) } {
-            Ok(()) => true,
+            Ok(()) => {
+                if S::EXTENDS_SLICE {
+                    P::end_slice_extension();
+                }
+                true
+            }
             Err(ticket) => {
                 self.hold(ticket);
                 false

@@ -6,11 +6,15 @@
 //! baseline.
 
 pub mod backoff;
+pub mod clh;
+pub mod elided;
 pub mod futex;
 pub mod loiter;
 pub mod mcs;
 pub mod queue;
+pub mod requester;
 pub mod rw;
+pub mod tas;
 pub mod ticket;
 pub mod tpmcs;
 pub mod ttas;
@@ -82,11 +86,35 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
         self.try_lock()
     }
 
+    /// Whether [`elide`](Self::elide) ever does anything.
+    const ELIDES: bool = false;
+
+    /// Enters a critical section without taking the lock, in such a way that whoever takes it undoes
+    /// the section. False where the algorithm does not do that, or does not expect it to succeed:
+    /// then the caller has to take the lock. A section that is undone comes back here, and gets
+    /// false.
+    #[inline]
+    fn elide(&self) -> bool {
+        false
+    }
+
+    /// Ends a section that [`elide`](Self::elide) let in; false, and nothing done, if the caller holds
+    /// the lock instead.
+    ///
+    /// # Safety
+    ///
+    /// The calling context is in a critical section of this lock.
+    #[inline]
+    unsafe fn end_elided(&self) -> bool {
+        false
+    }
+
     /// Contends for the lock until it is acquired, or until `turn` says to leave and leaving
     /// succeeds.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;
 
-    /// Releases the lock, unless it is marked: then it stays held, and the answer is false.
+    /// Releases the lock, unless it is marked: then it stays held, and the answer is false. Ends an
+    /// elided section too.
     ///
     /// # Safety
     ///

@@ -49,7 +49,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::{Outcome, Turn, Verdict};
 use crate::platform::{Atomic, Platform};
 
-const WAITING: u32 = 0;
+pub(super) const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
 const LEFT: u32 = 2;
 const SKIPPED: u32 = 3;
@@ -59,7 +59,7 @@ const REMOVED: u32 = 4;
 /// costs next to nothing, while a turn reads the clock and, under load control, a line shared by
 /// all locks (ASPLOS 2010, section 3.2.3: polls of the lock are interleaved with the check for a
 /// sleep slot, so that the hand-off never waits for the check).
-const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
+pub(super) const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// Polls for a link that is two instructions away before its writer is taken for preempted between
 /// the two, and is let run.
@@ -71,18 +71,20 @@ const NODES_LOOKED_AT: u32 = 8;
 /// One waiter in one queue, on a cache line of its own.
 #[repr(align(64))]
 pub struct Node<P: Platform> {
-    status: P::U32,
+    pub(super) status: P::U32,
     /// Place in the platform's pool, and free-list link while it is there; of no meaning to the
     /// queue, nor to platforms without a pool.
     #[cfg_attr(loom, expect(dead_code))]
     pub(crate) index: u32,
     #[cfg_attr(loom, expect(dead_code))]
     pub(crate) link: P::U32,
-    next: P::NodePtr,
-    /// When the waiter last polled, on the platform's clock.
-    published: P::U64,
+    /// The node behind this one; under CLH, the one before a node that was left.
+    pub(super) next: P::NodePtr,
+    /// When the waiter last polled, on the platform's clock; of a holder, under some locks, when it
+    /// came by the lock.
+    pub(super) published: P::U64,
     /// The process generation that the waiter belongs to.
-    generation: P::U32,
+    pub(super) generation: P::U32,
 }
 
 impl<P: Platform> Node<P> {
@@ -100,16 +102,23 @@ impl<P: Platform> Node<P> {
 
     /// Whether its thread does not exist in this process, the child of a `fork`; but for the
     /// holder's node, of the thread that forked.
-    fn was_left_behind(&self) -> bool {
+    pub(super) fn was_left_behind(&self) -> bool {
         self.generation.load(Relaxed) != P::generation()
     }
 }
 
-/// How long a releaser believes in a waiter that does not publish.
+/// What threads of a queue make of each other's time stamps.
 pub trait Patience: Send + Sync {
     /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over
     /// in strict order.
     const STALE_AFTER_NS: Option<u64>;
+
+    /// Nanoseconds after which a holder that has not released is taken for preempted, and waiters
+    /// yield; `None`: holders publish nothing, and waiters poll.
+    const SUSPECT_AFTER_NS: Option<u64> = None;
+
+    /// Whether a holder asks the kernel not to preempt it.
+    const EXTENDS_SLICE: bool = false;
 }
 
 /// The mark in `tail`: nodes are aligned to more than this.

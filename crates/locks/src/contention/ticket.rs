@@ -12,6 +12,8 @@
 //!  serving = 7, next = 11, left = { 9 }:  7 holds, 8 waits, 9 is gone, 10 waits
 //! ```
 //!
+//! What a waiter does between two looks at the word is a [`Pace`].
+//!
 //! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws
 //! a ticket only while the window has room, and else polls outside it. So no two tickets in use
 //! share a bit of `left`.
@@ -25,6 +27,7 @@
 //! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees
 //! one's ticket served.
 
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use super::{Contention, Outcome, Turn, Verdict};
@@ -36,9 +39,37 @@ const TICKET_BITS: u32 = 15;
 const TICKETS: u64 = (1 << TICKET_BITS) - 1;
 const MARK: u64 = 1 << 30;
 
-/// Wait between polls per waiter ahead (Mellor-Crummey and Scott, section 2.2: proportional
-/// backoff): the line need not be read more often than it changes.
-const POLL_NS: u64 = 40;
+/// Backoff per waiter ahead: some short critical sections' time. Shorter, the line is read more often
+/// than it changes.
+const BACKOFF_NS: u64 = 40;
+
+/// What waiters do between two looks at the word.
+pub trait Pace: Send + Sync {
+    /// Passes some time, as one who has seen `word` hold `seen`, and by it `ahead` tickets before its
+    /// own, the holder's included.
+    fn wait<P: Platform>(word: &P::U64, seen: u64, ahead: u64);
+}
+
+/// Look all the time: a release is seen at once, and its line read by every waiter.
+pub struct Poll;
+
+impl Pace for Poll {
+    #[inline]
+    fn wait<P: Platform>(_word: &P::U64, _seen: u64, _ahead: u64) {
+        P::pause();
+    }
+}
+
+/// Look the more rarely the more are ahead: proportional backoff (Mellor-Crummey and Scott, ACM TOCS
+/// 9(1), 1991, section 2.2).
+pub struct Proportional;
+
+impl Pace for Proportional {
+    #[inline]
+    fn wait<P: Platform>(_word: &P::U64, _seen: u64, ahead: u64) {
+        delay::<P>(BACKOFF_NS * ahead);
+    }
+}
 
 /// No process's generation.
 const BEING_DISOWNED: u32 = u32::MAX;
@@ -89,15 +120,22 @@ impl Word {
     }
 }
 
-/// A ticket lock.
+/// A ticket lock whose waiters look at it as `W` says.
 #[repr(C)]
-pub struct Ticket<P: Platform> {
+pub struct TicketLock<P: Platform, W> {
     word: P::U64,
     /// The process generation in which the tickets were drawn.
     generation: P::U32,
+    pace: PhantomData<W>,
 }
 
-impl<P: Platform> Ticket<P> {
+/// The ticket lock whose waiters poll all the time.
+pub type Ticket<P> = TicketLock<P, Poll>;
+
+/// The ticket lock with proportional backoff.
+pub type TicketBackoff<P> = TicketLock<P, Proportional>;
+
+impl<P: Platform, W> TicketLock<P, W> {
     /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
     /// served are nobody's (Invariant 3).
     #[cold]
@@ -136,9 +174,9 @@ impl<P: Platform> Ticket<P> {
 
 // SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody
 // (Invariant 2).
-unsafe impl<P: Platform> Contention<P> for Ticket<P> {
+unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
     fn unlocked() -> Self {
-        Ticket { word: P::U64::new(0), generation: P::U32::new(0) }
+        TicketLock { word: P::U64::new(0), generation: P::U32::new(0), pace: PhantomData }
     }
 
     #[inline]
@@ -154,10 +192,11 @@ unsafe impl<P: Platform> Contention<P> for Ticket<P> {
             if turn.turn(P::now()) == Verdict::Leave {
                 return Outcome::Left;
             }
-            delay::<P>(POLL_NS * WINDOW);
+            W::wait::<P>(&self.word, self.word.load(Relaxed), WINDOW);
         };
         loop {
-            let ahead = Word(self.word.load(Acquire)).ahead_of(ticket);
+            let word = Word(self.word.load(Acquire));
+            let ahead = word.ahead_of(ticket);
             if ahead == 0 {
                 return Outcome::Acquired;
             }
@@ -165,7 +204,7 @@ unsafe impl<P: Platform> Contention<P> for Ticket<P> {
                 let strike = |word: Word| (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)));
                 return if self.update(Acquire, strike).is_some() { Outcome::Left } else { Outcome::Acquired };
             }
-            delay::<P>(POLL_NS * ahead);
+            W::wait::<P>(&self.word, word.0, ahead);
         }
     }
 

@@ -16,12 +16,10 @@
 //! **Memory orderings.** The acquiring compare-and-swap pairs with the one, or the store, that
 //! releases.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
-
 use super::backoff::Backoff;
-use super::word::{FREE, HELD, clear_mark, mark, unlock};
+use super::word::{Word, by_its_word};
 use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use crate::platform::Platform;
 
 /// First and longest wait between two polls. 50 ns is about one line transfer between cores of one
 /// package; past some microseconds a longer wait no longer relieves the memory system and only
@@ -31,24 +29,24 @@ const BACKOFF_NS: (u64, u64) = (50, 10_000);
 /// A test-and-test-and-set lock.
 #[repr(C)]
 pub struct Ttas<P: Platform> {
-    word: P::U32,
+    word: Word<P>,
 }
 
 // SAFETY: Invariant 1, and the orderings above.
 unsafe impl<P: Platform> Contention<P> for Ttas<P> {
     fn unlocked() -> Self {
-        Ttas { word: P::U32::new(FREE) }
+        Ttas { word: Word::unlocked() }
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+        self.word.try_lock()
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
         loop {
-            if self.word.load(Relaxed) == FREE && self.try_lock() {
+            if self.word.is_free() && self.try_lock() {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
@@ -58,20 +56,5 @@ unsafe impl<P: Platform> Contention<P> for Ttas<P> {
         }
     }
 
-    #[inline]
-    unsafe fn unlock(&self) -> bool {
-        unlock::<P>(&self.word)
-    }
-
-    unsafe fn clear_mark(&self) {
-        clear_mark::<P>(&self.word);
-    }
-
-    fn mark(&self) -> bool {
-        mark::<P>(&self.word)
-    }
-
-    fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) != FREE
-    }
+    by_its_word!();
 }

@@ -6,33 +6,83 @@
 //! | `HELD` | held |
 //! | `HELD + MARK` | held, and its release must wake a parked waiter |
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::platform::{Atomic, Platform};
+use crate::platform::{Atomic, AtomicInt, Platform};
 
-pub(super) const FREE: u32 = 0;
-pub(super) const HELD: u32 = 1;
+const FREE: u32 = 0;
+const HELD: u32 = 1;
 const MARK: u32 = 2;
 
-/// Releases an unmarked word; false, and still held, if it is marked.
-#[inline]
-pub(super) fn unlock<P: Platform>(word: &P::U32) -> bool {
-    word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
-}
+/// A lock word. Its methods are those of [`Contention`](super::Contention).
+#[repr(transparent)]
+pub(super) struct Word<P: Platform>(P::U32);
 
-/// Clears the mark of a held word.
-pub(super) fn clear_mark<P: Platform>(word: &P::U32) {
-    word.store(HELD, Relaxed); // held, so nobody but markers writes to it, and their marks are what this clears
-}
-
-/// Marks a held word; false if it is free.
-pub(super) fn mark<P: Platform>(word: &P::U32) -> bool {
-    let mut seen = word.load(Relaxed);
-    while seen & HELD != 0 {
-        match word.compare_exchange(seen, HELD | MARK, Relaxed, Relaxed) {
-            Ok(_) => return true,
-            Err(now) => seen = now,
-        }
+impl<P: Platform> Word<P> {
+    pub(super) fn unlocked() -> Self {
+        Word(P::U32::new(FREE))
     }
-    false
+
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.load(Relaxed) == FREE
+    }
+
+    #[inline]
+    pub(super) fn try_lock(&self) -> bool {
+        self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// Writes to the word whether it is free or not; a mark stays.
+    #[inline]
+    pub(super) fn test_and_set(&self) -> bool {
+        self.0.fetch_or(HELD, Acquire) & HELD == 0
+    }
+
+    /// Releases an unmarked word; false, and still held, if it is marked.
+    #[inline]
+    pub(super) fn unlock(&self) -> bool {
+        self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+    }
+
+    /// Clears the mark of a held word.
+    pub(super) fn clear_mark(&self) {
+        self.0.store(HELD, Relaxed); // held, so nobody but markers writes to it, and their marks are what this clears
+    }
+
+    /// Marks a held word; false if it is free.
+    pub(super) fn mark(&self) -> bool {
+        let mut seen = self.0.load(Relaxed);
+        while seen & HELD != 0 {
+            match self.0.compare_exchange(seen, HELD | MARK, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
 }
+
+/// The methods of [`Contention`](super::Contention) that are those of a field `word`.
+macro_rules! by_its_word {
+    () => {
+        #[inline]
+        unsafe fn unlock(&self) -> bool {
+            self.word.unlock()
+        }
+
+        unsafe fn clear_mark(&self) {
+            self.word.clear_mark();
+        }
+
+        fn mark(&self) -> bool {
+            self.word.mark()
+        }
+
+        fn is_locked(&self) -> bool {
+            !self.word.is_free()
+        }
+    };
+}
+
+pub(super) use by_its_word;

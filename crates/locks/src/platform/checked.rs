@@ -5,12 +5,13 @@
 //! ever stale or late, or everybody is.
 
 use core::sync::atomic::Ordering;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
 
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use super::{Atomic, AtomicInt, Platform, ThreadNote};
+use super::{Atomic, AtomicInt, Begun, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -24,6 +25,14 @@ static TIME: PlainU64 = PlainU64::new(1);
 /// Whether a second passes with every look at the clock.
 pub fn set_hurried(hurried: bool) {
     HURRIED.store(hurried, Ordering::Relaxed);
+}
+
+/// The addresses of the nodes that were taken and not given back.
+static OUT: std::sync::Mutex<BTreeSet<usize>> = std::sync::Mutex::new(BTreeSet::new());
+
+/// How many nodes were taken and not given back.
+pub fn nodes_out() -> usize {
+    OUT.lock().expect("no panics").len()
 }
 
 /// All parked threads of the model, in one place: loom has no futex.
@@ -113,9 +122,29 @@ impl Platform for Checked {
         loom::thread::yield_now();
     }
 
+    fn doze(_word: &AtomicU64, _seen: u64) {
+        loom::thread::yield_now();
+    }
+
     fn yield_now() {
         loom::thread::yield_now();
     }
+
+    fn begin_transaction() -> Begun {
+        Begun::Unavailable
+    }
+
+    fn in_transaction() -> bool {
+        false
+    }
+
+    fn end_transaction() {}
+
+    fn abort_transaction() {}
+
+    fn begin_slice_extension() {}
+
+    fn end_slice_extension() {}
 
     /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows
     /// lost ones.
@@ -153,10 +182,13 @@ impl Platform for Checked {
     }
 
     fn take_node() -> *mut Node<Checked> {
-        Box::into_raw(Box::new(Node::detached(0, 0)))
+        let node = Box::into_raw(Box::new(Node::detached(0, 0)));
+        OUT.lock().expect("no panics").insert(node.addr());
+        node
     }
 
     unsafe fn give_node(node: *mut Node<Checked>) {
+        assert!(OUT.lock().expect("no panics").remove(&node.addr()), "a node is given back once");
         // Freed for good, so that a use after it was given back is caught.
         // SAFETY: from `take_node`, and given back once.
         drop(unsafe { Box::from_raw(node) });

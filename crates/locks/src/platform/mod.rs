@@ -29,6 +29,25 @@ pub struct ThreadNote {
     pub polled: u64,
 }
 
+/// How the beginning of a transaction went. One that is aborted comes back to its beginning a second
+/// time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// What follows is inside it.
+    Started,
+    /// It was begun, and has been undone.
+    Aborted(Abort),
+    /// This machine has none.
+    Unavailable,
+}
+
+/// Why a transaction was undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort {
+    /// The same may go through if tried again, as after a conflict with another thread.
+    pub may_succeed_on_retry: bool,
+}
+
 /// An atomic cell, with the operations that the algorithms use.
 ///
 /// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start
@@ -76,11 +95,35 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Tells the processor that this thread polls.
     fn pause();
 
+    /// Polls as [`pause`](Self::pause) does, but for up to some microseconds, in a state that saves
+    /// power where the processor has one, while `word` holds `seen`. May return at any time.
+    fn doze(word: &Self::U64, seen: u64);
+
     /// Gives the processor to another runnable thread, if there is one.
     ///
     /// Also what a thread does that waits for another to finish a few instructions: if that one was
     /// preempted in them, it must run.
     fn yield_now();
+
+    /// Begins a transaction: all that the thread does until it ends takes effect at once, or not at
+    /// all. They nest; the outermost decides.
+    fn begin_transaction() -> Begun;
+
+    /// Whether the calling thread is inside a transaction.
+    fn in_transaction() -> bool;
+
+    /// Ends the innermost transaction. The caller is inside one.
+    fn end_transaction();
+
+    /// Undoes the outermost transaction; does nothing outside of one.
+    fn abort_transaction();
+
+    /// Asks the scheduler to let the calling thread, which has come by a lock, run on for a moment
+    /// when its time slice ends, if this machine knows how.
+    fn begin_slice_extension();
+
+    /// Takes that back, and gives the processor up if the time was granted.
+    fn end_slice_extension();
 
     /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
     /// the clock of [`now`](Self::now). May wake for no reason.

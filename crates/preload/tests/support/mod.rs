@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 /// Long enough for anything here on a slow and busy machine: a time-out means a hang.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -121,6 +122,13 @@ pub struct Finished {
 impl Finished {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error without what the library says there of a `lock` that this machine has not in full.
+    pub fn own_stderr(&self, lock: &str) -> String {
+        let Availability::Reduced(reason) = availability(lock) else { return self.stderr.clone() };
+        let note = format!("unconvoy: {lock}: {reason}; running without");
+        self.stderr.split_inclusive('\n').filter(|line| line.trim_end() != note).collect()
     }
 
     /// Fails the test unless the child exited with 0.
@@ -305,10 +313,25 @@ pub fn run(command: &mut Command) -> Finished {
     Running::start(command).finish(LIMIT)
 }
 
-/// Every pair of a lock and a load manager, in the order of the catalogue.
+/// Every pair of a lock that this machine can run and a load manager, in the order of the catalogue;
+/// with `UNCONVOY_SUITE=mcs+park,mcs+none` only those.
 pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
-    use unconvoy_locks::catalogue::{CONTENTION, LOAD};
-    CONTENTION.iter().flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
+    let only = std::env::var("UNCONVOY_SUITE").ok();
+    let is_asked_for = move |(lock, load): &(&str, &str)| {
+        only.as_deref().is_none_or(|only| only.split(',').any(|pair| pair.split_once('+') == Some((lock, load))))
+    };
+    let can_be_run = |lock: &&Entry| match availability(lock.name) {
+        Availability::Refused(reason) => {
+            println!("skipped: {}: {reason}", lock.name);
+            false
+        }
+        _ => true,
+    };
+    CONTENTION
+        .iter()
+        .filter(can_be_run)
+        .flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
+        .filter(is_asked_for)
 }
 
 /// `program` under the library with one pair.

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use super::thread::BareThread;
 #[cfg(not(tsan))]
 use super::thread::NotStarted;
-use super::{LOAD_CONTROL, Native};
+use super::{LOAD_CONTROL, Native, slice};
 use crate::load::controller::{Effort, serve};
 #[cfg(not(tsan))]
 use crate::load::sensor::file::File;
@@ -154,6 +154,7 @@ fn is_filtered() -> bool {
 pub fn confine() {
     if is_this_process() {
         CONFINED.store(true, SeqCst);
+        slice::confine();
         without_controller(|| ());
     }
 }

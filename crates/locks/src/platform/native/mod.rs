@@ -1,16 +1,19 @@
 //! Linux: the machine that the shipped locks run on.
 
 mod controller;
+mod doze;
 pub mod fork;
 mod nodes;
 mod note;
+pub mod slice;
 mod thread;
+pub mod transaction;
 
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
 
-use super::{Atomic, AtomicInt, Platform, ThreadNote};
+use super::{Atomic, AtomicInt, Begun, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 
@@ -126,8 +129,42 @@ impl Platform for Native {
         core::hint::spin_loop();
     }
 
+    fn doze(word: &AtomicU64, seen: u64) {
+        doze::doze(word, seen);
+    }
+
     fn yield_now() {
         rustix::thread::sched_yield();
+    }
+
+    #[inline]
+    fn begin_transaction() -> Begun {
+        transaction::begin()
+    }
+
+    #[inline]
+    fn in_transaction() -> bool {
+        transaction::is_inside()
+    }
+
+    #[inline]
+    fn end_transaction() {
+        transaction::end();
+    }
+
+    #[inline]
+    fn abort_transaction() {
+        transaction::abort();
+    }
+
+    #[inline]
+    fn begin_slice_extension() {
+        slice::begin();
+    }
+
+    #[inline]
+    fn end_slice_extension() {
+        slice::end();
     }
 
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
