@@ -105,7 +105,7 @@ impl Mutex {
 
     #[inline(always)]
     fn words(&self) -> Words<'_> {
-        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken }
+        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken, holder: &self.owner }
     }
 
     #[inline(always)]
@@ -122,7 +122,7 @@ impl Mutex {
                     || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
-                        Some(&self.taken),
+                        Some(self.words().account()),
                         deadline,
                     )
                     .held
