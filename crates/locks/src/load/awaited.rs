@@ -25,9 +25,16 @@ use crate::platform::{Atomic, AtomicInt, Platform};
 
 const ENTRIES: usize = if cfg!(loom) { 2 } else { 256 };
 
+/// Pauses are told apart by their binary order of magnitude: 2^40 ns are 18 minutes.
+const MAGNITUDES: usize = if cfg!(loom) { 1 } else { 40 };
+
 /// How many waiters expect each thread.
 pub struct Awaited<P: Platform> {
     counts: [P::U32; ENTRIES],
+    /// Since when the lock stood still of a waiter that has just woken the thread; 0 if none has.
+    since: [P::U64; ENTRIES],
+    /// Pauses that ended by waking the holder, by magnitude.
+    pauses: [P::U32; MAGNITUDES],
     /// Whether waiters wake holders; for experiments without.
     pub(crate) enabled: P::U32,
 }
@@ -41,28 +48,62 @@ pub struct Registration(u32);
 impl Awaited<crate::platform::Native> {
     /// As `new`, for a static.
     pub(crate) const fn nobody() -> Self {
-        use core::sync::atomic::AtomicU32;
-        Awaited { counts: [const { AtomicU32::new(0) }; ENTRIES], enabled: AtomicU32::new(1) }
+        use core::sync::atomic::{AtomicU32, AtomicU64};
+        Awaited {
+            counts: [const { AtomicU32::new(0) }; ENTRIES],
+            since: [const { AtomicU64::new(0) }; ENTRIES],
+            pauses: [const { AtomicU32::new(0) }; MAGNITUDES],
+            enabled: AtomicU32::new(1),
+        }
     }
 }
 
 impl<P: Platform> Awaited<P> {
     pub(crate) fn new() -> Self {
-        Awaited { counts: core::array::from_fn(|_| P::U32::new(0)), enabled: P::U32::new(1) }
+        Awaited {
+            counts: core::array::from_fn(|_| P::U32::new(0)),
+            since: core::array::from_fn(|_| P::U64::new(0)),
+            pauses: core::array::from_fn(|_| P::U32::new(0)),
+            enabled: P::U32::new(1),
+        }
     }
 
     fn count(&self, thread: u32) -> &P::U32 {
         &self.counts[thread as usize % ENTRIES]
     }
 
-    /// The caller waits for what `holder` holds: wakes it if it sleeps in `slots`, and keeps it from
-    /// sleeping there.
+    /// The caller waits for what `holder` holds, and nobody has come by it since the time `since`: wakes
+    /// the holder if it sleeps in `slots`, and keeps it from sleeping there.
     #[cold]
-    pub(crate) fn expect(&self, holder: u32, slots: &SleepSlots<P>) -> Registration {
+    pub(crate) fn expect(&self, holder: u32, slots: &SleepSlots<P>, since: u64) -> Registration {
         self.count(holder).fetch_add(1, Relaxed);
         P::fence(SeqCst); // Invariant 1; pairs with that of a claim
-        slots.wake_thread(holder);
+        slots.wake_thread(holder, || self.since[holder as usize % ENTRIES].store(since, Relaxed));
         Registration(holder)
+    }
+
+    /// `thread`, the caller, goes on after a sleep at the time `now`: notes how long others paused for it,
+    /// if they had to wake it.
+    pub(crate) fn resume(&self, thread: u32, now: u64) {
+        let since = &self.since[thread as usize % ENTRIES];
+        if since.load(Relaxed) != 0 {
+            let pause = now.saturating_sub(since.swap(0, Relaxed));
+            let magnitude = (u64::BITS - pause.leading_zeros()) as usize;
+            self.pauses[magnitude.min(MAGNITUDES - 1)].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many times a holder was woken since the process began, and the pause in nanoseconds that no more than
+    /// the part `beyond` of them exceeded: the upper end of its magnitude, at most twice too long.
+    pub fn pauses(&self, beyond: f64) -> (u32, u64) {
+        let counts = || self.pauses.iter().map(|count| count.load(Relaxed));
+        let total: u32 = counts().sum();
+        let mut left = f64::from(total);
+        let end = counts().position(|count| {
+            left -= f64::from(count);
+            left <= beyond * f64::from(total)
+        });
+        (total, if total == 0 { 0 } else { 1 << end.unwrap_or(0) })
     }
 
     /// The caller waits no more, or for another thread.

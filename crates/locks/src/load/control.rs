@@ -98,7 +98,7 @@ pub struct LoadControl<P: Platform> {
     /// The control policy, as a place in the [catalogue](crate::catalogue::POLICY).
     pub(super) policy: P::U32,
     /// Threads that others wait for.
-    pub(crate) awaited: Awaited<P>,
+    pub awaited: Awaited<P>,
     /// The overload of [load-triggered backoff](super::backoff), in millionths.
     overload: P::U32,
     /// Its mean sleep in nanoseconds.
@@ -260,7 +260,8 @@ impl Waiter {
         let control = P::load_control();
         // Nobody sleeps unless there is a target.
         if control.slots.target() != 0 && control.awaited.enabled.load(Relaxed) != 0 {
-            self.holder = spot.holder().map(|holder| control.awaited.expect(holder, &control.slots));
+            let since = self.last_turn - self.polled.saturating_sub(self.moved_at).min(self.last_turn);
+            self.holder = spot.holder().map(|holder| control.awaited.expect(holder, &control.slots, since));
         }
     }
 
@@ -386,8 +387,11 @@ impl<P: Platform> LoadManager<P> for Control {
                 }
                 waiter.expect_nobody::<P>();
                 let wake = control.slots.wake_time(P::now(), control.sleep.load(Relaxed));
+                let thread = claim.thread();
                 control.slots.sleep(claim, place, deadline.map_or(wake, |end| end.min(wake)));
-                P::set_thread_note(ThreadNote { awake_since: P::now(), ..P::thread_note() });
+                let now = P::now();
+                control.awaited.resume(thread, now);
+                P::set_thread_note(ThreadNote { awake_since: now, ..P::thread_note() });
             }
             None => return waiter.park(gate, spot, deadline),
         }

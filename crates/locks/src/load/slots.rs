@@ -292,10 +292,13 @@ impl<P: Platform> SleepSlots<P> {
         })
     }
 
-    /// Wakes `thread` if it sleeps.
-    pub fn wake_thread(&self, thread: u32) {
+    /// Wakes `thread` if it sleeps; `before` is done if it does, before it can know.
+    pub(crate) fn wake_thread(&self, thread: u32, before: impl FnOnce()) {
         let slot = self.used().map(|(_, slot)| slot).find(|slot| slot.load(Acquire) == thread);
-        slot.map(|slot| self.wake(slot, thread));
+        if let Some(slot) = slot {
+            before();
+            self.wake(slot, thread);
+        }
     }
 
     /// Wakes the longest sleepers whose turn has come between `since` and `now` without a waiter
