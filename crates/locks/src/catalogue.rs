@@ -45,9 +45,30 @@ pub const LOAD: &[Entry] = &[
         name: "control",
         summary: "load control: waiters sleep only while the process has more runnable threads than processors (the default)",
     },
+    Entry {
+        name: "backoff",
+        summary: "load-triggered backoff: a waiter sleeps for a random time with the probability that a thread waits for a processor",
+    },
+    Entry {
+        name: "adaptive",
+        summary: "spin-then-park: a waiter spins about as long as earlier spins took to succeed, and only while the lock goes round",
+    },
+    Entry {
+        name: "gcr",
+        summary: "concurrency restriction: one waiter per lock contends, the others wait their turn, first come, first served",
+    },
+    Entry { name: "malthus", summary: "concurrency restriction, last come, first served, but for one in a thousand" },
     Entry { name: "park", summary: "spin-then-park: a waiter blocks after a bounded spin, a release wakes one" },
     Entry { name: "yield", summary: "a waiter yields the processor between polls" },
     Entry { name: "none", summary: "waiters spin for as long as it takes" },
+];
+
+/// The control policies of load control, the default first.
+pub const POLICY: &[Entry] = &[
+    Entry { name: "direct", summary: "as many sleep as the last reading found too many (the default)" },
+    Entry { name: "low-pass", summary: "the same, of a reading smoothed over some 20 ms" },
+    Entry { name: "pid", summary: "a proportional-integral-derivative loop on the number of threads too many" },
+    Entry { name: "kalman", summary: "a Kalman filter that predicts the number of threads that want to run" },
 ];
 
 /// Whether this machine can do what an entry is made for.
@@ -99,6 +120,10 @@ macro_rules! with_managers {
             ]
             [
                 ("control", $crate::load::control::Control),
+                ("backoff", $crate::load::backoff::Backoff),
+                ("adaptive", $crate::load::adaptive::Adaptive),
+                ("gcr", $crate::load::restrict::Gcr),
+                ("malthus", $crate::load::restrict::Malthus),
                 ("park", $crate::load::park::Park),
                 ("yield", $crate::load::yielding::Yield),
                 ("none", $crate::load::none::NoManager)

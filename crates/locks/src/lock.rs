@@ -6,11 +6,15 @@ use crate::contention::rw::{RwWord, Share};
 use crate::contention::{Contention, Outcome, Turn, Verdict};
 use crate::load::gate::{Gate, Spot};
 use crate::load::{Departure, LoadManager};
-use crate::platform::{Atomic, Platform};
+use crate::platform::{Atomic, Platform, ThreadNote};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Backoff of [`poll`]: as [`ttas`](crate::contention::ttas).
 const POLL_BACKOFF_NS: (u64, u64) = (50, 10_000);
+
+/// A lock at which others may be parked is taken to be released after so long, by whichever thread:
+/// about the longest sleep for load, which is what its holder is kept from.
+const DEBT_NS: u64 = 100_000_000;
 
 /// How an acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +54,7 @@ fn wait<P: Platform, L: LoadManager<P>>(
     deadline: Option<u64>,
     mut attempt: impl FnMut(&mut Asking<'_, P, L>) -> Outcome,
 ) -> Acquired {
-    let mut waiter = L::arrive(P::now());
+    let mut waiter = L::arrive(P::now(), core::ptr::from_ref(gate).addr() as u64);
     let held = loop {
         let mut asking = Asking { waiter: &mut waiter, spot, deadline, late: false };
         match attempt(&mut asking) {
@@ -67,6 +71,10 @@ fn wait<P: Platform, L: LoadManager<P>>(
         // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes
         // one.
         gate.pass_on(spot);
+        if held {
+            let owes_until = P::now() + DEBT_NS;
+            P::set_thread_note(ThreadNote { owes_until, ..P::thread_note() });
+        }
     }
     Acquired { held, departure }
 }
@@ -74,7 +82,15 @@ fn wait<P: Platform, L: LoadManager<P>>(
 /// A mutex's contention manager, as a parker sees it.
 struct MutexSpot<'a, P: Platform, C> {
     state: &'a C,
-    acquisitions: Option<&'a P::U32>,
+    account: Option<Account<'a, P>>,
+}
+
+/// What the user of a mutex writes down beside it, under it: waiters see by it how the lock fares.
+pub struct Account<'a, P: Platform> {
+    /// Another number after each acquisition.
+    pub acquisitions: &'a P::U32,
+    /// Who holds it, by the platform's id of the thread; 0: nobody says.
+    pub holder: &'a P::U32,
 }
 
 impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
@@ -91,7 +107,11 @@ impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
     }
 
     fn acquisitions(&self) -> Option<u32> {
-        self.acquisitions.map(|count| count.load(Relaxed))
+        self.account.as_ref().map(|account| account.acquisitions.load(Relaxed))
+    }
+
+    fn holder(&self) -> Option<u32> {
+        self.account.as_ref().map(|account| account.holder.load(Relaxed)).filter(|&holder| holder != 0)
     }
 }
 
@@ -105,17 +125,22 @@ pub fn acquire<P: Platform, C: Contention<P>, L: LoadManager<P>>(
     acquire_counted::<P, C, L>(state, gate, None, deadline)
 }
 
-/// The same for a mutex whose user counts acquisitions in `acquisitions`: waiters see by it whether
-/// the lock goes round.
+/// The same for a mutex whose user keeps an account of it.
 #[cold]
 pub fn acquire_counted<P: Platform, C: Contention<P>, L: LoadManager<P>>(
     state: &C,
     gate: &Gate<P>,
-    acquisitions: Option<&P::U32>,
+    account: Option<Account<'_, P>>,
     deadline: Option<u64>,
 ) -> Acquired {
-    let spot = MutexSpot { state, acquisitions };
+    let spot = MutexSpot { state, account };
     wait::<P, L>(gate, &spot, deadline, |asking| state.attempt(asking))
+}
+
+/// The calling thread releases a marked lock: those that are parked there need it no longer.
+#[cold]
+fn settle<P: Platform>() {
+    P::set_thread_note(ThreadNote { owes_until: 0, ..P::thread_note() });
 }
 
 /// Releases a mutex.
@@ -128,6 +153,7 @@ pub unsafe fn release<P: Platform, C: Contention<P>>(state: &C, gate: &Gate<P>) 
     // SAFETY: the caller holds the lock, also after an `unlock` that found it marked.
     unsafe {
         if !state.unlock() {
+            settle::<P>();
             gate.release(1, || state.clear_mark(), || state.unlock());
         }
     }
@@ -174,6 +200,7 @@ pub unsafe fn release_shared<P: Platform>(state: &RwWord<P>, gate: &Gate<P>) {
     // SAFETY: the caller holds the lock, also after a `release` that found it marked.
     unsafe {
         if !state.release() {
+            settle::<P>();
             gate.release(u32::MAX, || state.clear_mark(), || state.release());
         }
     }

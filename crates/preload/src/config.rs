@@ -5,8 +5,11 @@
 //! | --- | --- | --- | --- | --- |
 //! | `UNCONVOY_LOCK` | name | see `unconvoy locks` | `loiter` | contention manager |
 //! | `UNCONVOY_LOAD` | name | see `unconvoy locks` | `control` | load manager |
-//! | `UNCONVOY_INTERVAL_MS` | integer | 1 to 1000 | 7 | the controller's interval |
+//! | `UNCONVOY_POLICY` | name | see `unconvoy locks` | `direct` | load control's policy |
+//! | `UNCONVOY_INTERVAL_MS` | integer | 1 to 1000 | 7; backoff: 10 | the controller's interval |
 //! | `UNCONVOY_SLEEP_MS` | integer | 1 to 10000 | 100 | longest sleep in a slot |
+//! | `UNCONVOY_BACKOFF_MS` | integer | 1 to 10000 | 100 | mean sleep of load-triggered backoff |
+//! | `UNCONVOY_NESTED` | 0 or 1 | | 1 | whether waiters wake their lock's holder |
 //! | `UNCONVOY_STATS` | path | | none | where the statistics go at exit |
 //! | `UNCONVOY_CHILDREN` | 0 or 1 | | 1 | whether programs that this one starts get the library too |
 //!
@@ -17,7 +20,7 @@ use core::str::FromStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
 use unconvoy_locks::platform::{Native, Platform};
@@ -103,8 +106,12 @@ fn watcher() -> Option<&'static str> {
 
 fn read() -> Service {
     let control = Native::load_control();
+    control.interval.store(pair().interval_ns, Relaxed);
     read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
     read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
+    read_milliseconds(c"UNCONVOY_BACKOFF_MS", 1..=10_000, &control.backoff);
+    control.set_policy(named(c"UNCONVOY_POLICY", POLICY));
+    control.wake_holders(variable(c"UNCONVOY_NESTED") != Some("0"));
     // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.
     let identity_is_at_hand = identity::is_at_hand();
     if let Some(watcher) = watcher() {

@@ -13,7 +13,7 @@ use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::load::LoadManager;
 use unconvoy_locks::load::gate::Gate;
-use unconvoy_locks::lock::{self, Acquired};
+use unconvoy_locks::lock::{self, Account, Acquired};
 use unconvoy_locks::platform::Native;
 
 /// The words of a lock in place: its contention manager's state, and the gate.
@@ -23,6 +23,16 @@ pub(crate) struct Words<'a> {
     pub(crate) gate: &'a Gate<Native>,
     /// Another number after each acquisition.
     pub(crate) acquisitions: &'a AtomicU32,
+    /// The id of the thread that holds it, or 0.
+    pub(crate) holder: &'a AtomicU32,
+}
+
+impl<'a> Words<'a> {
+    /// What waiters may know.
+    #[inline]
+    pub(crate) fn account(&self) -> Account<'a, Native> {
+        Account { acquisitions: self.acquisitions, holder: self.holder }
+    }
 }
 
 /// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
@@ -45,6 +55,8 @@ impl State {
 pub(crate) struct Pair {
     pub(crate) lock: &'static str,
     pub(crate) load: &'static str,
+    /// The controller's interval unless the user sets another.
+    pub(crate) interval_ns: u64,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
     /// Of a lock that can be elided.
     pub(crate) elision: Option<Elision>,
@@ -89,7 +101,7 @@ unsafe fn end_elided<C: Contention<Native>>(words: Words<'_>) -> bool {
 }
 
 fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
-    lock::acquire_counted::<Native, C, L>(words.state.of(), words.gate, Some(words.acquisitions), deadline)
+    lock::acquire_counted::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
 }
 
 /// # Safety
@@ -116,6 +128,7 @@ macro_rules! pairs {
         &[$(Pair {
             lock: $lock,
             load: $load,
+            interval_ns: <$manager as LoadManager<Native>>::INTERVAL_NS,
             try_lock: try_lock::<$contention>,
             elision: elision::<$contention>(),
             acquire: acquire::<$contention, $manager>,

@@ -109,7 +109,7 @@ impl Mutex {
 
     #[inline(always)]
     fn words(&self) -> Words<'_> {
-        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken }
+        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken, holder: &self.owner }
     }
 
     #[inline(always)]
@@ -126,7 +126,7 @@ impl Mutex {
                     || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
-                        Some(&self.taken),
+                        Some(self.words().account()),
                         deadline,
                     )
                     .held

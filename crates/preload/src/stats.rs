@@ -177,6 +177,7 @@ pub(crate) fn write() {
     let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
     let controller = native::controller_report();
     let slots = Native::load_control().slots.totals();
+    let (holders_woken, _) = Native::load_control().awaited.pauses(0.0);
     let document = json!({
         "schema": "unconvoy-stats-1",
         "program": std::env::current_exe().unwrap_or_default(),
@@ -192,6 +193,13 @@ pub(crate) fn write() {
             "woken": slots.woken,
             "timed_out": slots.timed_out,
             "given_back": slots.given_back,
+        },
+        // Holders that slept for load until a waiter of theirs woke them, and for how long waiters paused.
+        "holders_woken": {
+            "count": holders_woken,
+            "pause_p50_ns": Native::load_control().awaited.pauses(0.5).1,
+            "pause_p99_ns": Native::load_control().awaited.pauses(0.01).1,
+            "pause_max_ns": Native::load_control().awaited.pauses(0.0).1,
         },
         "dropped_locks": DROPPED.load(Relaxed),
         "locks": locks,

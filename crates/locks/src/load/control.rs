@@ -5,7 +5,7 @@
 //! [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile,
 //! it gives the slot back. What decides is the load of the whole process, never the one lock.
 //!
-//! Four rules go beyond the paper:
+//! Five rules go beyond the paper:
 //!
 //! 1. **Grace.** A thread that comes back from a sleep does not claim again at once. Otherwise the
 //!    same threads would sleep for ever while others keep the lock.
@@ -22,12 +22,19 @@
 //!    once. Without this a program that holds a mutex while it sleeps would burn a processor. A waiter
 //!    that was woken and found the lock taken again polls twice as long before it parks the next
 //!    time: in the end long enough to be its lock's standby when the release comes.
+//! 5. **Who is needed stays.** A waiter keeps its lock's holder from sleeping for load while that one waits for
+//!    another lock ([`awaited`](super::awaited); the paper's section 6.1.2). The holder of a lock at which
+//!    others are parked behind it stays too: it was parked there itself, and marked the lock for them.
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::awaited::{Awaited, Registration};
+use super::backoff;
 use super::gate::{Gate, Spot};
+use super::passive::PassiveSets;
 use super::slots::{Claim, SleepSlots};
 use super::{Departure, LoadManager};
+use crate::catalogue::POLICY;
 use crate::contention::Verdict;
 use crate::platform::{Atomic, AtomicInt, Platform, ThreadNote};
 
@@ -88,6 +95,18 @@ pub struct LoadControl<P: Platform> {
     pub interval: P::U64,
     /// The longest sleep in nanoseconds.
     pub sleep: P::U64,
+    /// The control policy, as a place in the [catalogue](crate::catalogue::POLICY).
+    pub(super) policy: P::U32,
+    /// Threads that others wait for.
+    pub awaited: Awaited<P>,
+    /// The overload of [load-triggered backoff](super::backoff), in millionths.
+    overload: P::U32,
+    /// Its mean sleep in nanoseconds.
+    pub backoff: P::U64,
+    /// How many threads sleep by it.
+    pub backed_off: P::U32,
+    /// Of [concurrency restriction](super::restrict).
+    pub(crate) passive: PassiveSets<P>,
 }
 
 #[cfg(not(loom))]
@@ -101,6 +120,12 @@ impl LoadControl<crate::platform::Native> {
             polled: AtomicU64::new(0),
             interval: AtomicU64::new(settings::INTERVAL_NS),
             sleep: AtomicU64::new(settings::SLEEP_NS),
+            policy: AtomicU32::new(0),
+            awaited: Awaited::nobody(),
+            overload: AtomicU32::new(0),
+            backoff: AtomicU64::new(backoff::MEAN_NS),
+            backed_off: AtomicU32::new(0),
+            passive: PassiveSets::empty(),
         }
     }
 }
@@ -114,7 +139,43 @@ impl<P: Platform> LoadControl<P> {
             polled: P::U64::new(0),
             interval: P::U64::new(settings::INTERVAL_NS),
             sleep: P::U64::new(settings::SLEEP_NS),
+            policy: P::U32::new(0),
+            awaited: Awaited::new(),
+            overload: P::U32::new(0),
+            backoff: P::U64::new(backoff::MEAN_NS),
+            backed_off: P::U32::new(0),
+            passive: PassiveSets::new(),
         }
+    }
+
+    /// Has the next controller follow the policy of this name; one that is none changes nothing.
+    pub fn set_policy(&self, name: &str) {
+        if let Some(place) = POLICY.iter().position(|entry| entry.name == name) {
+            self.policy.store(place as u32, Relaxed);
+        }
+    }
+
+    /// Whether waiters keep their lock's holder from sleeping for load; they do unless told otherwise.
+    pub fn wake_holders(&self, enabled: bool) {
+        self.awaited.enabled.store(u32::from(enabled), Relaxed);
+    }
+
+    /// The probability with which a waiter backs off, 0 to 1.
+    pub(super) fn overload(&self) -> f64 {
+        f64::from(self.overload.load(Relaxed)) / 1e6
+    }
+
+    pub(super) fn set_overload(&self, overload: f64) {
+        self.overload.store((overload * 1e6) as u32, Relaxed);
+    }
+
+    /// Starts anew, in the child of a `fork`, where no thread of the parent's waits or sleeps.
+    #[cfg_attr(loom, expect(dead_code, reason = "nobody forks there"))]
+    pub(crate) fn reset(&self) {
+        self.slots.reset();
+        self.awaited.reset();
+        self.passive.reset();
+        self.backed_off.store(0, Relaxed);
     }
 
     /// The calling thread stops polling, after `polled` nanoseconds of it. Told to the others in
@@ -131,7 +192,7 @@ impl<P: Platform> LoadControl<P> {
 
     /// A waiter has waited long enough for a controller to be of use.
     #[cold]
-    fn report_contention(&self) {
+    pub(super) fn report_contention(&self) {
         if self.contended.load(Relaxed) == 0 {
             self.contended.store(1, Relaxed);
         }
@@ -157,6 +218,8 @@ pub struct Waiter {
     acquisitions: Option<u32>,
     /// At which `polled` that is looked at again.
     look_at: u64,
+    /// At which `polled` somebody was last seen to have come by the lock.
+    moved_at: u64,
     /// How long the lock may stand still before the waiter parks; twice as long each time.
     patience: u64,
     no_claim_before: u64,
@@ -167,28 +230,62 @@ pub struct Waiter {
     reported: bool,
     parked: bool,
     sleeps: u32,
+    /// The thread that is taken for the lock's holder, and kept from sleeping.
+    holder: Option<Registration>,
 }
 
 impl Waiter {
     /// Sleeps until the lock's next release.
     fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        self.expect_holder::<P>(spot);
         self.parked = true;
         self.patience = (2 * self.patience).min(LONG_WAIT_NS);
         let acquired = gate.wait(spot, deadline);
+        self.expect_nobody::<P>();
         self.start_over::<P>(SHORT_WAIT_NS);
         acquired
     }
 
-    /// Whether nobody has come by the lock for [`STANDSTILL_NS`] of polling: its holder does not run,
-    /// or works for long.
     #[inline]
-    fn sees_standstill(&mut self, spot: &dyn Spot) -> bool {
-        if self.polled < self.look_at {
+    fn expect_nobody<P: Platform>(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            P::load_control().awaited.end(holder);
+        }
+    }
+
+    /// Keeps whoever holds the lock now from sleeping for load (rule 5).
+    #[cold]
+    fn expect_holder<P: Platform>(&mut self, spot: &dyn Spot) {
+        self.expect_nobody::<P>();
+        let control = P::load_control();
+        // Nobody sleeps unless there is a target.
+        if control.slots.target() != 0 && control.awaited.enabled.load(Relaxed) != 0 {
+            let since = self.last_turn - self.polled.saturating_sub(self.moved_at).min(self.last_turn);
+            self.holder = spot.holder().map(|holder| control.awaited.expect(holder, &control.slots, since));
+        }
+    }
+
+    /// Whether nobody has come by the lock for longer than is to be borne: its holder does not run, or
+    /// works for long.
+    #[inline]
+    fn sees_standstill<P: Platform>(&mut self, spot: &dyn Spot) -> bool {
+        self.polled >= self.look_at && self.look::<P>(spot)
+    }
+
+    #[cold]
+    fn look<P: Platform>(&mut self, spot: &dyn Spot) -> bool {
+        self.look_at = self.polled + STANDSTILL_NS;
+        let before = core::mem::replace(&mut self.acquisitions, spot.acquisitions());
+        if before.is_none() || before != self.acquisitions {
+            self.moved_at = self.polled;
+            self.expect_nobody::<P>();
             return false;
         }
-        self.look_at = self.polled + self.patience;
-        let before = core::mem::replace(&mut self.acquisitions, spot.acquisitions());
-        before.is_some() && before == self.acquisitions
+        let stands_still = self.polled - self.moved_at >= self.patience;
+        if !stands_still {
+            self.expect_holder::<P>(spot); // who parks does so itself
+        }
+        stands_still
     }
 
     /// The wait goes on after a sleep, with `grace` nanoseconds before the next one for load.
@@ -196,6 +293,7 @@ impl Waiter {
         let now = P::now();
         self.polled = 0;
         self.look_at = 0;
+        self.moved_at = 0;
         self.acquisitions = None;
         self.last_turn = now;
         self.yield_at = now;
@@ -203,13 +301,17 @@ impl Waiter {
         self.reported = false;
     }
 
-    /// A slot is claimed: the thread sleeps in it, unless it has a real-time policy. That one is
-    /// to run before the others, and is asked for only here, since it costs a system call.
+    /// A slot is claimed: the thread sleeps in it, unless others need it (rule 5), or it has a
+    /// real-time policy: then it is to run before the others. Asked for only here, since that costs a
+    /// system call.
     #[cold]
-    fn leave_with<P: Platform>(&mut self, claim: Claim) -> Verdict {
-        if P::is_real_time() {
-            P::load_control().slots.give_back(claim);
-            self.no_claim_before = u64::MAX;
+    fn leave_with<P: Platform>(&mut self, claim: Claim, now: u64) -> Verdict {
+        let control = P::load_control();
+        let enabled = control.awaited.enabled.load(Relaxed) != 0;
+        let is_needed = enabled && (P::thread_note().owes_until > now || control.awaited.is_expected(claim.thread()));
+        if is_needed || P::is_real_time() {
+            control.slots.give_back(claim);
+            self.no_claim_before = if is_needed { now + SHORT_WAIT_NS } else { u64::MAX };
             return Verdict::Spin;
         }
         self.claim = Some(claim);
@@ -221,12 +323,13 @@ impl<P: Platform> LoadManager<P> for Control {
     type Waiter = Waiter;
 
     #[inline]
-    fn arrive(now: u64) -> Waiter {
+    fn arrive(now: u64, _place: u64) -> Waiter {
         Waiter {
             polled: 0,
             last_turn: now,
             acquisitions: None,
             look_at: 0,
+            moved_at: 0,
             patience: STANDSTILL_NS,
             no_claim_before: now + SHORT_WAIT_NS,
             yield_at: now + YIELD_EVERY_NS,
@@ -235,6 +338,7 @@ impl<P: Platform> LoadManager<P> for Control {
             reported: false,
             parked: false,
             sleeps: 0,
+            holder: None,
         }
     }
 
@@ -252,7 +356,7 @@ impl<P: Platform> LoadManager<P> for Control {
                 control.slots.claim(P::thread_id())
             };
             if let Some(claim) = claim {
-                return waiter.leave_with::<P>(claim);
+                return waiter.leave_with::<P>(claim, now);
             }
         }
         if now >= waiter.yield_at {
@@ -266,7 +370,7 @@ impl<P: Platform> LoadManager<P> for Control {
             waiter.reported = true;
             control.report_contention();
         }
-        if waiter.polled > LONG_WAIT_NS || waiter.sees_standstill(spot) { Verdict::Leave } else { Verdict::Spin }
+        if waiter.polled > LONG_WAIT_NS || waiter.sees_standstill::<P>(spot) { Verdict::Leave } else { Verdict::Spin }
     }
 
     fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
@@ -281,9 +385,13 @@ impl<P: Platform> LoadManager<P> for Control {
                     control.slots.give_back(claim);
                     return waiter.park(gate, spot, deadline);
                 }
+                waiter.expect_nobody::<P>();
                 let wake = control.slots.wake_time(P::now(), control.sleep.load(Relaxed));
+                let thread = claim.thread();
                 control.slots.sleep(claim, place, deadline.map_or(wake, |end| end.min(wake)));
-                P::set_thread_note(ThreadNote { awake_since: P::now(), ..P::thread_note() });
+                let now = P::now();
+                control.awaited.resume(thread, now);
+                P::set_thread_note(ThreadNote { awake_since: now, ..P::thread_note() });
             }
             None => return waiter.park(gate, spot, deadline),
         }
@@ -292,7 +400,8 @@ impl<P: Platform> LoadManager<P> for Control {
     }
 
     #[inline]
-    fn depart(waiter: Waiter) -> Departure {
+    fn depart(mut waiter: Waiter) -> Departure {
+        waiter.expect_nobody::<P>();
         let control = P::load_control();
         control.report_polling(waiter.polled);
         if let Some(claim) = waiter.claim {

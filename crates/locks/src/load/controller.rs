@@ -1,12 +1,16 @@
 //! The controller: reads the sensor at an interval and sets how many waiting threads should sleep.
 //!
-//! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](Direct) is pure; the [loop](serve)
-//! drives it on whatever platform it is given.
+//! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](super::policy) is pure; the
+//! [loop](serve) drives it on whatever platform it is given. It is the daemon of [load-triggered
+//! backoff](super::backoff) too, which wants the same reading.
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::backoff;
 use super::control::LoadControl;
-use super::sensor::{Reading, Sensor};
+use super::policy::{Observation, Policy};
+use super::sensor::Sensor;
+use crate::catalogue::POLICY;
 use crate::platform::{Atomic, AtomicInt, Platform};
 
 /// Intervals without contention and without sleepers after which the controller goes away.
@@ -17,36 +21,6 @@ const IDLE_INTERVALS: u32 = 30;
 /// processor. It never rests longer than the second constant.
 const PAUSE_PER_BUSY: u64 = 100;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
-
-/// Runnable threads aimed at beyond the capacity, while those awake mostly work. The paper aims at
-/// the capacity itself; but when two of as many runnable threads meet on one processor, Linux
-/// leaves the other one idle until the next tick finds out (a newly idle processor does not look
-/// for work if it is idle often and shortly), up to 4 ms. One thread more keeps it busy. (Think
-/// time 1 us, 8 threads on 2 processors: 1.63 processors used without, 1.97 with.)
-const MARGIN: f64 = 1.0;
-
-/// From this part of the capacity spent polling there is no margin: one thread more would only poll
-/// too, and in a queue it may be the one that is next and does not run. (TP-MCS, saturated, 4
-/// threads on 2 processors: .18 of its 2-thread throughput with, .8 and more without.) So small,
-/// because a wait shorter than one turn is not counted.
-const MOSTLY_POLLING: f64 = 0.03;
-
-/// The paper's direct policy: T is the number of threads that run or wait to run beyond the capacity
-/// and a margin, counting those that sleep already.
-#[derive(Debug, Default, Clone)]
-pub struct Direct;
-
-impl Direct {
-    /// The sleep target after a reading during which `sleeping` threads slept and, on average,
-    /// `polling` threads polled for locks.
-    pub fn target(&mut self, reading: Reading, sleeping: u32, polling: f64) -> u32 {
-        let margin = if polling > MOSTLY_POLLING * reading.capacity { 0.0 } else { MARGIN };
-        let excess = f64::from(sleeping) + reading.runnable - reading.capacity - margin;
-        // Half a thread either way is measurement noise: the counters move by whole ticks. Adding a
-        // half and cutting rounds a positive number; the cast saturates a negative one to 0.
-        (excess + 0.5) as u32
-    }
-}
 
 /// Counts of what a controller did, for the statistics.
 pub struct Effort<P: Platform> {
@@ -63,7 +37,9 @@ pub struct Effort<P: Platform> {
 ///
 /// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
 pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, stop: &P::U32) {
-    let mut policy = Direct;
+    let name = POLICY.get(control.policy.load(Relaxed) as usize).unwrap_or(&POLICY[0]).name;
+    let mut policy = Policy::named(name).expect("the catalogue's names are the policies'");
+    let mut overload = 0.0;
     let (mut idle, mut pause) = (0, 0);
     let (mut last, mut polled_before) = (P::now(), control.polled.load(Relaxed));
     effort.starts.fetch_add(1, Relaxed);
@@ -83,8 +59,11 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         let polling = polled.wrapping_sub(polled_before) as f64 / begin.saturating_sub(last).max(1) as f64;
         let since = last;
         (last, polled_before) = (begin, polled);
-        let target = sensor.read(begin).map_or(0, |reading| policy.target(reading, sleeping, polling));
+        let reading = sensor.read(begin);
+        let target = reading.map_or(0, |reading| policy.target(Observation { reading, sleeping, polling }));
         control.slots.set_target(target);
+        overload = reading.map_or(0.0, |reading| backoff::running_average(overload, reading));
+        control.set_overload(overload);
         control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
         let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
         idle = if quiet { idle + 1 } else { 0 };
@@ -94,47 +73,5 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         pause = (busy * PAUSE_PER_BUSY).min(LONGEST_PAUSE_NS);
     }
     control.slots.set_target(0);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(runnable: f64, capacity: f64, sleeping: u32) -> u32 {
-        Direct.target(Reading { runnable, capacity }, sleeping, 0.0)
-    }
-
-    #[test]
-    fn where_threads_mostly_poll_there_is_no_margin() {
-        let reading = Reading { runnable: 3.0, capacity: 2.0 };
-        assert_eq!(Direct.target(reading, 0, 0.05), 0);
-        assert_eq!(Direct.target(reading, 0, 0.9), 1);
-    }
-
-    #[test]
-    fn target_is_the_excess_over_capacity_and_margin() {
-        assert_eq!(target(64.0, 2.0, 0), 61);
-        assert_eq!(target(3.0, 1.5, 0), 1);
-    }
-
-    #[test]
-    fn sleepers_count_as_load() {
-        assert_eq!(target(3.0, 2.0, 61), 61);
-        assert_eq!(target(1.0, 2.0, 61), 59);
-        assert_eq!(target(5.0, 2.0, 60), 62);
-    }
-
-    #[test]
-    fn underload_needs_no_sleepers() {
-        assert_eq!(target(0.3, 2.0, 0), 0);
-        assert_eq!(target(3.0, 2.0, 0), 0);
-        assert_eq!(target(0.0, 64.0, 3), 0);
-    }
-
-    #[test]
-    fn less_than_half_a_thread_is_noise() {
-        assert_eq!(target(3.4, 2.0, 7), 7);
-        assert_eq!(target(2.6, 2.0, 7), 7);
-        assert_eq!(target(3.6, 2.0, 7), 8);
-    }
+    control.set_overload(0.0);
 }

@@ -30,6 +30,10 @@ pub trait Spot {
     fn mark(&self) -> bool;
     /// Whether another thread contends for the lock, and would take it if it were released.
     fn is_awaited(&self) -> bool;
+    /// The thread that holds the lock, by its id on the platform; `None` where nobody knows.
+    fn holder(&self) -> Option<u32> {
+        None
+    }
     /// A number that is another one whenever the lock has been acquired; `None` where nobody
     /// counts.
     fn acquisitions(&self) -> Option<u32> {

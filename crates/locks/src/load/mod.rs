@@ -4,11 +4,17 @@
 //! is asked once per turn of the waiter's loop, and, once it has said *leave* and the waiter has
 //! left, passes the time off the processor until the waiter should contend again.
 
+pub mod adaptive;
+pub mod awaited;
+pub mod backoff;
 pub mod control;
 pub mod controller;
 pub mod gate;
 pub mod none;
 pub mod park;
+pub mod passive;
+pub mod policy;
+pub mod restrict;
 pub mod sensor;
 pub mod slots;
 #[path = "yield.rs"]
@@ -23,8 +29,11 @@ pub trait LoadManager<P: Platform>: 'static {
     /// What it remembers of one wait.
     type Waiter;
 
-    /// A thread begins to wait.
-    fn arrive(now: u64) -> Self::Waiter;
+    /// The controller's interval unless the user sets another, nanoseconds.
+    const INTERVAL_NS: u64 = control::settings::INTERVAL_NS;
+
+    /// A thread begins to wait at `place`, a number that tells locks apart.
+    fn arrive(now: u64, place: u64) -> Self::Waiter;
 
     /// Keep spinning, or leave? Asked once per turn, also while the lock may come at any moment.
     fn turn(waiter: &mut Self::Waiter, now: u64, spot: &dyn Spot) -> Verdict;

@@ -11,7 +11,7 @@ pub struct NoManager;
 impl<P: Platform> LoadManager<P> for NoManager {
     type Waiter = ();
 
-    fn arrive(_now: u64) {}
+    fn arrive(_now: u64, _place: u64) {}
 
     fn turn((): &mut (), _now: u64, _spot: &dyn Spot) -> Verdict {
         Verdict::Spin

@@ -25,7 +25,7 @@ pub struct Waiter {
 impl<P: Platform> LoadManager<P> for Park {
     type Waiter = Waiter;
 
-    fn arrive(now: u64) -> Waiter {
+    fn arrive(now: u64, _place: u64) -> Waiter {
         Waiter { spin_since: now, sleeps: 0 }
     }
 

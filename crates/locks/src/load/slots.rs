@@ -103,6 +103,13 @@ pub struct Claim {
     thread: u32,
 }
 
+impl Claim {
+    /// Who claimed it.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+}
+
 /// Totals since the process began, for the statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -283,6 +290,15 @@ impl<P: Platform> SleepSlots<P> {
             let awaits = self.places[place as usize % SLOTS].load(Relaxed);
             (is_thread(thread) && self.wake(slot, thread)).then_some(awaits)
         })
+    }
+
+    /// Wakes `thread` if it sleeps; `before` is done if it does, before it can know.
+    pub(crate) fn wake_thread(&self, thread: u32, before: impl FnOnce()) {
+        let slot = self.used().map(|(_, slot)| slot).find(|slot| slot.load(Acquire) == thread);
+        if let Some(slot) = slot {
+            before();
+            self.wake(slot, thread);
+        }
     }
 
     /// Wakes the longest sleepers whose turn has come between `since` and `now` without a waiter

@@ -21,7 +21,7 @@ pub struct Arrival(u64);
 impl<P: Platform> LoadManager<P> for Yield {
     type Waiter = Arrival;
 
-    fn arrive(now: u64) -> Arrival {
+    fn arrive(now: u64, _place: u64) -> Arrival {
         Arrival(now)
     }
 

@@ -27,6 +27,10 @@ pub struct ThreadNote {
     pub awake_since: u64,
     /// Nanoseconds that it polled and nobody has been told of yet.
     pub polled: u64,
+    /// Until when it may hold a lock at which others are parked, as far as it knows; 0 if it does not.
+    pub owes_until: u64,
+    /// Running average of the nanoseconds that its spins took ([adaptive](crate::load::adaptive)).
+    pub spun: u64,
 }
 
 /// How the beginning of a transaction went. One that is aborted comes back to its beginning a second

@@ -13,6 +13,8 @@ pub mod schedstat;
 pub struct Reading {
     /// Threads of the process on a processor or waiting for one, on average since the last reading.
     pub runnable: f64,
+    /// Those of them that waited.
+    pub waiting: f64,
     /// Processors that the process may use; a quota makes it a fraction.
     pub capacity: f64,
 }

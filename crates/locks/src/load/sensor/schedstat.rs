@@ -51,8 +51,8 @@ struct Entry {
     /// Whether it slept through the whole interval.
     slept_through: bool,
     listed: bool,
-    /// Run and wait time at the last reading.
-    total: Option<u64>,
+    /// At the last reading.
+    times: Option<Times>,
     file: Option<File>,
 }
 
@@ -114,7 +114,7 @@ impl Table {
         if self.entries.is_null() || self.len == MAX_THREADS {
             return;
         }
-        let entry = Entry { thread, slot: None, slept_through: false, listed: true, total: None, file: None };
+        let entry = Entry { thread, slot: None, slept_through: false, listed: true, times: None, file: None };
         // SAFETY: room for one more was checked; `place <= len`.
         unsafe {
             let place_at = self.entries.add(place);
@@ -187,14 +187,28 @@ impl Path {
     }
 }
 
-/// The first two numbers of `line`, added up: time on a processor and time waiting for one.
-fn run_and_wait(line: &[u8]) -> Option<u64> {
+/// Nanoseconds that a thread spent on a processor, and waiting for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Times {
+    run: u64,
+    wait: u64,
+}
+
+impl Times {
+    /// What was added since `before`.
+    fn since(self, before: Times) -> Times {
+        Times { run: self.run.saturating_sub(before.run), wait: self.wait.saturating_sub(before.wait) }
+    }
+}
+
+/// The first two numbers of `line`.
+fn times(line: &[u8]) -> Option<Times> {
     let mut numbers = line.split(|&byte| byte == b' ').map(|digits| {
         digits.iter().try_fold(0u64, |number, &byte| {
             byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
         })
     });
-    Some(numbers.next()??.wrapping_add(numbers.next()??))
+    Some(Times { run: numbers.next()??, wait: numbers.next()?? })
 }
 
 impl Schedstat {
@@ -245,25 +259,21 @@ impl Schedstat {
         self.table.forget_unlisted();
     }
 
-    /// Nanoseconds that `entry`'s thread ran or waited since its last reading.
-    fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> u64 {
+    /// What `entry`'s thread ran and waited since its last reading.
+    fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> Times {
         if entry.file.is_none() {
             entry.file = directory.open_below(Path::of(entry.thread).as_cstr());
         }
         let mut line = [0u8; LINE];
-        let total = entry.file.as_ref().and_then(|file| {
+        let now = entry.file.as_ref().and_then(|file| {
             let len = file.read_into(&mut line)?;
-            run_and_wait(line.get(..len)?)
+            times(line.get(..len)?)
         });
-        if !keep_open || total.is_none() {
+        if !keep_open || now.is_none() {
             entry.file = None;
         }
-        let growth = match (entry.total, total) {
-            (Some(before), Some(now)) => now.saturating_sub(before),
-            _ => 0,
-        };
-        entry.total = total;
-        growth
+        let before = core::mem::replace(&mut entry.times, now);
+        now.zip(before).map_or(Times::default(), |(now, before)| now.since(before))
     }
 }
 
@@ -281,12 +291,13 @@ impl Sensor for Schedstat {
         self.list();
         self.readings = self.readings.wrapping_add(1);
         let keep_open = self.keep_open;
-        let mut wanted = 0;
+        let mut wanted = Times::default();
         {
             let directory = self.directory.as_ref()?;
             for (place, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
-                    wanted += Self::growth(directory, keep_open && place < MAX_KEPT, entry);
+                    let growth = Self::growth(directory, keep_open && place < MAX_KEPT, entry);
+                    wanted = Times { run: wanted.run + growth.run, wait: wanted.wait + growth.wait };
                 }
             }
         }
@@ -294,8 +305,11 @@ impl Sensor for Schedstat {
             self.directory = None;
         }
         let interval = now.saturating_sub(core::mem::replace(&mut self.last, now));
-        (interval > 0 && self.readings > 1)
-            .then(|| Reading { runnable: wanted as f64 / interval as f64, capacity: self.capacity.processors() })
+        (interval > 0 && self.readings > 1).then(|| Reading {
+            runnable: (wanted.run + wanted.wait) as f64 / interval as f64,
+            waiting: wanted.wait as f64 / interval as f64,
+            capacity: self.capacity.processors(),
+        })
     }
 
     fn expect_asleep(&mut self, thread: u32, slot: u32) {
@@ -312,11 +326,11 @@ mod tests {
 
     #[test]
     fn reads_the_first_two_numbers() {
-        assert_eq!(run_and_wait(b"1500 500 7\n"), Some(2000));
-        assert_eq!(run_and_wait(b"0 0 0\n"), Some(0));
-        assert_eq!(run_and_wait(b""), None);
-        assert_eq!(run_and_wait(b"12"), None);
-        assert_eq!(run_and_wait(b"x 1 2"), None);
+        assert_eq!(times(b"1500 500 7\n"), Some(Times { run: 1500, wait: 500 }));
+        assert_eq!(times(b"0 0 0\n"), Some(Times::default()));
+        assert_eq!(times(b""), None);
+        assert_eq!(times(b"12"), None);
+        assert_eq!(times(b"x 1 2"), None);
     }
 
     #[test]

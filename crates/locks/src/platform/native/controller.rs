@@ -212,6 +212,6 @@ pub(super) fn begin_anew() {
     PROCESS.store(0, Relaxed);
     THREAD.forget();
     BARRED.store(0, Relaxed);
-    LOAD_CONTROL.slots.reset();
+    LOAD_CONTROL.reset();
     let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);
 }

@@ -1,0 +1,171 @@
+//! Load-triggered backoff: while threads wait for processors, waiters sleep for a random time.
+//!
+//! Johnson, Athanassoulis, Stoica and Ailamaki (DaMoN 2009), section 3.4; Johnson et al. (ASPLOS
+//! 2010), section 2.3. A daemon, here the [controller](super::controller), keeps a running average
+//! of
+//!
+//! ```text
+//!   overload = queue time / (cpu time + queue time)
+//! ```
+//!
+//! and a waiter sleeps with that probability, for an exponentially distributed time. The papers'
+//! threads decide at the end of a transaction; a lock does not know transactions, so that here a
+//! wait decides once, after [`SPIN_NS`], and again after each sleep.
+//!
+//! Nobody can wake a sleeper: the control is one-sided, and the number of running threads wanders
+//! about its target. That is what load control is measured against (ASPLOS 2010, Figure 5).
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::gate::{Gate, Spot};
+use super::sensor::Reading;
+use super::{Departure, LoadManager};
+use crate::contention::Verdict;
+use crate::platform::{Atomic, AtomicInt, Platform};
+
+/// How long a wait lasts before it decides: as a [claim](super::control) of load control, so that
+/// the two differ in nothing but how threads sleep.
+const SPIN_NS: u64 = 20_000;
+
+/// Part of the latest interval in the running average: the last five count for two thirds. The
+/// papers give no number.
+const LATEST: f64 = 0.2;
+
+/// The daemon's interval (DaMoN 2009, section 3.4).
+const INTERVAL_NS: u64 = 10_000_000;
+
+/// Mean sleep unless the user sets another: the best of the DaMoN paper's (section 3.4).
+pub const MEAN_NS: u64 = 100_000_000;
+
+/// The papers' clock ticked every 10 ms, and no sleep was shorter. Ours has no such tick; but a
+/// sleep shorter than its two context switches is none.
+const SHORTEST_NS: f64 = 50_000.0;
+
+/// No sleep is longer than so many means: one in 3000 would be.
+const LONGEST_IN_MEANS: f64 = 8.0;
+
+/// The running average after one more reading.
+pub(super) fn running_average(before: f64, reading: Reading) -> f64 {
+    let overload = if reading.runnable > 0.0 { reading.waiting / reading.runnable } else { 0.0 };
+    before + LATEST * (overload.clamp(0.0, 1.0) - before)
+}
+
+/// A random sequence of one waiter (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// Uniform, above 0 and at most 1.
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Exponentially distributed, by inversion.
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * ln(self.uniform())
+    }
+}
+
+/// The natural logarithm of a number above 0 and at most 1, to some parts in a million: `core` has none, and
+/// libm's is not to be called from inside a lock (it may be bound lazily, under the dynamic linker's lock).
+fn ln(number: f64) -> f64 {
+    let bits = number.to_bits();
+    let exponent = ((bits >> 52) as i64 - 1023) as f64;
+    let mantissa = f64::from_bits(bits & 0x000F_FFFF_FFFF_FFFF | 1023 << 52);
+    // ln m = 2 artanh((m - 1) / (m + 1)), and the argument is below 1/3.
+    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = ratio * ratio;
+    let series = 1.0 + square * (1.0 / 3.0 + square * (0.2 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
+    exponent * core::f64::consts::LN_2 + 2.0 * ratio * series
+}
+
+/// Load-triggered backoff.
+pub struct Backoff;
+
+/// One wait under [`Backoff`].
+pub struct Waiter {
+    since: u64,
+    decided: bool,
+    random: Random,
+    sleeps: u32,
+}
+
+impl<P: Platform> LoadManager<P> for Backoff {
+    type Waiter = Waiter;
+
+    const INTERVAL_NS: u64 = INTERVAL_NS;
+
+    fn arrive(now: u64, place: u64) -> Waiter {
+        // Of two threads that meet at one lock in one nanosecond, one gets the lock.
+        Waiter { since: now, decided: false, random: Random::new(now ^ place), sleeps: 0 }
+    }
+
+    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
+        if waiter.decided || now.saturating_sub(waiter.since) < SPIN_NS {
+            return Verdict::Spin;
+        }
+        waiter.decided = true;
+        let control = P::load_control();
+        control.report_contention();
+        if waiter.random.uniform() < control.overload() { Verdict::Leave } else { Verdict::Spin }
+    }
+
+    fn away(waiter: &mut Waiter, _: &Gate<P>, _: &dyn Spot, deadline: Option<u64>) -> bool {
+        waiter.sleeps += 1;
+        let control = P::load_control();
+        let mean = control.backoff.load(Relaxed) as f64;
+        let length = waiter.random.exponential(mean).clamp(SHORTEST_NS, LONGEST_IN_MEANS * mean) as u64;
+        let wake = P::now().saturating_add(length);
+        let wake = deadline.map_or(wake, |end| end.min(wake));
+        control.backed_off.fetch_add(1, Relaxed);
+        let nobody_wakes = P::U32::new(0);
+        while P::now() < wake {
+            P::park(&nobody_wakes, 0, Some(wake));
+        }
+        control.backed_off.fetch_sub(1, Relaxed);
+        waiter.since = P::now();
+        waiter.decided = false;
+        false
+    }
+
+    fn depart(waiter: Waiter) -> Departure {
+        Departure { sleeps: waiter.sleeps, parked: false }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_is_the_part_of_the_threads_that_waits() {
+        let reading = |runnable, waiting| Reading { runnable, waiting, capacity: 2.0 };
+        let steady = |reading| (0..100).fold(0.0, |before, _| running_average(before, reading));
+        assert!((steady(reading(8.0, 6.0)) - 0.75).abs() < 1e-6);
+        assert!(steady(reading(2.0, 0.0)) < 1e-6 && steady(reading(0.0, 0.0)) < 1e-6);
+        assert!((running_average(0.0, reading(8.0, 8.0)) - LATEST).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_logarithm_is_one() {
+        for number in [1.0, 0.999, 0.75, 0.5, 0.1, 1e-3, 1.0 / (1_u64 << 53) as f64] {
+            assert!((ln(number) - number.ln()).abs() < 2e-5, "{number}");
+        }
+    }
+
+    #[test]
+    fn sleeps_are_exponential() {
+        let mut random = Random::new(7);
+        let sleeps: Vec<f64> = (0..20_000).map(|_| random.exponential(100.0)).collect();
+        let mean = sleeps.iter().sum::<f64>() / 20_000.0;
+        let beyond_twice = sleeps.iter().filter(|&&sleep| sleep > 200.0).count() as f64 / 20_000.0;
+        assert!((mean - 100.0).abs() < 3.0, "{mean}");
+        assert!((beyond_twice - 0.1353).abs() < 0.01, "{beyond_twice}");
+    }
+}

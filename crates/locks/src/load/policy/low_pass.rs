@@ -1,0 +1,24 @@
+//! The direct policy behind a first-order low-pass filter (ASPLOS 2010, section 6.2.1).
+
+use super::{Observation, threads};
+
+/// Part of a change that passes in one interval: a time constant of about 3 intervals, 20 ms at the
+/// default one. Noise from one interval to the next is cut to `sqrt(a / (2 - a))`, here .42.
+const PASSED: f64 = 0.3;
+
+/// The smoothed excess of threads.
+#[derive(Debug, Default, Clone)]
+pub struct LowPass {
+    excess: Option<f64>,
+}
+
+impl LowPass {
+    pub(super) fn target(&mut self, observed: Observation) -> u32 {
+        let excess = observed.demand() - observed.room();
+        // The first reading is all that is known, so it passes whole.
+        let before = self.excess.unwrap_or(excess);
+        let smoothed = before + PASSED * (excess - before);
+        self.excess = Some(smoothed);
+        threads(smoothed)
+    }
+}

@@ -1,0 +1,230 @@
+//! Concurrency restriction: few waiters contend, and the others are kept out of the way.
+//!
+//! A lock that is contended needs its holder and one more thread to be always in use; every further
+//! one only takes processor time, cache and the scheduler's attention. Dice and Kogan (*Avoiding
+//! Scalability Collapse by Restricting Concurrency*, Euro-Par 2019) restrict any lock: beyond a small number of
+//! *active* threads, arrivals join a *passive* set, first come, first served. Its first thread, here
+//! the watcher, becomes active when the active ones drain away, and every so many acquisitions, so that
+//! nobody starves; the others are parked. Dice (*Malthusian Locks*, EuroSys 2017) has the last
+//! to come return first, since its data is in the cache still, but for one episode in a thousand, which is the
+//! eldest's.
+//!
+//! It decides by the one lock, and knows nothing of the load: that is what to compare [load control](super::control)
+//! with. The sets are [`PassiveSets`]; what differs between the two is the order, and how often
+//! fairness is bought.
+//!
+//! Deviations: the papers count the holder among the active threads, at every acquisition; here an
+//! acquisition that nobody disputes does not come by a load manager, so that only waiters are counted, and
+//! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the lock's
+//! gate after [`LONG_WAIT_NS`].
+
+use core::marker::PhantomData;
+
+use super::gate::{Gate, Spot};
+use super::passive::{Order, PassiveSets, Place};
+use super::{Departure, LoadManager};
+use crate::contention::Verdict;
+use crate::platform::{Platform, delay};
+
+/// Waiters of a lock that contend: with the holder, the two threads that keep it busy.
+const ACTIVE: u32 = 1;
+
+/// Acquisitions after which the watcher is let in although the lock is busy. Dice and Kogan, section 4: 0x4000.
+const FAIR_AFTER: u32 = 0x4000;
+
+/// The same, counted in waits where nobody counts acquisitions: of those many are undisputed.
+const FAIR_AFTER_WAITS: u32 = 0x400;
+
+/// One in so many episodes is the eldest's (Dice, section 4: 1/1000).
+const ELDEST_IN: u32 = 1000;
+
+/// How often the watcher looks.
+const LOOK_NS: u64 = if cfg!(loom) { 0 } else { 2_000 };
+
+/// While others contend the watcher leaves the lock to them; but if one of those that contend is
+/// preempted it may be free for long, so now and then it tries all the same.
+const TRY_EVERY_NS: u64 = 50_000;
+
+/// How often an idle spinner offers its processor: as under load control.
+const YIELD_EVERY_NS: u64 = 200_000;
+
+/// Polling this long is a waste whatever comes: as under load control.
+const LONG_WAIT_NS: u64 = 1_000_000;
+
+/// What differs between the two managers.
+pub trait Restriction: 'static {
+    /// Of the passive set.
+    const ORDER: Order;
+    /// Whether the thread that follows the `episode`th watcher is the set's last.
+    fn is_eldests(episode: u32) -> bool;
+}
+
+/// Dice and Kogan's: first come, first served.
+pub struct InTurn;
+
+impl Restriction for InTurn {
+    const ORDER: Order = Order::FirstComeFirstServed;
+
+    fn is_eldests(_: u32) -> bool {
+        false
+    }
+}
+
+/// Dice's: last come, first served.
+pub struct LatestFirst;
+
+impl Restriction for LatestFirst {
+    const ORDER: Order = Order::LastComeFirstServed;
+
+    fn is_eldests(episode: u32) -> bool {
+        episode.is_multiple_of(ELDEST_IN)
+    }
+}
+
+/// A load manager that restricts concurrency.
+pub struct Restrict<R>(PhantomData<R>);
+
+/// GCR.
+pub type Gcr = Restrict<InTurn>;
+/// The Malthusian idea.
+pub type Malthus = Restrict<LatestFirst>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Arriving,
+    Active,
+    Passive,
+}
+
+/// One wait under [`Restrict`].
+pub struct Waiter {
+    domain: usize,
+    standing: Standing,
+    since: u64,
+    yield_at: u64,
+    sleeps: u32,
+    parked: bool,
+}
+
+impl Waiter {
+    /// Whether this wait has been a long one; offers the processor now and then.
+    fn is_long<P: Platform>(&mut self, now: u64) -> bool {
+        if now >= self.yield_at {
+            P::yield_now();
+            self.yield_at = now + YIELD_EVERY_NS;
+        }
+        now.saturating_sub(self.since) > LONG_WAIT_NS
+    }
+
+    /// Parks at the gate until a release.
+    fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        self.parked = true;
+        let acquired = gate.wait(spot, deadline);
+        self.since = P::now();
+        acquired
+    }
+
+    /// Looks after the lock as its set's first, until it is to contend or has the lock; true if it has.
+    fn watch<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        let sets = &P::load_control().passive;
+        let progress = || (spot.acquisitions(), sets.passed(self.domain));
+        let (acquisitions, passed) = progress();
+        let is_due = |(now, waits): (Option<u32>, u32)| match (acquisitions, now) {
+            (Some(before), Some(now)) => now.wrapping_sub(before) >= FAIR_AFTER,
+            _ => waits.wrapping_sub(passed) >= FAIR_AFTER_WAITS,
+        };
+        self.since = P::now();
+        let mut try_at = self.since + TRY_EVERY_NS;
+        loop {
+            let now = P::now();
+            let is_late = deadline.is_some_and(|end| now >= end);
+            if !sets.is_contended(self.domain) || now >= try_at {
+                try_at = now + TRY_EVERY_NS;
+                if spot.try_lock() {
+                    return true;
+                }
+            }
+            if is_late {
+                return false;
+            }
+            if is_due((spot.acquisitions(), sets.passed(self.domain))) {
+                sets.promote(self.domain);
+                self.standing = Standing::Active;
+                return false;
+            }
+            if self.is_long::<P>(now) && self.park(gate, spot, deadline) {
+                return true;
+            }
+            delay::<P>(LOOK_NS);
+        }
+    }
+
+    /// Sits in the passive set until it is to contend, or has the lock; true if it has.
+    fn stay_passive<P: Platform, R: Restriction>(
+        &mut self,
+        place: Place,
+        gate: &Gate<P>,
+        spot: &dyn Spot,
+        deadline: Option<u64>,
+    ) -> bool {
+        let sets = &P::load_control().passive;
+        let watches = sets.wait_to_watch(&place, deadline);
+        let acquired = watches && self.watch::<P>(gate, spot, deadline);
+        let fair = watches && R::is_eldests(sets.pass(self.domain));
+        sets.stand_up(place, fair);
+        acquired
+    }
+}
+
+impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
+    type Waiter = Waiter;
+
+    fn arrive(now: u64, place: u64) -> Waiter {
+        let domain = PassiveSets::<P>::domain_of(place);
+        Waiter {
+            domain,
+            standing: Standing::Arriving,
+            since: now,
+            yield_at: now + YIELD_EVERY_NS,
+            sleeps: 0,
+            parked: false,
+        }
+    }
+
+    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
+        if waiter.standing == Standing::Arriving {
+            P::generation(); // in the child of a `fork` the sets begin anew
+            let admitted = P::load_control().passive.admit(waiter.domain, ACTIVE);
+            waiter.standing = if admitted { Standing::Active } else { Standing::Passive };
+        }
+        let leaves = waiter.standing == Standing::Passive || waiter.is_long::<P>(now);
+        if leaves { Verdict::Leave } else { Verdict::Spin }
+    }
+
+    fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+        waiter.sleeps += 1;
+        if waiter.standing == Standing::Active {
+            return waiter.park(gate, spot, deadline);
+        }
+        let sets = &P::load_control().passive;
+        let Some(place) = sets.sit(waiter.domain, R::ORDER) else {
+            sets.promote(waiter.domain);
+            waiter.standing = Standing::Active;
+            return false;
+        };
+        let acquired = waiter.stay_passive::<P, R>(place, gate, spot, deadline);
+        if waiter.standing == Standing::Passive {
+            waiter.standing = Standing::Arriving;
+        }
+        acquired
+    }
+
+    fn depart(waiter: Waiter) -> Departure {
+        let sets = &P::load_control().passive;
+        if waiter.standing == Standing::Active {
+            sets.retire(waiter.domain);
+            sets.pass(waiter.domain);
+        }
+        Departure { sleeps: waiter.sleeps, parked: waiter.parked }
+    }
+}
