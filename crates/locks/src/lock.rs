@@ -110,6 +110,10 @@ impl<P: Platform, C: Contention<P>> Spot for MutexSpot<'_, P, C> {
         self.account.as_ref().map(|account| account.acquisitions.load(Relaxed))
     }
 
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
     fn holder(&self) -> Option<u32> {
         self.account.as_ref().map(|account| account.holder.load(Relaxed)).filter(|&holder| holder != 0)
     }

@@ -19,8 +19,12 @@ use unconvoy::contention::ticket::{Ticket, TicketBackoff};
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::contention::{Contention, Outcome, Verdict};
+use unconvoy::load::LoadManager;
+use unconvoy::load::control::LoadControl;
 use unconvoy::load::gate::Gate;
 use unconvoy::load::park::Park;
+use unconvoy::load::passive::{Order, PassiveSets};
+use unconvoy::load::restrict::{Gcr, Malthus};
 use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
 use unconvoy::platform::checked::{Checked, nodes_out, set_hurried};
@@ -247,14 +251,14 @@ fn tpmcs_leaving_meets_skipping() {
 
 /// Parking: the releaser sees the mark or the parker sees the release; a wake-up that is lost would
 /// be a deadlock here.
-fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
-    let _time = time_that(true); // every turn is beyond the patience of `Park`, so that every waiter parks
+fn nobody_is_forgotten<C: Contention<Checked> + 'static, L: LoadManager<Checked>>() {
+    let _time = time_that(true); // every turn is beyond all patience, so that every waiter parks
     explore(2, || {
         let shared = Arc::new((Guarded::<C>::new(), Gate::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Gate<Checked>)| {
             let (guarded, gate) = shared;
             if !guarded.lock.try_lock() {
-                assert!(lock::acquire::<Checked, C, Park>(&guarded.lock, gate, None).held);
+                assert!(lock::acquire::<Checked, C, L>(&guarded.lock, gate, None).held);
             }
             // SAFETY: under the lock.
             guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
@@ -269,6 +273,71 @@ fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
         other.join().expect("no panics");
         // SAFETY: the other thread has ended.
         assert_eq!(shared.0.cell.with(|cell| unsafe { *cell }), 2);
+    });
+}
+
+fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
+    nobody_is_forgotten::<C, Park>();
+}
+
+/// A waiter that contends, and one that is kept from it or parks.
+#[test]
+fn restricted_waiters_get_the_lock() {
+    nobody_is_forgotten::<Ttas<Checked>, Gcr>();
+    nobody_is_forgotten::<Ttas<Checked>, Malthus>();
+}
+
+/// All who sit become the watcher or leave, whoever else leaves meanwhile; the set is empty in the end.
+#[test]
+fn a_passive_set_always_has_a_watcher() {
+    let _time = time_that(false);
+    for order in [Order::FirstComeFirstServed, Order::LastComeFirstServed] {
+        explore(3, move || {
+            let sets = Arc::new(PassiveSets::<Checked>::new());
+            let sit = move |sets: &PassiveSets<Checked>, deadline| {
+                if let Some(place) = sets.sit(0, order) {
+                    assert!(sets.wait_to_watch(&place, deadline) || deadline.is_some());
+                    sets.stand_up(place, order == Order::LastComeFirstServed);
+                }
+            };
+            let others = [None, Some(0)].map(|deadline| {
+                let sets = sets.clone();
+                thread::spawn(move || sit(&sets, deadline))
+            });
+            sit(&sets, None);
+            others.into_iter().for_each(|thread| thread.join().expect("no panics"));
+            let place = sets.sit(0, order).expect("every seat was given back");
+            assert!(sets.wait_to_watch(&place, Some(0)), "alone, hence the watcher");
+            sets.stand_up(place, false);
+        });
+    }
+}
+
+/// A holder that goes to sleep for load while a waiter begins to expect it: no time passes and no controller comes, so
+/// that a holder which slept on would be a deadlock.
+#[test]
+fn an_expected_holder_does_not_sleep() {
+    const HOLDER: u32 = 7;
+    let _time = time_that(false);
+    explore(3, || {
+        let control = Arc::new(LoadControl::<Checked>::new());
+        control.slots.set_target(1);
+        let holder = {
+            let control = control.clone();
+            thread::spawn(move || {
+                let Some(claim) = control.slots.claim(HOLDER) else { return };
+                if control.awaited.is_expected(HOLDER) {
+                    control.slots.give_back(claim);
+                } else {
+                    control.slots.sleep(claim, 0, u64::MAX);
+                }
+            })
+        };
+        let expected = control.awaited.expect(HOLDER, &control.slots, 1);
+        holder.join().expect("no panics");
+        control.awaited.end(expected);
+        assert!(!control.awaited.is_expected(HOLDER));
+        assert_eq!(control.slots.sleeping(), 0);
     });
 }
 

@@ -75,7 +75,7 @@ impl<P: Platform> Awaited<P> {
     /// The caller waits for what `holder` holds, and nobody has come by it since the time `since`: wakes
     /// the holder if it sleeps in `slots`, and keeps it from sleeping there.
     #[cold]
-    pub(crate) fn expect(&self, holder: u32, slots: &SleepSlots<P>, since: u64) -> Registration {
+    pub fn expect(&self, holder: u32, slots: &SleepSlots<P>, since: u64) -> Registration {
         self.count(holder).fetch_add(1, Relaxed);
         P::fence(SeqCst); // Invariant 1; pairs with that of a claim
         slots.wake_thread(holder, || self.since[holder as usize % ENTRIES].store(since, Relaxed));
@@ -107,12 +107,12 @@ impl<P: Platform> Awaited<P> {
     }
 
     /// The caller waits no more, or for another thread.
-    pub(crate) fn end(&self, registration: Registration) {
+    pub fn end(&self, registration: Registration) {
         self.count(registration.0).fetch_sub(1, Relaxed);
     }
 
     /// Whether somebody waits for `thread`. Asked by that thread, after it has claimed a slot.
-    pub(crate) fn is_expected(&self, thread: u32) -> bool {
+    pub fn is_expected(&self, thread: u32) -> bool {
         self.count(thread).load(Relaxed) != 0
     }
 

@@ -30,6 +30,11 @@ pub trait Spot {
     fn mark(&self) -> bool;
     /// Whether another thread contends for the lock, and would take it if it were released.
     fn is_awaited(&self) -> bool;
+    /// Whether one holder at a time, and no order that the lock itself keeps, decides who is next: a waiter may
+    /// stand aside without anybody waiting for it.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
     /// The thread that holds the lock, by its id on the platform; `None` where nobody knows.
     fn holder(&self) -> Option<u32> {
         None

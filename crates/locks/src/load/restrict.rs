@@ -16,7 +16,8 @@
 //! Deviations: the papers count the holder among the active threads, at every acquisition; here an
 //! acquisition that nobody disputes does not come by a load manager, so that only waiters are counted, and
 //! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the lock's
-//! gate after [`LONG_WAIT_NS`].
+//! gate after [`LONG_WAIT_NS`]. And only mutexes are restricted: readers of a reader-writer lock may have to wait for
+//! a writer that waits, which must then not wait for them.
 
 use core::marker::PhantomData;
 
@@ -191,10 +192,11 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
+    fn turn(waiter: &mut Waiter, now: u64, spot: &dyn Spot) -> Verdict {
         if waiter.standing == Standing::Arriving {
             P::generation(); // in the child of a `fork` the sets begin anew
-            let admitted = P::load_control().passive.admit(waiter.domain, ACTIVE);
+            let limit = if spot.is_exclusive() { ACTIVE } else { u32::MAX };
+            let admitted = P::load_control().passive.admit(waiter.domain, limit);
             waiter.standing = if admitted { Standing::Active } else { Standing::Passive };
         }
         let leaves = waiter.standing == Standing::Passive || waiter.is_long::<P>(now);

@@ -389,6 +389,9 @@ static void interrupted(bool write)
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
 	CHECK_VALUE(true, puppet_blocked(&waiter), "rwlock.%s waits on after signals", name);
+	/* The waiter may have had no processor yet. */
+	for (int i = 0; i < 2000 && !atomic_load(&handled); i++)
+		sleep_ms(1);
 	CHECK_VALUE(true, atomic_load(&handled) > 0, "rwlock.%s handlers ran meanwhile", name);
 	pthread_rwlock_unlock(&l);
 	CHECK_VALUE(0, puppet_result(&waiter), "rwlock.%s gets it after signals", name);
