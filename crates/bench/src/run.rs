@@ -16,12 +16,15 @@ const GRACE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Set for no run but one that is meant to have them.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 10] = [
     "LD_PRELOAD",
     "UNCONVOY_LOCK",
     "UNCONVOY_LOAD",
     "UNCONVOY_INTERVAL_MS",
     "UNCONVOY_SLEEP_MS",
+    "UNCONVOY_BACKOFF_MS",
+    "UNCONVOY_POLICY",
+    "UNCONVOY_NESTED",
     "UNCONVOY_STATS",
     "UNCONVOY_CHILDREN",
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use regex::{Regex, RegexBuilder};
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY};
 
 use crate::compare::plan::Configuration;
 
@@ -29,7 +29,7 @@ pub enum Command {
     /// Measure a program under several locks, side by side.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
-    /// List the locks and the load managers.
+    /// List the locks, the load managers and the controller's policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
     /// Print what `run --stats FILE` has written, worst lock first.
@@ -68,6 +68,12 @@ pub struct RunArgs {
     /// Longest sleep of a waiter that load control has put aside, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub sleep_timeout: Option<u32>,
+    /// How the load controller gets from the load to the number of waiters that sleep.
+    #[arg(long, value_name = "NAME", value_parser = names(POLICY))]
+    pub policy: Option<String>,
+    /// Mean sleep of a waiter under `--load backoff`, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub backoff: Option<u32>,
     /// Leave alone the programs that PROGRAM starts.
     #[arg(long)]
     pub no_children: bool,

@@ -1,16 +1,18 @@
-//! `unconvoy locks`: what `--lock` and `--load` accept.
+//! `unconvoy locks`: what `--lock`, `--load` and `--policy` accept.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
 
-/// Both halves of the catalogue, and how to name a pair.
+/// The catalogue, and how to name a pair.
 pub fn locks() -> String {
     format!(
         "Contention managers (--lock): the order in which waiters get the lock\n{}\n\n\
          Load managers (--load): which waiters leave the processor, and when\n{}\n\n\
+         Policies (--policy): how the load controller sets the number of waiters that sleep\n{}\n\n\
          Every pair is a lock; `compare --locks` names it LOCK+LOAD, as in {}+{}.\n",
         table("lock", CONTENTION),
         table("load", LOAD),
+        table("policy", POLICY),
         CONTENTION[0].name,
         LOAD[0].name
     )

@@ -27,6 +27,10 @@ pub mod variable {
     pub const INTERVAL: &str = "UNCONVOY_INTERVAL_MS";
     /// Longest sleep of a waiter, milliseconds.
     pub const SLEEP: &str = "UNCONVOY_SLEEP_MS";
+    /// How the controller sets the sleep target, a name of the catalogue.
+    pub const POLICY: &str = "UNCONVOY_POLICY";
+    /// Mean sleep under load-triggered backoff, milliseconds.
+    pub const BACKOFF: &str = "UNCONVOY_BACKOFF_MS";
     /// `0`: programs that the program starts are left alone.
     pub const CHILDREN: &str = "UNCONVOY_CHILDREN";
     /// The dynamic loader's list of libraries to load first.
@@ -52,6 +56,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     }
     if let Some(ms) = args.sleep_timeout {
         environment.set(variable::SLEEP, ms.to_string());
+    }
+    if let Some(policy) = &args.policy {
+        environment.set(variable::POLICY, policy);
+    }
+    if let Some(ms) = args.backoff {
+        environment.set(variable::BACKOFF, ms.to_string());
     }
     if args.no_children {
         environment.set(variable::CHILDREN, "0");

@@ -85,6 +85,8 @@ fn numbers_out_of_range_are_refused() {
     for wrong in [
         &["run", "--interval", "0", "--", "true"][..],
         &["run", "--sleep-timeout", "soon", "--", "true"],
+        &["run", "--backoff", "0", "--", "true"],
+        &["run", "--policy", "nosuch", "--", "true"],
         &["compare", "--runs", "0", "--", "true"],
         &["compare", "--threads", "1,0", "--", "true", "{threads}"],
         &["compare", "--threads", "1,1", "--", "true", "{threads}"],

@@ -5,14 +5,14 @@ mod stage;
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
-use unconvoy::catalogue::{Availability, CONTENTION, LOAD, availability};
+use unconvoy::catalogue::{Availability, CONTENTION, LOAD, POLICY, availability};
 
 #[test]
 fn every_lock_is_listed() {
     let stage = Stage::new();
     let output = stage.unconvoy().arg("locks").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for entry in CONTENTION.iter().chain(LOAD) {
+    for entry in CONTENTION.iter().chain(LOAD).chain(POLICY) {
         assert!(text.contains(&format!("│ {}", entry.name)), "{}", entry.name);
     }
 }

@@ -61,16 +61,16 @@ fn signal_dispositions_are_inherited_as_they_are() {
 fn the_environment_says_what_the_options_say() {
     let stage = Stage::new();
     let script = "echo $LD_PRELOAD $UNCONVOY_LOCK $UNCONVOY_LOAD $UNCONVOY_INTERVAL_MS \
-                  $UNCONVOY_SLEEP_MS $UNCONVOY_CHILDREN $UNCONVOY_STATS";
+                  $UNCONVOY_SLEEP_MS $UNCONVOY_POLICY $UNCONVOY_BACKOFF_MS $UNCONVOY_CHILDREN $UNCONVOY_STATS";
     let expected = format!(
-        "{} tpmcs none 9 50 0 {}\n",
+        "{} tpmcs none 9 50 kalman 20 0 {}\n",
         stage.library().display(),
         stage.path("s.json").canonicalize().unwrap_or(stage.path("s.json")).display()
     );
     stage
         .unconvoy()
         .args(["run", "--lock", "tpmcs", "--load", "none", "--interval", "9"])
-        .args(["--sleep-timeout", "50", "--no-children", "--stats", "s.json"])
+        .args(["--sleep-timeout", "50", "--policy", "kalman", "--backoff", "20", "--no-children", "--stats", "s.json"])
         .args(["--", "sh", "-c", script])
         .assert()
         .success()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::{LIMIT, Running, compile, plain, preloaded, run};
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
 
 struct Program {
     directory: tempfile::TempDir,
@@ -87,6 +87,11 @@ fn a_lock_that_cannot_run_here_is_one_line_and_the_default() {
     let text = fs::read_to_string(&file).expect("the record is written");
     let record: serde_json::Value = serde_json::from_str(&text).expect("the record is JSON");
     assert_eq!((&record["lock"], &record["load"]), (&CONTENTION[0].name.into(), &LOAD[0].name.into()), "{text}");
+}
+
+#[test]
+fn a_bad_policy_is_one_line_and_the_default() {
+    bad_value("UNCONVOY_POLICY", POLICY);
 }
 
 #[test]
