@@ -1,6 +1,6 @@
 # unconvoy: what a user and a developer call.
 #
-#   make          build everything: target/release/{unconvoy,libunconvoy.so,unconvoy-bench}, target/workloads/*
+#   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
@@ -37,7 +37,7 @@ test-lint:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
 
-# The library with its generic suite, the command, the harness; optimised, since the suite is about time.
+# The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
 	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench
 
@@ -73,6 +73,8 @@ install: build
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
+	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
+	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean:

@@ -1,8 +1,7 @@
 //! What a benchmark leaves behind: `BASENAME.json` for programs, `BASENAME.md` for people.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use serde_json::Value;
 use crate::cells::Samples;
 use crate::context::Context;
 use crate::goals::{GOALS, Judgement};
+use crate::output::{self, with_suffix, write};
 use crate::table::Table;
 
 /// Version of the JSON format.
@@ -83,19 +83,19 @@ impl Record {
                 .collect();
         }
         let markdown = self.markdown();
-        crate::output::print(&markdown)?;
+        output::print(&markdown)?;
         if let Some(out) = out {
             let mut json = serde_json::to_string_pretty(&self)?;
             json.push('\n');
-            write(&with_ending(out, "json"), &json)?;
-            write(&with_ending(out, "md"), &markdown)?;
+            write(&with_suffix(out, ".json"), &json)?;
+            write(&with_suffix(out, ".md"), &markdown)?;
         }
         Ok(self)
     }
 
     /// Heading, verdicts, tables and the machine.
     pub fn markdown(&self) -> String {
-        let mut text = format!("# unconvoy-bench {}\n\n", self.benchmark);
+        let mut text = format!("# unconvoy bench {}\n\n", self.benchmark);
         if let Some(why) = &self.ended_by {
             let _ = writeln!(text, "**Not complete:** {why}\n");
         }
@@ -138,30 +138,4 @@ fn judgements(judgements: &[Judgement]) -> Table {
         table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
     }
     table
-}
-
-/// `BASENAME.ENDING`; a dot in the base name stays.
-pub fn with_ending(out: &Path, ending: &str) -> PathBuf {
-    let mut path = out.as_os_str().to_os_string();
-    path.push(".");
-    path.push(ending);
-    PathBuf::from(path)
-}
-
-/// Writes a file, making its directory.
-pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endings_are_appended() {
-        assert_eq!(with_ending(Path::new("a/run.1"), "json"), Path::new("a/run.1.json"));
-    }
 }

@@ -50,6 +50,17 @@ pub enum Setup {
     Named(Pair),
 }
 
+impl Setup {
+    /// `libc`, `default` or `LOCK+LOAD`.
+    pub fn name(self) -> String {
+        match self {
+            Self::Libc => "libc".to_string(),
+            Self::Default => "default".to_string(),
+            Self::Named(pair) => pair.name(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
