@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::{bump, condvar, counter, idle, memory, pair, report, rwlock, sensor};
+use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor};
 
 /// `unconvoy bench`.
 #[derive(Debug, Args)]
@@ -21,6 +21,20 @@ pub struct BenchArgs {
 pub enum Command {
     /// Threads take one lock in a loop: throughput, fairness, processor time, latency
     Counter(counter::Options),
+    /// Threads use a hash table with a lock per bucket: every configuration at every thread count
+    Hashtable(grid::Options),
+    /// Threads take a contended lock, some inside another lock that others wait for
+    Nested(grid::Options),
+    /// LevelDB: random writes, random reads, or reads beside a writer
+    Leveldb(grid::LeveldbOptions),
+    /// TATP (TM-1): very small transactions on a database in a directory that `--load` fills
+    Tatp(grid::database::TatpOptions),
+    /// TPC-C: large transactions on a database in a directory that `--load` fills
+    Tpcc(grid::database::TpccOptions),
+    /// The ray tracer tachyon, as Debian packages it, on a fixed scene
+    Raytrace(grid::Options),
+    /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
+    Splash(grid::Options),
     /// A lock/unlock pair that nobody contends for
     Pair(pair::Options),
     /// Condition variables: two threads that alternate, one that wakes many, a bounded queue
@@ -79,7 +93,8 @@ pub fn threads(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected a number from 1 to 4096".to_string())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A length of time.
+pub fn seconds(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|seconds| (0.01..=3600.0).contains(seconds))

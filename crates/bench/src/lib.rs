@@ -28,6 +28,7 @@ mod condvar;
 mod contenders;
 mod counter;
 mod goals;
+mod grid;
 mod idle;
 mod memory;
 mod pair;
@@ -35,9 +36,11 @@ mod process;
 mod programs;
 mod record;
 mod report;
+mod rows;
 mod run;
 mod rwlock;
 mod sensor;
+mod session;
 mod setup;
 mod table;
 mod versus;
@@ -45,6 +48,8 @@ mod versus;
 use std::io::Write;
 
 use cli::{BenchArgs, Command};
+use grid::Grid;
+use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};
 use interrupt::Interrupted;
 use record::Record;
 
@@ -53,6 +58,13 @@ use record::Record;
 pub fn bench(args: &BenchArgs) -> u8 {
     let result = match &args.command {
         Command::Counter(options) => counter::run(options),
+        Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options),
+        Command::Nested(options) => Grid::of(&NESTED).run(options),
+        Command::Leveldb(options) => grid::leveldb(options),
+        Command::Tatp(options) => grid::database::tatp(options),
+        Command::Tpcc(options) => grid::database::tpcc(options),
+        Command::Raytrace(options) => Grid::of(&RAYTRACE).run(options),
+        Command::Splash(options) => Grid::of(&SPLASH).run(options),
         Command::Pair(options) => pair::run(options),
         Command::Condvar(options) => condvar::run(options),
         Command::Rwlock(options) => rwlock::run(options),
