@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor};
+use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, sweep};
 
 /// `unconvoy bench`.
 #[derive(Debug, Args)]
@@ -35,6 +35,12 @@ pub enum Command {
     Raytrace(grid::Options),
     /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
     Splash(grid::Options),
+    /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
+    Interval(sweep::interval::Options),
+    /// Throughput against the time between two acquires, at 95 % and 150 % load (the same, Figure 9)
+    Contention(sweep::contention::Options),
+    /// Two processes that compete for the processors (the same, Figure 12)
+    Interference(sweep::interference::Options),
     /// A lock/unlock pair that nobody contends for
     Pair(pair::Options),
     /// Condition variables: two threads that alternate, one that wakes many, a bounded queue

@@ -34,6 +34,7 @@ mod memory;
 mod pair;
 mod process;
 mod programs;
+mod readings;
 mod record;
 mod report;
 mod rows;
@@ -42,6 +43,7 @@ mod rwlock;
 mod sensor;
 mod session;
 mod setup;
+mod sweep;
 mod table;
 mod versus;
 
@@ -52,6 +54,9 @@ use grid::Grid;
 use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};
 use interrupt::Interrupted;
 use record::Record;
+use sweep::contention::contention;
+use sweep::interference::interference;
+use sweep::interval::interval;
 
 /// Runs one benchmark and returns the exit status: 0 when everything was measured, whether or not a goal was met; 1 when something failed, which is said on standard error; 130
 /// when interrupted.
@@ -65,6 +70,9 @@ pub fn bench(args: &BenchArgs) -> u8 {
         Command::Tpcc(options) => grid::database::tpcc(options),
         Command::Raytrace(options) => Grid::of(&RAYTRACE).run(options),
         Command::Splash(options) => Grid::of(&SPLASH).run(options),
+        Command::Interval(options) => interval(options),
+        Command::Contention(options) => contention(options),
+        Command::Interference(options) => interference(options),
         Command::Pair(options) => pair::run(options),
         Command::Condvar(options) => condvar::run(options),
         Command::Rwlock(options) => rwlock::run(options),

@@ -118,7 +118,7 @@ fn counter() {
     // Four rows, two counts, two think times; the serial limit is one of these cells.
     assert_eq!(array(&record, "runs").len(), 2 * 16);
     let run = &array(&record, "runs")[0];
-    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["lock"].is_string() && run["round"] == 1);
+    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["configuration"].is_string() && run["round"] == 1);
     assert!(judgement(&record, "saturated-throughput")["measured"].is_f64());
     assert!(judgement(&record, "saturated-latency")["measured"].is_f64());
     assert!(judgement(&record, "think-10us")["measured"].is_f64());

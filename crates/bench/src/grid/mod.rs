@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cells::Samples;
 use crate::cli::{Common, Places, seconds, threads};
@@ -246,9 +246,4 @@ pub fn leveldb(options: &LeveldbOptions) -> anyhow::Result<Record> {
         ..Grid::of(&workload::LEVELDB)
     };
     grid.run(&options.grid)
-}
-
-/// What a figure needs to know of a grid's record.
-pub fn is_grid(parameters: &Value) -> bool {
-    parameters.get("configurations").is_some() && parameters.get("threads").is_some()
 }
