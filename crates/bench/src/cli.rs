@@ -1,19 +1,27 @@
 //! What a user may write after `unconvoy bench`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
+use crate::figure::FIGURES;
 use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, sweep};
 
 /// `unconvoy bench`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help(), args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct BenchArgs {
+    /// Draw a figure from records instead of measuring: its name, then one record or more, side by side
+    #[arg(long, num_args = 2.., value_names = ["NAME", "FILE.json"], value_hint = ValueHint::FilePath)]
+    pub figure: Option<Vec<OsString>>,
+    /// Where the figure goes: BASENAME.svg and BASENAME.png [default: beside the first record]
+    #[arg(long, value_name = "BASENAME", requires = "figure", value_hint = ValueHint::FilePath)]
+    pub plot: Option<PathBuf>,
     /// What to measure.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// What to measure.
@@ -107,6 +115,15 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
 }
 
+/// What the figures are, and examples.
+fn after_help() -> String {
+    let mut text = "Figures:\n".to_string();
+    for figure in FIGURES {
+        text.push_str(&format!("  {:<11} {}; from `{}`\n", figure.name, figure.title, figure.measured_by));
+    }
+    format!("{text}\n{EXAMPLES}")
+}
+
 const EXAMPLES: &str = "\
 Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with
 smallest and largest value. Exit status: 0 when everything was measured, whether or not a goal was
@@ -114,7 +131,11 @@ met; 1 when something failed; 130 after Ctrl-C.
 
 Examples:
   unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out r/counter
-  unconvoy bench bump --out results/bump
+  unconvoy bench hashtable --locks all --out results/hashtable
+  unconvoy bench hashtable --locks all --out results/hashtable --resume results/hashtable.json
+  unconvoy bench tatp --load --data ~/tatp && unconvoy bench tatp --data ~/tatp --out results/tatp
+  unconvoy bench interval --data ~/tatp --out results/interval
+  unconvoy bench --figure asplos-10 results/interval.json --plot results/asplos-10
   unconvoy bench report results > results/report.md";
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod cells;
 mod condvar;
 mod contenders;
 mod counter;
+mod figure;
 mod goals;
 mod grid;
 mod idle;
@@ -61,7 +62,13 @@ use sweep::interval::interval;
 /// Runs one benchmark and returns the exit status: 0 when everything was measured, whether or not a goal was met; 1 when something failed, which is said on standard error; 130
 /// when interrupted.
 pub fn bench(args: &BenchArgs) -> u8 {
-    let result = match &args.command {
+    if let Some(words) = &args.figure {
+        return exit(figure::draw(words, args.plot.as_deref()));
+    }
+    let Some(command) = &args.command else {
+        return exit(Err(anyhow::anyhow!("nothing to measure: name a benchmark, or a --figure")));
+    };
+    let result = match command {
         Command::Counter(options) => counter::run(options),
         Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options),
         Command::Nested(options) => Grid::of(&NESTED).run(options),

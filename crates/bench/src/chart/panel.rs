@@ -34,6 +34,8 @@ pub struct Series {
     pub colour: RGBColor,
     /// From left to right.
     pub points: Vec<Point>,
+    /// Whether each point has a marker; thousands of them would hide their line.
+    pub has_markers: bool,
 }
 
 /// One quantity.
@@ -186,7 +188,7 @@ impl Panel {
         let medians: Vec<(i32, i32)> =
             series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.middle))).collect();
         area.draw(&PathElement::new(medians.clone(), colour.stroke_width(3)))?;
-        for at in medians {
+        for at in medians.into_iter().filter(|_| series.has_markers) {
             area.draw(&Circle::new(at, 5, WHITE.filled()))?;
             area.draw(&Circle::new(at, 4, colour.filled()))?;
         }

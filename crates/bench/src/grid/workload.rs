@@ -115,13 +115,16 @@ pub const SPLASH: Workload = Workload {
     ..PLAIN
 };
 
+/// All of them.
+pub const WORKLOADS: [Workload; 8] = [COUNTER, HASHTABLE, NESTED, LEVELDB, TATP, TPCC, RAYTRACE, SPLASH];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_workload_is_described() {
-        for workload in [COUNTER, HASHTABLE, NESTED, LEVELDB, TATP, TPCC, RAYTRACE, SPLASH] {
+        for workload in WORKLOADS {
             assert!(!workload.name.is_empty() && !workload.program.is_empty() && !workload.what.is_empty());
             assert!(!workload.what.ends_with('.') && workload.metric.lower_is_better != workload.is_timed);
         }

@@ -10,6 +10,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::chart::quantity::Unit;
 use crate::cli::Common;
 use crate::context::processors;
 use crate::grid::Continuing;
@@ -18,7 +19,6 @@ use crate::readings::{Reading, readings, spread};
 use crate::record::Record;
 use crate::run::Values;
 use crate::session::{Place, Session};
-use crate::statistics::short;
 use crate::table::Table;
 
 /// From so many processors on, the paper's loads give thread counts that differ.
@@ -78,7 +78,8 @@ impl Shape {
         for line in &self.lines {
             let field = |&x: &f64| {
                 let of = |reading: &Reading| reading.values.get(&self.metric);
-                spread(&readings, line, x, of).map_or_else(|| "-".to_string(), |spread| spread.text(short))
+                spread(&readings, line, x, of)
+                    .map_or_else(|| "-".to_string(), |spread| spread.text(|value| Unit::Plain.show(value)))
             };
             table.row(std::iter::once(line.clone()).chain(self.places.iter().map(field)));
         }

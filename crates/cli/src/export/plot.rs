@@ -90,7 +90,11 @@ fn panel(
 ) -> Panel {
     let counts: Vec<u32> = record.plan.threads.iter().copied().flatten().collect();
     let names = &record.plan.configurations;
-    let across = if counts.is_empty() { Axis::names(names) } else { Axis::threads(&counts) };
+    let across = if counts.is_empty() {
+        Axis::names(names)
+    } else {
+        Axis::at_each(&counts.iter().copied().map(f64::from).collect::<Vec<_>>())
+    };
     let shown: Vec<Spread> = record.summary.iter().filter_map(&value).collect();
     let up = axis(&shown.iter().flat_map(|s| [s.min, s.max]).collect::<Vec<_>>());
     let series = names.iter().enumerate().map(|(index, name)| {
@@ -104,7 +108,7 @@ fn panel(
             })
             .collect();
         points.sort_by(|a, b| a.at.total_cmp(&b.at));
-        Series { colour: colour(index), points }
+        Series { colour: colour(index), points, has_markers: true }
     });
     let series = series.collect();
     let mark = (!counts.is_empty()).then(|| {
