@@ -107,6 +107,11 @@ pub fn threads(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected a number from 1 to 4096".to_string())
 }
 
+/// `1 thread`, `4 threads`.
+pub fn thread_count(count: u32) -> String {
+    if count == 1 { "1 thread".to_string() } else { format!("{count} threads") }
+}
+
 /// A length of time.
 pub fn seconds(text: &str) -> Result<f64, String> {
     text.parse()

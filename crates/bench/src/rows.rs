@@ -45,9 +45,14 @@ fn line(run: &Value) -> Option<Line> {
     let mut line = Line::new();
     for part in ["round", "cell", "failure", "violation", "measured"] {
         if let Some(value) = run.get(part) {
-            // Their members are known by their own names.
+            // Their members are known by their own names, as far as those differ.
             let prefix = if value.is_object() { "" } else { part };
-            spread(prefix, value, &mut line)?;
+            let mut fields = Line::new();
+            spread(prefix, value, &mut fields)?;
+            for (name, value) in fields {
+                let is_taken = line.iter().any(|(taken, _)| *taken == name);
+                line.push((if is_taken { format!("{part}.{name}") } else { name }, value));
+            }
         }
     }
     Some(line)
@@ -93,7 +98,7 @@ mod tests {
     fn runs_become_lines() {
         let mut record = record(vec![
             json!({ "cell": { "lock": "a,b", "threads": 2 }, "round": 1, "measured": { "ops": 1.5 } }),
-            json!({ "cell": { "lock": "c", "threads": 2 }, "round": 1, "measured": { "jain": 1.0, "ops": 2.0 } }),
+            json!({ "cell": { "lock": "c", "threads": 2 }, "round": 1, "measured": { "ops": 2.0, "threads": 3 } }),
         ]);
         record.failures.push(Failure {
             cell: json!({ "lock": "d" }),
@@ -102,7 +107,10 @@ mod tests {
             is_violation: false,
         });
         let text = csv_of_runs(&record).expect("written").expect("they fit");
-        assert_eq!(text, "round,lock,threads,ops,jain,failure\n1,\"a,b\",2,1.5,,\n1,c,2,2.0,1.0,\n2,d,,,,full\n");
+        assert_eq!(
+            text,
+            "round,lock,threads,ops,measured.threads,failure\n1,\"a,b\",2,1.5,,\n1,c,2,2.0,3,\n2,d,,,,full\n"
+        );
     }
 
     #[test]

@@ -39,7 +39,7 @@ const SIGN_WIDTH: i32 = 34;
 /// Width of a letter of the legend, on the high side: only the SVG's reader knows the font.
 const LETTER_WIDTH: i32 = 8;
 /// The same for the paragraph, whose letters are smaller.
-const SMALL_LETTER_WIDTH: f64 = 7.2;
+const SMALL_LETTER_WIDTH: f64 = 6.2;
 /// Between the entries of the legend.
 const ENTRY_GAP: i32 = 22;
 
@@ -205,7 +205,7 @@ mod tests {
     fn paragraphs_are_broken_between_words() {
         let text = "word ".repeat(60);
         let lines = wrapped(&text, LEAST_WIDTH);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 130 && !line.ends_with(' ')));
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 140 && !line.ends_with(' ')));
         assert_eq!(lines.join(" "), text.trim());
         assert!(wrapped("", LEAST_WIDTH).is_empty());
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cells::Samples;
-use crate::cli::{Common, Places, threads};
+use crate::cli::{Common, Places, thread_count, threads};
 use crate::context::processors;
 use crate::grid::matrix::Matrix;
 use crate::grid::workload::COUNTER;
@@ -70,7 +70,7 @@ pub(crate) struct Cell {
 
 impl Place for Cell {
     fn name(&self) -> String {
-        format!("{}, {} thread(s), think {} ns", self.configuration, self.threads, self.think)
+        format!("{}, {}, think {} ns", self.configuration, thread_count(self.threads), self.think)
     }
 
     fn row(&self) -> &str {

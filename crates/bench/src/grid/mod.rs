@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cells::Samples;
-use crate::cli::{Common, Places, seconds, threads};
+use crate::cli::{Common, Places, seconds, thread_count, threads};
 use crate::context::processors;
 use crate::programs::Programs;
 use crate::record::Record;
@@ -81,7 +81,7 @@ pub struct Cell {
 
 impl Place for Cell {
     fn name(&self) -> String {
-        format!("{}, {} thread(s)", self.configuration, self.threads)
+        format!("{}, {}", self.configuration, thread_count(self.threads))
     }
 
     fn row(&self) -> &str {

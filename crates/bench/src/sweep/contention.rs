@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use unconvoy::catalogue::{CONTENTION, LOAD};
 
-use crate::cli::{Common, Places};
+use crate::cli::{Common, Places, thread_count};
 use crate::grid::Continuing;
 use crate::grid::workload::COUNTER;
 use crate::programs::Programs;
@@ -64,7 +64,7 @@ pub fn contention(options: &Options) -> anyhow::Result<Record> {
         lines.push((ABOVE, Setup::Default));
     }
     let name =
-        |&(load, setup): &(f64, Setup)| format!("{load} % load, {} thread(s), {}", threads_at(load), setup.name());
+        |&(load, setup): &(f64, Setup)| format!("{load} % load, {}, {}", thread_count(threads_at(load)), setup.name());
     let cells: Vec<Cell> = lines
         .iter()
         .enumerate()

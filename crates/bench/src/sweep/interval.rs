@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::{Common, Places};
+use crate::cli::{Common, Places, thread_count};
 use crate::grid::Continuing;
 use crate::library::variable;
 use crate::programs::Programs;
@@ -48,7 +48,7 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
     subject.check()?;
     let programs = Programs::find_with(&options.places, &[workload.program], workload.packages)?;
     let loads = if options.loads.is_empty() { default_loads() } else { options.loads.clone() };
-    let line = |load: f64| format!("{load} % load, {} thread(s)", threads_at(load));
+    let line = |load: f64| format!("{load} % load, {}", thread_count(threads_at(load)));
     let cell = |(index, load): (usize, f64), x: f64| Cell { line: line(load), threads: threads_at(load), x, index };
     let lines = || loads.iter().copied().enumerate();
     let cells: Vec<Cell> = lines()
