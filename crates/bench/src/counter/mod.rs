@@ -156,7 +156,7 @@ fn digest(record: &mut Record, grid: &Grid) {
     for &think in grid.thinks {
         let matrix = grid.matrix(think);
         let title = if think == 0 { COUNTER.name.to_string() } else { format!("{}, think {think} ns", COUNTER.name) };
-        let tables = grid::tables::tables(&matrix, &title);
+        let tables = grid::tables::tables(&matrix, &title, &[]);
         record.tables.extend(tables.all);
         shown.extend(tables.shown);
         record.judgements.push(grid::judge::near_the_best(&matrix, &title));

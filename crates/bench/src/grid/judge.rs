@@ -1,9 +1,14 @@
 //! The verdicts on a grid. Pure.
 
+use unconvoy::catalogue::CONTENTION;
+
 use crate::goals::{self, Goal, Judgement};
+use crate::setup::Pair;
+use crate::statistics::Spread;
 
 use super::matrix::Matrix;
 use super::tables::worst_jain;
+use super::workload::OUTER_WAIT;
 
 /// The index is promised over this long, seconds.
 const JAIN_SECONDS: f64 = 10.0;
@@ -46,6 +51,26 @@ fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgeme
     }
 }
 
+/// What load control adds to the wait for a lock whose holder waits for another one: against the same lock without it, round by round.
+pub fn outer_wait(matrix: &Matrix) -> Judgement {
+    let without = Pair { lock: CONTENTION[0].name, load: "none" }.name();
+    let added = |column: usize| {
+        let wait = |name: &str| {
+            let cell = (*matrix.cells.get(matrix.row(name)?)?.get(column)?)?;
+            Some(matrix.samples.by_round(cell, |values| Some(values.get(OUTER_WAIT)? / 1e6)))
+        };
+        let (with, without) = (wait("default")?, wait(&without)?);
+        let added = with.into_iter().filter_map(|(round, with)| Some(with - without.get(&round)?));
+        Some((Spread::of(added)?.median, format!("{} threads", matrix.threads[column])))
+    };
+    let judgement = goals::NESTED_WAIT.judge_worst((0..matrix.threads.len()).filter_map(added));
+    if judgement.measured.is_some() {
+        judgement
+    } else {
+        judgement.without_verdict(&format!("needs --locks {without}"))
+    }
+}
+
 fn fairness(matrix: &Matrix, name: &str) -> Judgement {
     let Some((index, threads)) = matrix.row("default").and_then(|row| worst_jain(matrix, row)) else {
         return goals::JAIN.not_judged(format!("{name}: needs --threads above 1"));
@@ -72,6 +97,19 @@ mod tests {
         assert_eq!(judgements[0].verdict, Verdict::Pass);
         assert_eq!(judgements[1].verdict, Verdict::Pass, "0.97 of its own");
         assert_eq!((judgements[2].verdict, judgements[2].measured), (Verdict::Pass, Some(0.95)));
+    }
+
+    #[test]
+    fn what_load_control_adds_is_against_the_same_lock() {
+        let mut samples = samples(&[&[1.0], &[1.0]], "");
+        for sample in &mut samples.all {
+            let wait = if sample.cell == 0 { 3_000_000.0 } else { 1_000_000.0 };
+            sample.value.supply(OUTER_WAIT, wait * f64::from(sample.round));
+        }
+        let judgement = outer_wait(&matrix(&samples, &["default", "loiter+none"], &[4], false));
+        assert_eq!((judgement.measured, judgement.verdict), (Some(3.0), Verdict::Miss));
+        let alone = outer_wait(&matrix(&samples, &["default", "libc"], &[4], false));
+        assert!(alone.verdict == Verdict::NotJudged && alone.note.contains("--locks loiter+none"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::run::{Values, start};
 use crate::session::{Place, Session};
 use crate::setup::{Choice, Configuration, configurations};
 use matrix::Matrix;
-use workload::Workload;
+use workload::{NESTED, Workload};
 
 /// A run that takes this long beyond its window hangs: the threads of a strict queue may need many time slices each to come to their end.
 const PATIENCE: f64 = 60.0;
@@ -170,10 +170,13 @@ impl Grid<'_> {
     }
 
     fn digest(&self, record: &mut Record, matrix: &Matrix) {
-        let tables = tables::tables(matrix, &self.title);
+        let tables = tables::tables(matrix, &self.title, self.workload.details);
         record.tables = tables.all;
         record.shown = Some(tables.shown);
         record.judgements = vec![judge::near_the_best(matrix, &self.title)];
+        if self.workload.name == NESTED.name {
+            record.judgements.push(judge::outer_wait(matrix));
+        }
         if self.is_saturated {
             record.judgements.extend(judge::saturated(matrix, &self.title));
         }

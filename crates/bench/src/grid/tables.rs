@@ -6,11 +6,16 @@ use crate::statistics::{Spread, short};
 use crate::table::Table;
 
 use super::matrix::Matrix;
+use super::workload::Detail;
 
+/// Rows that are shown wherever they stand.
+const ALWAYS: [&str; 2] = ["libc", "default"];
+/// What begins the names of numbers by type of transaction.
+const TYPE: &str = "tps_";
 /// Rows that a terminal shows, beside libc and the default.
 const SHOWN: usize = 15;
 
-/// The tables with all rows, and with those that a terminal shows.
+/// The tables with all rows, and, if those are many, with what a terminal shows.
 pub struct Tables {
     /// For the record.
     pub all: Vec<Table>,
@@ -18,24 +23,87 @@ pub struct Tables {
     pub shown: Vec<Table>,
 }
 
-/// Relative and absolute figures, and what they cost.
-pub fn tables(matrix: &Matrix, title: &str) -> Tables {
+/// Relative and absolute figures, what they cost, and whatever else the workload tells.
+pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
     let ranking = matrix.ranking();
-    let is_kept =
-        |&(place, &row): &(usize, &usize)| place < SHOWN || ["libc", "default"].contains(&matrix.rows[row].as_str());
+    let is_always = |row: &usize| ALWAYS.contains(&matrix.rows[*row].as_str());
+    let is_kept = |&(place, row): &(usize, &usize)| place < SHOWN || is_always(row);
     let few: Vec<usize> = ranking.iter().enumerate().filter(is_kept).map(|(_, &row)| row).collect();
-    let remark = match ranking.len() - few.len() {
-        0 => String::new(),
-        left => format!("; the best {SHOWN}, libc and the default, {left} more rows are in the record"),
+    let always: Vec<usize> = ranking.iter().copied().filter(is_always).collect();
+    let details_of = |rows: &[usize]| -> Vec<Table> {
+        details
+            .iter()
+            .map(|detail| of_detail(matrix, title, detail, rows))
+            .chain(by_type(matrix, title, &always))
+            .collect()
     };
-    Tables {
-        all: vec![
-            relative(matrix, title, "", &ranking),
-            absolute(matrix, title, &ranking),
-            costs(matrix, title, "", &ranking),
-        ],
-        shown: vec![relative(matrix, title, &remark, &few), costs(matrix, title, &remark, &few)],
+    let mut all = vec![
+        relative(matrix, title, "", &ranking),
+        absolute(matrix, title, &ranking),
+        costs(matrix, title, "", &ranking),
+    ];
+    all.extend(details_of(&ranking));
+    let shown = match ranking.len() - few.len() {
+        0 => all.clone(),
+        left => {
+            let remark = format!("; the best {SHOWN}, libc and the default, {left} more rows are in the record");
+            let mut shown = vec![relative(matrix, title, &remark, &few), costs(matrix, title, &remark, &few)];
+            shown.extend(details_of(&few));
+            shown
+        }
+    };
+    Tables { all, shown }
+}
+
+/// One more number of each cell.
+fn of_detail(matrix: &Matrix, title: &str, detail: &Detail, rows: &[usize]) -> Table {
+    let mut table = Table::new(
+        format!("{title}: {}; threads across; median (smallest..largest)", detail.heading),
+        header(matrix, &["configuration"]),
+    );
+    for &row in rows {
+        let of = |values: &Values| Some(values.get(detail.name)? / detail.divisor);
+        let fields = (0..matrix.threads.len()).map(|column| text(matrix.spread(row, column, of), short));
+        table.row(std::iter::once(matrix.rows[row].clone()).chain(fields));
     }
+    table
+}
+
+/// Transactions per second by type, where the program tells them apart.
+fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
+    let mut types: Vec<&str> = matrix
+        .samples
+        .all
+        .iter()
+        .flat_map(|sample| sample.value.iter())
+        .filter_map(|(name, _)| name.strip_prefix(TYPE))
+        .collect();
+    types.sort_unstable();
+    types.dedup();
+    if types.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(
+        format!(
+            "{title}: transactions/s by type; threads across; median ± median absolute deviation, in percent of it"
+        ),
+        header(matrix, &["configuration", "type"]),
+    );
+    for &row in rows {
+        for name in &types {
+            let of = |values: &Values| values.get(&format!("{TYPE}{name}"));
+            let fields = (0..matrix.threads.len()).map(|column| plus_minus(matrix.spread(row, column, of)));
+            table.row([matrix.rows[row].clone(), name.to_string()].into_iter().chain(fields));
+        }
+    }
+    Some(table)
+}
+
+fn plus_minus(spread: Option<Spread>) -> String {
+    spread.map_or_else(
+        || "-".to_string(),
+        |spread| format!("{} ± {:.1} %", Unit::Plain.show(spread.median), 100.0 * spread.relative()),
+    )
 }
 
 fn header(matrix: &Matrix, before: &[&str]) -> Vec<String> {
@@ -77,12 +145,7 @@ fn absolute(matrix: &Matrix, title: &str, rows: &[usize]) -> Table {
         header(matrix, &["configuration"]),
     );
     for &row in rows {
-        let field = |column| {
-            matrix.measured(row, column).map_or_else(
-                || "-".to_string(),
-                |spread| format!("{} ± {:.1} %", Unit::Plain.show(spread.median), 100.0 * spread.relative()),
-            )
-        };
+        let field = |column| plus_minus(matrix.measured(row, column));
         table.row(std::iter::once(matrix.rows[row].clone()).chain((0..matrix.threads.len()).map(field)));
     }
     table
@@ -165,7 +228,7 @@ mod tests {
         let rows: Vec<Vec<f64>> = (0..names.len()).map(|row| vec![1000.0 - row as f64, 500.0]).collect();
         let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
         let samples = samples(&rows, "jain 0.5\nseconds 2\nvoluntary_csw 3\ninvoluntary_csw 5\ncpu_ns_per_op 1500");
-        let tables = tables(&matrix(&samples, &names, &[4, 64], false), "w");
+        let tables = tables(&matrix(&samples, &names, &[4, 64], false), "w", &[]);
         assert_eq!(tables.all.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [33, 32, 32]);
         let shown: Vec<&str> = tables.shown[0].rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!((shown.len(), shown[1], &shown[16..]), (18, "row0", &["default", "libc"][..]));
@@ -184,5 +247,15 @@ mod tests {
             ]
         );
         assert_eq!(costs.rows[0][1..], ["1.000", "0.500", "0.500", "1.50", "1.50", "4.00", "4.00"]);
+    }
+
+    #[test]
+    fn transactions_are_told_apart_by_type() {
+        let samples = samples(&[&[10.0], &[20.0]], "tps_order 3\ntps_payment 4\npause_ns 5000000");
+        let pause = Detail { name: "pause_ns", heading: "pause, ms", divisor: 1e6 };
+        let tables = tables(&matrix(&samples, &["libc", "default"], &[4], false), "w", &[pause]);
+        assert_eq!(tables.all[3].rows[0], ["default", "5.00 (5.00..5.00)"]);
+        assert_eq!(tables.all[4].rows.len(), 4);
+        assert_eq!(tables.all[4].rows[1], ["default", "payment", "4.00 ± 0.0 %"]);
     }
 }

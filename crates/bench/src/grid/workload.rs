@@ -30,13 +30,29 @@ pub struct Workload {
     pub has_kind: bool,
     /// Whether it measures for `--seconds`; else it has a fixed amount of work.
     pub is_timed: bool,
+    /// Further numbers that get a table each.
+    pub details: &'static [Detail],
     /// One sentence, for the heading.
     pub what: &'static str,
+}
+
+/// A number beside the one that is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Detail {
+    /// Name in the program's output.
+    pub name: &'static str,
+    /// Heading, with the unit.
+    pub heading: &'static str,
+    /// What a printed number is divided by for that unit.
+    pub divisor: f64,
 }
 
 const OPERATIONS: Metric = Metric { name: "ops_per_sec", heading: "operations/s", lower_is_better: false };
 const TRANSACTIONS: Metric = Metric { name: "tps", heading: "transactions/s", lower_is_better: false };
 const SECONDS: Metric = Metric { name: "seconds", heading: "seconds", lower_is_better: true };
+
+/// What `nested` prints of those who wait for an outer lock, nanoseconds.
+pub const OUTER_WAIT: &str = "outer_wait_p99_ns";
 
 /// What most rows of the table have in common.
 const PLAIN: Workload = Workload {
@@ -48,6 +64,7 @@ const PLAIN: Workload = Workload {
     needs_file: None,
     has_kind: false,
     is_timed: true,
+    details: &[],
     what: "",
 };
 
@@ -65,6 +82,14 @@ pub const HASHTABLE: Workload = Workload {
 pub const NESTED: Workload = Workload {
     name: "nested",
     program: "nested",
+    details: &[
+        Detail { name: OUTER_WAIT, heading: "99th percentile of the wait for the outer lock, ms", divisor: 1e6 },
+        Detail {
+            name: "outer_hold_p99_ns",
+            heading: "99th percentile of the time inside the outer lock, ms",
+            divisor: 1e6,
+        },
+    ],
     what: "threads take a contended lock, one of them inside another lock that a further thread waits for",
     ..PLAIN
 };
