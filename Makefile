@@ -4,6 +4,7 @@
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
+#   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
 #   make install  into PREFIX (default /usr/local)
 
@@ -12,7 +13,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-programs install header clean
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs install header clean
 
 all: setup build
 
@@ -63,6 +64,10 @@ header:
 bench: setup build
 	scripts/bench.sh
 
+# Every workload under every pair; what Ctrl-C left is continued by the next call.
+bench-grids: setup build
+	scripts/bench-grids.sh
+
 # Real programs with and without the library, some 25 minutes on a quiet machine.
 bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
@@ -79,4 +84,4 @@ install: build
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-programs
+	rm -rf .demo .bench .bench-grids .bench-programs
