@@ -80,6 +80,7 @@ install: build
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean:

@@ -28,11 +28,15 @@ const PARTIAL: &str = "unconvoy-bench-partial";
 
 /// Status with which a workload program ends that finds its data inconsistent, and many that fail otherwise.
 const EXIT_WRONG: i32 = 1;
-/// What a program says when the system or the engine under it fails, and not its own check. Whatever is not among these is taken for a violation: better too loud than too quiet.
-const NOT_A_VIOLATION: [&str; 11] = [
+/// What a program or its engine says of inconsistent data, whatever else it says.
+const A_VIOLATION: [&str; 3] = ["consistency", "Corruption", "did not exclude"];
+/// What it says when the system or the engine fails, and not its own check. Whatever is in neither list is taken for a violation: better too loud than too quiet.
+const NOT_A_VIOLATION: [&str; 13] = [
     "RocksDB: ",
     "IO error",
-    "Corruption: ",
+    "never committed",
+    "Input/output error",
+    "No such file",
     "No space left",
     "Disk quota exceeded",
     "File too large",
@@ -211,7 +215,8 @@ fn order(cells: usize, round: u32, seed: u64) -> Vec<usize> {
 
 fn failure(error: &anyhow::Error, name: &str, key: &Value, round: u32) -> Failure {
     let is_violation = error.downcast_ref::<Failed>().is_some_and(|failed| {
-        failed.status == Some(EXIT_WRONG) && !NOT_A_VIOLATION.iter().any(|words| failed.why.contains(words))
+        let says = |words: &[&str]| words.iter().any(|words| failed.why.contains(words));
+        failed.status == Some(EXIT_WRONG) && (says(&A_VIOLATION) || !says(&NOT_A_VIOLATION))
     });
     let what = if is_violation { "CONSISTENCY VIOLATION: " } else { "" };
     Failure { cell: key.clone(), round, why: format!("{what}{name}: {error:#}"), is_violation }
@@ -358,6 +363,21 @@ mod tests {
         let path = directory.path().join("r.json");
         let again = run(&common(None), Some(&path), |_| Ok(Values::default())).expect("a record");
         assert!(again.failures[0].is_violation && !again.complete && again.runs.len() == 2);
+    }
+
+    #[test]
+    fn engine_errors_are_told_from_violations() {
+        let is_violation = |why: &str, status| failure(&failed(why, status), "cell", &json!(1), 1).is_violation;
+        for why in ["tpcc: RocksDB: IO error: No space left on device", "counter: cannot create a thread: try again"] {
+            assert!(!is_violation(why, Some(1)), "{why}");
+        }
+        for why in
+            ["tpcc: consistency: 3 orders", "leveldb: Corruption: bad block", "hashtable: key 3 is in the wrong bucket"]
+        {
+            assert!(is_violation(why, Some(1)), "{why}");
+        }
+        // A usage error, a signal or a time-out is none.
+        assert!(!is_violation("ended by signal 11", None) && !is_violation("no such option", Some(2)));
     }
 
     #[test]

@@ -302,7 +302,7 @@ fn what_is_missing_is_one_line_with_the_remedy() {
 
 #[test]
 fn a_data_set_is_loaded_once_and_then_used() {
-    let stage = stage_with("#!/bin/sh\necho \"$*\" >>words\nprintf 'tps 5\\nsubscribers 7\\n'\n");
+    let stage = stage_with("#!/bin/sh\necho \"$*\" >>words\nprintf 'ops_per_sec 5\\nsubscribers 7\\n'\n");
     let load = ["tatp", "--data", "new", "--subscribers", "7", "--load"];
     bench(&stage, &load).success().stdout(contains("subscribers").and(contains("7")));
     assert_eq!(stage.read("words"), "--data new --subscribers 7 --load\n");

@@ -54,7 +54,7 @@ pub struct TpccOptions {
     #[command(flatten)]
     data: Data,
     /// Warehouses of the data set, about 100 MB each
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     warehouses: u32,
     /// Let each commit take this long, in milliseconds, as one that waits for a disk would
     #[arg(long, value_name = "X", value_parser = milliseconds)]
@@ -62,8 +62,8 @@ pub struct TpccOptions {
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|ms| (0.0..=1000.0).contains(ms));
-    value.ok_or_else(|| "expected a number from 0 to 1000".to_string())
+    let value = text.parse().ok().filter(|ms| (0.0..=10_000.0).contains(ms));
+    value.ok_or_else(|| "expected a number from 0 to 10000".to_string())
 }
 
 /// `tatp`: measures, prints and writes.

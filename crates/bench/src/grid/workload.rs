@@ -48,7 +48,7 @@ pub struct Detail {
 }
 
 const OPERATIONS: Metric = Metric { name: "ops_per_sec", heading: "operations/s", lower_is_better: false };
-const TRANSACTIONS: Metric = Metric { name: "tps", heading: "transactions/s", lower_is_better: false };
+const TRANSACTIONS: Metric = Metric { name: "ops_per_sec", heading: "transactions/s", lower_is_better: false };
 const SECONDS: Metric = Metric { name: "seconds", heading: "seconds", lower_is_better: true };
 
 /// What `nested` prints of those who wait for an outer lock, nanoseconds.
