@@ -1,9 +1,10 @@
 # unconvoy: what a user and a developer call.
 #
-#   make          build everything: target/release/{unconvoy,libunconvoy.so,unconvoy-bench}, target/workloads/*
+#   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
+#   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
 #   make install  into PREFIX (default /usr/local)
 
@@ -12,7 +13,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-programs install header clean
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs install header clean
 
 all: setup build
 
@@ -37,7 +38,7 @@ test-lint:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
 
-# The library with its generic suite, the command, the harness; optimised, since the suite is about time.
+# The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
 	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench
 
@@ -63,6 +64,10 @@ header:
 bench: setup build
 	scripts/bench.sh
 
+# Every workload under every pair; what Ctrl-C left is continued by the next call.
+bench-grids: setup build
+	scripts/bench-grids.sh
+
 # Real programs with and without the library, some 25 minutes on a quiet machine.
 bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
@@ -73,8 +78,11 @@ install: build
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
+	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
+	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-programs
+	rm -rf .demo .bench .bench-grids .bench-programs

@@ -3,20 +3,19 @@
 set -eu
 
 out=${1:-.bench}
-bench=target/release/unconvoy-bench
 unconvoy=target/release/unconvoy
 mkdir -p "$out"
 
-"$bench" pair --seconds 0.3 --out "$out/pair"
-"$bench" idle --out "$out/idle"
-"$bench" sensor --out "$out/sensor"
-"$bench" memory --out "$out/memory"
-"$bench" bump --sampler contenders --out "$out/bump"
-"$bench" condvar --out "$out/condvar"
-"$bench" rwlock --out "$out/rwlock"
-"$bench" counter --seconds 2 --locks tpmcs+control,tpmcs+none --out "$out/counter-saturated"
-"$bench" counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
-"$bench" counter --seconds 1 --threads 2,8,64 --latency --out "$out/counter-latency"
+"$unconvoy" bench pair --seconds 0.3 --out "$out/pair"
+"$unconvoy" bench idle --out "$out/idle"
+"$unconvoy" bench sensor --out "$out/sensor"
+"$unconvoy" bench memory --out "$out/memory"
+"$unconvoy" bench bump --sampler contenders --out "$out/bump"
+"$unconvoy" bench condvar --out "$out/condvar"
+"$unconvoy" bench rwlock --out "$out/rwlock"
+"$unconvoy" bench counter --seconds 2 --locks tpmcs+control,tpmcs+none --out "$out/counter-saturated"
+"$unconvoy" bench counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
+"$unconvoy" bench counter --seconds 1 --threads 2,8,64 --latency --out "$out/counter-latency"
 for workload in readrandom fillrandom; do
 	"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "LevelDB $workload" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
@@ -26,4 +25,4 @@ done
 "$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "SPLASH-2-style ray tracer" \
 	--metric '^seconds ([0-9.]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \
 	--json "$out/raytrace.json" --plot "$out/raytrace" -- target/workloads/raytrace --threads '{threads}' >"$out/raytrace.txt"
-"$bench" report "$out" >"$out/report.md"
+"$unconvoy" bench report "$out" >"$out/report.md"

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::interrupt::Interrupt;
+use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 use crate::statistics::Spread;
 
@@ -37,27 +37,31 @@ pub fn interleave<C, S>(
     name: impl Fn(&C) -> String,
     mut measure: impl FnMut(&C) -> anyhow::Result<S>,
 ) -> anyhow::Result<Samples<S>> {
-    let interrupt = Interrupt::install()?;
+    let interrupts = Interrupts::of_process()?;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..cells.len()).collect();
-    let mut progress = Progress::new(cells.len() * rounds as usize);
+    let mut progress = Progress::new(u64::from(rounds) * cells.len() as u64, false);
+    let mut done = 0;
     let mut samples = Samples { all: Vec::new(), ended_by: None };
     for round in 1..=rounds {
         random.shuffle(&mut order);
         for &cell in &order {
             progress.begin(&format!("round {round} of {rounds}: {}", name(&cells[cell])));
-            let value = interrupt.check().and_then(|()| measure(&cells[cell]));
+            let value = interrupts.check().map_err(Into::into).and_then(|()| measure(&cells[cell]));
             match value {
                 Ok(value) => samples.all.push(Sample { cell, round, value }),
-                // A signal from the terminal ends the program too: its failure is then not the cause.
                 Err(error) => {
-                    samples.ended_by = Some(interrupt.check().err().unwrap_or(error));
+                    progress.finish();
+                    samples.ended_by = Some(interrupts.check().err().map_or(error, Into::into));
                     return Ok(samples);
                 }
             }
+            done += 1;
+            progress.end();
         }
+        progress.round(done);
     }
-    progress.end();
+    progress.finish();
     Ok(samples)
 }
 

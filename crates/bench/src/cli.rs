@@ -1,27 +1,27 @@
-//! The command line.
+//! What a user may write after `unconvoy bench`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
-use crate::{bump, condvar, counter, idle, memory, pair, report, rwlock, sensor};
+use crate::figure::FIGURES;
+use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, sweep};
 
-/// Measures unconvoy's locks against libc's, and judges them by what they promise.
-///
-/// Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with smallest and largest value.
-#[derive(Debug, Parser)]
-#[command(
-    name = "unconvoy-bench",
-    version,
-    after_help = "Examples:
-  unconvoy-bench counter --think 0,1000,10000 --locks tpmcs+control,tpmcs+none,ttas+none --seconds 2 --latency --out results/counter
-  unconvoy-bench bump --out results/bump
-  unconvoy-bench report results > results/report.md"
-)]
-pub struct Cli {
+/// `unconvoy bench`.
+#[derive(Debug, Args)]
+#[command(after_help = after_help(), args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub struct BenchArgs {
+    /// Draw a figure from records instead of measuring: its name, then one record or more, side by side
+    #[arg(long, num_args = 2.., value_names = ["NAME", "FILE.json"], value_hint = ValueHint::FilePath)]
+    pub figure: Option<Vec<OsString>>,
+    /// Where the figure goes: BASENAME.svg and BASENAME.png [default: beside the first record]
+    #[arg(long, value_name = "BASENAME", requires = "figure", value_hint = ValueHint::FilePath)]
+    pub plot: Option<PathBuf>,
+    /// What to measure.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 /// What to measure.
@@ -29,6 +29,26 @@ pub struct Cli {
 pub enum Command {
     /// Threads take one lock in a loop: throughput, fairness, processor time, latency
     Counter(counter::Options),
+    /// Threads use a hash table with a lock per bucket: every configuration at every thread count
+    Hashtable(grid::Options),
+    /// Threads take a contended lock, some inside another lock that others wait for
+    Nested(grid::Options),
+    /// LevelDB: random writes, random reads, or reads beside a writer
+    Leveldb(grid::LeveldbOptions),
+    /// TATP (TM-1): very small transactions on a database in a directory that `--load` fills
+    Tatp(grid::database::TatpOptions),
+    /// TPC-C: large transactions on a database in a directory that `--load` fills
+    Tpcc(grid::database::TpccOptions),
+    /// The ray tracer tachyon, as Debian packages it, on a fixed scene
+    Raytrace(grid::Options),
+    /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
+    Splash(grid::Options),
+    /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
+    Interval(sweep::interval::Options),
+    /// Throughput against the time between two acquires, at 95 % and 150 % load (the same, Figure 9)
+    Contention(sweep::contention::Options),
+    /// Two processes that compete for the processors (the same, Figure 12)
+    Interference(sweep::interference::Options),
     /// A lock/unlock pair that nobody contends for
     Pair(pair::Options),
     /// Condition variables: two threads that alternate, one that wakes many, a bounded queue
@@ -59,7 +79,7 @@ pub struct Common {
     /// Seed of the order of the runs
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write BASENAME.json and BASENAME.md
+    /// Write BASENAME.json, BASENAME.csv and BASENAME.md
     #[arg(long, value_name = "BASENAME")]
     pub out: Option<PathBuf>,
 }
@@ -74,7 +94,7 @@ impl Common {
 /// Where programs lie.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Places {
-    /// Directory of the built workload programs [default: ../workloads beside this command's directory]
+    /// Directory of the built workload programs [default: ../workloads or ../lib/unconvoy/workloads, seen from this command's directory]
     #[arg(long, value_name = "DIR")]
     pub workloads: Option<PathBuf>,
 }
@@ -87,22 +107,45 @@ pub fn threads(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected a number from 1 to 4096".to_string())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// `1 thread`, `4 threads`.
+pub fn thread_count(count: u32) -> String {
+    if count == 1 { "1 thread".to_string() } else { format!("{count} threads") }
+}
+
+/// A length of time.
+pub fn seconds(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|seconds| (0.01..=3600.0).contains(seconds))
         .ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
 }
 
+/// What the figures are, and examples.
+fn after_help() -> String {
+    let mut text = "Figures:\n".to_string();
+    for figure in FIGURES {
+        text.push_str(&format!("  {:<11} {}; from `{}`\n", figure.name, figure.title, figure.measured_by));
+    }
+    format!("{text}\n{EXAMPLES}")
+}
+
+const EXAMPLES: &str = "\
+Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with
+smallest and largest value. Exit status: 0 when everything was measured, whether or not a goal was
+met; 1 when something failed; 130 after Ctrl-C.
+
+Examples:
+  unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out r/counter
+  unconvoy bench hashtable --locks all --out results/hashtable
+  unconvoy bench hashtable --locks all --out results/hashtable --resume results/hashtable.json
+  unconvoy bench tatp --load --data ~/tatp && unconvoy bench tatp --data ~/tatp --out results/tatp
+  unconvoy bench interval --data ~/tatp --out results/interval
+  unconvoy bench --figure asplos-10 results/interval.json --plot results/asplos-10
+  unconvoy bench report results > results/report.md";
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
-    }
 
     #[test]
     fn bad_numbers_are_refused() {

@@ -58,6 +58,16 @@ goals! {
         "TP-MCS with load control: part of its throughput at 2 threads that it keeps at 200 % load";
     TPMCS_3200 "tpmcs-3200" "counter" AtLeast(0.8) ""
         "TP-MCS with load control: part of its throughput at 2 threads that it keeps at 3200 % load";
+    NEAR_BEST "near-best" "hashtable" AtLeast(0.97) ""
+        "Default pair: throughput relative to the best row, libc's included, at every count, of any workload";
+    RETENTION_200 "retention-200" "counter" AtLeast(0.95) ""
+        "Default pair, counter and hash table: part of its own peak that it keeps at 200 % load";
+    RETENTION_3200 "retention-3200" "counter" AtLeast(0.95) ""
+        "Default pair, counter and hash table: part of its own peak that it keeps at 3200 % load";
+    JAIN "jain-10s" "counter" AtLeast(0.9) ""
+        "Default pair, counter and hash table: Jain's fairness index over at least 10 s, at every count";
+    NESTED_WAIT "nested-outer-wait" "nested" Below(1.0) "ms"
+        "Nested locks: what load control adds to the 99th percentile of the wait for the outer lock, at every count";
     PAIR_SINGLE "pair-single" "pair" AtMost(1.05) ""
         "One thread, process never had a second: cost of a lock/unlock pair relative to libc's normal mutex";
     PAIR_THREADED "pair-threaded" "pair" AtMost(1.05) ""

@@ -98,7 +98,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         .iter()
         .flat_map(|&threads| [Setup::Libc, Setup::Default].map(|setup| Cell { threads, setup }))
         .collect();
-    let name = |cell: &Cell| format!("{} threads under {:?}", cell.threads, cell.setup);
+    let name = |cell: &Cell| format!("{} threads under {}", cell.threads, cell.setup.name());
     let samples =
         interleave(&cells, common.runs(), common.seed, name, |cell| measure(cell, common.seconds, &programs))?;
     record.take(&cells, &samples)?;

@@ -1,12 +1,74 @@
-//! Standard output, a failure (a full disk behind a redirection) being an error and not a panic as with `print!`.
+//! Results on standard output and in files, a failure (a full disk) being an error and not a panic as with `print!`.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
-/// Writes `text`. A reader that has gone (`| head`) has seen enough.
+use anyhow::Context as _;
+
+/// Writes `text` to standard output. A reader that has gone (`| head`) has seen enough.
 pub fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
+    }
+}
+
+/// Appends, where `Path::with_extension` would cut `figure-0.5` short.
+pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Writes a file of which a reader never sees half: it appears under its name when it is complete.
+///
+/// # Errors
+///
+/// The file cannot be written; what was there before is still there.
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // Follow a link instead of replacing it, and write into a device or pipe itself.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if target.exists() && !target.is_file() {
+        return fs::write(target, bytes);
+    }
+    let unfinished = with_suffix(&target, ".unfinished");
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &target));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// As [`replace`], making the file's directory too.
+///
+/// # Errors
+///
+/// As [`replace`], naming the file.
+pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    }
+    replace(path, text.as_ref()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_in_the_name_stays() {
+        assert_eq!(with_suffix(Path::new("a/run.1"), ".json"), Path::new("a/run.1.json"));
+    }
+
+    #[test]
+    fn what_was_there_survives_a_failure() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("sub/file");
+        write(&file, "one").expect("made with its directory");
+        assert!(write(&file.join("below"), "two").is_err());
+        assert_eq!(fs::read_to_string(&file).expect("still there"), "one");
     }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 use crate::cli::Places;
+use crate::library;
 
-/// Names the interposer's file when it does not lie beside this command.
-const VARIABLE: &str = "UNCONVOY_LIBRARY";
-const LIBRARY: &str = "libunconvoy.so";
+/// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
+const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -18,23 +18,40 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks for the programs `needed` and for the interposer.
+    /// Looks for the programs `needed`, all in one directory, and for the interposer.
     ///
     /// # Errors
     ///
     /// Says what is missing where, and how to build it.
     pub fn find(places: &Places, needed: &[&str]) -> anyhow::Result<Self> {
-        let workloads = places.workloads.clone().unwrap_or_else(|| beside_executable("../workloads"));
-        for name in needed {
-            let program = workloads.join(name);
-            if !program.is_file() {
-                bail!(
-                    "{} is missing: build it with `make -C crates/bench/workloads`, or say where it is with --workloads DIR",
-                    program.display()
-                );
-            }
-        }
-        Ok(Self { workloads, library: library()? })
+        Self::find_with(places, needed, &[])
+    }
+
+    /// As [`find`](Self::find), for programs that are built against some Debian packages.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find); names the packages too.
+    pub fn find_with(places: &Places, needed: &[&str], packages: &[&str]) -> anyhow::Result<Self> {
+        let candidates = match &places.workloads {
+            Some(named) => vec![named.clone()],
+            None => beside_the_command(&PLACES),
+        };
+        let first_missing =
+            |directory: &PathBuf| needed.iter().map(|name| directory.join(name)).find(|path| !path.is_file());
+        let Some(workloads) = candidates.iter().find(|directory| first_missing(directory).is_none()) else {
+            let missing: Vec<String> =
+                candidates.iter().filter_map(first_missing).map(|path| path.display().to_string()).collect();
+            let install = match packages {
+                [] => String::new(),
+                some => format!(" after `apt-get install {}`", some.join(" ")),
+            };
+            bail!(
+                "{} is missing: build it with `make -C crates/bench/workloads`{install}, or say where it is with --workloads DIR",
+                missing.join(" or ")
+            );
+        };
+        Ok(Self { workloads: workloads.clone(), library: library::find().map_err(anyhow::Error::msg)? })
     }
 
     /// The program's path.
@@ -48,25 +65,11 @@ impl Programs {
     }
 }
 
-fn beside_executable(name: &str) -> PathBuf {
-    let executable = std::env::current_exe().unwrap_or_default();
-    executable.parent().unwrap_or(Path::new(".")).join(name)
-}
-
-fn library() -> anyhow::Result<PathBuf> {
-    let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-    let path = named.map_or_else(|| beside_executable(LIBRARY), PathBuf::from);
-    let Ok(path) = path.canonicalize() else {
-        bail!(
-            "{} is missing: build it with `cargo build --release -p unconvoy-preload`, or set {VARIABLE} to its path",
-            path.display()
-        );
+/// `places`, relative to the directory of this command.
+pub(crate) fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
+    let Ok(command) = std::env::current_exe() else {
+        return Vec::new();
     };
-    if path.to_string_lossy().contains([' ', ':']) {
-        bail!(
-            "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: copy the file elsewhere and set {VARIABLE}",
-            path.display()
-        );
-    }
-    Ok(path)
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    places.iter().map(|place| directory.join(place)).collect()
 }

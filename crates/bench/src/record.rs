@@ -1,8 +1,7 @@
-//! What a benchmark leaves behind: `BASENAME.json` for programs, `BASENAME.md` for people.
+//! What a benchmark leaves behind: `BASENAME.json` and, with the same runs, `BASENAME.csv` for programs, `BASENAME.md` for people.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,8 @@ use serde_json::Value;
 use crate::cells::Samples;
 use crate::context::Context;
 use crate::goals::{GOALS, Judgement};
+use crate::output::{self, with_suffix, write};
+use crate::rows::csv_of_runs;
 use crate::table::Table;
 
 /// Version of the JSON format.
@@ -39,6 +40,25 @@ pub struct Record {
     pub notes: Vec<String>,
     /// Every measurement, in the order of measuring.
     pub runs: Vec<Value>,
+    /// Runs that gave no result.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// What is printed instead of [`tables`](Self::tables), where those are too long for a terminal.
+    #[serde(skip)]
+    pub shown: Option<Vec<Table>>,
+}
+
+/// A run that gave no result.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Failure {
+    /// What describes the cell.
+    pub cell: Value,
+    /// Round, from 1.
+    pub round: u32,
+    /// The reason.
+    pub why: String,
+    /// Whether the program found its data inconsistent: then a lock let two threads in, or something as bad.
+    pub is_violation: bool,
 }
 
 impl Record {
@@ -55,6 +75,8 @@ impl Record {
             tables: Vec::new(),
             notes: build_notes(),
             runs: Vec::new(),
+            failures: Vec::new(),
+            shown: None,
         }
     }
 
@@ -70,47 +92,84 @@ impl Record {
         Ok(())
     }
 
-    /// Notes the end, prints the tables and writes both files. Without a base name nothing is written.
+    /// Notes the end, prints the tables and writes the files. Without a base name nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Standard output or a file cannot be written.
     pub fn finish(mut self, out: Option<&Path>) -> anyhow::Result<Self> {
         self.context.close();
         self.complete = self.ended_by.is_none();
         if !self.complete {
-            // Half the rounds give figures, but no verdict that anyone should quote.
-            self.judgements = self
-                .judgements
-                .into_iter()
-                .map(|judgement| judgement.without_verdict("not all runs were measured"))
-                .collect();
+            self.void("not all runs were measured");
         }
-        let markdown = self.markdown();
-        crate::output::print(&markdown)?;
-        if let Some(out) = out {
-            let mut json = serde_json::to_string_pretty(&self)?;
-            json.push('\n');
-            write(&with_ending(out, "json"), &json)?;
-            write(&with_ending(out, "md"), &markdown)?;
-        }
+        self.deliver(out)
+    }
+
+    /// Takes the verdicts back: half the rounds give figures, but no verdict that anyone should quote.
+    pub fn void(&mut self, why: &str) {
+        let judgements = std::mem::take(&mut self.judgements);
+        self.judgements = judgements.into_iter().map(|judgement| judgement.without_verdict(why)).collect();
+    }
+
+    /// Prints the tables and writes the files.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn deliver(self, out: Option<&Path>) -> anyhow::Result<Self> {
+        // The files first: a standard output that is full or gone must not cost them.
+        let written = out.map_or(Ok(()), |out| self.write(out));
+        output::print(&self.text(self.shown.as_ref().unwrap_or(&self.tables)))?;
+        written?;
         Ok(self)
+    }
+
+    /// Writes the files.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be written.
+    pub fn write(&self, out: &Path) -> anyhow::Result<()> {
+        let mut json = serde_json::to_string_pretty(self)?;
+        json.push('\n');
+        write(&with_suffix(out, ".json"), &json)?;
+        if let Some(csv) = csv_of_runs(self)? {
+            write(&with_suffix(out, ".csv"), csv)?;
+        }
+        write(&with_suffix(out, ".md"), self.markdown())
     }
 
     /// Heading, verdicts, tables and the machine.
     pub fn markdown(&self) -> String {
-        let mut text = format!("# unconvoy-bench {}\n\n", self.benchmark);
+        self.text(&self.tables)
+    }
+
+    fn text(&self, tables: &[Table]) -> String {
+        let mut text = format!("# unconvoy bench {}\n\n", self.benchmark);
         if let Some(why) = &self.ended_by {
             let _ = writeln!(text, "**Not complete:** {why}\n");
+        }
+        for failure in &self.failures {
+            let what = if failure.is_violation { "CONSISTENCY VIOLATION" } else { "Failed" };
+            let _ = writeln!(text, "**{what}:** {}\n", failure.why);
         }
         if !self.judgements.is_empty() {
             text.push_str(&judgements(&self.judgements).markdown());
             text.push('\n');
         }
-        text.push_str(&self.figures());
+        text.push_str(&self.figures_of(tables));
         text
     }
 
     /// The tables, the notes and the machine they come from.
     pub fn figures(&self) -> String {
+        self.figures_of(&self.tables)
+    }
+
+    fn figures_of(&self, tables: &[Table]) -> String {
         let mut text = String::new();
-        for table in &self.tables {
+        for table in tables {
             let _ = writeln!(text, "{}", table.markdown());
         }
         for note in &self.notes {
@@ -138,30 +197,4 @@ fn judgements(judgements: &[Judgement]) -> Table {
         table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
     }
     table
-}
-
-/// `BASENAME.ENDING`; a dot in the base name stays.
-pub fn with_ending(out: &Path, ending: &str) -> PathBuf {
-    let mut path = out.as_os_str().to_os_string();
-    path.push(".");
-    path.push(ending);
-    PathBuf::from(path)
-}
-
-/// Writes a file, making its directory.
-pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endings_are_appended() {
-        assert_eq!(with_ending(Path::new("a/run.1"), "json"), Path::new("a/run.1.json"));
-    }
 }

@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 serde_json::from_value::<Record>(value).with_context(|| format!("{} is no record", path.display()))?,
             ),
             Some(COMPARE_SCHEMA) => compared.extend(leveldb(&value)),
-            _ => eprintln!("unconvoy-bench: {} is left out: no record of a benchmark", path.display()),
+            _ => eprintln!("unconvoy: {} is left out: no record of a benchmark", path.display()),
         }
     }
     ensure!(
@@ -114,7 +114,7 @@ fn of_goal(goal: &Goal, all: &[&Judgement]) -> Vec<Judgement> {
         let how = if goal.measured_by == "unconvoy compare" {
             "`unconvoy compare`".to_string()
         } else {
-            format!("`unconvoy-bench {}`", goal.measured_by)
+            format!("`unconvoy bench {}`", goal.measured_by)
         };
         vec![goal.not_judged(format!("not measured; {how} does"))]
     }
@@ -148,6 +148,6 @@ mod tests {
         let page = page(&[], &[unsure, missed]);
         assert!(GOALS.iter().all(|goal| page.contains(goal.text)));
         assert_eq!(page.matches(goals::CPU.text).count(), 1);
-        assert!(page.contains("MISS") && page.contains("`unconvoy-bench idle` does"));
+        assert!(page.contains("MISS") && page.contains("`unconvoy bench idle` does"));
     }
 }

@@ -1,36 +1,38 @@
 //! One run of a workload program, and the `name value` lines it prints.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::fmt;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
-use serde::Serialize;
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
 
+use crate::child::{self, Outcome, Output};
+use crate::interrupt::{Interrupted, Interrupts};
+use crate::library::variable;
 use crate::programs::Programs;
 use crate::setup::Setup;
 
 /// Longer than this beyond its time, and the program hangs.
 const GRACE: Duration = Duration::from_secs(60);
-/// How often a program is asked whether it has ended, once its time is up.
-const POLL: Duration = Duration::from_millis(5);
 
 /// Set for no run but one that is meant to have them.
 const VARIABLES: [&str; 10] = [
-    "LD_PRELOAD",
-    "UNCONVOY_LOCK",
-    "UNCONVOY_LOAD",
-    "UNCONVOY_INTERVAL_MS",
-    "UNCONVOY_SLEEP_MS",
-    "UNCONVOY_BACKOFF_MS",
-    "UNCONVOY_POLICY",
-    "UNCONVOY_NESTED",
-    "UNCONVOY_STATS",
-    "UNCONVOY_CHILDREN",
+    variable::PRELOAD,
+    variable::LOCK,
+    variable::LOAD,
+    variable::POLICY,
+    variable::INTERVAL,
+    variable::SLEEP,
+    variable::BACKOFF,
+    variable::NESTED,
+    variable::STATS,
+    variable::CHILDREN,
 ];
 
 /// What a program printed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Values(BTreeMap<String, f64>);
 
 impl Values {
@@ -39,20 +41,47 @@ impl Values {
         self.0.get(name).copied()
     }
 
+    /// Adds a number that the program did not print itself.
+    pub fn supply(&mut self, name: &str, value: f64) {
+        self.0.entry(name.to_string()).or_insert(value);
+    }
+
+    /// Names and numbers, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, &value)| (name.as_str(), value))
+    }
+
     #[cfg(test)]
     pub(crate) fn parse_for_tests(text: &str) -> Self {
         Self::parse(text)
     }
 
-    /// The `name value` lines of `text`; other lines are passed over.
+    /// The `name value` lines of `text`; other lines are passed over, and so are values that are no finite number.
     fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, value) = line.split_once(' ')?;
-            Some((name.to_string(), value.trim().parse().ok()?))
+            Some((name.to_string(), value.trim().parse().ok().filter(|value: &f64| value.is_finite())?))
         };
         Self(text.lines().filter_map(line).collect())
     }
 }
+
+/// A run that gave no result.
+#[derive(Debug)]
+pub struct Failed {
+    /// Which, why, and the last of what it printed.
+    pub why: String,
+    /// Its exit status, unless a signal or the time-out ended it.
+    pub status: Option<i32>,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Failed {}
 
 /// A program, its options and its locks.
 #[derive(Debug, Clone)]
@@ -67,12 +96,11 @@ pub struct Job {
     pub seconds: f64,
 }
 
-/// A program that runs.
+/// A program that runs. Dropped before its end, it is killed.
 pub struct Running {
-    child: Child,
+    child: child::Running,
     name: String,
-    started: Instant,
-    expected: Duration,
+    timeout: Duration,
 }
 
 impl Job {
@@ -80,31 +108,55 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// It cannot be started, fails, hangs, or says anything on standard error: a loader that could not preload the interposer says so there and goes on
-    /// without, which would measure libc under another name.
+    /// [`Failed`]: it cannot be started, fails, prints anything on standard error (a loader that could not preload goes on without), or does not end.
+    /// [`Interrupted`]: a signal came.
     pub fn run(&self, programs: &Programs) -> anyhow::Result<Values> {
         self.start(programs)?.finish()
     }
 
     /// Starts the program.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
     pub fn start(&self, programs: &Programs) -> anyhow::Result<Running> {
-        let path = programs.workload(self.program);
-        let mut command = Command::new(&path);
-        command.args(&self.options).arg("--seconds").arg(self.seconds.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        for name in VARIABLES {
-            command.env_remove(name);
-        }
-        if self.setup != Setup::Libc {
-            command.env("LD_PRELOAD", programs.library());
-        }
-        if let Setup::Named(pair) = self.setup {
-            command.env("UNCONVOY_LOCK", pair.lock).env("UNCONVOY_LOAD", pair.load);
-        }
-        let child = command.spawn().with_context(|| format!("cannot start {}", path.display()))?;
-        let name = format!("{} {} under {:?}", self.program, self.options.join(" "), self.setup);
-        Ok(Running { child, name, started: Instant::now(), expected: Duration::from_secs_f64(self.seconds) })
+        let mut options = self.options.clone();
+        options.extend(["--seconds".to_string(), self.seconds.to_string()]);
+        let name = format!("{} {} under {}", self.program, options.join(" "), self.setup.name());
+        let allowance = Duration::from_secs_f64(self.seconds) + GRACE;
+        start(programs, self.program, &options, self.setup, &[], name, allowance)
     }
+}
+
+/// Starts a workload program with exactly these options and, beyond what its locks need, exactly these variables.
+///
+/// # Errors
+///
+/// It cannot be started.
+pub fn start(
+    programs: &Programs,
+    program: &str,
+    options: &[String],
+    setup: Setup,
+    environment: &[(&str, String)],
+    name: String,
+    timeout: Duration,
+) -> anyhow::Result<Running> {
+    let path = programs.workload(program);
+    let mut command = Command::new(&path);
+    command.args(options);
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
+    if setup != Setup::Libc {
+        command.env(variable::PRELOAD, programs.library());
+    }
+    if let Setup::Named(pair) = setup {
+        command.env(variable::LOCK, pair.lock).env(variable::LOAD, pair.load);
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
+    Ok(Running { child, name, timeout })
 }
 
 impl Running {
@@ -113,30 +165,53 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the program's end.
+    /// Waits for the program's end. Asleep meanwhile: whoever polls takes time from what is measured.
     ///
     /// # Errors
     ///
     /// As [`Job::run`].
-    pub fn finish(mut self) -> anyhow::Result<Values> {
-        // Asleep for as long as it measures: whoever polls takes time from it.
-        std::thread::sleep(self.expected.saturating_sub(self.started.elapsed()));
-        while self.child.try_wait()?.is_none() {
-            if self.started.elapsed() > self.expected + GRACE {
-                self.child.kill()?;
-                self.child.wait()?;
-                bail!("{} did not end within {} s of its time, and was killed", self.name, GRACE.as_secs());
+    pub fn finish(self) -> anyhow::Result<Values> {
+        let Self { child, name, timeout } = self;
+        let (outcome, output) = child.finish(Some(timeout), Interrupts::of_process()?)?;
+        let failed = |why: String, status: Option<ExitStatus>| Failed {
+            why: format!("{name} {why}"),
+            status: status.and_then(|status| status.code()),
+        };
+        let usage = match outcome {
+            Outcome::Interrupted(_) => return Err(Interrupted.into()),
+            Outcome::TimedOut => {
+                let why = format!("had not ended {:.0} s after its start, and was killed", timeout.as_secs_f64());
+                return Err(failed(why, None).into());
             }
-            std::thread::sleep(POLL);
-        }
-        let Self { child, name, .. } = self;
-        // The output is some hundred bytes, so a pipe holds it and nobody had to read meanwhile.
-        let output = child.wait_with_output()?;
+            Outcome::Ended(usage) => usage,
+        };
         let complaint = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{name} failed with {}: {}", output.status, complaint.trim());
-        ensure!(complaint.trim().is_empty(), "{name} complained: {}", complaint.trim());
-        Ok(Values::parse(&String::from_utf8_lossy(&output.stdout)))
+        let complaint = complaint.trim();
+        if !usage.status.success() {
+            let why = format!("failed with {}: {}", child::describe(usage.status), last_words(complaint, &output));
+            return Err(failed(why, Some(usage.status)).into());
+        }
+        if !complaint.is_empty() {
+            return Err(failed(format!("complained: {complaint}"), None).into());
+        }
+        let mut values = Values::parse(&String::from_utf8_lossy(&output.stdout));
+        // For programs that do not say themselves, wrapped ones above all: over the whole run, its preparations included.
+        values.supply("process_cpu_seconds", (usage.user + usage.system).as_secs_f64());
+        values.supply("process_wall_seconds", usage.wall.as_secs_f64());
+        values.supply("process_voluntary_csw", usage.voluntary_switches as f64);
+        values.supply("process_involuntary_csw", usage.involuntary_switches as f64);
+        values.supply("process_max_rss_kib", usage.max_rss_kib as f64);
+        Ok(values)
     }
+}
+
+/// What it said on standard error, else the last line that it printed at all.
+fn last_words(complaint: &str, output: &Output) -> String {
+    if !complaint.is_empty() {
+        return complaint.to_string();
+    }
+    let printed = String::from_utf8_lossy(&output.tail);
+    printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it printed nothing").to_string()
 }
 
 #[cfg(test)]
@@ -145,10 +220,18 @@ mod tests {
 
     #[test]
     fn names_and_values() {
-        let values = Values::parse("threads 4\nops_per_sec 12.5\nsome words here\n\n");
+        let values = Values::parse("threads 4\nops_per_sec 12.5\nsome words here\nnone nan\n\n");
         assert_eq!(
-            (values.get("threads"), values.get("ops_per_sec"), values.get("some")),
-            (Some(4.0), Some(12.5), None)
+            (values.get("threads"), values.get("ops_per_sec"), values.get("some"), values.get("none")),
+            (Some(4.0), Some(12.5), None, None)
         );
+    }
+
+    #[test]
+    fn what_the_program_says_itself_counts() {
+        let mut values = Values::parse("cpu 1\n");
+        values.supply("cpu", 2.0);
+        values.supply("wall", 3.0);
+        assert_eq!((values.get("cpu"), values.get("wall")), (Some(1.0), Some(3.0)));
     }
 }

@@ -29,10 +29,15 @@ impl FromStr for Pair {
             .split_once('+')
             .ok_or_else(|| format!("expected LOCK+LOAD, such as {}+{}", CONTENTION[1].name, LOAD[0].name))?;
         let pair = Self { lock: find(lock, CONTENTION)?, load: find(load, LOAD)? };
-        match availability(pair.lock) {
-            Availability::Refused(reason) => Err(format!("{lock} is not available here: {reason}")),
-            _ => Ok(pair),
-        }
+        usable(pair.lock).map(|()| pair).map_err(|reason| format!("{lock} is not available here: {reason}"))
+    }
+}
+
+/// Whether this machine can run `lock` at all; else why not.
+fn usable(lock: &str) -> Result<(), &'static str> {
+    match availability(lock) {
+        Availability::Refused(reason) => Err(reason),
+        _ => Ok(()),
     }
 }
 
@@ -54,6 +59,120 @@ pub enum Setup {
     Named(Pair),
 }
 
+impl Setup {
+    /// `libc`, `default` or `LOCK+LOAD`.
+    pub fn name(self) -> String {
+        match self {
+            Self::Libc => "libc".to_string(),
+            Self::Default => "default".to_string(),
+            Self::Named(pair) => pair.name(),
+        }
+    }
+}
+
+/// What a user may write between the commas of `--locks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Every pair of the catalogue that this machine can run.
+    All,
+    /// libc's normal mutex.
+    Libc,
+    /// libc's adaptive mutex, which a program asks for itself.
+    LibcAdaptive,
+    /// unconvoy's default.
+    Default,
+    /// A pair by name.
+    Named(Pair),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "libc" => Ok(Self::Libc),
+            "libc-adaptive" => Ok(Self::LibcAdaptive),
+            "default" => Ok(Self::Default),
+            _ => {
+                text.parse().map(Self::Named).map_err(|error| format!("{error}; or libc, libc-adaptive, default, all"))
+            }
+        }
+    }
+}
+
+/// One row of a table: locks, and the kind of mutex that the program asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// As a user writes it.
+    pub name: String,
+    /// Where the locks come from.
+    pub setup: Setup,
+    /// Whether the program asks for libc's adaptive mutex.
+    pub is_adaptive: bool,
+}
+
+/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out and why.
+///
+/// `has_kind`: the program can ask for an adaptive mutex. Unless it can, that row is refused if named, and not there otherwise.
+///
+/// # Errors
+///
+/// A choice that the program cannot serve.
+pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configuration>, Vec<String>), String> {
+    let row = |name: String, setup, is_adaptive| Configuration { name, setup, is_adaptive };
+    let of_setup = |setup: Setup| row(setup.name(), setup, false);
+    let mut rows = vec![of_setup(Setup::Libc)];
+    if has_kind {
+        rows.push(row("libc-adaptive".to_string(), Setup::Libc, true));
+    }
+    rows.push(of_setup(Setup::Default));
+    let mut left_out = Vec::new();
+    for choice in choices {
+        match *choice {
+            Choice::Libc | Choice::Default => {}
+            Choice::LibcAdaptive if has_kind => {}
+            Choice::LibcAdaptive => {
+                return Err("libc-adaptive: this program does not ask for a kind of mutex".to_string());
+            }
+            Choice::Named(pair) => rows.push(of_setup(Setup::Named(pair))),
+            Choice::All => {
+                let (pairs, unavailable) = every_pair(usable);
+                rows.extend(pairs.into_iter().map(|pair| of_setup(Setup::Named(pair))));
+                left_out.extend(unavailable);
+            }
+        }
+    }
+    let mut seen = Vec::new();
+    rows.retain(|row| {
+        !seen.contains(&row.name) && {
+            seen.push(row.name.clone());
+            true
+        }
+    });
+    Ok((rows, left_out))
+}
+
+/// The cross product of the catalogue, but for halves that `available` refuses; these with its reason.
+fn every_pair(available: impl Fn(&str) -> Result<(), &'static str>) -> (Vec<Pair>, Vec<String>) {
+    let mut left_out = Vec::new();
+    let mut names = |entries: &'static [Entry]| -> Vec<&'static str> {
+        let names = entries.iter().map(|entry| entry.name);
+        names
+            .filter(|name| match available(name) {
+                Ok(()) => true,
+                Err(why) => {
+                    left_out.push(format!("{name} is left out: {why}"));
+                    false
+                }
+            })
+            .collect()
+    };
+    let (locks, loads) = (names(CONTENTION), names(LOAD));
+    let pairs = locks.iter().flat_map(|&lock| loads.iter().map(move |&load| Pair { lock, load })).collect();
+    (pairs, left_out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +183,25 @@ mod tests {
         assert!("tpmcs".parse::<Pair>().is_err_and(|error| error.contains("LOCK+LOAD")));
         assert!("nosuch+none".parse::<Pair>().is_err_and(|error| error.contains("ticket")));
         assert!("mcs+nosuch".parse::<Pair>().is_err_and(|error| error.contains("yield")));
+    }
+
+    #[test]
+    fn all_is_the_cross_product_once() {
+        let choices: Vec<Choice> =
+            ["all", "tpmcs+none", "default"].map(|text| text.parse().expect("a choice")).to_vec();
+        let (rows, left_out) = configurations(&choices, true).expect("a program with --kind");
+        assert_eq!(rows.len(), 3 + CONTENTION.len() * LOAD.len());
+        assert!(left_out.is_empty());
+        assert_eq!(rows.iter().filter(|row| row.name == "tpmcs+none").count(), 1);
+        assert!(configurations(&[Choice::LibcAdaptive], false).is_err_and(|error| error.contains("kind")));
+        assert!("nosuch".parse::<Choice>().is_err_and(|error| error.contains("libc-adaptive")));
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_left_out_with_the_reason() {
+        let lacking = |name: &str| if name == "mcs" { Err("no such processor") } else { Ok(()) };
+        let (pairs, left_out) = every_pair(lacking);
+        assert_eq!(pairs.len(), (CONTENTION.len() - 1) * LOAD.len());
+        assert_eq!(left_out, ["mcs is left out: no such processor"]);
     }
 }

@@ -63,7 +63,7 @@ pub fn measure(
         &cells,
         common.runs(),
         common.seed,
-        |cell| format!("{} under {:?}", cell.case, cell.setup),
+        |cell| format!("{} under {}", cell.case, cell.setup.name()),
         |cell| {
             let case = &cases[cell.index];
             Job { program: case.program, options: case.options.clone(), setup: cell.setup, seconds: common.seconds }

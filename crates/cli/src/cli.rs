@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use regex::{Regex, RegexBuilder};
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY};
+use unconvoy_bench::cli::BenchArgs;
 
 use crate::compare::plan::Configuration;
 
@@ -29,6 +30,8 @@ pub enum Command {
     /// Measure a program under several locks, side by side.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
+    /// Measure unconvoy's locks on workloads of its own, and judge them by what they promise.
+    Bench(Box<BenchArgs>),
     /// List the locks, the load managers and the controller's policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,

@@ -10,7 +10,6 @@ mod cli;
 mod compare;
 mod export;
 mod inspect;
-mod library;
 mod listing;
 mod refusal;
 mod run;
@@ -50,6 +49,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => match run::run(&args)? {},
         Command::Compare(args) => compare::compare(&args),
+        Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
         Command::Locks => {
             print(listing::locks())?;
             Ok(0)

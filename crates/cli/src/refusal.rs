@@ -17,6 +17,11 @@ impl Refusal {
         Self { status: 2, message: message.into() }
     }
 
+    /// A part of unconvoy is missing or unusable.
+    pub fn installation(message: String) -> Self {
+        Self { status: 125, message }
+    }
+
     /// The program cannot be started: 127 when it is not there, 126 when it is but does not run.
     pub fn not_started(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
         let name = program.to_string_lossy();

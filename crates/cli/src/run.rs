@@ -10,32 +10,11 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
+use unconvoy_bench::library::{self, variable};
 
 use crate::cli::RunArgs;
+use crate::inspect;
 use crate::refusal::Refusal;
-use crate::{inspect, library};
-
-/// What the interposer reads; their defaults and ranges are its own.
-pub mod variable {
-    /// Contention manager, a name of the catalogue.
-    pub const LOCK: &str = "UNCONVOY_LOCK";
-    /// Load manager, a name of the catalogue.
-    pub const LOAD: &str = "UNCONVOY_LOAD";
-    /// Absolute path of the JSON file.
-    pub const STATS: &str = "UNCONVOY_STATS";
-    /// Controller's interval, milliseconds.
-    pub const INTERVAL: &str = "UNCONVOY_INTERVAL_MS";
-    /// Longest sleep of a waiter, milliseconds.
-    pub const SLEEP: &str = "UNCONVOY_SLEEP_MS";
-    /// How the controller sets the sleep target, a name of the catalogue.
-    pub const POLICY: &str = "UNCONVOY_POLICY";
-    /// Mean sleep under load-triggered backoff, milliseconds.
-    pub const BACKOFF: &str = "UNCONVOY_BACKOFF_MS";
-    /// `0`: programs that the program starts are left alone.
-    pub const CHILDREN: &str = "UNCONVOY_CHILDREN";
-    /// The dynamic loader's list of libraries to load first.
-    pub const PRELOAD: &str = "LD_PRELOAD";
-}
 
 /// Replaces this process by the program; returns only if that fails.
 ///
@@ -73,7 +52,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
             Err(why) => warn(&format!("--stats {}: {why}; running without statistics", file.display())),
         }
     }
-    let library = library::find()?;
+    let library = library::find().map_err(Refusal::installation)?;
     let preload = library::preload(&library, environment.get(variable::PRELOAD));
     environment.set(variable::PRELOAD, preload);
 

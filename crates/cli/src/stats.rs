@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Deserialize;
 
-use crate::export::quantity;
+use unconvoy_bench::chart::quantity;
 
 /// The record format this command reads.
 const SCHEMA: &str = "unconvoy-stats-1";

@@ -18,7 +18,9 @@ pub fn explain(error: &clap::Error) -> c_int {
     let arguments = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
     let addition = match error.kind() {
         ErrorKind::UnknownArgument => Some(options(&subcommand_named_in(arguments))),
-        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand => Some(subcommands()),
+        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand => {
+            Some(subcommands(&subcommand_named_in(arguments)))
+        }
         // The value parser of `--locks` names what it knows by itself.
         _ => None,
     };
@@ -28,18 +30,22 @@ pub fn explain(error: &clap::Error) -> c_int {
     error.exit_code()
 }
 
-/// The subcommand that a command line means: its first argument that is one.
-fn subcommand_named_in(args: impl Iterator<Item = String>) -> Command {
-    let command = Cli::command();
-    args.skip(1).find_map(|arg| command.find_subcommand(&arg).cloned()).unwrap_or(command)
+/// The subcommand that a command line means: its first argument that is one, and within it the same again; with the words that lead there.
+fn subcommand_named_in(args: impl Iterator<Item = String>) -> (String, Command) {
+    let mut command = Cli::command();
+    let mut path = command.get_name().to_string();
+    for arg in args.skip(1) {
+        if let Some(inner) = command.find_subcommand(&arg) {
+            path = format!("{path} {arg}");
+            command = inner.clone();
+        }
+    }
+    (path, command)
 }
 
 /// One line per option.
-fn options(command: &Command) -> String {
-    let mut text = match command.get_name() {
-        "unconvoy" => "Options of unconvoy:".to_string(),
-        name => format!("Options of unconvoy {name}:"),
-    };
+fn options((path, command): &(String, Command)) -> String {
+    let mut text = format!("Options of {path}:");
     for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
         let long = argument.get_long().unwrap_or_default();
         let value = match argument.get_value_names() {
@@ -53,9 +59,9 @@ fn options(command: &Command) -> String {
 }
 
 /// One line per subcommand.
-fn subcommands() -> String {
-    let mut text = "Commands of unconvoy:".to_string();
-    for command in Cli::command().get_subcommands() {
+fn subcommands((path, command): &(String, Command)) -> String {
+    let mut text = format!("Commands of {path}:");
+    for command in command.get_subcommands() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {about}", command.get_name()));
     }
@@ -75,5 +81,7 @@ mod tests {
         assert!(list_for("unconvoy run --lok mcs").contains("--sleep-timeout <MS>"));
         assert!(list_for("unconvoy compare --metrik x").contains("--lower-is-better"));
         assert!(!list_for("unconvoy run --metric x").contains("--lower-is-better"));
+        let counter = list_for("unconvoy bench counter --lok x");
+        assert!(counter.starts_with("Options of unconvoy bench counter:") && counter.contains("--think <NS>"));
     }
 }

@@ -28,9 +28,10 @@ use crate::cli::{Common, threads};
 use crate::contenders::Contenders;
 use crate::context::processors;
 use crate::goals::{self, Goal, Judgement};
-use crate::interrupt::Interrupt;
+use crate::interrupt::Interrupts;
+use crate::output::{with_suffix, write};
 use crate::process;
-use crate::record::{Record, with_ending, write};
+use crate::record::Record;
 use crate::statistics::{Spread, short};
 use crate::table::Table;
 use sampler::{Sampler, Watch};
@@ -99,13 +100,13 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.notes.push("A count that was never steady enters with the time at which sampling ended, 5 ms or more, which is then a lower bound.".to_string());
     record.notes.push("The window, --seconds, has no meaning here; --seed neither: the pattern is fixed.".to_string());
     if let Some(out) = &common.out {
-        write(&with_ending(out, "csv"), &csv(&changes, &samples)?)?;
+        write(&with_suffix(out, ".csv"), &csv(&changes, &samples)?)?;
     }
     record.finish(common.out.as_deref())
 }
 
 fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> anyhow::Result<Samples<Series>> {
-    let interrupt = Interrupt::install()?;
+    let interrupts = Interrupts::of_process()?;
     let control = Native::load_control();
     control.interval.store(NEVER_NS, Relaxed);
     let watch = Watch::new(threads);
@@ -124,8 +125,8 @@ fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> 
     let mut samples = Samples { all: Vec::new(), ended_by: None };
     'rounds: for round in 1..=rounds {
         for (cell, change) in changes.iter().enumerate() {
-            if let Err(error) = interrupt.check() {
-                samples.ended_by = Some(error);
+            if let Err(error) = interrupts.check() {
+                samples.ended_by = Some(error.into());
                 break 'rounds;
             }
             let value = watch.change(change.to, options.sampler, SAMPLED);

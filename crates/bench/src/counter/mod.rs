@@ -6,18 +6,24 @@
 mod judge;
 mod tables;
 
-use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cells::{Samples, interleave};
-use crate::cli::{Common, Places, threads};
+use crate::cells::Samples;
+use crate::cli::{Common, Places, thread_count, threads};
 use crate::context::processors;
+use crate::grid::matrix::Matrix;
+use crate::grid::workload::COUNTER;
+use crate::grid::{self, Continuing};
 use crate::programs::Programs;
 use crate::record::Record;
-use crate::run::{Job, Values};
-use crate::setup::{Pair, Setup};
+use crate::run::{Values, start};
+use crate::session::{Place, Session};
+use crate::setup::{Choice, Configuration, configurations};
+
+/// More rows than this, and the tables with absolute figures are for the record only.
+const FEW: usize = 17;
 
 /// Options of `counter`.
 #[derive(Debug, Args)]
@@ -29,9 +35,11 @@ pub struct Options {
     /// Thread counts
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
     threads: Vec<u32>,
-    /// Locks beside libc's and the default, by name
-    #[arg(long, value_name = "LOCK+LOAD", value_delimiter = ',')]
-    locks: Vec<Pair>,
+    #[command(flatten)]
+    continuing: Continuing,
+    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    locks: Vec<Choice>,
     /// Length of the critical section, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     cs: u64,
@@ -43,29 +51,10 @@ pub struct Options {
     latency: bool,
 }
 
-/// One row of the table: a kind of lock.
-#[derive(Debug, Clone)]
-pub(crate) struct Row {
-    name: String,
-    kind: &'static str,
-    setup: Setup,
-}
-
 /// Rows that are always there, by index.
 const NORMAL: usize = 0;
 const ADAPTIVE: usize = 1;
 const DEFAULT: usize = 2;
-
-fn rows(locks: &[Pair]) -> Vec<Row> {
-    let row = |name: &str, kind, setup| Row { name: name.to_string(), kind, setup };
-    let fixed = [
-        row("libc normal", "normal", Setup::Libc),
-        row("libc adaptive", "adaptive", Setup::Libc),
-        row("default", "normal", Setup::Default),
-    ];
-    let named = locks.iter().map(|&pair| row(&pair.name(), "normal", Setup::Named(pair)));
-    fixed.into_iter().chain(named).collect()
-}
 
 /// One field of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,19 +62,29 @@ pub(crate) struct Cell {
     #[serde(skip)]
     row: usize,
     /// The row's name.
-    lock: String,
+    configuration: String,
     threads: u32,
     /// Nanoseconds.
     think: u64,
 }
 
+impl Place for Cell {
+    fn name(&self) -> String {
+        format!("{}, {}, think {} ns", self.configuration, thread_count(self.threads), self.think)
+    }
+
+    fn row(&self) -> &str {
+        &self.configuration
+    }
+}
+
 /// The table: its axes, and what was measured.
-pub(crate) struct Grid {
-    rows: Vec<Row>,
-    threads: Vec<u32>,
-    thinks: Vec<u64>,
-    cells: Vec<Cell>,
-    samples: Samples<Values>,
+pub(crate) struct Grid<'a> {
+    rows: &'a [Configuration],
+    threads: &'a [u32],
+    thinks: &'a [u64],
+    cells: &'a [Cell],
+    samples: &'a Samples<Values>,
     processors: u32,
     /// Nanoseconds.
     section: u64,
@@ -94,8 +93,8 @@ pub(crate) struct Grid {
 }
 
 /// All cells, the one of the serial limit first.
-fn cells(rows: &[Row], threads: &[u32], thinks: &[u64]) -> Vec<Cell> {
-    let cell = |row: usize, threads, think| Cell { row, lock: rows[row].name.clone(), threads, think };
+fn cells(rows: &[Configuration], threads: &[u32], thinks: &[u64]) -> Vec<Cell> {
+    let cell = |row: usize, threads, think| Cell { row, configuration: rows[row].name.clone(), threads, think };
     let mut cells = vec![cell(NORMAL, 1, 0)];
     for &think in thinks {
         for &threads in threads {
@@ -111,49 +110,79 @@ fn cells(rows: &[Row], threads: &[u32], thinks: &[u64]) -> Vec<Cell> {
 }
 
 /// Measures, prints and writes.
+///
+/// # Errors
+///
+/// A program is missing, the record to continue is another's, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &["counter"])?;
+    let programs = Programs::find(&options.places, &[COUNTER.program])?;
     let common = &options.common;
-    let rows = rows(&options.locks);
+    let (rows, left_out) = configurations(&options.locks, COUNTER.has_kind).map_err(anyhow::Error::msg)?;
     let cells = cells(&rows, &options.threads, &options.think);
+    let metric = COUNTER.metric;
     let parameters = json!({
-        "threads": options.threads, "section_ns": options.cs, "think_ns": options.think, "seconds": common.seconds,
-        "runs": common.runs(), "latency": options.latency, "locks": rows.iter().map(|row| &row.name).collect::<Vec<_>>(),
+        "workload": COUNTER.name, "title": COUNTER.name, "metric": metric.name, "heading": metric.heading,
+        "lower_is_better": metric.lower_is_better, "threads": options.threads, "section_ns": options.cs, "think_ns": options.think,
+        "seconds": common.seconds, "runs": common.runs(), "latency": options.latency,
+        "configurations": rows.iter().map(|row| &row.name).collect::<Vec<_>>(),
     });
-    let mut record = Record::begin("counter", common.seed, parameters);
-    let name = |cell: &Cell| format!("{}, {} threads, think {} ns", cell.lock, cell.threads, cell.think);
-    let samples = interleave(&cells, common.runs(), common.seed, name, |cell| {
-        let row = rows.get(cell.row).context("a cell of no row")?;
-        job(row, cell, options).run(&programs)
-    })?;
-    record.take(&cells, &samples)?;
-    let grid = Grid {
-        rows,
-        threads: options.threads.clone(),
-        thinks: options.think.clone(),
-        cells,
-        samples,
-        processors: processors(),
-        section: options.cs,
-        seconds: common.seconds,
-    };
-    record.judgements = judge::judge(&grid);
-    record.tables = tables::tables(&grid);
-    record.finish(common.out.as_deref())
+    let mut record = Record::begin(COUNTER.name, common.seed, parameters);
+    record.notes.push(format!("{}: {}.", COUNTER.name, COUNTER.what));
+    record.notes.extend(left_out);
+    let session = Session { cells: &cells, common, resume: options.continuing.resume() };
+    session.run(
+        record,
+        |cell| measure(&rows[cell.row], cell, options, &programs),
+        |record, samples| {
+            let grid = Grid {
+                rows: &rows,
+                threads: &options.threads,
+                thinks: &options.think,
+                cells: &cells,
+                samples,
+                processors: processors(),
+                section: options.cs,
+                seconds: common.seconds,
+            };
+            digest(record, &grid);
+        },
+    )
 }
 
-fn job(row: &Row, cell: &Cell, options: &Options) -> Job {
+fn digest(record: &mut Record, grid: &Grid) {
+    record.judgements = judge::judge(grid);
+    record.tables = tables::tables(grid);
+    let mut shown = if grid.rows.len() > FEW { Vec::new() } else { record.tables.clone() };
+    for &think in grid.thinks {
+        let matrix = grid.matrix(think);
+        let title = if think == 0 { COUNTER.name.to_string() } else { format!("{}, think {think} ns", COUNTER.name) };
+        let tables = grid::tables::tables(&matrix, &title, &[]);
+        record.tables.extend(tables.all);
+        shown.extend(tables.shown);
+        record.judgements.push(grid::judge::near_the_best(&matrix, &title));
+        if think == 0 {
+            record.judgements.extend(grid::judge::saturated(&matrix, &title));
+        }
+    }
+    record.shown = Some(shown);
+}
+
+fn measure(row: &Configuration, cell: &Cell, options: &Options, programs: &Programs) -> anyhow::Result<Values> {
+    let seconds = options.common.seconds;
     let pairs = [
         ("--threads", cell.threads.to_string()),
         ("--cs", options.cs.to_string()),
         ("--think", cell.think.to_string()),
-        ("--kind", row.kind.to_string()),
+        ("--kind", if row.is_adaptive { "adaptive" } else { "normal" }.to_string()),
+        ("--seconds", seconds.to_string()),
     ];
     let mut words: Vec<String> = pairs.into_iter().flat_map(|(name, value)| [name.to_string(), value]).collect();
     if options.latency {
         words.push("--latency".to_string());
     }
-    Job { program: "counter", options: words, setup: row.setup, seconds: options.common.seconds }
+    let name = format!("{} {}", COUNTER.program, words.join(" "));
+    let patience = options.continuing.patience(seconds);
+    start(programs, COUNTER.program, &words, row.setup, &[], name, patience)?.finish()
 }
 
 /// Operations per second.
@@ -161,7 +190,21 @@ fn throughput(values: &Values) -> Option<f64> {
     values.get("ops_per_sec")
 }
 
-impl Grid {
+impl<'a> Grid<'a> {
+    /// Locks by threads at one think time.
+    fn matrix(&self, think: u64) -> Matrix<'a> {
+        let cells = |row| self.threads.iter().map(|&threads| self.find(row, threads, think)).collect();
+        Matrix {
+            rows: self.rows.iter().map(|row| row.name.clone()).collect(),
+            threads: self.threads.to_vec(),
+            cells: (0..self.rows.len()).map(cells).collect(),
+            samples: self.samples,
+            metric: COUNTER.metric,
+            processors: self.processors,
+            seconds: self.seconds,
+        }
+    }
+
     fn find(&self, row: usize, threads: u32, think: u64) -> Option<usize> {
         self.cells.iter().position(|cell| (cell.row, cell.threads, cell.think) == (row, threads, think))
     }
@@ -190,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_serial_limit_is_measured_once_and_first() {
-        let rows = rows(&[]);
+        let (rows, _) = configurations(&[], true).expect("no choice is wrong");
         let plain = cells(&rows, &[1, 2], &[0]);
         assert_eq!((plain.len(), plain[0].threads), (6, 1));
         assert_eq!(cells(&rows, &[2], &[1000]).len(), 4);

@@ -23,7 +23,7 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         grid,
         think,
         format!("Throughput, fraction of {limit}; section {section} ns, think {think} ns; threads across"),
-        Grid::fraction,
+        |grid, cell| grid.fraction(cell),
     )];
     if think > 0 {
         tables.push(table(

@@ -1,8 +1,7 @@
 //! Numbers out of what a program printed.
 
 use regex::Regex;
-
-use super::measure::Output;
+use unconvoy_bench::child::Output;
 
 /// The number that `regex` captures, in its last match on standard output, else on standard
 /// error: programs print progress first and the result last.

@@ -1,12 +1,8 @@
 //! A run that did not give a result: which one, why, and what it printed last.
 
 use std::fmt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
-use nix::sys::signal::Signal;
-
-use super::measure::Output;
+use unconvoy_bench::child::Output;
 
 /// How many lines of a failed run's output are shown.
 const SHOWN_LINES: usize = 15;
@@ -48,19 +44,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What an exit status other than success means.
-pub fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(number)) => {
-            let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
-            let dumped = if status.core_dumped() { ", core dumped" } else { "" };
-            format!("ended by signal {number} ({name}{dumped})")
-        }
-        (None, None) => status.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,11 +57,5 @@ mod tests {
         assert!(text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n"));
         let silent = Failure::new("libc".into(), "why".into(), &Output::default());
         assert!(silent.to_string().ends_with("printed nothing"));
-    }
-
-    #[test]
-    fn statuses_have_words() {
-        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit status 3");
-        assert_eq!(describe(ExitStatus::from_raw(9)), "ended by signal 9 (SIGKILL)");
     }
 }

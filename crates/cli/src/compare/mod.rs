@@ -1,29 +1,28 @@
 //! `unconvoy compare`: the same program under several locks, interleaved, with everything kept.
 //!
-//! [`plan`] says what runs in which order, [`measure`] runs it once, [`session`] goes through the
-//! plan, [`summary`] condenses; the exporters of [`crate::export`] render the [`record`].
+//! [`plan`] says what runs in which order, [`session`] goes through the plan, [`summary`] condenses; the exporters of [`crate::export`] render the [`record`].
 
+mod command;
 pub mod context;
 mod extract;
 mod failure;
-mod interrupt;
-mod measure;
 pub mod plan;
-mod progress;
 pub mod record;
 mod session;
-pub mod statistics;
 pub mod summary;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use unconvoy_bench::context::processors;
+use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_bench::library;
+
 use crate::cli::CompareArgs;
 use crate::export::{self, Destination};
+use crate::inspect;
 use crate::refusal::Refusal;
-use crate::{inspect, library};
 
-use interrupt::Interrupts;
 use plan::Plan;
 use session::{Ending, Session};
 
@@ -38,13 +37,13 @@ const PARTIAL: &str = "unconvoy-compare-partial.json";
 /// Wrong usage (2), the interposer missing (125), the program missing (127) or not executable
 /// (126): whatever is wrong before the first run has ended.
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
-    let plan = Plan::new(args, context::processors())?;
+    let plan = Plan::new(args, processors())?;
     let destinations = export::destinations(args);
     for destination in &destinations {
         destination.check()?;
     }
     let replaces = plan.configurations.iter().any(|configuration| configuration.lock.is_some());
-    let library = if replaces { Some(library::find()?) } else { None };
+    let library = if replaces { Some(library::find().map_err(Refusal::installation)?) } else { None };
     if inspect::resolve(&plan.program[0]).is_none() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Refusal::not_started(&plan.program[0], &error).into());

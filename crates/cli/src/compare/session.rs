@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use regex::Regex;
+use unconvoy_bench::child::{self, Outcome, Output, Usage};
+use unconvoy_bench::context;
+use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_bench::progress::Progress;
 
-use super::context::{self, Context};
+use super::command::command;
+use super::context::Context;
 use super::extract;
-use super::failure::{self, Failure};
-use super::interrupt::Interrupts;
-use super::measure::{self, Outcome, Output, Usage};
+use super::failure::Failure;
 use super::plan::{Cell, Plan};
-use super::progress::Progress;
 use super::record::{Metric, Record, Run, SCHEMA};
 use super::summary;
 use crate::cli::CompareArgs;
@@ -168,9 +170,9 @@ impl<'a> Session<'a> {
         }
         let configuration = &self.plan.configurations[cell.configuration];
         let words = self.plan.command(cell);
-        let command = measure::command(&words, configuration, self.library.as_deref());
+        let command = command(&words, configuration, self.library.as_deref());
         let load_average_before = context::load_average();
-        let (outcome, output) = measure::measure(command, self.args.timeout, self.interrupts)
+        let (outcome, output) = child::measure(command, self.args.timeout, self.interrupts)
             .map_err(|error| Refusal::not_started(&words[0], &error))?;
         let fail = |why: String| Step::End(Ending::Failed(Failure::new(which, why, &output)));
         let usage = match outcome {
@@ -180,7 +182,7 @@ impl<'a> Session<'a> {
                 return Ok(fail(format!("still running after --timeout {limit} s, so it was ended")));
             }
             Outcome::Ended(usage) if usage.status.success() => usage,
-            Outcome::Ended(usage) => return Ok(fail(failure::describe(usage.status))),
+            Outcome::Ended(usage) => return Ok(fail(child::describe(usage.status))),
         };
         Ok(match self.values(&usage, &output) {
             Err(why) => fail(why),

@@ -1,10 +1,10 @@
 //! From runs to medians, ratios and one sentence. Pure.
 
 use serde::Serialize;
+use unconvoy_bench::statistics::{FEWEST_RUNS, Spread};
 
 use super::plan::Plan;
 use super::record::Run;
-use super::statistics::{FEWEST_RUNS, Spread};
 
 /// A median absolute deviation above this fraction of the median deserves a warning.
 const WIDE_SPREAD: f64 = 0.10;

@@ -1,17 +1,15 @@
 //! Renders a comparison's record: table, JSON, CSV and figure, each behind one trait.
 
-mod axis;
 mod csv;
 mod json;
-mod panel;
 mod plot;
-pub mod quantity;
 pub mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+
+use unconvoy_bench::output::{replace, with_suffix};
 
 use crate::cli::CompareArgs;
 use crate::compare::record::Record;
@@ -52,13 +50,6 @@ pub fn destinations(args: &CompareArgs) -> Vec<Destination> {
     destinations
 }
 
-/// Appends, where `Path::with_extension` would cut `figure-0.5` short.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 impl Destination {
     /// The JSON record in `path`.
     pub fn json(path: &Path) -> Self {
@@ -94,20 +85,6 @@ impl Destination {
     pub fn write(&self, record: &Record) -> anyhow::Result<()> {
         let shown = self.path.display();
         let bytes = self.exporter.render(record).with_context(|| format!("no {shown}"))?;
-        self.replace(&bytes).with_context(|| format!("cannot write {shown}"))
-    }
-
-    fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
-        // Follow a link instead of replacing it, and write into a device or pipe itself.
-        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        if target.exists() && !target.is_file() {
-            return fs::write(target, bytes);
-        }
-        let unfinished = with_suffix(&target, ".unfinished");
-        let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &target));
-        if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        written
+        replace(&self.path, &bytes).with_context(|| format!("cannot write {shown}"))
     }
 }

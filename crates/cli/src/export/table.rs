@@ -1,10 +1,10 @@
 //! The summary as a table for a terminal, and the sentence below it.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use unconvoy_bench::chart::quantity::{Unit, seconds};
+use unconvoy_bench::statistics::Spread;
 
-use super::quantity::{Unit, seconds};
 use crate::compare::record::Record;
-use crate::compare::statistics::Spread;
 use crate::compare::summary::{Summary, times};
 
 /// Configurations side by side when the width of standard output is not known.

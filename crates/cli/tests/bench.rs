@@ -1,4 +1,4 @@
-//! Every subcommand once, for moments: that it measures, and that its record has the shape that readers count on. No figure is judged here.
+//! `unconvoy bench`: every subcommand once, for moments: that it measures, and that its record has the shape that readers count on. No figure is judged here.
 
 mod commands;
 
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn bench() -> Command {
-    let mut command = Command::cargo_bin("unconvoy-bench").expect("cargo builds it for its tests");
-    command.timeout(LIMIT).env_remove("UNCONVOY_LIBRARY");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unconvoy"));
+    command.arg("bench").timeout(LIMIT).env_remove("UNCONVOY_LIBRARY");
     command
 }
 
@@ -71,7 +71,7 @@ struct Built {
 
 /// Builds them, or says why that is impossible.
 fn build(directory: &Path) -> Option<Built> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/workloads");
     let programs = ["counter", "pair", "condvar", "rwlock"].map(|name| directory.join(name));
     let source = directory.join("stand_in.c");
     let library = directory.join("libunconvoy.so");
@@ -110,7 +110,7 @@ fn counter() {
     // Four rows, two counts, two think times; the serial limit is one of these cells.
     assert_eq!(array(&record, "runs").len(), 2 * 16);
     let run = &array(&record, "runs")[0];
-    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["lock"].is_string() && run["round"] == 1);
+    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["configuration"].is_string() && run["round"] == 1);
     assert!(judgement(&record, "saturated-throughput")["measured"].is_f64());
     assert!(judgement(&record, "saturated-latency")["measured"].is_f64());
     assert!(judgement(&record, "think-10us")["measured"].is_f64());
@@ -228,7 +228,7 @@ fn report_has_every_goal_and_every_record() {
     let page = bench().arg("report").arg(directory.path()).assert().success();
     let page = String::from_utf8_lossy(&page.get_output().stdout).into_owned();
     assert!(page.starts_with("# Measurements\n") && page.contains("\n## bump\n"));
-    assert!(page.contains("LevelDB readrandom") && page.contains("`unconvoy-bench idle` does"));
+    assert!(page.contains("LevelDB readrandom") && page.contains("`unconvoy bench idle` does"));
 }
 
 #[test]
@@ -274,8 +274,8 @@ fn a_failing_program_is_named_and_its_finished_runs_are_kept() {
 fn an_interrupt_keeps_the_finished_runs() {
     let directory = directory();
     let out = directory.path().join("out");
-    let mut child = Process::new(assert_cmd::cargo::cargo_bin("unconvoy-bench"))
-        .args(["idle", "--runs", "1000", "--seconds", "0.05", "--out"])
+    let mut child = Process::new(env!("CARGO_BIN_EXE_unconvoy"))
+        .args(["bench", "idle", "--runs", "1000", "--seconds", "0.05", "--out"])
         .arg(&out)
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -1,11 +1,11 @@
-//! One panel of the figure: one quantity against threads, a line per configuration.
+//! One panel of a figure: one quantity against another, a line each for what is compared.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::plot::{FONT, INK};
+use super::{FONT, INK};
 
 const TITLE_HEIGHT: i32 = 30;
 const LEFT: i32 = 70;
@@ -14,7 +14,7 @@ const BOTTOM: i32 = 46;
 /// Half the width of the ends of an error bar.
 const CAP: i32 = 4;
 
-/// Median and range of one configuration at one thread count, as positions on the axes.
+/// Median and range of repeated runs at one place, as positions on the axes.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     /// On the horizontal axis.
@@ -27,13 +27,15 @@ pub struct Point {
     pub high: f64,
 }
 
-/// One configuration.
+/// One line.
 #[derive(Debug)]
 pub struct Series {
     /// Of its line, band and markers.
     pub colour: RGBColor,
     /// From left to right.
     pub points: Vec<Point>,
+    /// Whether each point has a marker; thousands of them would hide their line.
+    pub has_markers: bool,
 }
 
 /// One quantity.
@@ -44,7 +46,7 @@ pub struct Panel {
     /// Horizontal axis.
     pub across: Axis,
     /// Its name.
-    pub across_title: &'static str,
+    pub across_title: String,
     /// Vertical axis.
     pub up: Axis,
     /// The lines, the first below the others.
@@ -117,7 +119,7 @@ impl Panel {
             area.draw(&Text::new(label.clone(), (x, frame.bottom + 8), style))?;
         }
         let style = text(15, HPos::Center, VPos::Top);
-        area.draw(&Text::new(self.across_title, (middle, frame.bottom + 26), style))?;
+        area.draw(&Text::new(self.across_title.clone(), (middle, frame.bottom + 26), style))?;
         if let Some((at, label)) = self.mark.as_ref().filter(|(at, _)| self.across.range.contains(at)) {
             self.draw_mark(area, frame, *at, label)?;
         }
@@ -186,7 +188,7 @@ impl Panel {
         let medians: Vec<(i32, i32)> =
             series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.middle))).collect();
         area.draw(&PathElement::new(medians.clone(), colour.stroke_width(3)))?;
-        for at in medians {
+        for at in medians.into_iter().filter(|_| series.has_markers) {
             area.draw(&Circle::new(at, 5, WHITE.filled()))?;
             area.draw(&Circle::new(at, 4, colour.filled()))?;
         }

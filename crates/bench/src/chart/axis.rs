@@ -25,19 +25,24 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Thread counts on a logarithmic scale, a tick at each.
-    pub fn threads(counts: &[u32]) -> Self {
-        let position = |count: u32| f64::from(count.max(1)).log2();
-        let first = counts.iter().copied().map(position).fold(f64::INFINITY, f64::min);
-        let last = counts.iter().copied().map(position).fold(0.0, f64::max);
-        let first = if first.is_finite() { first } else { 0.0 };
+    /// Positive values, such as thread counts, on a logarithmic scale, a tick at each.
+    pub fn at_each(values: &[f64]) -> Self {
+        let positions = || values.iter().map(|&value| Self::at(value));
+        let first = positions().fold(f64::INFINITY, f64::min);
+        let last = positions().fold(f64::NEG_INFINITY, f64::max);
+        let (first, last) = if first.is_finite() { (first, last) } else { (0.0, 0.0) };
         // Some air, without which markers sit on the frame.
         let margin = 0.06 * (last - first).max(1.0);
         Self {
             range: first - margin..last + margin,
-            ticks: counts.iter().map(|&count| (position(count), count.to_string())).collect(),
+            ticks: values.iter().map(|&value| (Self::at(value), Unit::Plain.tick(value))).collect(),
             is_logarithmic: true,
         }
+    }
+
+    /// Where a value is on an axis that [`at_each`](Self::at_each) made.
+    pub fn at(value: f64) -> f64 {
+        value.max(f64::MIN_POSITIVE).log2()
     }
 
     /// One place per name, for programs that take no thread count.
@@ -61,6 +66,11 @@ impl Axis {
         } else {
             Self::linear(largest, unit)
         }
+    }
+
+    /// From zero to `largest`, whatever there is.
+    pub fn up_to(largest: f64, unit: Unit) -> Self {
+        Self::linear(if largest > 0.0 { largest } else { 1.0 }, unit)
     }
 
     /// From 0 to 1, for an index.
@@ -121,12 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_a_tick_each() {
-        let axis = Axis::threads(&[1, 2, 8]);
+    fn values_have_a_tick_each() {
+        let axis = Axis::at_each(&[1.0, 2.0, 8.0]);
         assert_eq!(labels(&axis), ["1", "2", "8"]);
         assert_eq!(axis.ticks[2].0, 3.0);
         assert!(axis.range.start < 0.0 && axis.range.end > 3.0);
-        assert!(Axis::threads(&[4]).range.contains(&2.0));
+        assert!(Axis::at_each(&[4.0]).range.contains(&2.0));
+        assert!(Axis::at_each(&[0.1, 0.5]).range.contains(&Axis::at(0.5)));
+        assert!(!Axis::at_each(&[]).range.is_empty());
     }
 
     #[test]

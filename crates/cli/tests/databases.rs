@@ -15,7 +15,7 @@ fn build(name: &'static str) -> Option<Workload> {
     let program = directory.path().join(name);
     let alter_key = directory.path().join("alter_key");
     let mut make = Command::new("make");
-    make.arg("--silent").arg("-C").arg(here.join("workloads"));
+    make.arg("--silent").arg("-C").arg(here.join("../bench/workloads"));
     make.arg(format!("OUT={}", directory.path().display())).arg(&program);
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O1", "-o"]).arg(&alter_key).arg(here.join("tests/alter_key.cc")).arg("-lrocksdb");
@@ -304,7 +304,7 @@ fn tpcc() {
 fn conflicts() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let engine = tests.join("../workloads/engine");
+    let engine = tests.join("../../bench/workloads/engine");
     let program = directory.path().join("conflicts");
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(tests.join("conflicts.cc"));

@@ -1,10 +1,9 @@
 //! One run of the program: start it, watch it, end it if need be, and say what it used.
 
-use std::ffi::{OsString, c_int};
+use std::ffi::c_int;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,10 +14,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use super::interrupt::Interrupts;
-use super::plan::Configuration;
-use crate::library;
-use crate::run::variable;
+use crate::interrupt::Interrupts;
 
 /// How long a program that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -68,70 +64,91 @@ pub enum Outcome {
     Interrupted(c_int),
 }
 
-/// The command of one run: the program in the environment of its configuration.
-pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
-    let mut preload = std::env::var_os(variable::PRELOAD).and_then(|existing| library::without_preload(&existing));
-    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN] {
-        command.env_remove(name);
-    }
-    if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
-        command.env(variable::LOCK, lock).env(variable::LOAD, load);
-        preload = Some(library::preload(library, preload.as_deref()));
-    }
-    match preload {
-        Some(value) => command.env(variable::PRELOAD, value),
-        None => command.env_remove(variable::PRELOAD),
-    };
-    command
-}
-
 /// Runs a command in a process group of its own and collects what it prints and uses.
 ///
 /// # Errors
 ///
-/// The program cannot be started (its own error, for [`crate::refusal::Refusal::not_started`]),
-/// or the system refuses to watch it.
-pub fn measure(
-    mut command: Command,
-    timeout: Option<Duration>,
-    interrupts: &Interrupts,
-) -> io::Result<(Outcome, Output)> {
-    // Nothing to read: a program in a group of its own would be stopped by reading the terminal.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let start = Instant::now();
-    let mut child = command.spawn()?;
-    let mut group = Group { leader: Pid::from_raw(child.id().cast_signed()), reaped: false };
-    let mut streams = Streams::new(child.stdout.take(), child.stderr.take())?;
-    let mut deadline = timeout.map(|timeout| start + timeout);
-    let mut ended_by_us: Option<Outcome> = None;
+/// The program cannot be started (its own error), or the system refuses to watch it.
+pub fn measure(command: Command, timeout: Option<Duration>, interrupts: &Interrupts) -> io::Result<(Outcome, Output)> {
+    Running::start(command)?.finish(timeout, interrupts)
+}
 
-    let wall = loop {
-        streams.wait(interrupts, deadline)?;
-        if let Some(number) = interrupts.take() {
-            // A second Ctrl-C, or a time-out before it: no more patience.
-            let signal = match ended_by_us {
-                Some(_) => Signal::SIGKILL,
-                None => Signal::try_from(number).unwrap_or(Signal::SIGTERM),
-            };
-            group.signal(signal);
-            ended_by_us = Some(Outcome::Interrupted(number));
-            deadline = Some(Instant::now() + GRACE);
-        } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
-            group.signal(signal);
-            ended_by_us.get_or_insert(Outcome::TimedOut);
-            deadline = Some(Instant::now() + GRACE);
+/// A program that runs. Dropped before its end, it is killed.
+pub struct Running {
+    start: Instant,
+    group: Group,
+    streams: Streams,
+}
+
+impl Running {
+    /// Starts a command in a process group of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure`].
+    pub fn start(mut command: Command) -> io::Result<Self> {
+        // Nothing to read: a program in a group of its own would be stopped by reading the terminal.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let start = Instant::now();
+        let mut child = command.spawn()?;
+        let group = Group { leader: Pid::from_raw(child.id().cast_signed()), reaped: false };
+        let streams = Streams::new(child.stdout.take(), child.stderr.take())?;
+        Ok(Self { start, group, streams })
+    }
+
+    /// The program's process id.
+    pub fn id(&self) -> u32 {
+        self.group.leader.as_raw().cast_unsigned()
+    }
+
+    /// Waits for the program's end; ends it `timeout` after its start, or when a signal asks for it.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses to watch it.
+    pub fn finish(self, timeout: Option<Duration>, interrupts: &Interrupts) -> io::Result<(Outcome, Output)> {
+        let Self { start, mut group, mut streams } = self;
+        let mut deadline = timeout.map(|timeout| start + timeout);
+        let mut ended_by_us: Option<Outcome> = None;
+
+        let wall = loop {
+            streams.wait(interrupts, deadline)?;
+            if let Some(number) = interrupts.take() {
+                // A second Ctrl-C, or a time-out before it: no more patience.
+                let signal = match ended_by_us {
+                    Some(_) => Signal::SIGKILL,
+                    None => Signal::try_from(number).unwrap_or(Signal::SIGTERM),
+                };
+                group.signal(signal);
+                ended_by_us = Some(Outcome::Interrupted(number));
+                deadline = Some(Instant::now() + GRACE);
+            } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
+                group.signal(signal);
+                ended_by_us.get_or_insert(Outcome::TimedOut);
+                deadline = Some(Instant::now() + GRACE);
+            }
+            if group.leader_has_ended()? {
+                break start.elapsed();
+            }
+        };
+        let usage = group.reap(wall)?;
+        streams.drain()?;
+        Ok((ended_by_us.unwrap_or(Outcome::Ended(usage)), streams.output))
+    }
+}
+
+/// What an exit status other than success means.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(number)) => {
+            let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
+            let dumped = if status.core_dumped() { ", core dumped" } else { "" };
+            format!("ended by signal {number} ({name}{dumped})")
         }
-        if group.leader_has_ended()? {
-            break start.elapsed();
-        }
-    };
-    let usage = group.reap(wall)?;
-    streams.drain()?;
-    Ok((ended_by_us.unwrap_or(Outcome::Ended(usage)), streams.output))
+        (None, None) => status.to_string(),
+    }
 }
 
 /// The program and whatever it started, as far as it stayed in its process group.
@@ -285,18 +302,8 @@ mod tests {
     }
 
     #[test]
-    fn libc_means_libc() {
-        let of = |name: &str, library: Option<&Path>| {
-            let configuration = Configuration::parse(name).unwrap();
-            let command = command(&["true".into()], &configuration, library);
-            let value =
-                |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
-            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD))
-        };
-        let library = Path::new("/x/libunconvoy.so");
-        assert_eq!(of("libc", Some(library)).0, None);
-        let (lock, load, preload) = of("mcs+none", Some(library));
-        assert_eq!((lock.unwrap(), load.unwrap()), ("mcs".into(), "none".into()));
-        assert!(preload.unwrap().to_string_lossy().starts_with("/x/libunconvoy.so"));
+    fn statuses_have_words() {
+        assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit status 3");
+        assert_eq!(describe(ExitStatus::from_raw(9)), "ended by signal 9 (SIGKILL)");
     }
 }

@@ -1,4 +1,4 @@
-//! The workload programs that `unconvoy-bench` does not drive in `smoke.rs`: that each measures, with and without the
+//! The workload programs that `unconvoy bench` does not drive in `bench.rs`: that each measures, with and without the
 //! library, that its own checks find a lock which does not exclude, and what it says of bad input. No figure is
 //! judged here.
 
@@ -26,7 +26,7 @@ fn program(name: &str) -> PathBuf {
     let built = Process::new("make")
         .arg("--silent")
         .arg("-C")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/workloads"))
         .arg(format!("OUT={}", out.display()))
         .arg(&path)
         .output()
@@ -46,8 +46,8 @@ fn library() -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(built.success(), "cargo build of libunconvoy.so: {built}");
-    let profile = assert_cmd::cargo::cargo_bin("unconvoy-bench");
-    profile.ancestors().nth(2).expect("target/PROFILE/unconvoy-bench").join("release/libunconvoy.so")
+    let profile = std::path::Path::new(env!("CARGO_BIN_EXE_unconvoy"));
+    profile.ancestors().nth(2).expect("target/PROFILE/unconvoy").join("release/libunconvoy.so")
 }
 
 /// A run without any library and without unconvoy's settings.

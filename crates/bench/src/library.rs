@@ -4,12 +4,36 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::refusal::Refusal;
+use crate::programs::beside_the_command;
+
+/// What the interposer reads; their defaults and ranges are its own.
+pub mod variable {
+    /// Contention manager, a name of the catalogue.
+    pub const LOCK: &str = "UNCONVOY_LOCK";
+    /// Load manager, a name of the catalogue.
+    pub const LOAD: &str = "UNCONVOY_LOAD";
+    /// Absolute path of the JSON file.
+    pub const STATS: &str = "UNCONVOY_STATS";
+    /// Controller's interval, milliseconds.
+    pub const INTERVAL: &str = "UNCONVOY_INTERVAL_MS";
+    /// Longest sleep of a waiter, milliseconds.
+    pub const SLEEP: &str = "UNCONVOY_SLEEP_MS";
+    /// How the controller sets the sleep target, a name of the catalogue.
+    pub const POLICY: &str = "UNCONVOY_POLICY";
+    /// Mean sleep under load-triggered backoff, milliseconds.
+    pub const BACKOFF: &str = "UNCONVOY_BACKOFF_MS";
+    /// `0`: waiters do not wake their lock's holder.
+    pub const NESTED: &str = "UNCONVOY_NESTED";
+    /// `0`: programs that the program starts are left alone.
+    pub const CHILDREN: &str = "UNCONVOY_CHILDREN";
+    /// The dynamic loader's list of libraries to load first.
+    pub const PRELOAD: &str = "LD_PRELOAD";
+}
 
 /// File name of the interposer.
 const NAME: &str = "libunconvoy.so";
 /// Names the interposer's file when it lies elsewhere than beside the command.
-const VARIABLE: &str = "UNCONVOY_LIBRARY";
+const LIBRARY: &str = "UNCONVOY_LIBRARY";
 /// Directories to look in, relative to that of the command: a build tree, then installations.
 const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 
@@ -17,11 +41,11 @@ const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 ///
 /// # Errors
 ///
-/// Says where it looked and what to do, with status 125.
-pub fn find() -> Result<PathBuf, Refusal> {
-    let candidates = match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+/// Says where it looked and what to do.
+pub fn find() -> Result<PathBuf, String> {
+    let candidates = match std::env::var_os(LIBRARY).filter(|value| !value.is_empty()) {
         Some(path) => vec![PathBuf::from(path)],
-        None => beside_the_command(),
+        None => beside_the_command(&PLACES).into_iter().map(|place| place.join(NAME)).collect(),
     };
     let Some(path) = candidates.iter().find(|path| path.is_file()) else {
         return Err(missing(&candidates));
@@ -29,14 +53,11 @@ pub fn find() -> Result<PathBuf, Refusal> {
     // Not `/proc/self/exe`-like names: the program resolves the path in its own directory.
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
-        return Err(Refusal {
-            status: 125,
-            message: format!(
-                "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: \
-                 copy the file to a path without them and set {VARIABLE} to it",
-                path.display()
-            ),
-        });
+        return Err(format!(
+            "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: \
+             copy the file to a path without them and set {LIBRARY} to it",
+            path.display()
+        ));
     }
     Ok(path)
 }
@@ -62,24 +83,13 @@ pub fn without_preload(existing: &OsStr) -> Option<OsString> {
     (!kept.is_empty()).then(|| OsStr::from_bytes(&kept.join(&b':')).to_os_string())
 }
 
-fn beside_the_command() -> Vec<PathBuf> {
-    let Ok(command) = std::env::current_exe() else {
-        return Vec::new();
-    };
-    let directory = command.parent().unwrap_or(Path::new("/"));
-    PLACES.iter().map(|place| directory.join(place).join(NAME)).collect()
-}
-
-fn missing(candidates: &[PathBuf]) -> Refusal {
+fn missing(candidates: &[PathBuf]) -> String {
     let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-    Refusal {
-        status: 125,
-        message: format!(
-            "{NAME} is missing; looked for {}. Build it (cargo build --release -p unconvoy-preload) \
-             or set {VARIABLE} to its path",
-            places.join(", ")
-        ),
-    }
+    format!(
+        "{NAME} is missing; looked for {}. Build it (cargo build --release -p unconvoy-preload) \
+         or set {LIBRARY} to its path",
+        places.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,252 @@
+//! Workload by configuration by number of threads: the table that says which lock is good for what.
+//!
+//! [`workload`] is the list of programs, [`crate::session`] measures, [`matrix`] computes, [`tables`] and [`judge`] present.
+
+pub mod database;
+pub mod judge;
+pub mod matrix;
+pub mod tables;
+pub mod workload;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cells::Samples;
+use crate::cli::{Common, Places, seconds, thread_count, threads};
+use crate::context::processors;
+use crate::programs::Programs;
+use crate::record::Record;
+use crate::run::{Values, start};
+use crate::session::{Place, Session};
+use crate::setup::{Choice, Configuration, configurations};
+use matrix::Matrix;
+use workload::{NESTED, Workload};
+
+/// A run that takes this long beyond its window hangs: the threads of a strict queue may need many time slices each to come to their end.
+const PATIENCE: f64 = 60.0;
+
+/// Options of every benchmark that can be continued.
+#[derive(Debug, Clone, Args)]
+pub struct Continuing {
+    /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with
+    #[arg(long, value_name = "BASENAME.json")]
+    pub resume: Option<PathBuf>,
+    /// Longest that one run may take, in seconds; then it is ended and counts as failed [default: its window and a minute]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+}
+
+impl Continuing {
+    /// How long a run of this window may take.
+    pub fn patience(&self, window: f64) -> Duration {
+        Duration::from_secs_f64(self.timeout.unwrap_or(window + PATIENCE))
+    }
+
+    /// The record to continue.
+    pub fn resume(&self) -> Option<&Path> {
+        self.resume.as_deref()
+    }
+}
+
+/// Options of a grid.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub places: Places,
+    #[command(flatten)]
+    pub continuing: Continuing,
+    /// Thread counts
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
+    pub threads: Vec<u32>,
+    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub locks: Vec<Choice>,
+}
+
+/// One field of the table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    configuration: String,
+    threads: u32,
+    #[serde(skip)]
+    row: usize,
+}
+
+impl Place for Cell {
+    fn name(&self) -> String {
+        format!("{}, {}", self.configuration, thread_count(self.threads))
+    }
+
+    fn row(&self) -> &str {
+        &self.configuration
+    }
+}
+
+/// A workload as the options of its subcommand make it.
+pub struct Grid<'a> {
+    /// The program.
+    pub workload: &'a Workload,
+    /// For the headings, such as `leveldb fillrandom`.
+    pub title: String,
+    /// Its options beside those of the workload's own.
+    pub words: Vec<String>,
+    /// Whether retention and fairness are promised.
+    pub is_saturated: bool,
+}
+
+impl Grid<'_> {
+    /// Of a workload without options of its own.
+    pub fn of(workload: &Workload) -> Grid<'_> {
+        Grid { workload, title: workload.name.to_string(), words: Vec::new(), is_saturated: false }
+    }
+
+    /// Measures, prints and writes.
+    ///
+    /// # Errors
+    ///
+    /// A program or package is missing, the record to continue is another's, or the results cannot be written.
+    pub fn run(&self, options: &Options) -> anyhow::Result<Record> {
+        let workload = self.workload;
+        let programs = find(workload, &options.places)?;
+        let (rows, left_out) = configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
+        let common = &options.common;
+        let counts = each_once(&options.threads);
+        let cell = |row: usize, threads| Cell { configuration: rows[row].name.clone(), threads, row };
+        let cells: Vec<Cell> = counts
+            .iter()
+            .flat_map(|&threads| (0..rows.len()).map(move |row| (row, threads)))
+            .map(|(row, threads)| cell(row, threads))
+            .collect();
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let parameters = json!({
+            "workload": workload.name, "title": self.title, "program": workload.program, "options": self.program_options(),
+            "metric": workload.metric.name, "heading": workload.metric.heading, "lower_is_better": workload.metric.lower_is_better,
+            "threads": counts, "configurations": names, "seconds": common.seconds, "runs": common.runs(),
+        });
+        let mut record = Record::begin(workload.name, common.seed, parameters);
+        record.notes.push(format!("{}: {}.", self.title, workload.what));
+        record.notes.extend(left_out);
+        let session = Session { cells: &cells, common, resume: options.continuing.resume() };
+        session.run(
+            record,
+            |cell| self.measure(&rows[cell.row], cell.threads, options, &programs),
+            |record, samples| self.digest(record, &matrix(&rows, &counts, &cells, samples, workload, common.seconds)),
+        )
+    }
+
+    fn program_options(&self) -> Vec<String> {
+        self.workload.options.iter().map(ToString::to_string).chain(self.words.iter().cloned()).collect()
+    }
+
+    fn measure(
+        &self,
+        row: &Configuration,
+        threads: u32,
+        options: &Options,
+        programs: &Programs,
+    ) -> anyhow::Result<Values> {
+        let window = options.common.seconds;
+        let mut words = self.program_options();
+        words.extend(["--threads".to_string(), threads.to_string()]);
+        if self.workload.is_timed {
+            words.extend(["--seconds".to_string(), window.to_string()]);
+        }
+        if row.is_adaptive {
+            words.extend(["--kind".to_string(), "adaptive".to_string()]);
+        }
+        let name = format!("{} {}", self.workload.program, words.join(" "));
+        let patience = options.continuing.patience(window);
+        let values = start(programs, self.workload.program, &words, row.setup, &[], name, patience)?.finish()?;
+        let metric = self.workload.metric.name;
+        ensure!(values.get(metric).is_some(), "{} printed no {metric}", self.workload.program);
+        Ok(values)
+    }
+
+    fn digest(&self, record: &mut Record, matrix: &Matrix) {
+        let tables = tables::tables(matrix, &self.title, self.workload.details);
+        record.tables = tables.all;
+        record.shown = Some(tables.shown);
+        record.judgements = vec![judge::near_the_best(matrix, &self.title)];
+        if self.workload.name == NESTED.name {
+            record.judgements.push(judge::outer_wait(matrix));
+        }
+        if self.is_saturated {
+            record.judgements.extend(judge::saturated(matrix, &self.title));
+        }
+    }
+}
+
+/// The programs of a workload and whatever else it needs to run.
+fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
+    if let Some(file) = workload.needs_file {
+        ensure!(
+            Path::new(file).exists(),
+            "{} needs {file}: `apt-get install {}`",
+            workload.name,
+            workload.packages.join(" ")
+        );
+    }
+    Programs::find_with(places, &[workload.program], workload.packages)
+}
+
+fn each_once(counts: &[u32]) -> Vec<u32> {
+    let mut once: Vec<u32> = Vec::new();
+    for &count in counts {
+        if !once.contains(&count) {
+            once.push(count);
+        }
+    }
+    once
+}
+
+fn matrix<'a>(
+    rows: &[Configuration],
+    counts: &[u32],
+    cells: &[Cell],
+    samples: &'a Samples<Values>,
+    workload: &Workload,
+    seconds: f64,
+) -> Matrix<'a> {
+    let find = |row: usize, threads: u32| cells.iter().position(|cell| (cell.row, cell.threads) == (row, threads));
+    Matrix {
+        rows: rows.iter().map(|row| row.name.clone()).collect(),
+        threads: counts.to_vec(),
+        cells: (0..rows.len()).map(|row| counts.iter().map(|&threads| find(row, threads)).collect()).collect(),
+        samples,
+        metric: workload.metric,
+        processors: processors(),
+        seconds,
+    }
+}
+
+/// Options of `leveldb`.
+#[derive(Debug, Args)]
+pub struct LeveldbOptions {
+    #[command(flatten)]
+    grid: Options,
+    /// What the threads do
+    #[arg(long, value_name = "NAME", default_value = "readrandom",
+          value_parser = clap::builder::PossibleValuesParser::new(["fillrandom", "readrandom", "readwhilewriting"]))]
+    workload: String,
+}
+
+/// `leveldb`: measures, prints and writes.
+///
+/// # Errors
+///
+/// As [`Grid::run`].
+pub fn leveldb(options: &LeveldbOptions) -> anyhow::Result<Record> {
+    let grid = Grid {
+        title: format!("LevelDB {}", options.workload),
+        words: vec!["--workload".to_string(), options.workload.clone()],
+        ..Grid::of(&workload::LEVELDB)
+    };
+    grid.run(&options.grid)
+}

@@ -1,0 +1,261 @@
+//! A grid as tables: configurations down, thread counts across. Pure.
+
+use crate::chart::quantity::Unit;
+use crate::run::Values;
+use crate::statistics::{Spread, short};
+use crate::table::Table;
+
+use super::matrix::Matrix;
+use super::workload::Detail;
+
+/// Rows that are shown wherever they stand.
+const ALWAYS: [&str; 2] = ["libc", "default"];
+/// What begins the names of numbers by type of transaction.
+const TYPE: &str = "tps_";
+/// Rows that a terminal shows, beside libc and the default.
+const SHOWN: usize = 15;
+
+/// The tables with all rows, and, if those are many, with what a terminal shows.
+pub struct Tables {
+    /// For the record.
+    pub all: Vec<Table>,
+    /// For the terminal.
+    pub shown: Vec<Table>,
+}
+
+/// Relative and absolute figures, what they cost, and whatever else the workload tells.
+pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
+    let ranking = matrix.ranking();
+    let is_always = |row: &usize| ALWAYS.contains(&matrix.rows[*row].as_str());
+    let is_kept = |&(place, row): &(usize, &usize)| place < SHOWN || is_always(row);
+    let few: Vec<usize> = ranking.iter().enumerate().filter(is_kept).map(|(_, &row)| row).collect();
+    let always: Vec<usize> = ranking.iter().copied().filter(is_always).collect();
+    let details_of = |rows: &[usize]| -> Vec<Table> {
+        details
+            .iter()
+            .map(|detail| of_detail(matrix, title, detail, rows))
+            .chain(by_type(matrix, title, &always))
+            .collect()
+    };
+    let mut all = vec![
+        relative(matrix, title, "", &ranking),
+        absolute(matrix, title, &ranking),
+        costs(matrix, title, "", &ranking),
+    ];
+    all.extend(details_of(&ranking));
+    let shown = match ranking.len() - few.len() {
+        0 => all.clone(),
+        left => {
+            let remark = format!("; the best {SHOWN}, libc and the default, {left} more rows are in the record");
+            let mut shown = vec![relative(matrix, title, &remark, &few), costs(matrix, title, &remark, &few)];
+            shown.extend(details_of(&few));
+            shown
+        }
+    };
+    Tables { all, shown }
+}
+
+/// One more number of each cell.
+fn of_detail(matrix: &Matrix, title: &str, detail: &Detail, rows: &[usize]) -> Table {
+    let mut table = Table::new(
+        format!("{title}: {}; threads across; median (smallest..largest)", detail.heading),
+        header(matrix, &["configuration"]),
+    );
+    for &row in rows {
+        let of = |values: &Values| Some(values.get(detail.name)? / detail.divisor);
+        let fields = (0..matrix.threads.len()).map(|column| text(matrix.spread(row, column, of), short));
+        table.row(std::iter::once(matrix.rows[row].clone()).chain(fields));
+    }
+    table
+}
+
+/// Transactions per second by type, where the program tells them apart.
+fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
+    let mut types: Vec<&str> = matrix
+        .samples
+        .all
+        .iter()
+        .flat_map(|sample| sample.value.iter())
+        .filter_map(|(name, _)| name.strip_prefix(TYPE))
+        .collect();
+    types.sort_unstable();
+    types.dedup();
+    if types.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(
+        format!(
+            "{title}: transactions/s by type; threads across; median ± median absolute deviation, in percent of it"
+        ),
+        header(matrix, &["configuration", "type"]),
+    );
+    for &row in rows {
+        for name in &types {
+            let of = |values: &Values| values.get(&format!("{TYPE}{name}"));
+            let fields = (0..matrix.threads.len()).map(|column| plus_minus(matrix.spread(row, column, of)));
+            table.row([matrix.rows[row].clone(), name.to_string()].into_iter().chain(fields));
+        }
+    }
+    Some(table)
+}
+
+fn plus_minus(spread: Option<Spread>) -> String {
+    spread.map_or_else(
+        || "-".to_string(),
+        |spread| format!("{} ± {:.1} %", Unit::Plain.show(spread.median), 100.0 * spread.relative()),
+    )
+}
+
+fn header(matrix: &Matrix, before: &[&str]) -> Vec<String> {
+    let counts = matrix.threads.iter().map(u32::to_string);
+    before.iter().map(ToString::to_string).chain(counts).collect()
+}
+
+fn text(spread: Option<Spread>, format: impl Fn(f64) -> String) -> String {
+    spread.map_or_else(|| "-".to_string(), |spread| spread.text(format))
+}
+
+fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
+    let heading = matrix.metric.heading;
+    let mut table = Table::new(
+        format!(
+            "{title}: {heading} relative to the best median at that thread count (threads across), 1 being the best; median (smallest..largest), rows by their geometric mean{remark}"
+        ),
+        header(matrix, &["configuration", "mean"]),
+    );
+    let best = |column| {
+        matrix.best(column).map_or_else(
+            || "-".to_string(),
+            |(row, median)| format!("{} {}", Unit::Plain.show(median), matrix.rows[row]),
+        )
+    };
+    let columns = 0..matrix.threads.len();
+    table.row([format!("the best, {heading}"), String::new()].into_iter().chain(columns.clone().map(best)));
+    for &row in rows {
+        let score = matrix.score(row).map_or_else(|| "-".to_string(), |score| format!("{score:.3}"));
+        let fields = columns.clone().map(|column| text(matrix.relative(row, column), |value| format!("{value:.2}")));
+        table.row([matrix.rows[row].clone(), score].into_iter().chain(fields));
+    }
+    table
+}
+
+fn absolute(matrix: &Matrix, title: &str, rows: &[usize]) -> Table {
+    let mut table = Table::new(
+        format!("{title}: {}; median ± median absolute deviation, in percent of it", matrix.metric.heading),
+        header(matrix, &["configuration"]),
+    );
+    for &row in rows {
+        let field = |column| plus_minus(matrix.measured(row, column));
+        table.row(std::iter::once(matrix.rows[row].clone()).chain((0..matrix.threads.len()).map(field)));
+    }
+    table
+}
+
+/// Context switches per second of the window, or of the whole run where the program says nothing.
+fn switches(values: &Values) -> Option<f64> {
+    let per_second = |prefix: &str, seconds: &str| {
+        let count = values.get(&format!("{prefix}voluntary_csw"))? + values.get(&format!("{prefix}involuntary_csw"))?;
+        Some(count / values.get(seconds).filter(|&seconds| seconds > 0.0)?)
+    };
+    per_second("", "seconds").or_else(|| per_second("process_", "process_wall_seconds"))
+}
+
+/// Microseconds per operation; of a fixed amount of work, seconds in all.
+fn processor_time(matrix: &Matrix, values: &Values) -> Option<f64> {
+    if matrix.metric.lower_is_better {
+        values.get("cpu_seconds").or_else(|| values.get("process_cpu_seconds"))
+    } else {
+        Some(values.get("cpu_ns_per_op")? / 1e3)
+    }
+}
+
+/// What is left of the own peak under load, fairness, processor time and context switches.
+fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
+    let twice = matrix.column(2 * matrix.processors);
+    let last = matrix.last_column().filter(|&last| Some(last) != twice);
+    let loads: Vec<usize> = twice.into_iter().chain(last).collect();
+    let (unit, of) = if matrix.metric.lower_is_better { ("s", "run") } else { ("us", "operation") };
+    let at = |what: &str, column: usize| format!("{what} at {:.0} %", matrix.load(column));
+    let header = ["configuration".to_string()]
+        .into_iter()
+        .chain(loads.iter().map(|&column| at("kept", column)))
+        .chain(["Jain, worst".to_string()])
+        .chain(loads.iter().map(|&column| at(&format!("{unit}/{of}"), column)))
+        .chain(loads.iter().map(|&column| at("switches/s", column)));
+    let mut table = Table::new(
+        format!(
+            "{title}: part of the row's own peak that it keeps at a load in percent of the processors; Jain's index, the lowest median of all counts from 2 on; processor time per {of}, {unit}; context switches per second; medians{remark}"
+        ),
+        header,
+    );
+    for &row in rows {
+        let or_none =
+            |value: Option<f64>, format: &dyn Fn(f64) -> String| value.map_or_else(|| "-".to_string(), format);
+        let median =
+            |column, of: &dyn Fn(&Values) -> Option<f64>| matrix.spread(row, column, of).map(|spread| spread.median);
+        let kept = loads.iter().map(|&column| or_none(matrix.retention(row, column), &|value| format!("{value:.3}")));
+        let jain = or_none(worst_jain(matrix, row).map(|(value, _)| value), &|value| format!("{value:.3}"));
+        let times =
+            loads.iter().map(|&column| or_none(median(column, &|values| processor_time(matrix, values)), &short));
+        let switched = loads.iter().map(|&column| or_none(median(column, &switches), &|value| Unit::Plain.show(value)));
+        let fields: Vec<String> =
+            [matrix.rows[row].clone()].into_iter().chain(kept).chain([jain]).chain(times).chain(switched).collect();
+        table.row(fields);
+    }
+    table
+}
+
+/// The lowest median of Jain's index over the counts with more than one thread, and its count.
+pub fn worst_jain(matrix: &Matrix, row: usize) -> Option<(f64, u32)> {
+    let columns = (0..matrix.threads.len()).filter(|&column| matrix.threads[column] > 1);
+    let medians = columns.filter_map(|column| {
+        Some((matrix.spread(row, column, |values| values.get("jain"))?.median, matrix.threads[column]))
+    });
+    medians.min_by(|left, right| left.0.total_cmp(&right.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix::tests::{matrix, samples};
+    use super::*;
+
+    #[test]
+    fn many_rows_are_cut_on_the_terminal_only() {
+        let names: Vec<String> =
+            (0..30).map(|row| format!("row{row}")).chain(["default".into(), "libc".into()]).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // The default and libc are the worst.
+        let rows: Vec<Vec<f64>> = (0..names.len()).map(|row| vec![1000.0 - row as f64, 500.0]).collect();
+        let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
+        let samples = samples(&rows, "jain 0.5\nseconds 2\nvoluntary_csw 3\ninvoluntary_csw 5\ncpu_ns_per_op 1500");
+        let tables = tables(&matrix(&samples, &names, &[4, 64], false), "w", &[]);
+        assert_eq!(tables.all.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [33, 32, 32]);
+        let shown: Vec<&str> = tables.shown[0].rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!((shown.len(), shown[1], &shown[16..]), (18, "row0", &["default", "libc"][..]));
+        let costs = &tables.all[2];
+        assert_eq!(
+            costs.header,
+            [
+                "configuration",
+                "kept at 200 %",
+                "kept at 3200 %",
+                "Jain, worst",
+                "us/operation at 200 %",
+                "us/operation at 3200 %",
+                "switches/s at 200 %",
+                "switches/s at 3200 %"
+            ]
+        );
+        assert_eq!(costs.rows[0][1..], ["1.000", "0.500", "0.500", "1.50", "1.50", "4.00", "4.00"]);
+    }
+
+    #[test]
+    fn transactions_are_told_apart_by_type() {
+        let samples = samples(&[&[10.0], &[20.0]], "tps_order 3\ntps_payment 4\npause_ns 5000000");
+        let pause = Detail { name: "pause_ns", heading: "pause, ms", divisor: 1e6 };
+        let tables = tables(&matrix(&samples, &["libc", "default"], &[4], false), "w", &[pause]);
+        assert_eq!(tables.all[3].rows[0], ["default", "5.00 (5.00..5.00)"]);
+        assert_eq!(tables.all[4].rows.len(), 4);
+        assert_eq!(tables.all[4].rows[1], ["default", "payment", "4.00 ± 0.0 %"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! `unconvoy bench`: measures unconvoy's locks, and judges them by what they promise.
+//!
+//! | module | idea |
+//! | --- | --- |
+//! | [`cells`] | interleaved repeats |
+//! | [`statistics`] | median and range |
+//! | [`setup`], [`programs`], [`library`], [`run`], [`child`] | a workload program under given locks |
+//! | [`goals`] | the promises, as one table |
+//! | [`record`], [`table`], [`context`], [`output`] | what a benchmark leaves behind |
+//! | [`chart`] | figures |
+//! | the others | one subcommand each |
+//!
+//! The command that offers these subcommands is crates/cli, which shares [`child`], [`chart`], [`context`] and a few more for `unconvoy compare`.
+
+pub mod chart;
+pub mod child;
+pub mod cli;
+pub mod context;
+pub mod interrupt;
+pub mod library;
+pub mod output;
+pub mod progress;
+pub mod statistics;
+
+mod bump;
+mod cells;
+mod condvar;
+mod contenders;
+mod counter;
+mod figure;
+mod goals;
+mod grid;
+mod idle;
+mod memory;
+mod pair;
+mod process;
+mod programs;
+mod readings;
+mod record;
+mod report;
+mod rows;
+mod run;
+mod rwlock;
+mod sensor;
+mod session;
+mod setup;
+mod sweep;
+mod table;
+mod versus;
+
+use std::io::Write;
+
+use cli::{BenchArgs, Command};
+use grid::Grid;
+use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};
+use interrupt::Interrupted;
+use record::Record;
+use sweep::contention::contention;
+use sweep::interference::interference;
+use sweep::interval::interval;
+
+/// Runs one benchmark and returns the exit status: 0 when everything was measured, whether or not a goal was met; 1 when something failed, which is said on standard error; 130
+/// when interrupted.
+pub fn bench(args: &BenchArgs) -> u8 {
+    if let Some(words) = &args.figure {
+        return exit(figure::draw(words, args.plot.as_deref()));
+    }
+    let Some(command) = &args.command else {
+        return exit(Err(anyhow::anyhow!("nothing to measure: name a benchmark, or a --figure")));
+    };
+    let result = match command {
+        Command::Counter(options) => counter::run(options),
+        Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options),
+        Command::Nested(options) => Grid::of(&NESTED).run(options),
+        Command::Leveldb(options) => grid::leveldb(options),
+        Command::Tatp(options) => grid::database::tatp(options),
+        Command::Tpcc(options) => grid::database::tpcc(options),
+        Command::Raytrace(options) => Grid::of(&RAYTRACE).run(options),
+        Command::Splash(options) => Grid::of(&SPLASH).run(options),
+        Command::Interval(options) => interval(options),
+        Command::Contention(options) => contention(options),
+        Command::Interference(options) => interference(options),
+        Command::Pair(options) => pair::run(options),
+        Command::Condvar(options) => condvar::run(options),
+        Command::Rwlock(options) => rwlock::run(options),
+        Command::Sensor(options) => sensor::run(options),
+        Command::Bump(options) => bump::run(options),
+        Command::Idle(options) => idle::run(options),
+        Command::Memory(options) => memory::run(options),
+        Command::Report(options) => return exit(report::run(options)),
+    };
+    exit(result.and_then(ended))
+}
+
+/// A record that is not complete was written, and is a failure all the same.
+fn ended(record: Record) -> anyhow::Result<()> {
+    match record.ended_by {
+        None => Ok(()),
+        Some(why) if why == Interrupted.to_string() => Err(Interrupted.into()),
+        Some(why) => Err(anyhow::anyhow!(why)),
+    }
+}
+
+fn exit(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else {
+        return 0;
+    };
+    complain(&format!("{error:#}"));
+    if error.is::<Interrupted>() { 130 } else { 1 }
+}
+
+/// Standard error may be closed, which must not cost the results.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
+}

@@ -1,0 +1,194 @@
+//! Benchmarks that vary one quantity: lines over places, as in the figures of Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010).
+
+pub mod contention;
+pub mod interference;
+pub mod interval;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::chart::quantity::Unit;
+use crate::cli::Common;
+use crate::context::processors;
+use crate::grid::Continuing;
+use crate::grid::workload::{COUNTER, TATP, Workload};
+use crate::readings::{Reading, readings, spread};
+use crate::record::Record;
+use crate::run::Values;
+use crate::session::{Place, Session};
+use crate::table::Table;
+
+/// From so many processors on, the paper's loads give thread counts that differ.
+const MANY_PROCESSORS: u32 = 16;
+
+/// One line of the figure at one place.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    /// The line's name.
+    pub line: String,
+    /// Threads of the program.
+    pub threads: u32,
+    /// On the horizontal axis, in its unit.
+    pub x: f64,
+    /// Index of the line, for whoever measures.
+    #[serde(skip)]
+    pub index: usize,
+}
+
+impl Place for Cell {
+    fn name(&self) -> String {
+        format!("{}, at {}", self.line, self.x)
+    }
+
+    fn row(&self) -> &str {
+        &self.line
+    }
+}
+
+/// What is drawn: in a record's parameters, so that the record alone makes the figure.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Shape {
+    /// The horizontal axis, with its unit.
+    pub across: String,
+    /// The vertical axis, with its unit.
+    pub up: String,
+    /// Name of what is drawn among what was measured.
+    pub metric: String,
+    /// Names, in order.
+    pub lines: Vec<String>,
+    /// On the horizontal axis, in order.
+    pub places: Vec<f64>,
+}
+
+impl Shape {
+    /// Of a record, if it has one.
+    pub fn of(record: &Record) -> Option<Self> {
+        serde_json::from_value(record.parameters.get("shape")?.clone()).ok()
+    }
+
+    /// Median and range of what is drawn, lines down, places across.
+    fn table(&self, title: &str, record: &Record) -> Table {
+        let readings = readings(record);
+        let header = std::iter::once("line".to_string()).chain(self.places.iter().map(f64::to_string));
+        let mut table =
+            Table::new(format!("{title}: {}; {} across; median (smallest..largest)", self.up, self.across), header);
+        for line in &self.lines {
+            let field = |&x: &f64| {
+                let of = |reading: &Reading| reading.values.get(&self.metric);
+                spread(&readings, line, x, of)
+                    .map_or_else(|| "-".to_string(), |spread| spread.text(|value| Unit::Plain.show(value)))
+            };
+            table.row(std::iter::once(line.clone()).chain(self.places.iter().map(field)));
+        }
+        table
+    }
+}
+
+/// What runs where the paper had TM-1.
+#[derive(Debug, Clone, Args)]
+pub struct Subject {
+    /// Run `tatp` on the data set in DIR; without it `counter` runs
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Subject {
+    /// The program, what it prints and what it needs.
+    pub fn workload(&self) -> &'static Workload {
+        if self.data.is_some() { &TATP } else { &COUNTER }
+    }
+
+    /// Its command line.
+    pub fn words(&self, threads: u32, seconds: f64) -> Vec<String> {
+        let data = self.data.iter().flat_map(|directory| ["--data".to_string(), directory.display().to_string()]);
+        let plain = ["--threads".to_string(), threads.to_string(), "--seconds".to_string(), seconds.to_string()];
+        data.chain(plain).collect()
+    }
+
+    /// Fails unless the data set is there.
+    ///
+    /// # Errors
+    ///
+    /// Says how to load it.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let missing = self.data.as_ref().filter(|directory| !crate::grid::database::is_loaded(directory));
+        missing.map_or(Ok(()), |directory| {
+            let shown = directory.display();
+            anyhow::bail!("{shown} holds no data set: `unconvoy bench tatp --load --data {shown}` makes one")
+        })
+    }
+}
+
+/// Threads for a load in percent of the processors, at least one.
+pub fn threads_at(percent: f64) -> u32 {
+    ((f64::from(processors()) * percent / 100.0).round() as u32).max(1)
+}
+
+/// The paper's loads, or others where those would be the same few threads.
+pub fn default_loads() -> Vec<f64> {
+    if processors() >= MANY_PROCESSORS { vec![98.0, 110.0, 150.0] } else { vec![100.0, 150.0, 200.0, 800.0] }
+}
+
+/// A load in percent.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|percent| (1.0..=100_000.0).contains(percent));
+    value.ok_or_else(|| "expected a number of percent from 1 to 100000".to_string())
+}
+
+/// Measures all cells, with one table of what the shape draws and whatever `extra` makes of the record.
+///
+/// # Errors
+///
+/// As [`Session::run`].
+pub fn run(
+    name: &str,
+    shape: &Shape,
+    cells: &[Cell],
+    (common, continuing): (&Common, &Continuing),
+    parameters: Value,
+    measure: impl FnMut(&Cell) -> anyhow::Result<Values>,
+    extra: impl Fn(&Record) -> Vec<Table>,
+) -> anyhow::Result<Record> {
+    let mut all = json!({ "shape": shape, "seconds": common.seconds, "runs": common.runs() });
+    if let (Some(all), Value::Object(parameters)) = (all.as_object_mut(), parameters) {
+        all.extend(parameters);
+    }
+    let record = Record::begin(name, common.seed, all);
+    let session = Session { cells, common, resume: continuing.resume() };
+    session.run(record, measure, |record, _| {
+        record.tables = vec![shape.table(name, record)];
+        record.tables.extend(extra(record));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_threads() {
+        assert_eq!(threads_at(0.001), 1);
+        assert_eq!(threads_at(200.0), 2 * processors());
+        assert!(percent("0").is_err() && percent("nan").is_err() && percent("98").is_ok());
+    }
+
+    #[test]
+    fn a_record_has_its_shape() {
+        let shape = Shape {
+            across: "x, ms".into(),
+            up: "y".into(),
+            metric: "ops".into(),
+            lines: vec!["a".into(), "b".into()],
+            places: vec![0.5, 2.0],
+        };
+        let mut record = Record::begin("test", 1, json!({ "shape": shape }));
+        let run = |x: f64, ops: f64| json!({ "cell": { "line": "a", "threads": 1, "x": x }, "round": 1, "measured": { "ops": ops } });
+        record.runs = vec![run(0.5, 10.0), run(0.5, 30.0)];
+        let table = Shape::of(&record).expect("there").table("t", &record);
+        assert_eq!(table.header, ["line", "0.5", "2"]);
+        assert_eq!(table.rows, [["a", "20.0 (10.0..30.0)", "-"], ["b", "-", "-"]]);
+    }
+}

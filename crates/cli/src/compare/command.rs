@@ -1,0 +1,50 @@
+//! The program in the environment that a configuration asks for.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use unconvoy_bench::library::{self, variable};
+
+use super::plan::Configuration;
+
+/// The command of one run.
+pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
+    let mut preload = std::env::var_os(variable::PRELOAD).and_then(|existing| library::without_preload(&existing));
+    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN] {
+        command.env_remove(name);
+    }
+    if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
+        command.env(variable::LOCK, lock).env(variable::LOAD, load);
+        preload = Some(library::preload(library, preload.as_deref()));
+    }
+    match preload {
+        Some(value) => command.env(variable::PRELOAD, value),
+        None => command.env_remove(variable::PRELOAD),
+    };
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libc_means_libc() {
+        let of = |name: &str, library: Option<&Path>| {
+            let configuration = Configuration::parse(name).unwrap();
+            let command = command(&["true".into()], &configuration, library);
+            let value =
+                |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
+            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD))
+        };
+        let library = Path::new("/x/libunconvoy.so");
+        assert_eq!(of("libc", Some(library)).0, None);
+        let (lock, load, preload) = of("mcs+none", Some(library));
+        assert_eq!((lock.unwrap(), load.unwrap()), ("mcs".into(), "none".into()));
+        assert!(preload.unwrap().to_string_lossy().starts_with("/x/libunconvoy.so"));
+    }
+}

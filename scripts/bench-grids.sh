@@ -1,0 +1,68 @@
+#!/bin/sh
+# Every workload under every pair of locks and load managers, and the papers' figures, on this machine. Wants a quiet machine and hours; whatever Ctrl-C left is continued
+# by the next call.
+#
+#   scripts/bench-grids.sh [OUTDIR [NAME...]]    results go to OUTDIR (.bench-grids); NAME is of a grid or sweep
+#   RUNS=3 SECONDS_EACH=1 LOCKS=all              other numbers of rounds, of seconds per run, other rows
+#   DATA=DIR                                     where the data sets of tatp and tpcc are, or will be
+#
+# The measurements are as many as there are thread counts (8), pairs and rounds: with 100 pairs, one second and three rounds, 40 minutes for each workload.
+set -eu
+
+out=${1:-.bench-grids}
+[ $# = 0 ] || shift
+[ $# != 0 ] || set -- counter hashtable nested leveldb-readrandom leveldb-fillrandom leveldb-readwhilewriting tatp tpcc raytrace splash \
+	contention interval interference
+unconvoy=${UNCONVOY:-target/release/unconvoy}
+data=${DATA:-$out/data}
+failed=
+mkdir -p "$out"
+
+# Measures, from where the last call stopped; a record that is complete stays as it is.
+measure() {
+	name=$1
+	shift
+	if grep -qs '^  "complete": true' "$out/$name.json"; then
+		echo "$name: complete"
+		return
+	fi
+	[ ! -e "$out/$name.json" ] || set -- "$@" --resume "$out/$name.json"
+	"$unconvoy" bench "$@" --runs "${RUNS:-3}" --seconds "${SECONDS_EACH:-1}" --out "$out/$name" || {
+		status=$?
+		[ $status != 130 ] || exit 130
+		failed="$failed $name"
+	}
+}
+
+# Loads the data set of a benchmark, unless it is there.
+load() {
+	[ -e "$data/$1/dataset" ] || "$unconvoy" bench "$1" --load --data "$data/$1"
+}
+
+draw() {
+	figure=$1
+	shift
+	for record in "$@"; do
+		[ -e "$record" ] || return 0
+	done
+	"$unconvoy" bench --figure "$figure" "$@" --plot "$out/$figure" >/dev/null
+}
+
+for name in "$@"; do
+	case $name in
+	leveldb-*) measure "$name" leveldb --workload "${name#leveldb-}" --locks "${LOCKS:-all}" ;;
+	tatp | tpcc) load "$name" && measure "$name" "$name" --data "$data/$name" --locks "${LOCKS:-all}" || failed="$failed $name" ;;
+	contention | interval | interference) measure "$name" "$name" ;;
+	*) measure "$name" "$name" --locks "${LOCKS:-all}" ;;
+	esac
+done
+
+draw asplos-9 "$out/contention.json"
+draw asplos-10 "$out/interval.json"
+draw asplos-11 "$out/raytrace.json" "$out/tatp.json" "$out/tpcc.json"
+draw asplos-12 "$out/interference.json"
+draw damon-1 "$out/tatp.json"
+if [ -n "$failed" ]; then
+	echo "failed:$failed" >&2
+	exit 1
+fi
