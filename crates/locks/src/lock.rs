@@ -144,7 +144,7 @@ pub fn acquire_counted<P: Platform, C: Contention<P>, L: LoadManager<P>>(
 /// The calling thread releases a marked lock: those that are parked there need it no longer.
 #[cold]
 fn settle<P: Platform>() {
-    P::set_thread_note(ThreadNote { owes_until: 0, ..P::thread_note() });
+    P::set_thread_note(ThreadNote { owes_until: 0, settled: P::now(), ..P::thread_note() });
 }
 
 /// Releases a mutex.

@@ -326,7 +326,7 @@ fn an_expected_holder_does_not_sleep() {
             let control = control.clone();
             thread::spawn(move || {
                 let Some(claim) = control.slots.claim(HOLDER) else { return };
-                if control.awaited.is_expected(HOLDER) {
+                if control.awaited.is_expected(HOLDER, 0) {
                     control.slots.give_back(claim);
                 } else {
                     control.slots.sleep(claim, 0, u64::MAX);
@@ -336,7 +336,7 @@ fn an_expected_holder_does_not_sleep() {
         let expected = control.awaited.expect(HOLDER, &control.slots, 1);
         holder.join().expect("no panics");
         control.awaited.end(expected);
-        assert!(!control.awaited.is_expected(HOLDER));
+        assert!(!control.awaited.is_expected(HOLDER, 0));
         assert_eq!(control.slots.sleeping(), 0);
     });
 }

@@ -177,7 +177,9 @@ pub(crate) fn write() {
     let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
     let controller = native::controller_report();
     let slots = Native::load_control().slots.totals();
-    let (holders_woken, _) = Native::load_control().awaited.pauses(0.0);
+    let pauses: Vec<_> = Native::load_control().awaited.pauses().into_iter().enumerate().collect();
+    let pauses: Vec<_> =
+        pauses.iter().filter(|pause| pause.1 > 0).map(|&(bits, count)| (1_u64 << bits, count)).collect();
     let document = json!({
         "schema": "unconvoy-stats-1",
         "program": std::env::current_exe().unwrap_or_default(),
@@ -194,13 +196,9 @@ pub(crate) fn write() {
             "timed_out": slots.timed_out,
             "given_back": slots.given_back,
         },
-        // Holders that slept for load until a waiter of theirs woke them, and for how long waiters paused.
-        "holders_woken": {
-            "count": holders_woken,
-            "pause_p50_ns": Native::load_control().awaited.pauses(0.5).1,
-            "pause_p99_ns": Native::load_control().awaited.pauses(0.01).1,
-            "pause_max_ns": Native::load_control().awaited.pauses(0.0).1,
-        },
+        // Of waiters whose lock's holder slept for load until they woke it, in nested sections: upper end in
+        // nanoseconds, number.
+        "pauses": pauses,
         "dropped_locks": DROPPED.load(Relaxed),
         "locks": locks,
     });

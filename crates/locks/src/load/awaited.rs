@@ -13,8 +13,12 @@
 //! looks for the holder's slot; the holder writes its slot, fences (in
 //! [`claim`](super::slots::SleepSlots::claim)), and looks at the count. One of them sees the other.
 //!
+//! **Invariant 2.** Who parks marks the lock, so that its holder's release is one that finds the mark, and
+//! [settles](crate::lock): what was expected of the holder before is done, though the waiters that expected it have not
+//! had a processor yet to say so.
+//!
 //! What is *not* guaranteed: a holder that has the lock, but has not written its id beside it yet, is
-//! unknown for some nanoseconds. And whose locks do not know their holders expects nobody.
+//! unknown for some nanoseconds. A thread that holds two marked locks and releases one has settled for both. And whose locks do not know their holders expects nobody.
 //!
 //! **Memory orderings.** The fences of Invariant 1; the counts themselves are relaxed.
 
@@ -31,6 +35,8 @@ const MAGNITUDES: usize = if cfg!(loom) { 1 } else { 40 };
 /// How many waiters expect each thread.
 pub struct Awaited<P: Platform> {
     counts: [P::U32; ENTRIES],
+    /// When the thread was last begun to be expected.
+    begun: [P::U64; ENTRIES],
     /// Since when the lock stood still of a waiter that has just woken the thread; 0 if none has.
     since: [P::U64; ENTRIES],
     /// Pauses that ended by waking the holder, by magnitude.
@@ -51,6 +57,7 @@ impl Awaited<crate::platform::Native> {
         use core::sync::atomic::{AtomicU32, AtomicU64};
         Awaited {
             counts: [const { AtomicU32::new(0) }; ENTRIES],
+            begun: [const { AtomicU64::new(0) }; ENTRIES],
             since: [const { AtomicU64::new(0) }; ENTRIES],
             pauses: [const { AtomicU32::new(0) }; MAGNITUDES],
             enabled: AtomicU32::new(1),
@@ -62,6 +69,7 @@ impl<P: Platform> Awaited<P> {
     pub(crate) fn new() -> Self {
         Awaited {
             counts: core::array::from_fn(|_| P::U32::new(0)),
+            begun: core::array::from_fn(|_| P::U64::new(0)),
             since: core::array::from_fn(|_| P::U64::new(0)),
             pauses: core::array::from_fn(|_| P::U32::new(0)),
             enabled: P::U32::new(1),
@@ -76,6 +84,7 @@ impl<P: Platform> Awaited<P> {
     /// the holder if it sleeps in `slots`, and keeps it from sleeping there.
     #[cold]
     pub fn expect(&self, holder: u32, slots: &SleepSlots<P>, since: u64) -> Registration {
+        self.begun[holder as usize % ENTRIES].store(P::now(), Relaxed);
         self.count(holder).fetch_add(1, Relaxed);
         P::fence(SeqCst); // Invariant 1; pairs with that of a claim
         slots.wake_thread(holder, || self.since[holder as usize % ENTRIES].store(since, Relaxed));
@@ -93,17 +102,10 @@ impl<P: Platform> Awaited<P> {
         }
     }
 
-    /// How many times a holder was woken since the process began, and the pause in nanoseconds that no more than
-    /// the part `beyond` of them exceeded: the upper end of its magnitude, at most twice too long.
-    pub fn pauses(&self, beyond: f64) -> (u32, u64) {
-        let counts = || self.pauses.iter().map(|count| count.load(Relaxed));
-        let total: u32 = counts().sum();
-        let mut left = f64::from(total);
-        let end = counts().position(|count| {
-            left -= f64::from(count);
-            left <= beyond * f64::from(total)
-        });
-        (total, if total == 0 { 0 } else { 1 << end.unwrap_or(0) })
+    /// How many pauses ended by waking the holder since the process began, by magnitude: below
+    /// 2^0, 2^1, 2^2 ... nanoseconds.
+    pub fn pauses(&self) -> [u32; MAGNITUDES] {
+        core::array::from_fn(|magnitude| self.pauses[magnitude].load(Relaxed))
     }
 
     /// The caller waits no more, or for another thread.
@@ -111,9 +113,10 @@ impl<P: Platform> Awaited<P> {
         self.count(registration.0).fetch_sub(1, Relaxed);
     }
 
-    /// Whether somebody waits for `thread`. Asked by that thread, after it has claimed a slot.
-    pub fn is_expected(&self, thread: u32) -> bool {
-        self.count(thread).load(Relaxed) != 0
+    /// Whether somebody waits for `thread`, which last released a marked lock at the time `settled`. Asked by that
+    /// thread, after it has claimed a slot.
+    pub fn is_expected(&self, thread: u32, settled: u64) -> bool {
+        self.count(thread).load(Relaxed) != 0 && self.begun[thread as usize % ENTRIES].load(Relaxed) >= settled
     }
 
     /// Starts anew, in the child of a `fork`.

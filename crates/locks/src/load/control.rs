@@ -20,8 +20,8 @@
 //! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
 //!    critical section: it parks at the lock's gate until a release, as libc's mutex would do at
 //!    once. Without this a program that holds a mutex while it sleeps would burn a processor. A waiter
-//!    that was woken and found the lock taken again polls twice as long before it parks the next
-//!    time: in the end long enough to be its lock's standby when the release comes.
+//!    that was woken and found the lock standing still again polls twice as long before it parks the
+//!    next time: in the end long enough to be its lock's standby when the release comes.
 //! 5. **Who is needed stays.** A waiter keeps its lock's holder from sleeping for load while that one waits for
 //!    another lock ([`awaited`](super::awaited); the paper's section 6.1.2). The holder of a lock at which
 //!    others are parked behind it stays too: it was parked there itself, and marked the lock for them.
@@ -220,7 +220,7 @@ pub struct Waiter {
     look_at: u64,
     /// At which `polled` somebody was last seen to have come by the lock.
     moved_at: u64,
-    /// How long the lock may stand still before the waiter parks; twice as long each time.
+    /// How long the lock may stand still before the waiter parks; twice as long each time in a row.
     patience: u64,
     no_claim_before: u64,
     yield_at: u64,
@@ -239,7 +239,6 @@ impl Waiter {
     fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         self.expect_holder::<P>(spot);
         self.parked = true;
-        self.patience = (2 * self.patience).min(LONG_WAIT_NS);
         let acquired = gate.wait(spot, deadline);
         self.expect_nobody::<P>();
         self.start_over::<P>(SHORT_WAIT_NS);
@@ -276,16 +275,23 @@ impl Waiter {
     fn look<P: Platform>(&mut self, spot: &dyn Spot) -> bool {
         self.look_at = self.polled + STANDSTILL_NS;
         let before = core::mem::replace(&mut self.acquisitions, spot.acquisitions());
-        if before.is_none() || before != self.acquisitions {
+        if before != self.acquisitions {
+            if before.is_some() {
+                self.patience = STANDSTILL_NS;
+            }
             self.moved_at = self.polled;
             self.expect_nobody::<P>();
             return false;
         }
-        let stands_still = self.polled - self.moved_at >= self.patience;
-        if !stands_still {
-            self.expect_holder::<P>(spot); // who parks does so itself
+        if before.is_none() {
+            return false;
         }
-        stands_still
+        if self.polled - self.moved_at < self.patience {
+            self.expect_holder::<P>(spot); // who parks does so itself
+            return false;
+        }
+        self.patience = (2 * self.patience).min(LONG_WAIT_NS);
+        true
     }
 
     /// The wait goes on after a sleep, with `grace` nanoseconds before the next one for load.
@@ -308,7 +314,8 @@ impl Waiter {
     fn leave_with<P: Platform>(&mut self, claim: Claim, now: u64) -> Verdict {
         let control = P::load_control();
         let enabled = control.awaited.enabled.load(Relaxed) != 0;
-        let is_needed = enabled && (P::thread_note().owes_until > now || control.awaited.is_expected(claim.thread()));
+        let note = P::thread_note();
+        let is_needed = enabled && (note.owes_until > now || control.awaited.is_expected(claim.thread(), note.settled));
         if is_needed || P::is_real_time() {
             control.slots.give_back(claim);
             self.no_claim_before = if is_needed { now + SHORT_WAIT_NS } else { u64::MAX };

@@ -29,6 +29,8 @@ pub struct ThreadNote {
     pub polled: u64,
     /// Until when it may hold a lock at which others are parked, as far as it knows; 0 if it does not.
     pub owes_until: u64,
+    /// When it last released a lock at which others were parked.
+    pub settled: u64,
     /// Running average of the nanoseconds that its spins took ([adaptive](crate::load::adaptive)).
     pub spun: u64,
 }

@@ -49,7 +49,7 @@ mod place {
 
     thread_local! {
         // Constant and without a destructor: nothing to allocate, nothing to register.
-        static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0, owes_until: 0, spun: 0 }) };
+        static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0, owes_until: 0, settled: 0, spun: 0 }) };
     }
 
     pub(super) fn of_this_thread() -> *mut ThreadNote {
