@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
 use crate::figure::FIGURES;
-use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, sweep};
+use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, steadiness, sweep};
 
 /// `unconvoy bench`.
 #[derive(Debug, Args)]
@@ -59,6 +59,8 @@ pub enum Command {
     Sensor(sensor::Options),
     /// How fast threads follow a change of the sleep target (Johnson et al., ASPLOS 2010, Figure 8)
     Bump(bump::Options),
+    /// How steadily the threads keep a fixed target, under load control and load-triggered backoff (the same, Figure 5)
+    Steadiness(steadiness::Options),
     /// Threads, wake-ups and context switches while there is nothing for unconvoy to do
     Idle(idle::Options),
     /// Memory per mutex and per contending thread

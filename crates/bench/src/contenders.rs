@@ -1,4 +1,4 @@
-//! Threads of this process that contend for one `unconvoy::Mutex`, as long as they are wanted.
+//! Threads of this process that contend for one lock, as long as they are wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use unconvoy::Mutex;
+use unconvoy::contention::loiter::Loiter;
+use unconvoy::load::LoadManager;
+use unconvoy::load::control::Control;
+use unconvoy::platform::Native;
+use unconvoy::raw::RawLock;
 
 /// Running threads; dropping them ends them.
 pub struct Contenders {
@@ -21,17 +25,21 @@ impl Contenders {
     ///
     /// The system refuses a thread.
     pub fn start(count: u32, section: Duration) -> anyhow::Result<Self> {
-        Self::start_with(count, section, Arc::new(|| {}))
+        Self::start_with::<Control>(count, section, Arc::new(|| {}))
     }
 
-    /// As [`start`](Self::start); `inside` is called in every section, by the thread that holds the lock.
+    /// As [`start`](Self::start), for the default lock under the load manager `L`; `inside` is called in every section, by the thread that holds the lock.
     ///
     /// # Errors
     ///
     /// The system refuses a thread.
-    pub fn start_with(count: u32, section: Duration, inside: Arc<dyn Fn() + Send + Sync>) -> anyhow::Result<Self> {
+    pub fn start_with<L: LoadManager<Native>>(
+        count: u32,
+        section: Duration,
+        inside: Arc<dyn Fn() + Send + Sync>,
+    ) -> anyhow::Result<Self> {
         let mut contenders = Self { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
-        let mutex = Arc::new(Mutex::new(0_u64));
+        let mutex = Arc::new(lock_api::Mutex::<RawLock<Loiter<Native>, L>, u64>::new(0));
         for _ in 0..count {
             let (stop, mutex, inside) = (Arc::clone(&contenders.stop), Arc::clone(&mutex), Arc::clone(&inside));
             let body = move || {

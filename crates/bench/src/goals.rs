@@ -98,6 +98,8 @@ goals! {
         "Bump test: time to the first reaction after the target changed";
     BUMP_STEADY "bump-steady" "bump" AtMost(1000.0) "us"
         "Bump test: time until the number of threads that are not asleep is steady";
+    STEADINESS "steadiness" "steadiness" AtLeast(3.0) ""
+        "A fixed target: standard deviation of the number of threads awake under load-triggered backoff, relative to load control";
 }
 
 /// Whether a promise was kept.

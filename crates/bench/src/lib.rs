@@ -44,6 +44,7 @@ mod rwlock;
 mod sensor;
 mod session;
 mod setup;
+mod steadiness;
 mod sweep;
 mod table;
 mod versus;
@@ -85,6 +86,7 @@ pub fn bench(args: &BenchArgs) -> u8 {
         Command::Rwlock(options) => rwlock::run(options),
         Command::Sensor(options) => sensor::run(options),
         Command::Bump(options) => bump::run(options),
+        Command::Steadiness(options) => steadiness::run(options),
         Command::Idle(options) => idle::run(options),
         Command::Memory(options) => memory::run(options),
         Command::Report(options) => return exit(report::run(options)),

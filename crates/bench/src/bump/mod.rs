@@ -20,6 +20,7 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use unconvoy::load::control::Control;
 use unconvoy::platform::native::controller_report;
 use unconvoy::platform::{Native, Platform};
 
@@ -117,7 +118,7 @@ fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> 
             move || watch.sample()
         }),
     };
-    let contenders = Contenders::start_with(threads, SECTION, inside)?;
+    let contenders = Contenders::start_with::<Control>(threads, SECTION, inside)?;
     if options.realtime {
         process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
     }

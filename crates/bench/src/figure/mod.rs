@@ -54,6 +54,7 @@ fn compose(paper: &Paper, records: &[Record]) -> anyhow::Result<Figure> {
     for record in records {
         let is_right = match paper.source {
             Source::Series => record.benchmark == "bump",
+            Source::Steadiness => record.benchmark == "steadiness",
             Source::Sweep(name) => record.benchmark == name,
             Source::Fractions => record.benchmark == "interference",
             Source::Grid(names) => names.is_empty() || names.contains(&record.benchmark.as_str()),
@@ -72,6 +73,7 @@ fn compose(paper: &Paper, records: &[Record]) -> anyhow::Result<Figure> {
     for record in records {
         panels.push(match paper.source {
             Source::Series => panels::series(record, &mut names)?,
+            Source::Steadiness => panels::steadiness(record, &mut names)?,
             Source::Sweep(_) => panels::sweep(record, &mut names)?,
             Source::Fractions => panels::fractions(record, &mut names)?,
             Source::Grid(_) => panels::grid(record, &mut names)?,
@@ -86,7 +88,7 @@ fn caption(paper: &Paper, records: &[Record]) -> String {
     let Some(record) = records.first() else { return String::new() };
     let partial = if records.iter().all(|record| record.complete) { "" } else { "INCOMPLETE, " };
     let what = match paper.source {
-        Source::Series => "first round".to_string(),
+        Source::Series | Source::Steadiness => "first round".to_string(),
         _ => {
             let rounds = record.parameters.get("runs").map_or_else(|| "several".to_string(), ToString::to_string);
             format!("median of {rounds} runs, band: smallest to largest")

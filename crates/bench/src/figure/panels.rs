@@ -1,6 +1,7 @@
 //! A record as a panel: axes, lines, their colours. Each takes the names of the legend so far, and adds its own.
 
 use anyhow::{Context as _, ensure};
+use plotters::style::RGBColor;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ use crate::readings::{readings, spread};
 use crate::record::Record;
 use crate::run::Values;
 use crate::statistics::Spread;
+use crate::steadiness;
 use crate::sweep::Shape;
 use crate::sweep::interference::{fraction, fraction_lines};
 
@@ -144,6 +146,46 @@ struct Step {
     awake: u32,
 }
 
+/// Counts over time, without marks or bands.
+fn stepped(colour: RGBColor, counts: Vec<(f64, u32)>) -> Series {
+    let point = |(at, count): (f64, u32)| {
+        let middle = f64::from(count);
+        Point { at, low: middle, middle, high: middle }
+    };
+    Series { colour, points: counts.into_iter().map(point).collect(), has_markers: false }
+}
+
+/// The threads awake over time in the first round, under each load manager.
+pub fn steadiness(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
+    let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
+    let mut series = Vec::new();
+    let (mut end, mut most) = (0.0_f64, 0);
+    for run in of_first {
+        let manager = run.get("cell").and_then(Value::as_str).context("a run of no load manager")?;
+        let measured = run.get("measured").cloned().context("a run without a measurement")?;
+        let counted: steadiness::Series = serde_json::from_value(measured).context("a run without counts")?;
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let counts: Vec<(f64, u32)> = counted.counts.iter().map(|count| (ms(count.ns), count.awake)).collect();
+        end = counts.iter().fold(end, |end, &(at, _)| end.max(at));
+        most = counts.iter().fold(most, |most, &(_, count)| most.max(count));
+        if series.is_empty() {
+            series.push(stepped(colour(index_of("target", names)), vec![(0.0, counted.target), (end, counted.target)]));
+        }
+        series.push(stepped(colour(index_of(manager, names)), counts));
+    }
+    ensure!(!series.is_empty(), "this record has no time series");
+    let mut across = Axis::up_to(end, Unit::Plain);
+    across.range = 0.0..end;
+    Ok(Panel {
+        title: "threads awake".to_string(),
+        across,
+        across_title: "ms".to_string(),
+        up: Axis::up_to(f64::from(most), Unit::Plain),
+        series,
+        mark: None,
+    })
+}
+
 /// The threads that are not asleep in the first round, one change after the other, and what was asked for.
 pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
@@ -165,17 +207,7 @@ pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel>
         begin += change.end_ns;
     }
     let most = asked.iter().chain(&awake).map(|&(_, count)| count).max().unwrap_or(1);
-    let mut line = |name: &str, counts: Vec<(f64, u32)>| Series {
-        colour: colour(index_of(name, names)),
-        points: counts
-            .into_iter()
-            .map(|(at, count)| {
-                let middle = f64::from(count);
-                Point { at, low: middle, middle, high: middle }
-            })
-            .collect(),
-        has_markers: false,
-    };
+    let mut line = |name: &str, counts| stepped(colour(index_of(name, names)), counts);
     let series = vec![line("asked for", asked), line("not asleep", awake)];
     let mut across = Axis::up_to(begin as f64 / 1e6, Unit::Plain);
     across.range = 0.0..begin as f64 / 1e6;

@@ -5,6 +5,8 @@
 pub enum Source {
     /// The count of threads after changes of the sleep target.
     Series,
+    /// The count of threads over time, at a fixed target, under two load managers.
+    Steadiness,
     /// Lines over places.
     Sweep(&'static str),
     /// Fractions of what a process reaches alone.
@@ -33,8 +35,8 @@ pub const FIGURES: &[Paper] = &[
     Paper {
         name: "asplos-5",
         title: "Running threads at a fixed target",
-        source: Source::Series,
-        measured_by: "bump",
+        source: Source::Steadiness,
+        measured_by: "steadiness",
         remark: "The paper's: Johnson, Stoica, Ailamaki, Mowry, ASPLOS 2010, section 2.3, Figure 5; TM-1 with 63 clients on a Sun Niagara II of 64 contexts, the target set to 32 by hand. Until load-triggered backoff is switched on, the number of running threads is fairly even; from then on it swings far to both sides of the target and wanders for long stretches below it, because a sleeper comes back only when its time is over, and many come back at the same clock tick.",
     },
     Paper {

@@ -45,7 +45,7 @@ const SHORTEST_NS: f64 = 50_000.0;
 const LONGEST_IN_MEANS: f64 = 8.0;
 
 /// The running average after one more reading.
-pub(super) fn running_average(before: f64, reading: Reading) -> f64 {
+pub fn running_average(before: f64, reading: Reading) -> f64 {
     let overload = if reading.runnable > 0.0 { reading.waiting / reading.runnable } else { 0.0 };
     before + LATEST * (overload.clamp(0.0, 1.0) - before)
 }

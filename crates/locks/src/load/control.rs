@@ -165,7 +165,8 @@ impl<P: Platform> LoadControl<P> {
         f64::from(self.overload.load(Relaxed)) / 1e6
     }
 
-    pub(super) fn set_overload(&self, overload: f64) {
+    /// Sets it. For the controller, or an experiment without one.
+    pub fn set_overload(&self, overload: f64) {
         self.overload.store((overload * 1e6) as u32, Relaxed);
     }
 
