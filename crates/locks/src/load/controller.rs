@@ -23,7 +23,7 @@ const LONGEST_PAUSE_NS: u64 = 50_000_000;
 /// leaves the other one idle until the next tick finds out (a newly idle processor does not look
 /// for work if it is idle often and shortly), up to 4 ms. One thread more keeps it busy. (Think
 /// time 1 us, 8 threads on 2 processors: 1.63 processors used without, 1.97 with.)
-const MARGIN: f64 = 1.0;
+pub(crate) const MARGIN: f64 = 1.0;
 
 /// From this part of the capacity spent polling there is no margin: one thread more would only poll
 /// too, and in a queue it may be the one that is next and does not run. (TP-MCS, saturated, 4
@@ -56,6 +56,17 @@ pub struct Effort<P: Platform> {
     pub ticks: P::U32,
     /// Nanoseconds spent outside sleep.
     pub busy_ns: P::U64,
+    /// The last reading, in thousandths of a thread and of a processor.
+    pub runnable: P::U32,
+    /// See [`runnable`](Self::runnable).
+    pub capacity: P::U32,
+}
+
+impl<P: Platform> Effort<P> {
+    fn note(&self, reading: Reading) {
+        self.runnable.store((reading.runnable * 1e3) as u32, Relaxed);
+        self.capacity.store((reading.capacity * 1e3) as u32, Relaxed);
+    }
 }
 
 /// Serves `control` until there was nothing to do for some time, or until `stop` is set (whoever
@@ -83,7 +94,9 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         let polling = polled.wrapping_sub(polled_before) as f64 / begin.saturating_sub(last).max(1) as f64;
         let since = last;
         (last, polled_before) = (begin, polled);
-        let target = sensor.read(begin).map_or(0, |reading| policy.target(reading, sleeping, polling));
+        let reading = sensor.read(begin);
+        let target = reading.map_or(0, |reading| policy.target(reading, sleeping, polling));
+        reading.into_iter().for_each(|reading| effort.note(reading));
         control.slots.set_target(target);
         control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
         let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
@@ -101,12 +114,12 @@ mod tests {
     use super::*;
 
     fn target(runnable: f64, capacity: f64, sleeping: u32) -> u32 {
-        Direct.target(Reading { runnable, capacity }, sleeping, 0.0)
+        Direct.target(Reading::of_runnable(runnable, capacity), sleeping, 0.0)
     }
 
     #[test]
     fn where_threads_mostly_poll_there_is_no_margin() {
-        let reading = Reading { runnable: 3.0, capacity: 2.0 };
+        let reading = Reading::of_runnable(3.0, 2.0);
         assert_eq!(Direct.target(reading, 0, 0.05), 0);
         assert_eq!(Direct.target(reading, 0, 0.9), 1);
     }

@@ -19,19 +19,14 @@
 
 use core::ptr;
 
-use rustix::fs::RawDir;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::capacity::Capacity;
-use super::file::File;
-use super::{Reading, Sensor};
+use super::file::{File, decimal};
+use super::{Reading, Sensor, threads};
 
 /// Threads beyond these are not counted. Reading so many takes longer than an interval anyway.
 const MAX_THREADS: usize = 32_768;
-
-/// Readings between two looks at the affinity mask and the quota: about a second at the default
-/// interval.
-const CAPACITY_EVERY: u32 = 128;
 
 /// Readings between two listings of the threads even if their number stood still: one may have gone
 /// and another come.
@@ -43,6 +38,13 @@ const MAX_KEPT: usize = 512;
 /// Longest contents of a `schedstat` file: three numbers.
 const LINE: usize = 80;
 
+/// Nanoseconds on a processor and nanoseconds waiting for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Times {
+    run: u64,
+    wait: u64,
+}
+
 /// One thread.
 struct Entry {
     thread: u32,
@@ -52,7 +54,7 @@ struct Entry {
     slept_through: bool,
     listed: bool,
     /// Run and wait time at the last reading.
-    total: Option<u64>,
+    total: Option<Times>,
     file: Option<File>,
 }
 
@@ -187,14 +189,10 @@ impl Path {
     }
 }
 
-/// The first two numbers of `line`, added up: time on a processor and time waiting for one.
-fn run_and_wait(line: &[u8]) -> Option<u64> {
-    let mut numbers = line.split(|&byte| byte == b' ').map(|digits| {
-        digits.iter().try_fold(0u64, |number, &byte| {
-            byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
-        })
-    });
-    Some(numbers.next()??.wrapping_add(numbers.next()??))
+/// The first two numbers of `line`.
+fn run_and_wait(line: &[u8]) -> Option<Times> {
+    let mut numbers = line.split(|&byte| byte == b' ').map(decimal);
+    Some(Times { run: numbers.next()??, wait: numbers.next()?? })
 }
 
 impl Schedstat {
@@ -228,25 +226,19 @@ impl Schedstat {
             return;
         }
         self.links = links;
-        if rustix::fs::seek(directory.borrow(), rustix::fs::SeekFrom::Start(0)).is_err() {
-            return;
-        }
-        let mut buffer = [core::mem::MaybeUninit::<u8>::uninit(); 4096];
-        let mut names = RawDir::new(directory.borrow(), &mut buffer);
-        while let Some(Ok(name)) = names.next() {
-            let digits = name.file_name().to_bytes();
-            let thread = digits.iter().try_fold(0u32, |number, &byte| {
-                byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u32::from(byte - b'0')))
-            });
-            if let Some(thread) = thread.filter(|&thread| thread != self.own_thread) {
-                self.table.list(thread);
+        let (table, own) = (&mut self.table, self.own_thread);
+        let is_listed = threads::for_each(directory, |thread| {
+            if thread != own {
+                table.list(thread);
             }
+        });
+        if is_listed {
+            table.forget_unlisted();
         }
-        self.table.forget_unlisted();
     }
 
     /// Nanoseconds that `entry`'s thread ran or waited since its last reading.
-    fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> u64 {
+    fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> Times {
         if entry.file.is_none() {
             entry.file = directory.open_below(Path::of(entry.thread).as_cstr());
         }
@@ -259,8 +251,10 @@ impl Schedstat {
             entry.file = None;
         }
         let growth = match (entry.total, total) {
-            (Some(before), Some(now)) => now.saturating_sub(before),
-            _ => 0,
+            (Some(before), Some(now)) => {
+                Times { run: now.run.saturating_sub(before.run), wait: now.wait.saturating_sub(before.wait) }
+            }
+            _ => Times::default(),
         };
         entry.total = total;
         growth
@@ -273,20 +267,19 @@ impl Sensor for Schedstat {
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
-        if self.readings.is_multiple_of(CAPACITY_EVERY) {
-            let threads = self.table.entries().iter().map(|entry| entry.thread);
-            self.capacity.look(threads);
-        }
         self.open_directory();
         self.list();
+        self.capacity.follow(now, |look| self.table.entries().iter().for_each(|entry| look(entry.thread)));
         self.readings = self.readings.wrapping_add(1);
         let keep_open = self.keep_open;
-        let mut wanted = 0;
+        let mut total = Times::default();
         {
             let directory = self.directory.as_ref()?;
             for (place, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
-                    wanted += Self::growth(directory, keep_open && place < MAX_KEPT, entry);
+                    let growth = Self::growth(directory, keep_open && place < MAX_KEPT, entry);
+                    total.run += growth.run;
+                    total.wait += growth.wait;
                 }
             }
         }
@@ -294,8 +287,12 @@ impl Sensor for Schedstat {
             self.directory = None;
         }
         let interval = now.saturating_sub(core::mem::replace(&mut self.last, now));
-        (interval > 0 && self.readings > 1)
-            .then(|| Reading { runnable: wanted as f64 / interval as f64, capacity: self.capacity.processors() })
+        let threads = |ns: u64| ns as f64 / interval as f64;
+        (interval > 0 && self.readings > 1).then(|| Reading {
+            runnable: threads(total.run + total.wait),
+            waiting: threads(total.wait),
+            capacity: self.capacity.processors(),
+        })
     }
 
     fn expect_asleep(&mut self, thread: u32, slot: u32) {
@@ -312,8 +309,8 @@ mod tests {
 
     #[test]
     fn reads_the_first_two_numbers() {
-        assert_eq!(run_and_wait(b"1500 500 7\n"), Some(2000));
-        assert_eq!(run_and_wait(b"0 0 0\n"), Some(0));
+        assert_eq!(run_and_wait(b"1500 500 7\n"), Some(Times { run: 1500, wait: 500 }));
+        assert_eq!(run_and_wait(b"0 0 0\n"), Some(Times::default()));
         assert_eq!(run_and_wait(b""), None);
         assert_eq!(run_and_wait(b"12"), None);
         assert_eq!(run_and_wait(b"x 1 2"), None);

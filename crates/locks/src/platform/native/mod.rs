@@ -13,8 +13,9 @@ use rustix::thread::futex;
 use super::{Atomic, AtomicInt, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
+use crate::load::sensor::{LiveLoad, bpf};
 
-pub use controller::{ControllerReport, claim_memory, confine, controller_report, without_controller};
+pub use controller::{ControllerReport, claim_memory, confine, controller_report, use_sensor, without_controller};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
@@ -190,5 +191,10 @@ impl Platform for Native {
     #[inline]
     fn ensure_controller() {
         controller::ensure();
+    }
+
+    #[inline]
+    fn live_load() -> Option<LiveLoad> {
+        bpf::live()
     }
 }
