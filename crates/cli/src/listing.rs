@@ -1,18 +1,20 @@
-//! `unconvoy locks`: what `--lock` and `--load` accept.
+//! `unconvoy locks`: what `--lock`, `--load` and `--sensor` accept.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD};
+use unconvoy::catalogue::{CONTENTION, Entry, LOAD, SENSOR};
 
-/// Both halves of the catalogue, and how to name a pair.
+/// Both halves of the catalogue, how to name a pair, and the sensors.
 pub fn locks() -> String {
     format!(
         "Contention managers (--lock): the order in which waiters get the lock\n{}\n\n\
          Load managers (--load): which waiters leave the processor, and when\n{}\n\n\
-         Every pair is a lock; `compare --locks` names it LOCK+LOAD, as in {}+{}.\n",
+         Every pair is a lock; `compare --locks` names it LOCK+LOAD, as in {}+{}.\n\n\
+         Sensors of load control (--sensor): what it reads the load from\n{}\n",
         table("lock", CONTENTION),
         table("load", LOAD),
         CONTENTION[0].name,
-        LOAD[0].name
+        LOAD[0].name,
+        table("sensor", SENSOR)
     )
 }
 
