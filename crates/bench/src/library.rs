@@ -18,6 +18,10 @@ pub mod variable {
     pub const INTERVAL: &str = "UNCONVOY_INTERVAL_MS";
     /// Longest sleep of a waiter, milliseconds.
     pub const SLEEP: &str = "UNCONVOY_SLEEP_MS";
+    /// Sensor, a name of the catalogue.
+    pub const SENSOR: &str = "UNCONVOY_SENSOR";
+    /// The kernel's count for the `bpf` sensor: which process's, and where it has it.
+    pub const BPF: &str = "UNCONVOY_BPF";
     /// How the controller sets the sleep target, a name of the catalogue.
     pub const POLICY: &str = "UNCONVOY_POLICY";
     /// Mean sleep under load-triggered backoff, milliseconds.

@@ -18,11 +18,13 @@ use crate::setup::Setup;
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Set for no run but one that is meant to have them.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 12] = [
     variable::PRELOAD,
     variable::LOCK,
     variable::LOAD,
     variable::POLICY,
+    variable::SENSOR,
+    variable::BPF,
     variable::INTERVAL,
     variable::SLEEP,
     variable::BACKOFF,

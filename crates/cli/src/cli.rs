@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use regex::{Regex, RegexBuilder};
-use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY};
+use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
+use unconvoy::load::control::settings::INTERVAL_MS;
+use unconvoy::load::sensor::choice::Choice;
 use unconvoy_bench::cli::BenchArgs;
 
 use crate::compare::plan::Configuration;
@@ -65,9 +67,13 @@ pub struct RunArgs {
     /// Write what each lock did to FILE, as JSON, when the program ends.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
-    /// Interval at which the load controller looks at the load, in milliseconds.
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub interval: Option<u32>,
+    /// What the load controller reads the load from: schedstat, loadavg, psi, bpf (with privilege), or
+    /// fixed:N for a target of N processors.
+    #[arg(long, value_name = "SENSOR", value_parser = sensor)]
+    pub sensor: Option<String>,
+    /// Interval at which the load controller looks at the load, in milliseconds (0.5 to 1000).
+    #[arg(long, value_name = "MS", value_parser = interval)]
+    pub interval: Option<f64>,
     /// Longest sleep of a waiter that load control has put aside, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub sleep_timeout: Option<u32>,
@@ -166,6 +172,19 @@ fn names(entries: &'static [Entry]) -> PossibleValuesParser {
     entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
 }
 
+/// A sensor's name; an error lists them all.
+fn sensor(text: &str) -> Result<String, String> {
+    let names = || SENSOR.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| format!("the sensors are {}", names()))
+}
+
+/// A number of milliseconds that the controller's interval may have.
+fn interval(text: &str) -> Result<f64, String> {
+    let (least, most) = INTERVAL_MS.into_inner();
+    let ms = text.parse().ok().filter(|ms| INTERVAL_MS.contains(ms));
+    ms.ok_or_else(|| format!("an interval has {least} to {most} milliseconds"))
+}
+
 /// A regular expression that captures exactly one thing.
 fn one_group(text: &str) -> Result<Regex, String> {
     // `^` and `$` are those of a line: what is searched is everything that a program printed.
@@ -204,6 +223,7 @@ Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --lock tpmcs --load control -- ./server
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
+  sudo unconvoy run --sensor bpf -- ./server
   UNCONVOY_LIBRARY=target/release/libunconvoy.so unconvoy run -- ./server";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -256,6 +276,21 @@ mod tests {
         assert!(one_group("ops [0-9]+").unwrap_err().contains("put ( )"));
         assert!(one_group("(a)(b)").unwrap_err().contains("2 groups"));
         assert!(one_group("(").is_err());
+    }
+
+    #[test]
+    fn an_interval_may_be_half_a_millisecond() {
+        assert_eq!(interval("0.5"), Ok(0.5));
+        assert_eq!(interval("1000"), Ok(1000.0));
+        for wrong in ["0.4", "0", "-1", "1001", "nan", "inf", "soon", ""] {
+            assert!(interval(wrong).unwrap_err().contains("0.5 to 1000"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sensor_is_one_of_the_list() {
+        assert_eq!(sensor("fixed:2.5").as_deref(), Ok("fixed:2.5"));
+        assert!(sensor("fixed:none").unwrap_err().contains("loadavg"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! `unconvoy locks`: what `--lock`, `--load` and `--policy` accept.
+//! `unconvoy locks`: what `--lock`, `--load`, `--policy` and `--sensor` accept.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
 
 /// The catalogue, and how to name a pair.
 pub fn locks() -> String {
@@ -9,10 +9,12 @@ pub fn locks() -> String {
         "Contention managers (--lock): the order in which waiters get the lock\n{}\n\n\
          Load managers (--load): which waiters leave the processor, and when\n{}\n\n\
          Policies (--policy): how the load controller sets the number of waiters that sleep\n{}\n\n\
+         Sensors (--sensor): what the load controller reads the load from\n{}\n\n\
          Every pair is a lock; `compare --locks` names it LOCK+LOAD, as in {}+{}.\n",
         table("lock", CONTENTION),
         table("load", LOAD),
         table("policy", POLICY),
+        table("sensor", SENSOR),
         CONTENTION[0].name,
         LOAD[0].name
     )

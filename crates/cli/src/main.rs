@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), no_main)]
 
+mod bpf;
 mod cli;
 mod compare;
 mod export;

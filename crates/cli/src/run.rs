@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
+use unconvoy::load::sensor::choice::Choice;
 use unconvoy_bench::library::{self, variable};
 
 use crate::cli::RunArgs;
-use crate::inspect;
 use crate::refusal::Refusal;
+use crate::{bpf, inspect};
 
 /// Replaces this process by the program; returns only if that fails.
 ///
@@ -29,6 +30,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     }
     if let Some(load) = &args.load {
         environment.set(variable::LOAD, load);
+    }
+    if let Some(sensor) = &args.sensor {
+        environment.set(variable::SENSOR, sensor);
     }
     if let Some(ms) = args.interval {
         environment.set(variable::INTERVAL, ms.to_string());
@@ -56,10 +60,29 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     let preload = library::preload(&library, environment.get(variable::PRELOAD));
     environment.set(variable::PRELOAD, preload);
 
-    if let Some(warning) = inspect::warning(program) {
-        warn(&warning);
+    let warning = inspect::warning(program);
+    match &warning {
+        Some(warning) => warn(warning),
+        None => prepare_sensor(&mut environment),
     }
     Err(execute(&args.program, &environment).into())
+}
+
+/// Sets up the `bpf` sensor, which takes more than a name. Where that fails, the default one serves.
+fn prepare_sensor(environment: &mut Environment) {
+    environment.remove(variable::BPF);
+    let chosen = environment.get(variable::SENSOR).and_then(OsStr::to_str).and_then(Choice::parse);
+    if chosen != Some(Choice::Bpf) {
+        return;
+    }
+    match bpf::count_this_process() {
+        Ok(count) => environment.set(variable::BPF, count),
+        Err(why) => {
+            // Once for all: the programs that it starts would say it again.
+            environment.set(variable::SENSOR, Choice::default().name());
+            warn(&format!("no bpf sensor, using {}: {why:#}", Choice::default().name()));
+        }
+    }
 }
 
 /// One line on standard error, which may be closed.
@@ -128,6 +151,10 @@ impl Environment {
             Some((_, old)) => *old = value,
             None => self.0.push((name.into(), value)),
         }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.0.retain(|(key, _)| key != name);
     }
 
     /// `NAME=VALUE` strings as `execve` takes them.

@@ -39,6 +39,9 @@ struct Controller {
     starts: u64,
     ticks: u64,
     cpu_ns: u64,
+    sensor: String,
+    runnable: f64,
+    capacity: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,11 +91,17 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
 
 fn render(mut record: Record, top: usize) -> String {
     let nanoseconds = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
-    let Controller { starts, ticks, cpu_ns } = record.controller;
+    let Controller { starts, ticks, cpu_ns, sensor, runnable, capacity } = record.controller;
+    // A process without contention has no controller, and nobody looked.
+    let load = match capacity {
+        0.0 => String::new(),
+        _ => format!("load: {runnable:.1} runnable on {capacity:.2} processors when last looked at, by {sensor}\n"),
+    };
     let Slots { slept, left, woken, timed_out, given_back } = record.slots;
     let mut text = format!(
         "{} (process {}): {}+{}, {} on {} processors\n\
          controller: {starts} starts, {ticks} ticks, {} of processor time\n\
+         {load}\
          sleep slots: {slept} slept, {woken} woken, {timed_out} timed out, \
          {given_back} given back, {left} left\n",
         record.program,

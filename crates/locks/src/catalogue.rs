@@ -1,10 +1,10 @@
 //! The names under which a user asks for a lock: one table for the command line, the interposer,
 //! the benchmarks, the generic suite and the documentation.
 
-/// One nameable half of a lock.
+/// One nameable half of a lock, or a sensor of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What a user writes: `--lock NAME` or `--load NAME`.
+    /// What a user writes: `--lock NAME`, `--load NAME` or `--sensor NAME`.
     pub name: &'static str,
     /// One sentence for `--help` and the docs table.
     pub summary: &'static str,
@@ -95,6 +95,24 @@ pub fn availability(name: &str) -> Availability {
     };
     needs.err().unwrap_or(Availability::Full)
 }
+
+/// The sensors of load control, the default first. `N` stands for a number.
+pub const SENSOR: &[Entry] = &[
+    Entry { name: "schedstat", summary: "run and run-queue time of every thread of the process (the default)" },
+    Entry {
+        name: "loadavg",
+        summary: "the machine's number of runnable threads, of /proc/loadavg: other processes count as own load",
+    },
+    Entry { name: "psi", summary: "pressure stall information: the time in which some thread waited for a processor" },
+    Entry {
+        name: "bpf",
+        summary: "the exact number of runnable threads, kept by a BPF program and seen by waiters at once; needs CAP_BPF and CAP_PERFMON",
+    },
+    Entry {
+        name: "fixed:N",
+        summary: "as schedstat, but N processors are aimed at, whatever there are: for experiments",
+    },
+];
 
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
 /// ...]`: contention managers on the native platform, and load managers. The one list of what there

@@ -6,7 +6,8 @@
 //! | `UNCONVOY_LOCK` | name | see `unconvoy locks` | `loiter` | contention manager |
 //! | `UNCONVOY_LOAD` | name | see `unconvoy locks` | `control` | load manager |
 //! | `UNCONVOY_POLICY` | name | see `unconvoy locks` | `direct` | load control's policy |
-//! | `UNCONVOY_INTERVAL_MS` | integer | 1 to 1000 | 7; backoff: 10 | the controller's interval |
+//! | `UNCONVOY_SENSOR` | name | see `unconvoy locks` | `schedstat` | what the controller reads the load from |
+//! | `UNCONVOY_INTERVAL_MS` | number | 0.5 to 1000 | 7; backoff: 10 | the controller's interval |
 //! | `UNCONVOY_SLEEP_MS` | integer | 1 to 10000 | 100 | longest sleep in a slot |
 //! | `UNCONVOY_BACKOFF_MS` | integer | 1 to 10000 | 100 | mean sleep of load-triggered backoff |
 //! | `UNCONVOY_NESTED` | 0 or 1 | | 1 | whether waiters wake their lock's holder |
@@ -16,17 +17,19 @@
 //! A value that is none of these costs one line on standard error, and the default is used.
 
 use core::ffi::{CStr, c_char};
-use core::str::FromStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
 use unconvoy_locks::load::control::Control;
+use unconvoy_locks::load::control::settings::{INTERVAL_MS, SLEEP_MS};
+use unconvoy_locks::load::sensor::choice::Choice;
+use unconvoy_locks::platform::native;
 use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
 use unconvoy_locks::platform::{Native, Platform};
 
 use crate::dispatch::{self, Pair};
-use crate::{identity, real, stats};
+use crate::{identity, real, stats, tally};
 
 /// The load manager of the default pair, whose path is compiled in.
 pub(crate) type DefaultLoad = Control;
@@ -107,9 +110,10 @@ fn watcher() -> Option<&'static str> {
 fn read() -> Service {
     let control = Native::load_control();
     control.interval.store(pair().interval_ns, Relaxed);
-    read_milliseconds(c"UNCONVOY_INTERVAL_MS", 1..=1000, &control.interval);
-    read_milliseconds(c"UNCONVOY_SLEEP_MS", 1..=10_000, &control.sleep);
-    read_milliseconds(c"UNCONVOY_BACKOFF_MS", 1..=10_000, &control.backoff);
+    read_milliseconds(c"UNCONVOY_INTERVAL_MS", INTERVAL_MS, &control.interval);
+    read_milliseconds(c"UNCONVOY_SLEEP_MS", SLEEP_MS, &control.sleep);
+    read_milliseconds(c"UNCONVOY_BACKOFF_MS", SLEEP_MS, &control.backoff);
+    native::use_sensor(sensor());
     control.set_policy(named(c"UNCONVOY_POLICY", POLICY));
     control.wake_holders(variable(c"UNCONVOY_NESTED") != Some("0"));
     // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.
@@ -165,6 +169,26 @@ fn is_usable(lock: &'static str) -> bool {
     is_usable
 }
 
+/// The sensor that the environment names, if it can be had.
+fn sensor() -> Choice {
+    let counted = tally::adopt();
+    let Some(value) = variable(c"UNCONVOY_SENSOR") else { return Choice::default() };
+    let Some(choice) = Choice::parse(value) else {
+        say_none_of(c"UNCONVOY_SENSOR", value, SENSOR);
+        return Choice::default();
+    };
+    match choice.missing() {
+        None => choice,
+        Some(why) => {
+            // The programs that a counted one starts find its environment, and are not counted: no news to anybody.
+            if counted != Some(tally::Whose::Another) {
+                say(&[why]);
+            }
+            Choice::default()
+        }
+    }
+}
+
 fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static str {
     static SAID: AtomicU64 = AtomicU64::new(0);
     let Some(value) = variable(variable_name) else {
@@ -176,24 +200,28 @@ fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static st
     // Asked for twice per process (service and pair), said once.
     let bit = 1 << (entries.len() % 64);
     if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-        let mut message = [""; 64];
-        let head = [variable_name.to_str().unwrap_or_default(), "=", value, " is none of"];
-        let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
-        let tail = ["; using ", entries[0].name];
-        let mut len = 0;
-        for (place, part) in message.iter_mut().zip(parts.chain(tail)) {
-            *place = part;
-            len += 1;
-        }
-        say(&message[..len]);
+        say_none_of(variable_name, value, entries);
     }
     entries[0].name
 }
 
-fn read_milliseconds(name: &'static CStr, range: core::ops::RangeInclusive<u64>, setting: &AtomicU64) {
+fn say_none_of(variable_name: &CStr, value: &str, entries: &'static [Entry]) {
+    let mut message = [""; 32];
+    let head = [variable_name.to_str().unwrap_or_default(), "=", value, " is none of"];
+    let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
+    let tail = ["; using ", entries[0].name];
+    let mut len = 0;
+    for (place, part) in message.iter_mut().zip(parts.chain(tail)) {
+        *place = part;
+        len += 1;
+    }
+    say(&message[..len]);
+}
+
+fn read_milliseconds(name: &'static CStr, range: core::ops::RangeInclusive<f64>, setting: &AtomicU64) {
     let Some(value) = variable(name) else { return };
-    match u64::from_str(value) {
-        Ok(ms) if range.contains(&ms) => setting.store(ms * 1_000_000, Relaxed),
+    match value.parse::<f64>() {
+        Ok(ms) if range.contains(&ms) => setting.store((ms * 1e6) as u64, Relaxed),
         _ => say(&[
             name.to_str().unwrap_or_default(),
             "=",

@@ -18,6 +18,7 @@ mod real;
 mod rwlock;
 mod spin;
 mod stats;
+mod tally;
 mod time;
 
 use unconvoy_locks::platform::native;
@@ -41,6 +42,7 @@ extern "C" fn end() {
 unsafe extern "C" fn after_fork() {
     native::fork::after_fork();
     config::service();
+    tally::leave();
 }
 
 #[used]

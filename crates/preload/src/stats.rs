@@ -188,7 +188,14 @@ pub(crate) fn write() {
         "load": pair().load,
         "wall_ns": Native::now().saturating_sub(BEGAN.load(Relaxed)),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
-        "controller": { "starts": controller.starts, "ticks": controller.ticks, "cpu_ns": controller.busy_ns },
+        "controller": {
+            "starts": controller.starts,
+            "ticks": controller.ticks,
+            "cpu_ns": controller.busy_ns,
+            "sensor": controller.sensor,
+            "runnable": f64::from(controller.runnable) / 1e3,
+            "capacity": f64::from(controller.capacity) / 1e3,
+        },
         "slots": {
             "slept": slots.slept,
             "left": slots.left,

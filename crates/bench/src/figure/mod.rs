@@ -130,6 +130,15 @@ mod tests {
                 };
                 record("bump", json!({ "threads": 8 }), vec![change(0, 6), change(6, 4)])
             }
+            Source::Steadiness => {
+                let run = |manager: &str, awake: u32| {
+                    json!({
+                        "cell": manager, "round": 1,
+                        "measured": { "target": 4, "counts": [{ "ns": 0, "awake": 4 }, { "ns": 9_000_000, "awake": awake }] },
+                    })
+                };
+                record("steadiness", json!({ "threads": 8 }), vec![run("control", 4), run("backoff", 8)])
+            }
             Source::Sweep(name) => {
                 let runs =
                     vec![at("150 % load", 0.5, json!({ "ops": 5.0 })), at("150 % load", 2.0, json!({ "ops": 6.0 }))];

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::backoff;
 use super::control::LoadControl;
 use super::policy::{Observation, Policy};
-use super::sensor::Sensor;
+use super::sensor::{Reading, Sensor};
 use crate::catalogue::POLICY;
 use crate::platform::{Atomic, AtomicInt, Platform};
 
@@ -30,6 +30,17 @@ pub struct Effort<P: Platform> {
     pub ticks: P::U32,
     /// Nanoseconds spent outside sleep.
     pub busy_ns: P::U64,
+    /// The last reading, in thousandths of a thread and of a processor.
+    pub runnable: P::U32,
+    /// See [`runnable`](Self::runnable).
+    pub capacity: P::U32,
+}
+
+impl<P: Platform> Effort<P> {
+    fn note(&self, reading: Reading) {
+        self.runnable.store((reading.runnable * 1e3) as u32, Relaxed);
+        self.capacity.store((reading.capacity * 1e3) as u32, Relaxed);
+    }
 }
 
 /// Serves `control` until there was nothing to do for some time, or until `stop` is set (whoever
@@ -61,6 +72,7 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         (last, polled_before) = (begin, polled);
         let reading = sensor.read(begin);
         let target = reading.map_or(0, |reading| policy.target(Observation { reading, sleeping, polling }));
+        reading.into_iter().for_each(|reading| effort.note(reading));
         control.slots.set_target(target);
         overload = reading.map_or(0.0, |reading| backoff::running_average(overload, reading));
         control.set_overload(overload);

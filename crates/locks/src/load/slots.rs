@@ -24,7 +24,8 @@
 //! **Invariant 2.** A sleeper returns only after its slot left its thread id.
 //!
 //! **Invariant 3.** Nobody sleeps beyond a target that shrank. The claimer writes its slot, fences,
-//! and reads T; the controller writes T, fences, and reads the slots. One of them sees the other.
+//! and reads T; the controller, or a waiter that lets one go, writes T, fences, and reads the slots. One of them
+//! sees the other.
 //!
 //! **Invariant 4.** `end` is moved only by the controller, and never past an `EMPTY` slot: the
 //! claimer that is about to write there would be overlooked.
@@ -298,6 +299,27 @@ impl<P: Platform> SleepSlots<P> {
         if let Some(slot) = slot {
             before();
             self.wake(slot, thread);
+        }
+    }
+
+    /// Raises T to `target`, unless it is there or somebody changes it.
+    pub fn raise_target(&self, target: u32) {
+        let before = self.target();
+        if before < target {
+            let _ = self.counters.target.compare_exchange(before, target, Relaxed, Relaxed);
+        }
+    }
+
+    /// Wakes the thread that has slept longest, and lowers T to those who still sleep, so that nobody takes its place.
+    pub fn let_one_go(&self) {
+        let (before, sleeping) = (self.target(), self.sleeping());
+        if sleeping == 0 || before == 0 {
+            return;
+        }
+        let target = before.min(sleeping - 1);
+        if self.counters.target.compare_exchange(before, target, Relaxed, Relaxed).is_ok() {
+            P::fence(SeqCst); // Invariant 3; pairs with `claim`
+            self.wake_longest();
         }
     }
 

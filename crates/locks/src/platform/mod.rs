@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
+use crate::load::sensor::LiveLoad;
 
 #[cfg(not(loom))]
 pub mod native;
@@ -174,6 +175,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Sees to it that a controller serves [`load_control`](Self::load_control). Cheap when one
     /// does.
     fn ensure_controller();
+
+    /// The load at this moment, where the machine tells of each change. Cheap where it does not.
+    #[inline(always)]
+    fn live_load() -> Option<LiveLoad> {
+        None
+    }
 }
 
 /// Busy-waits about `ns` nanoseconds, without touching shared memory.

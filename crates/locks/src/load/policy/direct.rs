@@ -19,7 +19,7 @@ mod tests {
     use crate::load::sensor::Reading;
 
     fn target(runnable: f64, capacity: f64, sleeping: u32) -> u32 {
-        let reading = Reading { runnable, waiting: (runnable - capacity).max(0.0), capacity };
+        let reading = Reading::of_runnable(runnable, capacity);
         Direct.target(Observation { reading, sleeping, polling: 0.0 })
     }
 

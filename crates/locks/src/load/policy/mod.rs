@@ -18,7 +18,7 @@ use super::sensor::Reading;
 /// leaves the other one idle until the next tick finds out (a newly idle processor does not look
 /// for work if it is idle often and shortly), up to 4 ms. One thread more keeps it busy. (Think
 /// time 1 us, 8 threads on 2 processors: 1.63 processors used without, 1.97 with.)
-const MARGIN: f64 = 1.0;
+pub(crate) const MARGIN: f64 = 1.0;
 
 /// From this part of the capacity spent polling there is no margin: one thread more would only poll
 /// too, and in a queue it may be the one that is next and does not run. (TP-MCS, saturated, 4
@@ -105,7 +105,7 @@ mod tests {
         let mut sleeping = 0;
         let step = |demand: f64| {
             let runnable = (demand - f64::from(sleeping)).max(0.0);
-            let reading = Reading { runnable, waiting: (runnable - 2.0).max(0.0), capacity: 2.0 };
+            let reading = Reading::of_runnable(runnable, 2.0);
             sleeping = policy.target(Observation { reading, sleeping, polling: 0.0 });
             sleeping
         };
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn where_threads_mostly_poll_there_is_no_margin() {
         each(|name, policy| {
-            let reading = Reading { runnable: 12.0, waiting: 10.0, capacity: 2.0 };
+            let reading = Reading::of_runnable(12.0, 2.0);
             let mut busy = policy.clone();
             let targets = |policy: &mut Policy, polling| {
                 (0..40).map(|_| policy.target(Observation { reading, sleeping: 0, polling })).next_back()

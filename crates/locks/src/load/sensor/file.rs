@@ -7,6 +7,16 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+/// The decimal number that is all of `digits`, as `/proc` writes them; what exceeds 64 bits is lost.
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+    })
+}
+
 /// An open file or directory, for reading.
 pub(crate) struct File(RawFd);
 
@@ -44,5 +54,19 @@ impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: ours, and not used again. Closing a file that was only read cannot lose anything.
         let _ = unsafe { syscalls::syscall!(syscalls::Sysno::close, self.borrow().as_raw_fd()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_and_nothing_else() {
+        assert_eq!(decimal(b"0"), Some(0));
+        assert_eq!(decimal(b"1234567890123"), Some(1_234_567_890_123));
+        for wrong in [&b""[..], b"12 ", b"-1", b".."] {
+            assert_eq!(decimal(wrong), None);
+        }
     }
 }

@@ -19,19 +19,14 @@
 
 use core::ptr;
 
-use rustix::fs::RawDir;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::capacity::Capacity;
-use super::file::File;
-use super::{Reading, Sensor};
+use super::file::{File, decimal};
+use super::{Reading, Sensor, threads};
 
 /// Threads beyond these are not counted. Reading so many takes longer than an interval anyway.
 const MAX_THREADS: usize = 32_768;
-
-/// Readings between two looks at the affinity mask and the quota: about a second at the default
-/// interval.
-const CAPACITY_EVERY: u32 = 128;
 
 /// Readings between two listings of the threads even if their number stood still: one may have gone
 /// and another come.
@@ -43,6 +38,13 @@ const MAX_KEPT: usize = 512;
 /// Longest contents of a `schedstat` file: three numbers.
 const LINE: usize = 80;
 
+/// Nanoseconds on a processor and nanoseconds waiting for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Times {
+    run: u64,
+    wait: u64,
+}
+
 /// One thread.
 struct Entry {
     thread: u32,
@@ -51,8 +53,8 @@ struct Entry {
     /// Whether it slept through the whole interval.
     slept_through: bool,
     listed: bool,
-    /// At the last reading.
-    times: Option<Times>,
+    /// Run and wait time at the last reading.
+    total: Option<Times>,
     file: Option<File>,
 }
 
@@ -114,7 +116,7 @@ impl Table {
         if self.entries.is_null() || self.len == MAX_THREADS {
             return;
         }
-        let entry = Entry { thread, slot: None, slept_through: false, listed: true, times: None, file: None };
+        let entry = Entry { thread, slot: None, slept_through: false, listed: true, total: None, file: None };
         // SAFETY: room for one more was checked; `place <= len`.
         unsafe {
             let place_at = self.entries.add(place);
@@ -187,27 +189,9 @@ impl Path {
     }
 }
 
-/// Nanoseconds that a thread spent on a processor, and waiting for one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Times {
-    run: u64,
-    wait: u64,
-}
-
-impl Times {
-    /// What was added since `before`.
-    fn since(self, before: Times) -> Times {
-        Times { run: self.run.saturating_sub(before.run), wait: self.wait.saturating_sub(before.wait) }
-    }
-}
-
 /// The first two numbers of `line`.
-fn times(line: &[u8]) -> Option<Times> {
-    let mut numbers = line.split(|&byte| byte == b' ').map(|digits| {
-        digits.iter().try_fold(0u64, |number, &byte| {
-            byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
-        })
-    });
+fn run_and_wait(line: &[u8]) -> Option<Times> {
+    let mut numbers = line.split(|&byte| byte == b' ').map(decimal);
     Some(Times { run: numbers.next()??, wait: numbers.next()?? })
 }
 
@@ -242,38 +226,38 @@ impl Schedstat {
             return;
         }
         self.links = links;
-        if rustix::fs::seek(directory.borrow(), rustix::fs::SeekFrom::Start(0)).is_err() {
-            return;
-        }
-        let mut buffer = [core::mem::MaybeUninit::<u8>::uninit(); 4096];
-        let mut names = RawDir::new(directory.borrow(), &mut buffer);
-        while let Some(Ok(name)) = names.next() {
-            let digits = name.file_name().to_bytes();
-            let thread = digits.iter().try_fold(0u32, |number, &byte| {
-                byte.is_ascii_digit().then(|| number.wrapping_mul(10).wrapping_add(u32::from(byte - b'0')))
-            });
-            if let Some(thread) = thread.filter(|&thread| thread != self.own_thread) {
-                self.table.list(thread);
+        let (table, own) = (&mut self.table, self.own_thread);
+        let is_listed = threads::for_each(directory, |thread| {
+            if thread != own {
+                table.list(thread);
             }
+        });
+        if is_listed {
+            table.forget_unlisted();
         }
-        self.table.forget_unlisted();
     }
 
-    /// What `entry`'s thread ran and waited since its last reading.
+    /// Nanoseconds that `entry`'s thread ran or waited since its last reading.
     fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> Times {
         if entry.file.is_none() {
             entry.file = directory.open_below(Path::of(entry.thread).as_cstr());
         }
         let mut line = [0u8; LINE];
-        let now = entry.file.as_ref().and_then(|file| {
+        let total = entry.file.as_ref().and_then(|file| {
             let len = file.read_into(&mut line)?;
-            times(line.get(..len)?)
+            run_and_wait(line.get(..len)?)
         });
-        if !keep_open || now.is_none() {
+        if !keep_open || total.is_none() {
             entry.file = None;
         }
-        let before = core::mem::replace(&mut entry.times, now);
-        now.zip(before).map_or(Times::default(), |(now, before)| now.since(before))
+        let growth = match (entry.total, total) {
+            (Some(before), Some(now)) => {
+                Times { run: now.run.saturating_sub(before.run), wait: now.wait.saturating_sub(before.wait) }
+            }
+            _ => Times::default(),
+        };
+        entry.total = total;
+        growth
     }
 }
 
@@ -283,21 +267,19 @@ impl Sensor for Schedstat {
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
-        if self.readings.is_multiple_of(CAPACITY_EVERY) {
-            let threads = self.table.entries().iter().map(|entry| entry.thread);
-            self.capacity.look(threads);
-        }
         self.open_directory();
         self.list();
+        self.capacity.follow(now, |look| self.table.entries().iter().for_each(|entry| look(entry.thread)));
         self.readings = self.readings.wrapping_add(1);
         let keep_open = self.keep_open;
-        let mut wanted = Times::default();
+        let mut total = Times::default();
         {
             let directory = self.directory.as_ref()?;
             for (place, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
                     let growth = Self::growth(directory, keep_open && place < MAX_KEPT, entry);
-                    wanted = Times { run: wanted.run + growth.run, wait: wanted.wait + growth.wait };
+                    total.run += growth.run;
+                    total.wait += growth.wait;
                 }
             }
         }
@@ -305,9 +287,10 @@ impl Sensor for Schedstat {
             self.directory = None;
         }
         let interval = now.saturating_sub(core::mem::replace(&mut self.last, now));
+        let threads = |ns: u64| ns as f64 / interval as f64;
         (interval > 0 && self.readings > 1).then(|| Reading {
-            runnable: (wanted.run + wanted.wait) as f64 / interval as f64,
-            waiting: wanted.wait as f64 / interval as f64,
+            runnable: threads(total.run + total.wait),
+            waiting: threads(total.wait),
             capacity: self.capacity.processors(),
         })
     }
@@ -326,11 +309,11 @@ mod tests {
 
     #[test]
     fn reads_the_first_two_numbers() {
-        assert_eq!(times(b"1500 500 7\n"), Some(Times { run: 1500, wait: 500 }));
-        assert_eq!(times(b"0 0 0\n"), Some(Times::default()));
-        assert_eq!(times(b""), None);
-        assert_eq!(times(b"12"), None);
-        assert_eq!(times(b"x 1 2"), None);
+        assert_eq!(run_and_wait(b"1500 500 7\n"), Some(Times { run: 1500, wait: 500 }));
+        assert_eq!(run_and_wait(b"0 0 0\n"), Some(Times::default()));
+        assert_eq!(run_and_wait(b""), None);
+        assert_eq!(run_and_wait(b"12"), None);
+        assert_eq!(run_and_wait(b"x 1 2"), None);
     }
 
     #[test]

@@ -12,17 +12,19 @@
 
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 use super::thread::BareThread;
 #[cfg(not(tsan))]
 use super::thread::NotStarted;
 use super::{LOAD_CONTROL, Native, slice};
 use crate::load::controller::{Effort, serve};
+use crate::load::sensor::bpf;
+use crate::load::sensor::choice::{Choice, ChosenSensor};
 #[cfg(not(tsan))]
 use crate::load::sensor::file::File;
-use crate::load::sensor::schedstat::Schedstat;
+use crate::load::sensor::{Reading, Sensor};
 use crate::platform::Platform as _;
 
 /// A controller in the middle of a reading needs some hundred microseconds to go.
@@ -40,8 +42,16 @@ static CONFINED: AtomicBool = AtomicBool::new(false);
 /// The id of the process that controllers belong to; 0: nobody knows yet.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
-static EFFORT: Effort<Native> =
-    Effort { starts: AtomicU32::new(0), ticks: AtomicU32::new(0), busy_ns: AtomicU64::new(0) };
+static EFFORT: Effort<Native> = Effort {
+    starts: AtomicU32::new(0),
+    ticks: AtomicU32::new(0),
+    busy_ns: AtomicU64::new(0),
+    runnable: AtomicU32::new(0),
+    capacity: AtomicU32::new(0),
+};
+
+/// The sensor that the next controller begins with: which, and its number if it has one.
+static SENSOR: (AtomicU8, AtomicU64) = (AtomicU8::new(0), AtomicU64::new(0));
 
 /// What the controllers of this process did so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +66,12 @@ pub struct ControllerReport {
     pub running: bool,
     /// The kernel's id of the one that runs, else 0.
     pub thread: i32,
+    /// The sensor, by its name in the catalogue.
+    pub sensor: &'static str,
+    /// Runnable threads of the last reading, in thousandths.
+    pub runnable: u32,
+    /// Its capacity, in thousandths of a processor; 0 before the first.
+    pub capacity: u32,
 }
 
 /// What the controllers of this process did so far.
@@ -66,6 +82,32 @@ pub fn controller_report() -> ControllerReport {
         busy_ns: EFFORT.busy_ns.load(Relaxed),
         running: STATE.load(Relaxed) == RUNNING,
         thread: THREAD.id(),
+        sensor: sensor().name(),
+        runnable: EFFORT.runnable.load(Relaxed),
+        capacity: EFFORT.capacity.load(Relaxed),
+    }
+}
+
+/// Has controllers that are started from now on use this sensor.
+pub fn use_sensor(choice: Choice) {
+    let (kind, value) = match choice {
+        Choice::Schedstat => (0, 0.0),
+        Choice::LoadAverage => (1, 0.0),
+        Choice::Pressure => (2, 0.0),
+        Choice::Bpf => (3, 0.0),
+        Choice::Fixed(processors) => (4, processors),
+    };
+    SENSOR.1.store(f64::to_bits(value), Relaxed);
+    SENSOR.0.store(kind, Release);
+}
+
+fn sensor() -> Choice {
+    match SENSOR.0.load(Acquire) {
+        1 => Choice::LoadAverage,
+        2 => Choice::Pressure,
+        3 => Choice::Bpf,
+        4 => Choice::Fixed(f64::from_bits(SENSOR.1.load(Relaxed))),
+        _ => Choice::Schedstat,
     }
 }
 
@@ -93,8 +135,7 @@ fn start() {
     // A sanitizer's runtime must know every thread; there, an ordinary one serves.
     #[cfg(tsan)]
     std::thread::spawn(|| {
-        serve(&LOAD_CONTROL, &mut Schedstat::new(false, Native::thread_id()), &EFFORT, &BARRED);
-        STATE.store(NONE, Release);
+        serve_with_sensor(false, Native::thread_id());
     });
     #[cfg(not(tsan))]
     if rustix::fs::access(c"/proc/self/task", rustix::fs::Access::READ_OK).is_err() {
@@ -160,7 +201,6 @@ pub fn confine() {
 }
 
 /// One line on standard error, without allocation or a lock.
-#[cfg(not(tsan))]
 fn say(what: &str) {
     ["unconvoy: ", what, "\n"].into_iter().for_each(|part| {
         // SAFETY: the text is valid for its length. Nothing can be done if nobody takes it.
@@ -187,9 +227,46 @@ extern "C" fn body(_: *mut c_void) -> c_int {
 
 #[cfg(not(tsan))]
 fn run(private: bool) -> c_int {
-    serve(&LOAD_CONTROL, &mut Schedstat::new(private, THREAD.id().cast_unsigned()), &EFFORT, &BARRED);
-    STATE.store(NONE, Release);
+    serve_with_sensor(private, THREAD.id().cast_unsigned());
     0
+}
+
+/// Serves with the chosen sensor; where that cannot be had (any more) it is `schedstat` from then on.
+fn serve_with_sensor(private: bool, own_thread: u32) {
+    let mut sensor = Watched(ChosenSensor::new(sensor(), private, own_thread));
+    sensor.notice();
+    serve(&LOAD_CONTROL, &mut sensor, &EFFORT, &BARRED);
+    drop(sensor);
+    STATE.store(NONE, Release);
+}
+
+/// The sensor, with an eye on what it has become.
+struct Watched(ChosenSensor);
+
+impl Watched {
+    /// Says it, once, if another sensor is in use than was chosen.
+    fn notice(&self) {
+        if self.0.choice() != sensor() {
+            say("the chosen sensor is lost to this program (its descriptors or /proc are gone): using schedstat");
+            use_sensor(self.0.choice());
+        }
+    }
+}
+
+impl Sensor for Watched {
+    fn begin(&mut self, now: u64) {
+        self.0.begin(now);
+    }
+
+    fn read(&mut self, now: u64) -> Option<Reading> {
+        let reading = self.0.read(now);
+        self.notice();
+        reading
+    }
+
+    fn expect_asleep(&mut self, thread: u32, slot: u32) {
+        self.0.expect_asleep(thread, slot);
+    }
 }
 
 /// Runs `work` while there is no controller. For what libc does to every thread that it knows:
@@ -213,5 +290,9 @@ pub(super) fn begin_anew() {
     THREAD.forget();
     BARRED.store(0, Relaxed);
     LOAD_CONTROL.reset();
+    if bpf::is_adopted() {
+        bpf::forget();
+        use_sensor(Choice::Schedstat); // the kernel counts for the parent
+    }
     let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);
 }

@@ -16,8 +16,9 @@ use rustix::thread::futex;
 use super::{Atomic, AtomicInt, Begun, Platform, ThreadNote};
 use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
+use crate::load::sensor::{LiveLoad, bpf};
 
-pub use controller::{ControllerReport, claim_memory, confine, controller_report, without_controller};
+pub use controller::{ControllerReport, claim_memory, confine, controller_report, use_sensor, without_controller};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
@@ -227,5 +228,10 @@ impl Platform for Native {
     #[inline]
     fn ensure_controller() {
         controller::ensure();
+    }
+
+    #[inline]
+    fn live_load() -> Option<LiveLoad> {
+        bpf::live()
     }
 }
