@@ -1,11 +1,14 @@
 //! `sensor`: what one reading of the load costs, and what the controller that reads it costs.
 
+mod count;
 mod reading;
 mod share;
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::json;
 use unconvoy::load::control::settings;
+use unconvoy::load::sensor::choice::Choice;
 
 use crate::cells::interleave;
 use crate::cli::{Common, threads};
@@ -17,6 +20,9 @@ use crate::record::Record;
 pub struct Options {
     #[command(flatten)]
     common: Common,
+    /// Sensors to read, by their names; bpf takes UNCONVOY_BPF in the environment, as `unconvoy run --sensor bpf` sets it
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "schedstat", value_parser = sensor)]
+    sensors: Vec<Choice>,
     /// Numbers of sleeping threads that the sensor reads
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,256,1024", value_parser = threads)]
     threads: Vec<u32>,
@@ -31,17 +37,27 @@ pub struct Options {
     contenders: u32,
 }
 
+fn sensor(text: &str) -> Result<Choice, String> {
+    Choice::parse(text).ok_or_else(|| "no such sensor; unconvoy locks lists them".to_string())
+}
+
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
+    count::adopt()?;
+    if let Some(why) = options.sensors.iter().find_map(|sensor| sensor.missing()) {
+        let cause = why.split(';').next().unwrap_or(why); // what follows is what a program would do
+        bail!("{cause}: leave it out of --sensors");
+    }
     let common = &options.common;
     let parameters = json!({
+        "sensors": options.sensors.iter().map(|sensor| sensor.name()).collect::<Vec<_>>(),
         "threads": options.threads, "readings": options.readings, "interval_ns": options.interval,
         "contenders": options.contenders, "seconds": common.seconds, "runs": common.runs(),
     });
     let mut record = Record::begin("sensor", common.seed, parameters);
     let files = process::raise_file_limit()?;
 
-    let cells = reading::cells(&options.threads);
+    let cells = reading::cells(&options.sensors, &options.threads);
     let readings = interleave(&cells, common.runs(), common.seed, reading::Cell::name, |cell| {
         reading::measure(cell, options.readings, options.interval)
     })?;

@@ -1,4 +1,4 @@
-//! The time of one reading against the number of threads, with descriptors kept and with descriptors opened each time.
+//! The time of one reading of each sensor against the number of threads, with descriptors kept and with descriptors opened each time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::Serialize;
 use unconvoy::load::sensor::Sensor;
-use unconvoy::load::sensor::schedstat::Schedstat;
+use unconvoy::load::sensor::choice::{Choice, ChosenSensor};
 use unconvoy::platform::{Native, Platform};
 
 use crate::cells::Samples;
@@ -24,23 +24,36 @@ const GOAL_THREADS: u32 = 64;
 /// One kind of reading.
 #[derive(Debug, Serialize)]
 pub struct Cell {
+    sensor: &'static str,
+    #[serde(skip)]
+    choice: Choice,
     threads: u32,
     kept: bool,
 }
 
 impl Cell {
     pub fn name(&self) -> String {
-        format!("reading {} threads, descriptors {}", self.threads, self.how())
+        format!("{} reading {} threads, descriptors {}", self.sensor, self.threads, self.how())
     }
 
     fn how(&self) -> &'static str {
-        if self.kept { "kept" } else { "opened each time" }
+        match self.choice {
+            Choice::Bpf => "none",
+            _ if self.kept => "kept",
+            _ => "opened each time",
+        }
     }
 }
 
 /// One row of the table after the other.
-pub fn cells(threads: &[u32]) -> Vec<Cell> {
-    threads.iter().flat_map(|&threads| [true, false].map(|kept| Cell { threads, kept })).collect()
+pub fn cells(sensors: &[Choice], threads: &[u32]) -> Vec<Cell> {
+    let of_sensor = |&choice: &Choice| {
+        // There is nothing to open for the kernel's count.
+        let ways: &[bool] = if choice == Choice::Bpf { &[true] } else { &[true, false] };
+        let cell = move |threads, kept| Cell { sensor: choice.name(), choice, threads, kept };
+        threads.iter().flat_map(move |&threads| ways.iter().map(move |&kept| cell(threads, kept)))
+    };
+    sensors.iter().flat_map(of_sensor).collect()
 }
 
 /// Threads that sleep until they are dropped.
@@ -80,7 +93,7 @@ impl Drop for Sleepers {
 /// `count` readings, `interval` nanoseconds apart, in microseconds. The sensor's first, which opens everything, is not among them.
 pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64>> {
     let _sleepers = Sleepers::start(cell.threads)?;
-    let mut sensor = Schedstat::new(cell.kept, Native::thread_id());
+    let mut sensor = ChosenSensor::new(cell.choice, cell.kept, Native::thread_id());
     sensor.begin(Native::now());
     let mut times = Vec::with_capacity(count as usize);
     for _ in 0..count {
@@ -99,23 +112,26 @@ fn spread(samples: &Samples<Vec<f64>>, cell: usize) -> Option<Spread> {
 }
 
 pub fn judge(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Judgement {
-    let cell = cells.iter().position(|cell| cell.kept && cell.threads == GOAL_THREADS);
+    let cell =
+        cells.iter().position(|cell| cell.choice == Choice::Schedstat && cell.kept && cell.threads == GOAL_THREADS);
     match cell.and_then(|cell| spread(samples, cell)) {
         Some(spread) => goals::READING.judge(spread.median, format!("median of {} readings", spread.count)),
-        None => goals::READING.not_judged(format!("needs --threads {GOAL_THREADS}")),
+        None => goals::READING.not_judged(format!("needs --sensors schedstat --threads {GOAL_THREADS}")),
     }
 }
 
 pub fn table(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Table {
     let mut table = Table::new(
-        "One reading of the sensor, us",
-        ["sleeping threads", "descriptors", "readings", "median", "min", "max"],
+        "One reading of a sensor, us",
+        ["sensor", "sleeping threads", "descriptors", "readings", "median", "min", "max"],
     );
     for (index, cell) in cells.iter().enumerate() {
         if let Some(spread) = spread(samples, index) {
             let figures = [spread.median, spread.min, spread.max].map(short);
             table.row(
-                [cell.threads.to_string(), cell.how().to_string(), spread.count.to_string()].into_iter().chain(figures),
+                [cell.sensor.to_string(), cell.threads.to_string(), cell.how().to_string(), spread.count.to_string()]
+                    .into_iter()
+                    .chain(figures),
             );
         }
     }

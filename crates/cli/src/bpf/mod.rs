@@ -43,6 +43,10 @@ const PAGE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
 ///
 /// Says why not and what to do about it.
 pub fn count_this_process() -> anyhow::Result<String> {
+    ensure!(
+        is_in_first_pid_namespace(),
+        "the kernel knows this process by another id than itself does: run it outside of a PID namespace (a container)"
+    );
     ensure!(!OBJECT.is_empty(), "this command was built without clang: install clang and build it again");
     let btf = Btf::from_sys_fs()
         .context("the kernel says nothing of its types: it takes /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)")?;
@@ -52,6 +56,13 @@ pub fn count_this_process() -> anyhow::Result<String> {
     let map = map.fd().as_fd();
     begin_to_count(map)?;
     keep(map, &links)
+}
+
+/// Whether process ids here are those that the kernel's side sees.
+fn is_in_first_pid_namespace() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const FIRST: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == FIRST)
 }
 
 const NO_PRIVILEGE: &str =
@@ -104,10 +115,7 @@ fn begin_to_count(map: BorrowedFd<'_>) -> anyhow::Result<()> {
     });
     // SAFETY: mapped above, and `count` is not used again.
     unsafe { munmap(page, PAGE.get())? };
-    ensure!(
-        is_counted,
-        "the kernel knows this process by another id than itself does: run it outside of a PID namespace (a container)"
-    );
+    ensure!(is_counted, "the kernel does not count: its trace points pass this process by");
     Ok(())
 }
 

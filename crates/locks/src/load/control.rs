@@ -460,3 +460,40 @@ impl<P: Platform> LoadManager<P> for Control {
         Departure { sleeps: waiter.sleeps, parked: waiter.parked }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::platform::Native;
+
+    #[test]
+    fn the_target_follows_the_load_of_the_moment() {
+        let control = LoadControl::<Native>::new();
+        let load = |runnable| LiveLoad { runnable, low: 2, high: 3 };
+        let mut now = NOTICE_NS;
+        let mut heed = |runnable| {
+            now += NOTICE_NS;
+            control.heed(now, load(runnable));
+            control.slots.target()
+        };
+        assert_eq!((heed(2), heed(3)), (0, 0), "between the bounds");
+        assert_eq!(heed(5), 2);
+        let claims = [1, 2].map(|thread| control.slots.claim(thread).expect("room for two"));
+        assert_eq!(heed(4), 3, "beyond those who sleep");
+        assert_eq!((heed(1), control.slots.sleeping()), (1, 1), "one goes, and nobody takes its place");
+        assert_eq!((heed(1), control.slots.sleeping()), (0, 0));
+        assert_eq!(heed(1), 0);
+        claims.into_iter().for_each(|claim| control.slots.give_back(claim));
+    }
+
+    #[test]
+    fn one_change_at_a_time() {
+        let control = LoadControl::<Native>::new();
+        let heed = |now, runnable| control.heed(now, LiveLoad { runnable, low: 2, high: 3 });
+        heed(NOTICE_NS, 4);
+        heed(NOTICE_NS + 1, 9);
+        assert_eq!(control.slots.target(), 1);
+        heed(2 * NOTICE_NS, 9);
+        assert_eq!(control.slots.target(), 6);
+    }
+}

@@ -1,8 +1,9 @@
 //! Passive sets: waiters that concurrency restriction keeps from contending, one set per lock.
 //!
 //! A lock has no room for a list, so the sets live in two fixed arrays of the process: *domains*, found by the
-//! lock's address, and *seats*, one per passive thread, linked by their indices. Locks that share a domain
-//! are restricted together, which costs some of them a longer wait and nothing else.
+//! lock's address, and *seats*, one per passive thread, linked by their indices. A domain is one lock's at a time:
+//! a thread that holds one lock and wants another must not sit behind one that waits for the first. A lock
+//! that finds its domain taken is not restricted meanwhile.
 //!
 //! ```text
 //!   domain   active = 1          front -> seat 7 -> seat 3 -> seat 12
@@ -22,7 +23,10 @@
 //! wakes its thread. So a set that is not empty has a thread that is awake and will contend for a lock
 //! that nobody else wants: no wake-up is lost because nobody else needs to give one.
 //!
-//! **Invariant 3.** `active` is the number of waiters of the domain that contend. Each adds itself once and
+//! **Invariant 3.** `place` changes only under the latch, while `users` is 0: all who [use](PassiveSets::enter) a domain
+//! wait for one lock.
+//!
+//! **Invariant 4.** `active` is the number of waiters of the domain that contend. Each adds itself once and
 //! takes itself away once.
 //!
 //! **Memory orderings.** The latch is taken with acquire and released with release. A seat's state is
@@ -54,6 +58,10 @@ struct Domain<P: Platform> {
     front: P::U32,
     /// Waits that have ended.
     passed: P::U32,
+    /// Waiters of the lock whose domain it is, active and passive.
+    users: P::U32,
+    /// Which lock that is.
+    place: P::U64,
 }
 
 struct Seat<P: Platform> {
@@ -88,12 +96,21 @@ pub struct Place {
 impl PassiveSets<crate::platform::Native> {
     /// As `new`, for a static.
     pub(crate) const fn empty() -> Self {
-        use core::sync::atomic::AtomicU32;
+        use core::sync::atomic::{AtomicU32, AtomicU64};
         const fn zero() -> AtomicU32 {
             AtomicU32::new(0)
         }
         PassiveSets {
-            domains: [const { Domain { latch: zero(), active: zero(), front: zero(), passed: zero() } }; DOMAINS],
+            domains: [const {
+                Domain {
+                    latch: zero(),
+                    active: zero(),
+                    front: zero(),
+                    passed: zero(),
+                    users: zero(),
+                    place: AtomicU64::new(0),
+                }
+            }; DOMAINS],
             seats: [const { Seat { state: zero(), behind: zero() } }; SEATS],
         }
     }
@@ -104,7 +121,14 @@ impl<P: Platform> PassiveSets<P> {
     pub fn new() -> Self {
         let zero = || P::U32::new(0);
         PassiveSets {
-            domains: core::array::from_fn(|_| Domain { latch: zero(), active: zero(), front: zero(), passed: zero() }),
+            domains: core::array::from_fn(|_| Domain {
+                latch: zero(),
+                active: zero(),
+                front: zero(),
+                passed: zero(),
+                users: zero(),
+                place: P::U64::new(0),
+            }),
             seats: core::array::from_fn(|_| Seat { state: zero(), behind: zero() }),
         }
     }
@@ -112,6 +136,27 @@ impl<P: Platform> PassiveSets<P> {
     /// The domain of the lock at `place`.
     pub fn domain_of(place: u64) -> usize {
         (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % DOMAINS
+    }
+
+    /// The caller waits for the lock at `place`: whether the domain is that lock's.
+    pub fn enter(&self, domain: usize, place: u64) -> bool {
+        self.latched(domain, |domain| {
+            let users = domain.users.load(Relaxed);
+            let is_free = users == 0;
+            if is_free {
+                domain.place.store(place, Relaxed);
+            }
+            let is_its_own = is_free || domain.place.load(Relaxed) == place;
+            if is_its_own {
+                domain.users.store(users + 1, Relaxed);
+            }
+            is_its_own
+        })
+    }
+
+    /// The caller, which has [entered](Self::enter), waits no more.
+    pub fn leave(&self, domain: usize) {
+        self.latched(domain, |domain| domain.users.store(domain.users.load(Relaxed) - 1, Relaxed));
     }
 
     /// Counts the caller among the active waiters, unless there are `limit` of them.
@@ -262,7 +307,8 @@ impl<P: Platform> PassiveSets<P> {
 
     /// Starts anew, in the child of a `fork`, where none of the waiters exists.
     pub fn reset(&self) {
-        let words = self.domains.iter().flat_map(|domain| [&domain.latch, &domain.active, &domain.front]);
+        let words =
+            self.domains.iter().flat_map(|domain| [&domain.latch, &domain.active, &domain.front, &domain.users]);
         words.chain(self.seats.iter().map(|seat| &seat.state)).for_each(|word| word.store(0, Relaxed));
     }
 }
@@ -331,6 +377,17 @@ mod tests {
         places.into_iter().for_each(|place| sets.stand_up(place, false));
         let place = sets.sit(2, Order::FirstComeFirstServed).expect("they came back");
         sets.stand_up(place, false);
+    }
+
+    #[test]
+    fn a_domain_is_one_locks_at_a_time() {
+        let sets = PassiveSets::<Native>::new();
+        assert!(sets.enter(3, 0x10) && sets.enter(3, 0x10));
+        assert!(!sets.enter(3, 0x20));
+        sets.leave(3);
+        assert!(!sets.enter(3, 0x20));
+        sets.leave(3);
+        assert!(sets.enter(3, 0x20));
     }
 
     #[test]

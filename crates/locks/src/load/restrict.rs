@@ -93,6 +93,10 @@ pub type Malthus = Restrict<LatestFirst>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Arriving,
+    /// Not restricted: of a lock whose domain is another's just now, or that is no mutex.
+    Free,
+    /// Of the lock's domain, and not decided.
+    Entered,
     Active,
     Passive,
 }
@@ -100,6 +104,7 @@ enum Standing {
 /// One wait under [`Restrict`].
 pub struct Waiter {
     domain: usize,
+    place: u64,
     standing: Standing,
     since: u64,
     yield_at: u64,
@@ -184,6 +189,7 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         let domain = PassiveSets::<P>::domain_of(place);
         Waiter {
             domain,
+            place,
             standing: Standing::Arriving,
             since: now,
             yield_at: now + YIELD_EVERY_NS,
@@ -195,8 +201,11 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
     fn turn(waiter: &mut Waiter, now: u64, spot: &dyn Spot) -> Verdict {
         if waiter.standing == Standing::Arriving {
             P::generation(); // in the child of a `fork` the sets begin anew
-            let limit = if spot.is_exclusive() { ACTIVE } else { u32::MAX };
-            let admitted = P::load_control().passive.admit(waiter.domain, limit);
+            let is_restricted = spot.is_exclusive() && P::load_control().passive.enter(waiter.domain, waiter.place);
+            waiter.standing = if is_restricted { Standing::Entered } else { Standing::Free };
+        }
+        if waiter.standing == Standing::Entered {
+            let admitted = P::load_control().passive.admit(waiter.domain, ACTIVE);
             waiter.standing = if admitted { Standing::Active } else { Standing::Passive };
         }
         let leaves = waiter.standing == Standing::Passive || waiter.is_long::<P>(now);
@@ -205,7 +214,7 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
 
     fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         waiter.sleeps += 1;
-        if waiter.standing == Standing::Active {
+        if waiter.standing != Standing::Passive {
             return waiter.park(gate, spot, deadline);
         }
         let sets = &P::load_control().passive;
@@ -216,7 +225,7 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         };
         let acquired = waiter.stay_passive::<P, R>(place, gate, spot, deadline);
         if waiter.standing == Standing::Passive {
-            waiter.standing = Standing::Arriving;
+            waiter.standing = Standing::Entered;
         }
         acquired
     }
@@ -226,6 +235,9 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         if waiter.standing == Standing::Active {
             sets.retire(waiter.domain);
             sets.pass(waiter.domain);
+        }
+        if !matches!(waiter.standing, Standing::Arriving | Standing::Free) {
+            sets.leave(waiter.domain);
         }
         Departure { sleeps: waiter.sleeps, parked: waiter.parked }
     }

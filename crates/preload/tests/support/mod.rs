@@ -4,6 +4,7 @@
 // Every test binary compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
+pub mod contend;
 pub mod server;
 
 use std::fs::{self, File};

@@ -37,6 +37,8 @@ const REFUSED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
 static BARRED: AtomicU32 = AtomicU32::new(0);
+/// Set by a controller that has lost its sensor. It has no standard error itself: the next long wait tells.
+static UNSAID: AtomicBool = AtomicBool::new(false);
 /// Set by [`confine`].
 static CONFINED: AtomicBool = AtomicBool::new(false);
 /// The id of the process that controllers belong to; 0: nobody knows yet.
@@ -114,8 +116,18 @@ fn sensor() -> Choice {
 /// Sees to it that a controller runs.
 #[inline]
 pub(super) fn ensure() {
+    if UNSAID.load(Relaxed) {
+        say_what_is_unsaid();
+    }
     if STATE.load(Relaxed) == NONE {
         start();
+    }
+}
+
+#[cold]
+fn say_what_is_unsaid() {
+    if UNSAID.swap(false, Relaxed) {
+        say("the chosen sensor is lost (the program has closed its descriptors, or /proc is gone); using schedstat");
     }
 }
 
@@ -244,11 +256,11 @@ fn serve_with_sensor(private: bool, own_thread: u32) {
 struct Watched(ChosenSensor);
 
 impl Watched {
-    /// Says it, once, if another sensor is in use than was chosen.
+    /// Has it said, once, if another sensor is in use than was chosen.
     fn notice(&self) {
         if self.0.choice() != sensor() {
-            say("the chosen sensor is lost to this program (its descriptors or /proc are gone): using schedstat");
             use_sensor(self.0.choice());
+            UNSAID.store(true, Relaxed);
         }
     }
 }

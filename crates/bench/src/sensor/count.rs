@@ -1,0 +1,23 @@
+//! The kernel's count for the `bpf` sensor, if `unconvoy run --sensor bpf` has set one up for this process.
+//!
+//! The interposer may be in this process too (`unconvoy run` sees to it) and has a count of its own; the sensor that
+//! is measured here is this program's.
+
+use std::os::fd::{BorrowedFd, RawFd};
+
+use anyhow::Context as _;
+use unconvoy::load::sensor::bpf;
+
+/// Takes the count over, if there is one.
+pub fn adopt() -> anyhow::Result<()> {
+    let Ok(text) = std::env::var("UNCONVOY_BPF") else { return Ok(()) };
+    let fields: Result<Vec<RawFd>, _> = text.split(':').map(str::parse).collect();
+    let fields = fields.with_context(|| format!("UNCONVOY_BPF={text} is not PROCESS:FIRST:COUNT"))?;
+    if let [_, map, _] = fields[..]
+        && map >= 0
+    {
+        // SAFETY: only used as a number here, which the kernel refuses where it is no map's.
+        bpf::adopt(unsafe { BorrowedFd::borrow_raw(map) });
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The number of processors that the program may use changes while it runs, and load control follows.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use support::contend::{Contend, alone};
+use support::{Running, installed};
+
+/// Longer than two looks at the capacity, which come every second; the rest is for a machine that is busy.
+const SECONDS: &str = "4";
+
+/// Runs the program with `change` after its start, and says what the capacity was at last.
+#[track_caller]
+fn capacity_after(change: impl FnOnce(&Running)) -> f64 {
+    let contend = Contend::new();
+    contend
+        .run(&mut contend.command(&["4", SECONDS]), |running| {
+            sleep(Duration::from_millis(300)); // a first look at what was before
+            change(running);
+        })
+        .capacity
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[test]
+fn without_a_change_it_is_what_there_is() {
+    let _alone = alone();
+    let capacity = capacity_after(|_| {});
+    assert!(capacity > 0.0 && capacity <= processors() as f64, "{capacity}");
+}
+
+#[test]
+fn taskset_on_all_threads() {
+    let _alone = alone();
+    let Some(taskset) = installed("taskset", "util-linux") else { return };
+    if processors() < 2 {
+        println!("skipped: there is one processor");
+        return;
+    }
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a mask").trim();
+    let first = list.split([',', '-']).next().expect("a processor").to_owned();
+    let capacity = capacity_after(|running| {
+        let pid = running.id().as_raw_nonzero().to_string();
+        let output = Command::new(taskset).args(["-a", "-p", "-c", &first, &pid]).output().expect("taskset runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+    assert_eq!(capacity, 1.0);
+}
+
+/// A control group, removed in the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn make(parent: &Path) -> Result<Self, String> {
+        let path = parent.join(format!("unconvoy-test-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Group(path))
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that is killed leaves its group a moment later.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        println!("{} is left", self.0.display());
+    }
+}
+
+/// Half a processor, by a quota that is written while the program runs in the group.
+#[track_caller]
+fn follows_quota(group: Result<Group, String>, file: &str, quota: &str) {
+    let group = match group {
+        Ok(group) => group,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let capacity = capacity_after(|running| {
+        group.write("cgroup.procs", &running.id().as_raw_nonzero().to_string());
+        sleep(Duration::from_millis(300));
+        group.write(file, quota);
+    });
+    assert_eq!(capacity, 0.5);
+}
+
+#[test]
+fn a_quota_of_version_1() {
+    let _alone = alone();
+    let parent = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
+    let parent = parent.into_iter().find(|path| path.join("cpu.cfs_quota_us").is_file());
+    let group = parent.ok_or("no version 1 controller of processor time is mounted".to_owned()).and_then(Group::make);
+    follows_quota(group, "cpu.cfs_quota_us", "50000");
+}
+
+#[test]
+fn a_quota_of_version_2() {
+    let _alone = alone();
+    let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+    let root = root.into_iter().find(|path| path.join("cgroup.controllers").is_file());
+    let group = root.ok_or("no version 2 control groups are mounted".to_owned()).and_then(|root| {
+        let has_cpu = |name: &str| {
+            fs::read_to_string(root.join(name)).is_ok_and(|text| text.split_whitespace().any(|word| word == "cpu"))
+        };
+        if !has_cpu("cgroup.controllers") {
+            return Err("version 2 control groups have no cpu controller here (it is version 1's)".to_owned());
+        }
+        if !has_cpu("cgroup.subtree_control") {
+            return Err("the cpu controller is not enabled below the root of the version 2 groups".to_owned());
+        }
+        Group::make(root)
+    });
+    follows_quota(group, "cpu.max", "50000 100000");
+}
+
+/// A processor that is offline until this goes.
+struct Offline(&'static Path);
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        let online = (0..50).any(|_| {
+            fs::write(self.0, "1").is_ok() || {
+                sleep(Duration::from_millis(20));
+                false
+            }
+        });
+        assert!(online || std::thread::panicking(), "{} does not take 1", self.0.display());
+    }
+}
+
+#[test]
+fn a_processor_that_goes_offline_and_comes_back() {
+    let _alone = alone();
+    let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
+    if fs::read_to_string(switch).map_or(true, |text| text.trim() != "1") {
+        println!("skipped: processor 1 has no switch, or is off");
+        return;
+    }
+    if let Err(error) = fs::write(switch, "1") {
+        println!("skipped: {}: {error}", switch.display());
+        return;
+    }
+    let before = processors() as f64;
+    let mut refused = None;
+    let mut offline = None;
+    let away = capacity_after(|_| {
+        offline = Some(Offline(switch));
+        refused = fs::write(switch, "0").err();
+    });
+    let back = capacity_after(|_| {
+        sleep(Duration::from_millis(1200)); // a look at what there is without it
+        offline = None;
+    });
+    if let Some(error) = refused {
+        println!("skipped: {} does not take 0: {error}", switch.display());
+        return;
+    }
+    assert_eq!((away, back), (before - 1.0, before));
+}
