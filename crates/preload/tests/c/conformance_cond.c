@@ -860,6 +860,9 @@ static void interrupted(enum how how, int flags, const char *with)
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
 	CHECK_VALUE(true, puppet_blocked(&waiter), "cond.%s goes on after signals %s", HOW_NAMES[how], with);
+	/* The waiter may have had no processor yet. */
+	for (int i = 0; i < 2000 && !atomic_load(&handled); i++)
+		sleep_ms(1);
 	CHECK_VALUE(true, atomic_load(&handled) > 0, "cond.%s handlers ran meanwhile %s", HOW_NAMES[how], with);
 	pthread_mutex_lock(&r.mutex);
 	atomic_store(&r.tokens, 1);

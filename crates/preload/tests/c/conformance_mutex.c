@@ -497,6 +497,9 @@ static void interrupted(int flags, const char *how)
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
 	CHECK_VALUE(true, puppet_blocked(&waiter), "mutex.lock still waits after signals %s", how);
+	/* The waiter may have had no processor yet. */
+	for (int i = 0; i < 2000 && !atomic_load(&signals_seen); i++)
+		sleep_ms(1);
 	CHECK_VALUE(true, atomic_load(&signals_seen) > 0, "mutex.handlers ran meanwhile %s", how);
 	CHECK(0, pthread_mutex_unlock(&m), "mutex.unlock after signals %s", how);
 	CHECK_VALUE(0, puppet_result(&waiter), "mutex.lock after signals %s", how);
