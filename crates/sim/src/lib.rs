@@ -1,0 +1,21 @@
+//! A simulated machine of any size that runs unconvoy's locks, load managers and controller as they ship.
+//!
+//! The algorithms of crates/locks are generic over [`Platform`](unconvoy::platform::Platform); [`platform::Simulated`]
+//! is one. Nothing of them is written a second time here.
+//!
+//! | module | idea |
+//! | --- | --- |
+//! | [`parameters`], [`presets`] | what a machine is made of, and known ones |
+//! | [`machine`] | simulated time, caches, scheduler, futexes |
+//! | [`platform`] | what the locks see of it |
+//! | [`process`] | load control and controller of a simulated process |
+//! | [`pair`] | the locks by name |
+//! | [`simulation`] | a machine with a program on it |
+
+pub mod machine;
+pub mod pair;
+pub mod parameters;
+pub mod platform;
+pub mod presets;
+pub mod process;
+pub mod simulation;

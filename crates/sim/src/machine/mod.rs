@@ -1,0 +1,686 @@
+//! The machine: simulated time, and who does what in it.
+//!
+//! Every simulated thread is a coroutine; all of them, and what is here, run on one thread of the host. A thread runs
+//! ahead of simulated time as long as nothing else is to happen before the time that its own clock shows (the
+//! *horizon*): work costs an addition, an access that its core's cache serves a few lookups. What would come too early
+//! waits: the thread announces when it goes on, and is suspended.
+//!
+//! Accesses take effect one at a time in the order of simulated time, so that the machine is sequentially consistent
+//! whatever the orderings say: it finds no missing fence. That is loom's part.
+
+mod account;
+mod arena;
+mod coherence;
+mod event;
+mod futex;
+mod polling;
+mod scheduler;
+mod thread;
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+
+use corosensei::{CoroutineResult, Yielder};
+
+pub use account::{Activity, Split};
+use account::{Load, LockClock};
+use arena::{Arena, LINES, Zeroable, Zeroes};
+use coherence::{Access, Begun, Caches};
+use event::{Event, Events};
+use scheduler::Context;
+use thread::{Flight, State, Thread};
+
+use crate::parameters::Parameters;
+use crate::process::Process;
+
+/// No thread.
+const NOBODY: u32 = u32::MAX;
+
+// SAFETY: a number.
+unsafe impl Zeroable for u8 {}
+
+thread_local! {
+    /// The machine whose thread runs on this thread of the host; null outside of simulated threads.
+    static RUNNING: Cell<*mut Machine> = const { Cell::new(core::ptr::null_mut()) };
+}
+
+/// A simulated machine.
+pub struct Machine {
+    parameters: Parameters,
+    arena: Arena,
+    caches: Caches,
+    /// 1 for lines that a suspended thread may watch.
+    is_watched: Zeroes<u8>,
+    watchers: HashMap<u32, Vec<u32>>,
+    events: Events,
+    threads: Vec<Thread>,
+    contexts: Vec<Context>,
+    /// Contexts without a thread.
+    idle: usize,
+    busy_in_core: Vec<u32>,
+    /// Threads in run queues.
+    queued: usize,
+    parked: HashMap<usize, VecDeque<u32>>,
+    clocks: Vec<LockClock>,
+    loads: Vec<Load>,
+    processes: Vec<Process>,
+    random: fastrand::Rng,
+    switch_lock_free_at: u64,
+    /// The thread that runs, or `NOBODY` between two.
+    current: u32,
+    /// Its clock.
+    now: u64,
+    /// When something else happens.
+    horizon: u64,
+    core: usize,
+    /// The running thread is to be preempted.
+    resched: bool,
+    switches: u64,
+    preemptions: u64,
+    accesses: u64,
+    misses: u64,
+    handled: u64,
+}
+
+/// What a machine did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Context switches.
+    pub switches: u64,
+    /// Threads that were preempted.
+    pub preemptions: u64,
+    /// Accesses to simulated memory.
+    pub accesses: u64,
+    /// Those that another cache or memory had to serve.
+    pub misses: u64,
+    /// Events of the simulation.
+    pub events: u64,
+}
+
+/// That nothing will ever happen again, though threads have not ended: who they are, and what they wait for.
+#[derive(Debug)]
+pub struct Hang {
+    at: u64,
+    threads: String,
+}
+
+impl fmt::Display for Hang {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the simulated program hangs at {} ns:\n{}", self.at, self.threads)
+    }
+}
+
+impl std::error::Error for Hang {}
+
+impl Machine {
+    pub(crate) fn new(parameters: Parameters, seed: u64) -> std::io::Result<Self> {
+        let topology = parameters.topology;
+        let per_core = *topology.contexts_per_core as usize;
+        let contexts: Vec<Context> = (0..topology.contexts()).map(|number| Context::new(number / per_core)).collect();
+        let mut events = Events::default();
+        events.push(parameters.scheduler.balance_ns, Event::Balance);
+        Ok(Machine {
+            arena: Arena::new()?,
+            caches: Caches::new(topology, parameters.memory),
+            is_watched: Zeroes::new(LINES),
+            watchers: HashMap::new(),
+            events,
+            threads: Vec::new(),
+            idle: contexts.len(),
+            contexts,
+            busy_in_core: vec![0; topology.cores()],
+            queued: 0,
+            parked: HashMap::new(),
+            clocks: Vec::new(),
+            loads: Vec::new(),
+            processes: Vec::new(),
+            random: fastrand::Rng::with_seed(seed),
+            switch_lock_free_at: 0,
+            current: NOBODY,
+            now: 0,
+            horizon: 0,
+            core: 0,
+            resched: false,
+            switches: 0,
+            preemptions: 0,
+            accesses: 0,
+            misses: 0,
+            handled: 0,
+            parameters,
+        })
+    }
+
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            switches: self.switches,
+            preemptions: self.preemptions,
+            accesses: self.accesses,
+            misses: self.misses,
+            events: self.handled,
+        }
+    }
+
+    pub(crate) fn place<T>(&mut self, value: T) -> *mut T {
+        self.arena.place(value)
+    }
+
+    pub(crate) fn add_process(&mut self, process: Process) -> usize {
+        self.processes.push(process);
+        self.loads.push(Load::default());
+        self.processes.len() - 1
+    }
+
+    pub(crate) fn process(&mut self, number: usize) -> &mut Process {
+        &mut self.processes[number]
+    }
+
+    /// Run and run-queue time of a process's threads so far, in thread nanoseconds.
+    pub(crate) fn load_of(&mut self, process: usize, now: u64) -> (u64, u64) {
+        let load = &mut self.loads[process];
+        load.book(now);
+        (load.ran, load.waited)
+    }
+
+    pub(crate) fn runnable(&self, process: usize) -> u32 {
+        self.loads[process].runnable()
+    }
+
+    pub(crate) fn lock_clock(&mut self) -> usize {
+        self.new_clock()
+    }
+
+    pub(crate) fn split(&mut self, thread: u32) -> Split {
+        self.split_of(thread, self.now)
+    }
+
+    /// Starts a thread; its number.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory for its stack.
+    pub(crate) fn spawn(&mut self, process: usize, name: String, body: impl FnOnce() + 'static) -> u32 {
+        self.processes[process].add_thread();
+        self.start(process, name, true, body)
+    }
+
+    fn start(&mut self, process: usize, name: String, is_load: bool, body: impl FnOnce() + 'static) -> u32 {
+        let number = self.threads.len();
+        // Over the cores first, then over their contexts.
+        let (cores, contexts) = (self.busy_in_core.len(), self.contexts.len());
+        let place = number % contexts;
+        let context = place % cores * (contexts / cores) + place / cores;
+        let thread = Thread::new(name, process, is_load, context, self.now, body).expect("memory for a thread's stack");
+        self.threads.push(thread);
+        self.wake(number as u32, self.now);
+        number as u32
+    }
+
+    /// The running thread makes a full fence.
+    pub(crate) fn fence(&mut self) {
+        self.now += self.parameters.memory.fence_ns;
+    }
+
+    fn push(&mut self, time: u64, event: Event) {
+        self.horizon = self.horizon.min(time);
+        self.events.push(time, event);
+    }
+
+    /// Whether threads are left that nothing will wake.
+    fn is_dead(&self) -> bool {
+        let is_stuck = |thread: &Thread| thread.state == State::Blocked && !thread.is_timed;
+        self.idle == self.contexts.len()
+            && self.threads.iter().any(|thread| thread.state != State::Done)
+            && self.threads.iter().all(|thread| thread.state == State::Done || is_stuck(thread))
+    }
+
+    fn hang(&self) -> Hang {
+        Hang { at: self.now, threads: self.describe() }
+    }
+
+    /// What every thread that has not ended is at.
+    pub(crate) fn threads(&self) -> String {
+        self.describe()
+    }
+
+    /// Simulates until `end`, or until all threads have ended.
+    ///
+    /// # Safety
+    ///
+    /// `machine` is valid and nobody else uses it meanwhile.
+    pub(crate) unsafe fn run(machine: *mut Machine, end: u64) -> Result<(), Hang> {
+        let before = RUNNING.replace(machine);
+        let result = loop {
+            // SAFETY: the caller's; a simulated thread that runs in between has its own reference, which ends there.
+            let this = unsafe { &mut *machine };
+            if this.events.next() > end {
+                this.now = end;
+                break Ok(());
+            }
+            let Some((time, event)) = this.events.pop() else { break Ok(()) };
+            this.now = time;
+            this.handled += 1;
+            match event {
+                Event::Resume { thread, token } => {
+                    let known = &this.threads[thread as usize];
+                    if known.token == token && known.state == State::Running {
+                        // SAFETY: the caller's.
+                        unsafe { Self::resume(machine, thread) };
+                    }
+                }
+                Event::Timer { thread, token } => this.timer(thread, token, time),
+                Event::Tick { context } => this.tick(context as usize, time),
+                Event::Balance if this.threads.iter().all(|thread| thread.state == State::Done) => break Ok(()),
+                Event::Balance if this.is_dead() => break Err(this.hang()),
+                Event::Balance => this.balance(time),
+            }
+        };
+        RUNNING.set(before);
+        result
+    }
+
+    /// # Safety
+    ///
+    /// As [`run`](Self::run).
+    unsafe fn resume(machine: *mut Machine, thread: u32) {
+        // SAFETY: the caller's.
+        let this = unsafe { &mut *machine };
+        let known = &mut this.threads[thread as usize];
+        known.flight = Flight::Work(0);
+        let context = known.context;
+        let Some(mut body) = known.body.take() else { return };
+        this.current = thread;
+        this.core = this.contexts[context].core;
+        this.horizon = this.events.next();
+        let result = body.resume(());
+        // SAFETY: the caller's; the thread that had a reference is suspended or has ended.
+        let this = unsafe { &mut *machine };
+        if let CoroutineResult::Return(()) = result {
+            this.leaves(State::Done);
+        } else {
+            this.threads[thread as usize].body = Some(body);
+        }
+        this.current = NOBODY;
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for body in self.threads.iter_mut().filter_map(|thread| thread.body.as_mut()) {
+            // Threads that have not ended are forgotten where they stand: to unwind them would run code of locks
+            // that expect a machine.
+            // SAFETY: what is on their stacks is never used again; it is lost if it owns memory.
+            unsafe { body.force_reset() };
+        }
+    }
+}
+
+/// A coroutine has begun.
+fn began(yielder: *const Yielder<(), ()>) {
+    with(|machine| {
+        let current = machine.current as usize;
+        machine.threads[current].yielder = yielder;
+    });
+}
+
+/// Whether the caller is a simulated thread.
+#[inline(always)]
+pub(crate) fn is_inside() -> bool {
+    let machine = RUNNING.get();
+    // SAFETY: set for as long as it is valid; nobody has a reference across calls.
+    !machine.is_null() && unsafe { (*machine).current } != NOBODY
+}
+
+/// Does something with the machine that the caller runs on. It must not suspend the caller.
+///
+/// # Panics
+///
+/// The caller is no simulated thread.
+#[inline(always)]
+pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> R {
+    let machine = RUNNING.get();
+    assert!(!machine.is_null(), "not on a simulated machine");
+    // SAFETY: set for as long as it is valid; references do not outlive this function, and `work` suspends nobody.
+    work(unsafe { &mut *machine })
+}
+
+fn suspend() {
+    let yielder = with(|machine| machine.threads[machine.current as usize].yielder);
+    // SAFETY: the running thread's own, which lives on the stack that this runs on.
+    unsafe { (*yielder).suspend(()) };
+}
+
+/// Waits until nothing else is to happen before the caller's clock.
+#[inline(always)]
+fn synchronise() {
+    if with(|machine| machine.now > machine.horizon) {
+        wait(Flight::Work(0));
+    }
+}
+
+#[cold]
+fn wait(flight: Flight) {
+    with(|machine| {
+        let (current, now) = (machine.current, machine.now);
+        machine.threads[current as usize].flight = flight;
+        machine.announce(current, now);
+    });
+    suspend();
+}
+
+/// If the caller is to be preempted, now is the time.
+fn reschedule() {
+    let due = with(|machine| {
+        let due = core::mem::take(&mut machine.resched);
+        if due {
+            machine.give_way();
+        }
+        due
+    });
+    if due {
+        suspend();
+    }
+}
+
+/// The calling thread accesses `address`, which takes effect on return.
+#[inline(always)]
+fn access(address: usize, access: Access) {
+    if !is_inside() {
+        return;
+    }
+    synchronise();
+    let transfer = with(|machine| {
+        machine.accesses += 1;
+        let Some(line) = machine.arena.line_of(address) else {
+            machine.now += machine.parameters.memory.hit_ns;
+            return None;
+        };
+        match machine.caches.begin(machine.now, machine.core, line, access) {
+            Begun::Hit(cost) => {
+                machine.now += cost;
+                let version = machine.caches.version(line);
+                let polling = &mut machine.threads[machine.current as usize].polling;
+                match access {
+                    Access::Load => polling.note_load(line, version),
+                    Access::Store => {} // nobody has seen it
+                    Access::ReadModifyWrite => polling.note_change(),
+                }
+                None
+            }
+            Begun::Miss(transfer) => {
+                machine.misses += 1;
+                machine.now = transfer.done;
+                Some(transfer)
+            }
+        }
+    });
+    if let Some(transfer) = transfer {
+        synchronise();
+        with(|machine| {
+            machine.caches.end(transfer);
+            let version = machine.caches.version(transfer.line);
+            let polling = &mut machine.threads[machine.current as usize].polling;
+            if access == Access::Load {
+                polling.note_load(transfer.line, version);
+            } else {
+                polling.note_change();
+            }
+        });
+    }
+}
+
+/// A load from `address`.
+#[inline(always)]
+pub(crate) fn load(address: usize) {
+    access(address, Access::Load);
+}
+
+/// A store to `address`.
+#[inline(always)]
+pub(crate) fn store(address: usize) {
+    access(address, Access::Store);
+}
+
+/// A read-modify-write of `address`.
+#[inline(always)]
+pub(crate) fn read_modify_write(address: usize) {
+    access(address, Access::ReadModifyWrite);
+}
+
+/// What is at `address` has become something else by the access before.
+#[inline(always)]
+pub(crate) fn changed(address: usize) {
+    if is_inside() {
+        with(|machine| {
+            if let Some(line) = machine.arena.line_of(address)
+                && *machine.is_watched.at(line) != 0
+            {
+                machine.wake_watchers(line);
+            }
+        });
+    }
+}
+
+/// Nanoseconds of simulated time.
+pub fn now() -> u64 {
+    if !is_inside() {
+        return if RUNNING.get().is_null() { 0 } else { with(|machine| machine.now) };
+    }
+    with(|machine| {
+        machine.now += machine.parameters.memory.clock_ns;
+        machine.threads[machine.current as usize].polling.note_clock();
+    });
+    synchronise();
+    with(|machine| machine.now)
+}
+
+/// The calling thread computes for `ns` nanoseconds, longer if its core has other contexts at work.
+pub fn work(ns: u64) {
+    with(|machine| {
+        let others = u64::from(machine.busy_in_core[machine.core].saturating_sub(1));
+        let slowdown = u64::from(machine.parameters.memory.shared_core_slowdown) * others;
+        machine.now += ns + ns * slowdown / 1000;
+        machine.threads[machine.current as usize].polling.note_change();
+    });
+}
+
+/// The calling thread spends `ns` nanoseconds that no other context has a part in.
+pub(crate) fn spend(ns: u64) {
+    with(|machine| machine.now += ns);
+}
+
+/// The calling thread looks at the clock until `ns` nanoseconds have passed.
+pub(crate) fn delay(ns: u64) {
+    synchronise();
+    with(|machine| {
+        machine.now += ns.max(machine.parameters.memory.clock_ns);
+        machine.threads[machine.current as usize].polling.note_change();
+    });
+    if with(|machine| machine.now > machine.horizon) {
+        let until = with(|machine| machine.now);
+        wait(Flight::Until(until));
+    }
+}
+
+/// The calling thread has done one turn of a loop that polls.
+pub(crate) fn pause() {
+    synchronise();
+    with(|machine| machine.now += machine.parameters.memory.pause_ns);
+    rest(Flight::Poll);
+}
+
+/// Suspends the calling thread if all that it did was to look.
+fn rest(flight: Flight) {
+    let suspended = with(|machine| {
+        let suspended = machine.pauses();
+        if suspended {
+            let current = machine.current;
+            let at = machine.now + machine.next_span();
+            machine.threads[current as usize].flight = flight;
+            machine.announce(current, at);
+        }
+        suspended
+    });
+    if suspended {
+        suspend();
+    }
+}
+
+/// As [`pause`], but for up to `ns` nanoseconds, or until what is at `address` changes.
+pub(crate) fn doze(address: usize, ns: u64) {
+    synchronise();
+    let watches = with(|machine| machine.arena.line_of(address).map(|line| machine.watches_alone(line)));
+    if watches.is_some() {
+        with(|machine| {
+            let current = machine.current;
+            machine.threads[current as usize].flight = Flight::Poll;
+            machine.announce(current, machine.now + ns);
+        });
+        suspend();
+    }
+}
+
+/// The calling thread yields.
+pub(crate) fn yield_now() {
+    with(|machine| machine.now += machine.parameters.scheduler.yield_ns);
+    synchronise();
+    if with(Machine::yields) {
+        suspend();
+    } else {
+        rest(Flight::YieldingPoll);
+    }
+}
+
+/// The calling thread parks on `address` unless `is_changed` says that it holds something else; until it is woken, or
+/// until `deadline`.
+pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
+    with(|machine| machine.now += machine.parameters.scheduler.park_ns);
+    load(address);
+    synchronise();
+    let is_late = with(|machine| deadline.is_some_and(|deadline| machine.now >= deadline));
+    if is_late || is_changed() {
+        return;
+    }
+    with(|machine| {
+        machine.threads[machine.current as usize].polling.note_change();
+        machine.blocks(address, deadline);
+    });
+    suspend();
+}
+
+/// The calling thread wakes up to `count` threads that are parked on `address`.
+pub(crate) fn unpark(address: usize, count: u32) {
+    with(|machine| machine.now += machine.parameters.scheduler.wake_call_ns);
+    synchronise();
+    with(|machine| {
+        machine.threads[machine.current as usize].polling.note_change();
+        machine.wakes(address, count);
+    });
+    reschedule();
+}
+
+/// The calling thread sleeps for `ns` nanoseconds.
+pub fn sleep(ns: u64) {
+    synchronise();
+    with(|machine| {
+        let until = machine.now + ns;
+        machine.sleeps(until);
+    });
+    suspend();
+}
+
+/// The calling thread asks not to be preempted, or does so no more.
+pub(crate) fn ask_for_extension(asks: bool) {
+    synchronise();
+    let was_extended = with(|machine| {
+        machine.now += machine.parameters.memory.hit_ns;
+        let current = machine.current as usize;
+        let thread = &mut machine.threads[current];
+        thread.wants_extension = asks;
+        !asks && core::mem::take(&mut thread.extended)
+    });
+    if was_extended {
+        yield_now();
+    }
+}
+
+/// Starts a thread that is no load of its process: its controller.
+pub(crate) fn start_companion(process: usize, name: &str, body: impl FnOnce() + 'static) {
+    with(|machine| machine.now += machine.parameters.scheduler.spawn_ns);
+    synchronise();
+    with(|machine| machine.start(process, name.to_string(), false, body));
+    reschedule();
+}
+
+/// Run and run-queue time of a process's threads.
+pub(crate) fn process_times(process: usize) -> (u64, u64) {
+    synchronise();
+    with(|machine| machine.load_of(process, machine.now))
+}
+
+/// The calling thread reads the run and run-queue times of `threads` threads.
+pub(crate) fn read_load(threads: u32) {
+    let ns = with(|machine| {
+        let scheduler = &machine.parameters.scheduler;
+        scheduler.sensor_ns + scheduler.sensor_thread_ns * u64::from(threads)
+    });
+    spend(ns);
+}
+
+/// Contexts of the machine.
+pub(crate) fn capacity() -> f64 {
+    with(|machine| machine.contexts.len() as f64)
+}
+
+/// The calling thread's number, its process, and what load control remembers of it.
+pub(crate) fn thread() -> u32 {
+    with(|machine| machine.current)
+}
+
+pub(crate) fn process() -> usize {
+    with(|machine| machine.threads[machine.current as usize].process)
+}
+
+pub(crate) fn note() -> unconvoy::platform::ThreadNote {
+    with(|machine| machine.threads[machine.current as usize].note)
+}
+
+pub(crate) fn set_note(note: unconvoy::platform::ThreadNote) {
+    with(|machine| machine.threads[machine.current as usize].note = note);
+}
+
+/// A number for `address` that another run of the same simulation gives it too. What is on a stack is told apart by
+/// chance.
+pub(crate) fn number_of(address: usize) -> u64 {
+    with(|machine| machine.arena.offset_of(address).map_or_else(|| machine.random.u64(..), |offset| offset as u64))
+}
+
+/// A random number below `limit`, of the machine's one sequence.
+pub fn random(limit: u64) -> u64 {
+    with(|machine| machine.random.u64(0..limit))
+}
+
+/// Says what the calling thread is at from now on.
+pub fn set_activity(activity: Activity) {
+    synchronise();
+    with(|machine| machine.set_activity(activity));
+}
+
+pub(crate) fn begins_to_wait(lock: usize) {
+    synchronise();
+    with(|machine| machine.begins_to_wait(lock));
+}
+
+pub(crate) fn has_acquired(lock: usize) {
+    synchronise();
+    with(|machine| machine.has_acquired(lock));
+}
+
+pub(crate) fn releases(lock: usize) {
+    synchronise();
+    with(|machine| machine.releases(lock));
+}

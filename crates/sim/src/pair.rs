@@ -1,0 +1,146 @@
+//! Locks: every pair of contention manager and load manager on the simulated machine, as the interposer makes them of
+//! a `pthread_mutex_t`.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::Relaxed;
+
+use unconvoy::contention::Contention;
+use unconvoy::load::LoadManager;
+use unconvoy::load::gate::Gate;
+use unconvoy::lock::{self, Account};
+use unconvoy::platform::Atomic as _;
+
+use crate::machine::{self, Machine};
+use crate::platform::{Simulated, SimulatedCell};
+
+/// A pair of managers.
+#[derive(Clone, Copy)]
+pub struct Pair {
+    /// The contention manager's name in the catalogue.
+    pub contention: &'static str,
+    /// The load manager's.
+    pub load: &'static str,
+    pub(crate) interval_ns: u64,
+    make: fn(&mut Machine) -> &'static dyn Mutex,
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.name())
+    }
+}
+
+impl Pair {
+    /// As a user writes it.
+    pub fn name(&self) -> String {
+        format!("{}+{}", self.contention, self.load)
+    }
+}
+
+/// A mutex on a simulated machine.
+trait Mutex {
+    fn lock(&self);
+    fn unlock(&self);
+}
+
+/// One of the workload's locks: the mutex, and what the machine keeps of its time.
+#[derive(Clone, Copy)]
+pub struct Lock {
+    mutex: &'static dyn Mutex,
+    clock: usize,
+}
+
+impl Lock {
+    pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
+        Lock { mutex: (pair.make)(machine), clock: machine.lock_clock() }
+    }
+
+    /// Acquires it, for the calling simulated thread.
+    pub fn lock(&self) {
+        machine::begins_to_wait(self.clock);
+        self.mutex.lock();
+        machine::has_acquired(self.clock);
+    }
+
+    /// Releases it.
+    pub fn unlock(&self) {
+        machine::releases(self.clock);
+        self.mutex.unlock();
+    }
+}
+
+/// In the order and the line of the interposer's.
+#[repr(C)]
+struct PairMutex<C, L> {
+    state: C,
+    gate: Gate<Simulated>,
+    acquisitions: SimulatedCell<u32>,
+    holder: SimulatedCell<u32>,
+    load: PhantomData<fn(L)>,
+}
+
+impl<C: Contention<Simulated>, L: LoadManager<Simulated>> Mutex for PairMutex<C, L> {
+    fn lock(&self) {
+        if !self.state.try_lock_politely() {
+            let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
+            lock::acquire_counted::<Simulated, C, L>(&self.state, &self.gate, Some(account), None);
+        }
+        self.acquisitions.store(self.acquisitions.load(Relaxed).wrapping_add(1), Relaxed);
+        self.holder.store(machine::thread() + 1, Relaxed);
+    }
+
+    fn unlock(&self) {
+        self.holder.store(0, Relaxed);
+        // SAFETY: the workload unlocks what it has locked.
+        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
+    }
+}
+
+fn make<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>>(machine: &mut Machine) -> &'static dyn Mutex {
+    let mutex = PairMutex::<C, L> {
+        state: C::unlocked(),
+        gate: Gate::new(),
+        acquisitions: SimulatedCell::new(0),
+        holder: SimulatedCell::new(0),
+        load: PhantomData,
+    };
+    // SAFETY: the machine's memory, where it stays as long as any of its threads.
+    unsafe { &*machine.place(mutex) }
+}
+
+macro_rules! pairs {
+    ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
+        static PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
+    };
+    (@row $lock:literal, $contention:ty, [$(($load:literal, $manager:ty)),*]) => {
+        &[$(Pair {
+            contention: $lock,
+            load: $load,
+            interval_ns: <$manager as LoadManager<Simulated>>::INTERVAL_NS,
+            make: make::<$contention, $manager>,
+        }),*]
+    };
+}
+
+unconvoy::with_managers!(pairs, crate::platform::Simulated);
+
+/// Every pair.
+pub fn all() -> impl Iterator<Item = &'static Pair> {
+    PAIRS.iter().copied().flatten()
+}
+
+/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), or `default`.
+///
+/// # Errors
+///
+/// There is none of this name.
+pub fn named(name: &str) -> Result<&'static Pair, String> {
+    use unconvoy::catalogue::{CONTENTION, LOAD};
+    let (contention, load) = match name {
+        "default" => (CONTENTION[0].name, LOAD[0].name),
+        name => name.split_once('+').unwrap_or((name, LOAD[0].name)),
+    };
+    all().find(|pair| (pair.contention, pair.load) == (contention, load)).ok_or_else(|| {
+        format!("there is no lock {name}: write CONTENTION+LOAD with names of `unconvoy locks`, as in tpmcs+control")
+    })
+}

@@ -1,0 +1,183 @@
+//! What a machine is made of: contexts, caches, and what the operating system's scheduler does when.
+//!
+//! All times are nanoseconds. A machine file is this in TOML; what it leaves out is the [`host`](crate::presets)
+//! preset's.
+
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+
+/// A count of at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Count(u32);
+
+impl TryFrom<u32> for Count {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        match count {
+            0 => Err("a machine has at least one of these".to_string()),
+            _ if count > Self::MOST => Err(format!("at most {} can be simulated", Self::MOST)),
+            _ => Ok(Count(count)),
+        }
+    }
+}
+
+impl Count {
+    /// More than a machine can have of anything, so that products do not overflow.
+    const MOST: u32 = 4096;
+
+    /// For the presets.
+    ///
+    /// # Panics
+    ///
+    /// `count` is 0.
+    pub const fn new(count: u32) -> Self {
+        assert!(count != 0 && count <= Self::MOST);
+        Count(count)
+    }
+}
+
+impl Deref for Count {
+    type Target = u32;
+
+    fn deref(&self) -> &u32 {
+        &self.0
+    }
+}
+
+/// How contexts are grouped. Context 0 is next to context 1 in all of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Sockets of the machine.
+    pub sockets: Count,
+    /// Last-level caches of a socket.
+    pub caches_per_socket: Count,
+    /// Cores behind one last-level cache. A core has a first-level cache.
+    pub cores_per_cache: Count,
+    /// Hardware contexts of a core.
+    pub contexts_per_core: Count,
+}
+
+impl Topology {
+    /// Hardware contexts of the machine.
+    pub fn contexts(&self) -> usize {
+        self.cores() * *self.contexts_per_core as usize
+    }
+
+    /// Cores of the machine.
+    pub fn cores(&self) -> usize {
+        [self.sockets, self.caches_per_socket, self.cores_per_cache].iter().map(|count| **count as usize).product()
+    }
+}
+
+/// What an access to memory costs, by where the line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// A load or store that the core's own cache serves.
+    pub hit_ns: u64,
+    /// A line that another core behind the same last-level cache has.
+    pub same_cache_ns: u64,
+    /// A line that a core behind another cache of the socket has.
+    pub same_socket_ns: u64,
+    /// A line that a core of another socket has.
+    pub other_socket_ns: u64,
+    /// A line that no cache has.
+    pub memory_ns: u64,
+    /// What a read-modify-write costs beyond a store.
+    pub rmw_ns: u64,
+    /// For how long a line serves nobody else while a reader gets a copy. (A writer has it to itself for the whole
+    /// of its transfer.)
+    pub read_occupancy_ns: u64,
+    /// A full memory fence.
+    pub fence_ns: u64,
+    /// One turn of a polling loop beyond its loads.
+    pub pause_ns: u64,
+    /// A look at the clock.
+    pub clock_ns: u64,
+    /// By how many thousandths computation slows down for each other busy context of the core.
+    pub shared_core_slowdown: u32,
+}
+
+/// The operating system's scheduler, futexes and timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// How long a thread runs before another one that waits for its context has its turn.
+    pub slice_ns: u64,
+    /// How often a context looks whether the slice is over.
+    pub tick_ns: u64,
+    /// A context switch.
+    pub switch_ns: u64,
+    /// What an idle context takes beyond that to begin with a thread that has woken.
+    pub idle_exit_ns: u64,
+    /// Context switches per second that the machine is capable of, as all of them pass one lock; 0: no limit.
+    pub switches_per_s: u64,
+    /// The system call that parks, up to the context switch.
+    pub park_ns: u64,
+    /// The system call that wakes, and finds nobody.
+    pub wake_call_ns: u64,
+    /// What it takes for each thread that it wakes.
+    pub wake_thread_ns: u64,
+    /// The system call that yields, with nobody to yield to.
+    pub yield_ns: u64,
+    /// A thread that wakes has run this much less than those that waited, at most.
+    pub sleeper_credit_ns: u64,
+    /// A thread that wakes preempts one that has run this much more.
+    pub wake_preempt_ns: u64,
+    /// How often threads are moved from a longer run queue to a shorter one.
+    pub balance_ns: u64,
+    /// How much longer a thread may run that asked not to be preempted; 0: nobody can ask.
+    pub extension_ns: u64,
+    /// Sleeps end at multiples of this; 0: at any time.
+    pub timer_tick_ns: u64,
+    /// And so much late.
+    pub timer_slack_ns: u64,
+    /// Starting a thread.
+    pub spawn_ns: u64,
+    /// What a reading of the load costs, whatever the number of threads.
+    pub sensor_ns: u64,
+    /// And for each thread of the process.
+    pub sensor_thread_ns: u64,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// What results call it.
+    pub name: String,
+    /// How contexts are grouped.
+    pub topology: Topology,
+    /// Caches and clock.
+    pub memory: Memory,
+    /// The operating system.
+    pub scheduler: Scheduler,
+}
+
+/// The machine of a TOML file.
+///
+/// # Errors
+///
+/// The text is no TOML, has a key that is none of the machine's, lacks one, or a value makes no sense: with the key and
+/// the line.
+pub fn parse(text: &str) -> Result<Parameters, String> {
+    let machine: Parameters = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_string())?;
+    let contexts = machine.topology.contexts();
+    if contexts > Count::MOST as usize {
+        return Err(format!("[topology]: {contexts} contexts, and at most {} can be simulated", Count::MOST));
+    }
+    let scheduler = &machine.scheduler;
+    for (key, value) in
+        [("tick_ns", scheduler.tick_ns), ("slice_ns", scheduler.slice_ns), ("balance_ns", scheduler.balance_ns)]
+    {
+        if value == 0 {
+            let line = text.lines().position(|line| line.trim_start().starts_with(key)).map_or(0, |line| line + 1);
+            return Err(format!("line {line}: scheduler.{key} is 0, and has to be longer"));
+        }
+    }
+    Ok(machine)
+}

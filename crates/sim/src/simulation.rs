@@ -1,0 +1,98 @@
+//! A machine with a program on it: what workloads are written with.
+
+use unconvoy::load::control::LoadControl;
+use unconvoy::platform::Atomic as _;
+
+use crate::machine::{Counts, Hang, Machine, Split};
+use crate::pair::{Lock, Pair};
+use crate::parameters::Parameters;
+use crate::platform::Simulated;
+use crate::process::Process;
+
+/// A machine and what runs on it. It stays on one thread of the host.
+pub struct Simulation {
+    machine: Box<Machine>,
+}
+
+impl Simulation {
+    /// A machine on which nothing runs. The same seed gives the same results.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub fn new(parameters: &Parameters, seed: u64) -> std::io::Result<Self> {
+        Ok(Simulation { machine: Box::new(Machine::new(parameters.clone(), seed)?) })
+    }
+
+    /// A process; its number.
+    pub fn process(&mut self) -> usize {
+        let process = Process::new(&mut self.machine);
+        self.machine.add_process(process)
+    }
+
+    /// A lock. The process's load control has the interval that goes with it.
+    pub fn lock(&mut self, process: usize, pair: &Pair) -> Lock {
+        self.control(process).interval.store(pair.interval_ns, std::sync::atomic::Ordering::Relaxed);
+        Lock::new(&mut self.machine, pair)
+    }
+
+    /// The load control of a process.
+    pub fn control(&mut self, process: usize) -> &'static LoadControl<Simulated> {
+        self.machine.process(process).control()
+    }
+
+    /// Has the process's controllers aim at so many contexts, and not at all that there are.
+    pub fn aim_at(&mut self, process: usize, contexts: f64) {
+        self.machine.process(process).aim_at(contexts);
+    }
+
+    /// Has the process no controller, as where an experiment sets the sleep target.
+    pub fn without_controller(&mut self, process: usize) {
+        self.machine.process(process).set_controlled(false);
+    }
+
+    /// Starts a thread; its number.
+    pub fn spawn(&mut self, process: usize, name: impl Into<String>, body: impl FnOnce() + 'static) -> u32 {
+        self.machine.spawn(process, name.into(), body)
+    }
+
+    /// Simulates until the time `end` in nanoseconds, or until all threads have ended.
+    ///
+    /// # Errors
+    ///
+    /// Nothing will ever happen again, although threads have not ended.
+    pub fn run(&mut self, end: u64) -> Result<(), Hang> {
+        // SAFETY: the machine is this simulation's, which is borrowed for the call.
+        unsafe { Machine::run(&raw mut *self.machine, end) }
+    }
+
+    /// Where the time of thread `thread` went so far.
+    pub fn split(&mut self, thread: u32) -> Split {
+        self.machine.split(thread)
+    }
+
+    /// What the machine did so far.
+    pub fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+
+    /// Threads of a process that run or wait to run.
+    pub fn runnable(&self, process: usize) -> u32 {
+        self.machine.runnable(process)
+    }
+
+    /// Intervals that the process's controllers served.
+    pub fn intervals(&mut self, process: usize) -> u32 {
+        self.machine.process(process).intervals()
+    }
+
+    /// What every thread that has not ended is at.
+    pub fn threads(&self) -> String {
+        self.machine.threads()
+    }
+
+    /// The machine's description.
+    pub fn parameters(&self) -> &Parameters {
+        self.machine.parameters()
+    }
+}
