@@ -124,8 +124,8 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
     let workload = workload(args)?;
     let cells = cells(args, &machine, &workload);
-    let record = |results: &Ended| Record { machine: Some(&machine), workload: Some(&workload), ..Record::of(args, results) };
-    let ended = simulate(args, &cells, args.json.as_deref(), &record)?;
+    let subject = Subject { figure: None, on: Some((&machine, &workload)) };
+    let ended = simulate(args, subject, &cells, args.json.as_deref())?;
     print(&format!("{}\n{}\n", table(&ended), caption(&machine, &workload, args)))?;
     finish(&ended)
 }
@@ -187,6 +187,14 @@ fn cells(args: &SimArgs, machine: &Parameters, workload: &Workload) -> Vec<Cell>
     locks.flat_map(at).collect()
 }
 
+/// What is being simulated.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    figure: Option<&'static Figure>,
+    /// The machine and the workload; of a figure, each cell has its own.
+    on: Option<(&'a Parameters, &'a Workload)>,
+}
+
 /// What is left behind.
 #[derive(Serialize)]
 struct Record<'a> {
@@ -209,18 +217,18 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn of(args: &SimArgs, ended: &'a Ended) -> Self {
+    fn of(args: &SimArgs, subject: Subject<'a>, ended: &'a Ended) -> Self {
         Record {
             simulated: true,
             unconvoy: env!("CARGO_PKG_VERSION"),
             seed: args.seed,
             seconds: args.figure.is_none().then_some(args.seconds),
-            figure: None,
-            machine: None,
-            workload: None,
+            figure: subject.figure.map(|figure| figure.name),
+            machine: subject.on.map(|(machine, _)| machine),
+            workload: subject.on.map(|(_, workload)| workload),
             complete: ended.complete,
             failures: &ended.failures,
-            claims: Vec::new(),
+            claims: subject.figure.map_or_else(Vec::new, |figure| figure.judge(&ended.results)),
             results: &ended.results,
         }
     }
@@ -229,9 +237,9 @@ impl<'a> Record<'a> {
 /// Simulates the cells, with progress on standard error; writes the record after each.
 fn simulate(
     args: &SimArgs,
+    subject: Subject<'_>,
     cells: &[Cell],
     json: Option<&Path>,
-    record: &dyn for<'b> Fn(&'b Ended) -> Record<'b>,
 ) -> anyhow::Result<Ended> {
     let interrupts = Interrupts::of_process()?;
     let jobs = args.jobs.map(|jobs| jobs as usize);
@@ -250,7 +258,7 @@ fn simulate(
         if is_news && let Some(path) = json {
             let so_far = Ended { results: results.to_vec(), failures: Vec::new(), complete: false };
             // A disk that is full now may have room at the end, where failing is an error.
-            let _ = write_json(path, &record(&so_far));
+            let _ = write_json(path, &Record::of(args, subject, &so_far));
         }
         if is_news && bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
             last_line.set(Instant::now());
@@ -263,7 +271,7 @@ fn simulate(
     });
     bar.finish_and_clear();
     if let Some(path) = json {
-        write_json(path, &record(&ended))?;
+        write_json(path, &Record::of(args, subject, &ended))?;
     }
     Ok(ended)
 }
@@ -325,11 +333,7 @@ fn simulate_figure(args: &SimArgs, figure: &'static Figure) -> anyhow::Result<()
     let base = args.plot.clone().unwrap_or_else(|| PathBuf::from(figure.name));
     let json = args.json.clone().unwrap_or_else(|| with_suffix(&base, ".json"));
     let cells = figure.cells(size, args.seed);
-    let ended = simulate(args, &cells, Some(&json), &|ended| Record {
-        figure: Some(figure.name),
-        claims: figure.judge(&ended.results),
-        ..Record::of(args, ended)
-    })?;
+    let ended = simulate(args, Subject { figure: Some(figure), on: None }, &cells, Some(&json))?;
     let claims = figure.judge(&ended.results);
     let what = if ended.complete { "" } else { "INCOMPLETE. " };
     let caption = format!("{what}Simulated, not measured: unconvoy {}, seed {}", env!("CARGO_PKG_VERSION"), args.seed);
