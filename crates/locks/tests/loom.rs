@@ -6,6 +6,7 @@
 #![cfg(loom)]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -414,6 +415,60 @@ fn giving_back_meets_waking() {
         assert!(totals.woken + totals.given_back <= totals.slept);
         slots.set_target(0);
         assert_eq!(slots.sleeping(), 0);
+    });
+}
+
+/// A waiter that lets a sleeper go, again and again, while that one may be about to sleep: it is woken, or does not
+/// sleep. Nobody else would wake it.
+#[test]
+fn letting_one_go_meets_a_claim() {
+    let _time = time_that(false);
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        let awake = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        slots.raise_target(1);
+        let sleeper = {
+            let (slots, awake) = (slots.clone(), awake.clone());
+            thread::spawn(move || {
+                if let Some(claim) = slots.claim(7) {
+                    slots.sleep(claim, 0, u64::MAX);
+                }
+                awake.store(true, Release);
+            })
+        };
+        while !awake.load(Acquire) {
+            slots.let_one_go();
+            thread::yield_now();
+        }
+        sleeper.join().expect("no panics");
+        assert_eq!(slots.totals().slept, slots.totals().left);
+        assert!(
+            slots.target() + slots.totals().slept <= 1 + slots.totals().given_back,
+            "a place that was let go is gone"
+        );
+    });
+}
+
+/// Two waiters that let one go at a time, and one that raises the target: it ends where somebody put it, and nobody
+/// sleeps beyond it.
+#[test]
+fn letting_go_meets_raising() {
+    let _time = time_that(false);
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        slots.raise_target(1);
+        let claim = slots.claim(7).expect("room for one");
+        let others: Vec<_> = [false, true]
+            .map(|raises| {
+                let slots = slots.clone();
+                thread::spawn(move || if raises { slots.raise_target(2) } else { slots.let_one_go() })
+            })
+            .into();
+        slots.let_one_go();
+        others.into_iter().for_each(|thread| thread.join().expect("no panics"));
+        assert!(slots.sleeping() <= slots.target());
+        slots.give_back(claim);
+        assert_eq!((slots.sleeping(), slots.totals().slept, slots.totals().left), (0, 1, 1));
     });
 }
 
