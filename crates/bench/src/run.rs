@@ -153,9 +153,11 @@ pub fn start(
     if setup != Setup::Libc {
         command.env(variable::PRELOAD, programs.library());
     }
-    if let Setup::Named(pair) = setup {
-        command.env(variable::LOCK, pair.lock).env(variable::LOAD, pair.load);
-    }
+    command.envs(match setup {
+        Setup::Named(pair) => vec![(variable::LOCK, pair.lock), (variable::LOAD, pair.load)],
+        Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
+        Setup::Libc | Setup::Default => Vec::new(),
+    });
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
     Ok(Running { child, name, timeout })

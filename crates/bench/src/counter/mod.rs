@@ -37,7 +37,7 @@ pub struct Options {
     threads: Vec<u32>,
     #[command(flatten)]
     continuing: Continuing,
-    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
+    /// Rows beside libc's locks and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or `all` for every pair that this machine can run
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     locks: Vec<Choice>,
     /// Length of the critical section, in nanoseconds

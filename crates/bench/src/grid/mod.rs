@@ -65,7 +65,7 @@ pub struct Options {
     /// Thread counts
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
     pub threads: Vec<u32>,
-    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
+    /// Rows beside libc's locks and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or `all` for every pair that this machine can run
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub locks: Vec<Choice>,
 }
