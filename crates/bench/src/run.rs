@@ -102,6 +102,8 @@ pub struct Job {
 pub struct Running {
     child: child::Running,
     name: String,
+    /// See [`Setup::notice`].
+    notice: Option<String>,
     timeout: Duration,
 }
 
@@ -160,7 +162,7 @@ pub fn start(
     });
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(Running { child, name, timeout })
+    Ok(Running { child, name, notice: setup.notice(), timeout })
 }
 
 impl Running {
@@ -175,7 +177,7 @@ impl Running {
     ///
     /// As [`Job::run`].
     pub fn finish(self) -> anyhow::Result<Values> {
-        let Self { child, name, timeout } = self;
+        let Self { child, name, notice, timeout } = self;
         let (outcome, output) = child.finish(Some(timeout), Interrupts::of_process()?)?;
         let failed = |why: String, status: Option<ExitStatus>| Failed {
             why: format!("{name} {why}"),
@@ -190,6 +192,8 @@ impl Running {
             Outcome::Ended(usage) => usage,
         };
         let complaint = String::from_utf8_lossy(&output.stderr);
+        let is_complaint = |line: &&str| !notice.as_ref().is_some_and(|notice| line.starts_with(notice));
+        let complaint = complaint.lines().filter(is_complaint).collect::<Vec<_>>().join("\n");
         let complaint = complaint.trim();
         if !usage.status.success() {
             let why = format!("failed with {}: {}", child::describe(usage.status), last_words(complaint, &output));

@@ -43,6 +43,14 @@ fn usable(lock: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Whether `lock` is on this machine what it is made to be; else why not.
+fn entire(lock: &str) -> Result<(), &'static str> {
+    match availability(lock) {
+        Availability::Full => Ok(()),
+        Availability::Reduced(reason) | Availability::Refused(reason) => Err(reason),
+    }
+}
+
 fn find(name: &str, entries: &'static [Entry]) -> Result<&'static str, String> {
     let names = || entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
     let found = entries.iter().find(|entry| entry.name == name);
@@ -95,12 +103,22 @@ impl Setup {
             Self::Named(pair) => pair.name(),
         }
     }
+
+    /// How the line begins that the interposer writes to standard error about a lock which runs without what sets it
+    /// apart.
+    pub fn notice(self) -> Option<String> {
+        let Self::Named(pair) = self else { return None };
+        match availability(pair.lock) {
+            Availability::Reduced(reason) => Some(format!("unconvoy: {}: {reason}", pair.lock)),
+            _ => None,
+        }
+    }
 }
 
 /// What a user may write between the commas of `--locks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Every pair of the catalogue that this machine can run.
+    /// Every pair of the catalogue that is on this machine what it is made to be.
     All,
     /// libc's normal mutex.
     Libc,
@@ -144,7 +162,7 @@ pub struct Configuration {
     pub is_adaptive: bool,
 }
 
-/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out and why.
+/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out or is less than its name says, and why.
 ///
 /// `has_kind`: the program can ask for an adaptive mutex. Unless it can, that row is refused if named, and not there otherwise.
 ///
@@ -168,14 +186,19 @@ pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configu
                 return Err("libc-adaptive: this program does not ask for a kind of mutex".to_string());
             }
             Choice::Tuned(tuning) => rows.push(of_setup(Setup::Tuned(tuning))),
-            Choice::Named(pair) => rows.push(of_setup(Setup::Named(pair))),
+            Choice::Named(pair) => {
+                left_out
+                    .extend(entire(pair.lock).err().map(|why| format!("{} runs as another lock: {why}", pair.lock)));
+                rows.push(of_setup(Setup::Named(pair)));
+            }
             Choice::All => {
-                let (pairs, unavailable) = every_pair(usable);
+                let (pairs, unavailable) = every_pair(entire);
                 rows.extend(pairs.into_iter().map(|pair| of_setup(Setup::Named(pair))));
                 left_out.extend(unavailable);
             }
         }
     }
+    left_out.dedup();
     let mut seen = Vec::new();
     rows.retain(|row| {
         !seen.contains(&row.name) && {
@@ -223,7 +246,7 @@ mod tests {
         let choices: Vec<Choice> =
             ["all", "tpmcs+none", "default"].map(|text| text.parse().expect("a choice")).to_vec();
         let (rows, left_out) = configurations(&choices, true).expect("a program with --kind");
-        let locks = CONTENTION.iter().filter(|entry| usable(entry.name).is_ok()).count();
+        let locks = CONTENTION.iter().filter(|entry| entire(entry.name).is_ok()).count();
         assert_eq!(rows.len(), 3 + locks * LOAD.len());
         assert_eq!(left_out.len(), CONTENTION.len() - locks);
         assert_eq!(rows.iter().filter(|row| row.name == "tpmcs+none").count(), 1);
