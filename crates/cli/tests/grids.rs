@@ -153,8 +153,8 @@ fn a_lock_per_pair_of_the_catalogue() {
     let stage = stage_with(PROGRAM);
     let printed = bench(&stage, &["hashtable", "--locks", "all", "--threads", "1", "--runs", "1"]).success();
     let printed = String::from_utf8_lossy(&printed.get_output().stdout).into_owned();
-    let runs_here = |lock: &str| !matches!(availability(lock), Availability::Refused(_));
-    let pairs = CONTENTION.iter().filter(|entry| runs_here(entry.name)).count() * LOAD.len();
+    let locks = CONTENTION.iter().filter(|entry| availability(entry.name) == Availability::Full);
+    let pairs = locks.count() * LOAD.len();
     let record = check_files(&stage, pairs + 2);
     let table = &array(&record, "tables")[0];
     assert_eq!(array(table, "rows").len(), pairs + 3);
@@ -162,6 +162,28 @@ fn a_lock_per_pair_of_the_catalogue() {
     let shown = first.lines().skip(1).take_while(|line| line.starts_with('|')).count();
     assert!((15..=17).contains(&shown), "{shown} rows of {pairs}");
     assert!(stage.read("r.md").lines().count() > printed.lines().count());
+}
+
+/// What the interposer says of a lock that lacks something is no complaint; any other line is one.
+#[test]
+fn a_lock_that_lacks_something_is_measured_all_the_same() {
+    let lacking = CONTENTION.iter().find_map(|entry| match availability(entry.name) {
+        Availability::Reduced(reason) => Some((entry.name, reason)),
+        _ => None,
+    });
+    let Some((lock, reason)) = lacking else {
+        eprintln!("skipped: no lock lacks anything on this machine");
+        return;
+    };
+    let notice =
+        format!("{PROGRAM}[ -n \"$UNCONVOY_LOCK\" ] && echo 'unconvoy: {lock}: {reason}; running without' >&2\n");
+    let stage = stage_with(&format!("{notice}true\n"));
+    let row = format!("{lock}+control");
+    let words = ["hashtable", "--locks", &row, "--threads", "1", "--runs", "1"];
+    bench(&stage, &words).success().stdout(contains(format!("{lock} runs as another lock: {reason}")));
+    check_files(&stage, 3);
+    let stage = stage_with(&format!("{notice}echo 'unconvoy: what is this?' >&2\n"));
+    bench(&stage, &words).code(1).stdout(contains("unconvoy: what is this?"));
 }
 
 /// `mcs` lets two threads in, and for `ticket` the disk is full at 8 threads.
