@@ -134,7 +134,8 @@ fn after_help() -> String {
 const EXAMPLES: &str = "\
 Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with
 smallest and largest value. Exit status: 0 when everything was measured, whether or not a goal was
-met; 1 when something failed; 130 after Ctrl-C.
+met; 1 when something failed; 3 when a program found its data inconsistent, so that a lock is not to
+be used; 130 after Ctrl-C.
 
 Examples:
   unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out r/counter

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::goals::{GOALS, Judgement};
 use crate::output::{self, with_suffix, write};
 use crate::rows::csv_of_runs;
+use crate::run::is_violation;
 use crate::table::Table;
 
 /// Version of the JSON format.
@@ -46,6 +47,9 @@ pub struct Record {
     /// What is printed instead of [`tables`](Self::tables), where those are too long for a terminal.
     #[serde(skip)]
     pub shown: Option<Vec<Table>>,
+    /// Whether a violation ended a benchmark that has no [`failures`](Self::failures), since its first failed run ends it.
+    #[serde(skip)]
+    ended_by_violation: bool,
 }
 
 /// A run that gave no result.
@@ -77,6 +81,7 @@ impl Record {
             runs: Vec::new(),
             failures: Vec::new(),
             shown: None,
+            ended_by_violation: false,
         }
     }
 
@@ -87,7 +92,9 @@ impl Record {
             self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
         }
         if let Some(error) = &samples.ended_by {
-            self.ended_by.get_or_insert(format!("{error:#}"));
+            self.ended_by_violation = is_violation(error);
+            let what = if self.ended_by_violation { "CONSISTENCY VIOLATION: " } else { "" };
+            self.ended_by.get_or_insert(format!("{what}{error:#}"));
         }
         Ok(())
     }
@@ -104,6 +111,11 @@ impl Record {
             self.void("not all runs were measured");
         }
         self.deliver(out)
+    }
+
+    /// Whether a program found its data inconsistent.
+    pub fn has_violation(&self) -> bool {
+        self.ended_by_violation || self.failures.iter().any(|failure| failure.is_violation)
     }
 
     /// Takes the verdicts back: half the rounds give figures, but no verdict that anyone should quote.

@@ -19,33 +19,13 @@ use crate::cli::Common;
 use crate::complain;
 use crate::context::{Machine, now};
 use crate::interrupt::{Interrupted, Interrupts};
+use crate::output::{can_write, with_suffix};
 use crate::progress::Progress;
 use crate::record::{Failure, Record};
-use crate::run::{Failed, Values};
+use crate::run::{Values, is_violation};
 
 /// Where results go that the user did not ask for but must not lose.
 const PARTIAL: &str = "unconvoy-bench-partial";
-
-/// Status with which a workload program ends that finds its data inconsistent, and many that fail otherwise.
-const EXIT_WRONG: i32 = 1;
-/// What a program or its engine says of inconsistent data, whatever else it says.
-const A_VIOLATION: [&str; 3] = ["consistency", "Corruption", "did not exclude"];
-/// What it says when the system or the engine fails, and not its own check. Whatever is in neither list is taken for a violation: better too loud than too quiet.
-const NOT_A_VIOLATION: [&str; 13] = [
-    "RocksDB: ",
-    "IO error",
-    "never committed",
-    "Input/output error",
-    "No such file",
-    "No space left",
-    "Disk quota exceeded",
-    "File too large",
-    "Too many open files",
-    "Read-only file system",
-    "Permission denied",
-    "out of memory",
-    "cannot ",
-];
 
 /// A field of a benchmark's table.
 pub trait Place: Serialize {
@@ -70,7 +50,7 @@ impl<C: Place> Session<'_, C> {
     ///
     /// # Errors
     ///
-    /// The record to continue is another's, or the results cannot be written at the end. A run that fails is part of the result.
+    /// The record to continue is another's, or the results cannot be written: before the first run, if nothing can be. A run that fails is part of the result.
     pub fn run(
         &self,
         mut record: Record,
@@ -83,6 +63,9 @@ impl<C: Place> Session<'_, C> {
             samples.all = resume(&mut record, path, &keys)?;
         }
         let out = self.out();
+        if let Some(out) = &out {
+            can_write(out)?;
+        }
         let interrupts = Interrupts::of_process()?;
         let rounds = self.common.runs();
         let mut measured: HashSet<(usize, u32)> =
@@ -201,7 +184,7 @@ fn resuming(out: &Path) -> String {
     };
     let mut words: Vec<String> = crate::context::command_line().into_iter().map(quoted).collect();
     if !words.iter().any(|word| word.starts_with("--resume")) {
-        words.push(format!("--resume {}", quoted(crate::output::with_suffix(out, ".json").display().to_string())));
+        words.push(format!("--resume {}", quoted(with_suffix(out, ".json").display().to_string())));
     }
     words.join(" ")
 }
@@ -214,10 +197,7 @@ fn order(cells: usize, round: u32, seed: u64) -> Vec<usize> {
 }
 
 fn failure(error: &anyhow::Error, name: &str, key: &Value, round: u32) -> Failure {
-    let is_violation = error.downcast_ref::<Failed>().is_some_and(|failed| {
-        let says = |words: &[&str]| words.iter().any(|words| failed.why.contains(words));
-        failed.status == Some(EXIT_WRONG) && (says(&A_VIOLATION) || !says(&NOT_A_VIOLATION))
-    });
+    let is_violation = is_violation(error);
     let what = if is_violation { "CONSISTENCY VIOLATION: " } else { "" };
     Failure { cell: key.clone(), round, why: format!("{what}{name}: {error:#}"), is_violation }
 }
@@ -280,6 +260,7 @@ fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{EXIT_INCONSISTENT, Failed};
     use std::cell::RefCell;
 
     #[derive(Serialize)]
@@ -354,7 +335,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("r");
         let measure = |field: &Field| match field.lock {
-            "bad" => Err(failed("counter: the lock did not exclude", Some(1))),
+            "bad" => Err(failed("counter: the lock did not exclude", Some(EXIT_INCONSISTENT))),
             _ => Ok(Values::default()),
         };
         let record = run(&common(Some(out.clone())), None, measure).expect("a record");
@@ -363,21 +344,7 @@ mod tests {
         let path = directory.path().join("r.json");
         let again = run(&common(None), Some(&path), |_| Ok(Values::default())).expect("a record");
         assert!(again.failures[0].is_violation && !again.complete && again.runs.len() == 2);
-    }
-
-    #[test]
-    fn engine_errors_are_told_from_violations() {
-        let is_violation = |why: &str, status| failure(&failed(why, status), "cell", &json!(1), 1).is_violation;
-        for why in ["tpcc: RocksDB: IO error: No space left on device", "counter: cannot create a thread: try again"] {
-            assert!(!is_violation(why, Some(1)), "{why}");
-        }
-        for why in
-            ["tpcc: consistency: 3 orders", "leveldb: Corruption: bad block", "hashtable: key 3 is in the wrong bucket"]
-        {
-            assert!(is_violation(why, Some(1)), "{why}");
-        }
-        // A usage error, a signal or a time-out is none.
-        assert!(!is_violation("ended by signal 11", None) && !is_violation("no such option", Some(2)));
+        assert!(again.has_violation());
     }
 
     #[test]

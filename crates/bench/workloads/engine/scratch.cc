@@ -23,6 +23,13 @@ const char *name_of_program = "";
 char doomed[4096];
 std::atomic<bool> is_doomed{false}, ending{false};
 
+std::string text_of(const char *format, va_list args)
+{
+	char text[1024];
+	vsnprintf(text, sizeof text, format, args);
+	return text;
+}
+
 std::string scratch_prefix() { return std::string("unconvoy-") + name_of_program + "-run."; }
 
 /* A lock on the directory at `path` that lasts as long as this process or the descriptor; -1 if there is none to be had. */
@@ -73,12 +80,16 @@ const char *program_name() { return name_of_program; }
 
 void fail(const char *format, ...)
 {
-	char text[1024];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	die("%s: %s", name_of_program, text);
+	die("%s: %s", name_of_program, text_of(format, args).c_str());
+}
+
+void inconsistent(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	die_inconsistent("%s: %s", name_of_program, text_of(format, args).c_str());
 }
 
 void doom(const std::string &path)
