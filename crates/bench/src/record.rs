@@ -190,8 +190,17 @@ impl Record {
         if !self.notes.is_empty() {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), self.context.command.join(" "));
+        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), repeatable(&self.context.command));
         text
+    }
+}
+
+/// A command as it is given today: records are older than the subcommand, and name a program that no longer exists.
+fn repeatable(command: &[String]) -> String {
+    let command = command.join(" ");
+    match command.split_once("unconvoy-bench ") {
+        Some((directory, words)) if !directory.contains(' ') => format!("{directory}unconvoy bench {words}"),
+        _ => command,
     }
 }
 
@@ -209,4 +218,20 @@ fn judgements(judgements: &[Judgement]) -> Table {
         table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_old_records_can_be_repeated() {
+        let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            repeatable(&words("target/release/unconvoy-bench idle --out a")),
+            "target/release/unconvoy bench idle --out a"
+        );
+        let today = "unconvoy bench idle --out unconvoy-bench --seed 1";
+        assert_eq!(repeatable(&words(today)), today);
+    }
 }

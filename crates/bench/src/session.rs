@@ -9,13 +9,15 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cells::{Sample, Samples};
-use crate::cli::Common;
+use crate::cli::{Common, Places, seconds};
 use crate::complain;
 use crate::context::{Machine, now};
 use crate::interrupt::{Interrupted, Interrupts};
@@ -24,8 +26,33 @@ use crate::progress::Progress;
 use crate::record::{Failure, Record};
 use crate::run::{Values, is_violation};
 
+/// A run that takes this long beyond its window, in seconds, hangs: the threads of a strict queue may need many time slices each to come to their end.
+const PATIENCE: f64 = 60.0;
+
 /// Where results go that the user did not ask for but must not lose.
 const PARTIAL: &str = "unconvoy-bench-partial";
+
+/// Options of every benchmark that can be continued.
+#[derive(Debug, Clone, Args)]
+pub struct SessionOptions {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub places: Places,
+    /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with
+    #[arg(long, value_name = "BASENAME.json")]
+    pub resume: Option<PathBuf>,
+    /// Longest that one run may take, in seconds; then it is ended and counts as failed [default: its window and a minute]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+}
+
+impl SessionOptions {
+    /// How long a run may take.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout.unwrap_or(self.common.seconds + PATIENCE))
+    }
+}
 
 /// A field of a benchmark's table.
 pub trait Place: Serialize {
@@ -39,10 +66,8 @@ pub trait Place: Serialize {
 pub struct Session<'a, C> {
     /// The fields of the table.
     pub cells: &'a [C],
-    /// Rounds, seed, base name.
-    pub common: &'a Common,
-    /// A record to continue.
-    pub resume: Option<&'a Path>,
+    /// Rounds, seed, base name, and the record to continue.
+    pub options: &'a SessionOptions,
 }
 
 impl<C: Place> Session<'_, C> {
@@ -59,7 +84,7 @@ impl<C: Place> Session<'_, C> {
     ) -> anyhow::Result<Record> {
         let keys: Vec<Value> = self.cells.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let mut samples = Samples { all: Vec::new(), ended_by: None };
-        if let Some(path) = self.resume {
+        if let Some(path) = &self.options.resume {
             samples.all = resume(&mut record, path, &keys)?;
         }
         let out = self.out();
@@ -67,14 +92,14 @@ impl<C: Place> Session<'_, C> {
             can_write(out)?;
         }
         let interrupts = Interrupts::of_process()?;
-        let rounds = self.common.runs();
+        let rounds = self.options.common.runs();
         let mut measured: HashSet<(usize, u32)> =
             samples.all.iter().map(|sample| (sample.cell, sample.round)).collect();
         let total = (self.cells.len() * rounds as usize - measured.len()) as u64;
         let mut progress = Progress::new(total, false);
         let mut done = 0;
         'rounds: for round in 1..=rounds {
-            for cell in order(self.cells.len(), round, self.common.seed) {
+            for cell in order(self.cells.len(), round, self.options.common.seed) {
                 if measured.contains(&(cell, round)) {
                     continue;
                 }
@@ -117,7 +142,8 @@ impl<C: Place> Session<'_, C> {
 
     /// `--out`, else the name of the record that is continued.
     fn out(&self) -> Option<PathBuf> {
-        self.common.out.clone().or_else(|| self.resume.map(|path| path.with_extension("")))
+        let resumed = || Some(self.options.resume.as_ref()?.with_extension(""));
+        self.options.common.out.clone().or_else(resumed)
     }
 
     fn digest(
@@ -292,7 +318,13 @@ mod tests {
         measure: impl FnMut(&Field) -> anyhow::Result<Values>,
     ) -> anyhow::Result<Record> {
         let record = Record::begin("test", 1, json!({ "threads": [1, 2] }));
-        Session { cells: &CELLS, common, resume }.run(record, measure, |_, _| {})
+        let options = SessionOptions {
+            common: common.clone(),
+            places: Places { workloads: None },
+            resume: resume.map(Path::to_path_buf),
+            timeout: None,
+        };
+        Session { cells: &CELLS, options: &options }.run(record, measure, |_, _| {})
     }
 
     fn failed(why: &str, status: Option<i32>) -> anyhow::Error {
