@@ -120,7 +120,8 @@ static void *broadcast_waiter(void *argument)
 			break;
 		/* The announcer waits for all, so a round can neither be missed nor come twice. */
 		if (meeting->round != ++seen)
-			die_inconsistent("condvar: a waiter expected round %" PRIu64 " and saw %" PRIu64, seen, meeting->round);
+			die_inconsistent("condvar: a waiter expected round %" PRIu64 " and saw %" PRIu64, seen,
+					 meeting->round);
 		tally_one(self->tally);
 		if (--meeting->missing == 0)
 			pthread_cond_signal(&meeting->conditions[1]);
@@ -252,7 +253,7 @@ static void broadcast(long waiters, double seconds)
 	for (long i = 0; i < waiters; i++)
 		if (tally_read(&acknowledged[i]) != meeting->round)
 			die_inconsistent("condvar: waiter %ld saw %" PRIu64 " of %" PRIu64 " rounds", i,
-			    tally_read(&acknowledged[i]), meeting->round);
+					 tally_read(&acknowledged[i]), meeting->round);
 	window_report(&window);
 }
 
@@ -278,8 +279,9 @@ static void queue(long pairs, double seconds)
 		taken_sum += workers[pairs + i].sum;
 	}
 	if (put != taken || put_sum != taken_sum)
-		die_inconsistent("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64 " with sum %" PRIu64 " taken", put,
-		    put_sum, taken, taken_sum);
+		die_inconsistent("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64 " with sum %" PRIu64
+				 " taken",
+				 put, put_sum, taken, taken_sum);
 	window_report(&window);
 }
 

@@ -86,8 +86,8 @@ static void check_counters(const struct shared *shared)
 	for (long i = 0; i < shared->line_count; i++)
 		if (shared->lines[i].counter != sum)
 			die_inconsistent("counter: %" PRIu64 " critical sections, but a counter says %" PRIu64
-			    ": the lock did not exclude",
-			    sum, shared->lines[i].counter);
+					 ": the lock did not exclude",
+					 sum, shared->lines[i].counter);
 }
 
 int main(int argc, char **argv)

@@ -211,14 +211,16 @@ static void check_table(const struct shared *shared, uint64_t expected)
 			if (node->key >= shared->key_count || bucket_of(shared, node->key) != &shared->buckets[i])
 				die_inconsistent("hashtable: key %" PRIu64 " is in the wrong bucket", node->key);
 			if (seen[node->key])
-				die_inconsistent("hashtable: key %" PRIu64 " is there twice: the lock did not exclude", node->key);
+				die_inconsistent("hashtable: key %" PRIu64 " is there twice: the lock did not exclude",
+						 node->key);
 			seen[node->key] = true;
 			check_value(node);
 		}
 	free(seen);
 	if (count != expected)
-		die_inconsistent("hashtable: %" PRIu64 " elements, but %" PRIu64 " were expected: the lock did not exclude", count,
-		    expected);
+		die_inconsistent("hashtable: %" PRIu64 " elements, but %" PRIu64
+				 " were expected: the lock did not exclude",
+				 count, expected);
 }
 
 int main(int argc, char **argv)

@@ -134,8 +134,8 @@ static void check_sections(const char *name, const struct guarded *guarded, uint
 {
 	if (guarded->sections != sections)
 		die_inconsistent("nested: %" PRIu64 " sections of the %s lock, but its counter says %" PRIu64
-		    ": the lock did not exclude",
-		    sections, name, guarded->sections);
+				 ": the lock did not exclude",
+				 sections, name, guarded->sections);
 }
 
 /* Of `count` threads of one kind: their turns in the window, and the percentiles of what they recorded. */

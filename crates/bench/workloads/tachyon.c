@@ -171,8 +171,9 @@ static void check_same(const struct image *image, const struct image *reference)
 {
 	for (size_t i = 0; i < image->length; i++)
 		if (image->bytes[i] != reference->bytes[i])
-			die_inconsistent("tachyon: byte %zu of the picture is %d, and %d with one thread and no library", i,
-			    image->bytes[i], reference->bytes[i]);
+			die_inconsistent(
+				"tachyon: byte %zu of the picture is %d, and %d with one thread and no library", i,
+				image->bytes[i], reference->bytes[i]);
 }
 
 int main(int argc, char **argv)

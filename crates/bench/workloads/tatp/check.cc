@@ -49,7 +49,8 @@ void check_subscribers(engine::Database &database, uint32_t subscribers)
 		if (!(number == number_of(++expected)))
 			inconsistent("consistency: the index on sub_nbr lacks SUBSCRIBER %u", expected);
 		if (s_id != expected)
-			inconsistent("consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u", expected, s_id);
+			inconsistent("consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u",
+				     expected, s_id);
 	}
 	check_count(SubscriberNumberRow::kTable, expected, subscribers);
 }
@@ -77,7 +78,8 @@ template <class Row> Parents check_children(engine::Database &database, Table ta
 		key.end();
 		at.row<Row>();
 		if (s_id < 1 || s_id > subscribers || type < 1 || type > kTypes)
-			inconsistent("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable, s_id, type);
+			inconsistent("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable, s_id,
+				     type);
 		found.add(s_id, type);
 	}
 	check_count(Row::kTable, rows, count);
@@ -94,9 +96,11 @@ void check_call_forwarding(engine::Database &database, const Parents &facilities
 		key.end();
 		at.row<CallForwardingRow>();
 		if (!facilities.has(s_id, type))
-			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id, type, start);
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id, type,
+				     start);
 		if (std::find(std::begin(kStartTimes), std::end(kStartTimes), start) == std::end(kStartTimes))
-			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time", s_id, type, start);
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time", s_id,
+				     type, start);
 	}
 	check_count(CallForwardingRow::kTable, rows, count);
 }

@@ -65,8 +65,8 @@ std::string describe(const char *condition, uint16_t w, uint8_t d, const char *w
 
 [[noreturn]] void money_violation(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
 {
-	inconsistent("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w, d, what, Money(one).text,
-	     Money(other).text);
+	inconsistent("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w, d, what,
+		     Money(one).text, Money(other).text);
 }
 
 struct District {
@@ -108,7 +108,8 @@ class Checker {
 	District &district(uint16_t w, uint8_t d, const char *table)
 	{
 		if (w < 1 || w > warehouses_ || d < 1 || d > kDistricts)
-			inconsistent("consistency: a row of %s is of district %u of warehouse %u, which does not exist", table, d, w);
+			inconsistent("consistency: a row of %s is of district %u of warehouse %u, which does not exist",
+				     table, d, w);
 		return districts_[size_t{w - 1u} * kDistricts + d - 1u];
 	}
 
@@ -141,7 +142,7 @@ class Checker {
 		}
 		if (rows != uint64_t{kItems} * warehouses_)
 			inconsistent("consistency: STOCK has %" PRIu64 " rows instead of %" PRIu64, rows,
-			     uint64_t{kItems} * warehouses_);
+				     uint64_t{kItems} * warehouses_);
 	}
 
 	void read_districts()
@@ -206,8 +207,9 @@ class Checker {
 	{
 		KeyReader key = at.key();
 		OrderId id(key);
-		inconsistent("consistency: %s has a row of order %u of district %u of warehouse %u, which does not exist", table, id.o,
-		     id.d, id.w);
+		inconsistent(
+			"consistency: %s has a row of order %u of district %u of warehouse %u, which does not exist",
+			table, id.o, id.d, id.w);
 	}
 
 	static bool take_new_order(Rows &at, const OrderId &order, District &in)
@@ -329,9 +331,10 @@ class Checker {
 			auto last = key.text<16>(), first = key.text<16>();
 			uint16_t c = key.u16();
 			if (customer(w, d, c, "the index on names").name != hash_name(last, first))
-				inconsistent("consistency: the index on names has customer %u of district %u of warehouse %u under another "
-				     "name",
-				     c, d, w);
+				inconsistent(
+					"consistency: the index on names has customer %u of district %u of warehouse %u under another "
+					"name",
+					c, d, w);
 		}
 		need_rows("the index on names", rows, customers_.size());
 	}
@@ -350,9 +353,10 @@ class Checker {
 			uint32_t o = key.descending_u32();
 			const District &in = district(w, d, "the index on orders");
 			if (o < 1 || o > in.customer_of.size() || in.customer_of[o - 1] != c)
-				inconsistent("consistency: the index on orders has order %u of district %u of warehouse %u under another "
-				     "customer",
-				     o, d, w);
+				inconsistent(
+					"consistency: the index on orders has order %u of district %u of warehouse %u under another "
+					"customer",
+					o, d, w);
 		}
 		need_rows("the index on orders", rows, orders);
 	}
