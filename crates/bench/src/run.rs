@@ -17,6 +17,9 @@ use crate::setup::Setup;
 /// Longer than this beyond its time, and the program hangs.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT` of workloads/measure.h.
+pub const EXIT_INCONSISTENT: i32 = 3;
+
 /// Set for no run but one that is meant to have them.
 const VARIABLES: [&str; 12] = [
     variable::PRELOAD,
@@ -84,6 +87,11 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+/// Whether a run failed because its program found its data inconsistent, and not because the machine, an engine or the user was at fault.
+pub fn is_violation(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failed>().is_some_and(|failed| failed.status == Some(EXIT_INCONSISTENT))
+}
 
 /// A program, its options and its locks.
 #[derive(Debug, Clone)]
@@ -233,6 +241,15 @@ mod tests {
             (values.get("threads"), values.get("ops_per_sec"), values.get("some"), values.get("none")),
             (Some(4.0), Some(12.5), None, None)
         );
+    }
+
+    #[test]
+    fn violations_are_told_from_other_failures() {
+        let failed = |status| anyhow::Error::from(Failed { why: "tpcc: a reason".to_string(), status }).context("cell");
+        assert!(is_violation(&failed(Some(EXIT_INCONSISTENT))));
+        // The machine's fault, a usage error, a signal or a time-out.
+        assert!([Some(1), Some(2), None].into_iter().all(|status| !is_violation(&failed(status))));
+        assert!(!is_violation(&anyhow::anyhow!("something else")));
     }
 
     #[test]

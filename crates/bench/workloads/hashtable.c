@@ -74,7 +74,7 @@ static struct node **find(struct bucket *bucket, uint64_t key)
 static void check_value(const struct node *node)
 {
 	if (node->value != value_of(node->key))
-		die("hashtable: key %" PRIu64 " has a wrong value: the lock did not exclude", node->key);
+		die_inconsistent("hashtable: key %" PRIu64 " has a wrong value: the lock did not exclude", node->key);
 }
 
 static void lock(struct worker *self, struct bucket *bucket, bool record)
@@ -82,7 +82,7 @@ static void lock(struct worker *self, struct bucket *bucket, bool record)
 	uint64_t before = record ? ticks() : 0;
 	int error = pthread_mutex_lock(&bucket->lock);
 	if (__builtin_expect(error != 0, 0))
-		die("lock: %s", strerror(error));
+		die_inconsistent("lock: %s", strerror(error));
 	if (record)
 		histogram_record(self->histogram, ticks() - before);
 }
@@ -183,16 +183,18 @@ static void check_table(const struct shared *shared, uint64_t expected)
 	for (uint64_t i = 0; i < shared->bucket_count; i++)
 		for (const struct node *node = shared->buckets[i].first; node; node = node->next, count++) {
 			if (node->key >= shared->key_count || bucket_of(shared, node->key) != &shared->buckets[i])
-				die("hashtable: key %" PRIu64 " is in the wrong bucket", node->key);
+				die_inconsistent("hashtable: key %" PRIu64 " is in the wrong bucket", node->key);
 			if (seen[node->key])
-				die("hashtable: key %" PRIu64 " is there twice: the lock did not exclude", node->key);
+				die_inconsistent("hashtable: key %" PRIu64 " is there twice: the lock did not exclude",
+						 node->key);
 			seen[node->key] = true;
 			check_value(node);
 		}
 	free(seen);
 	if (count != expected)
-		die("hashtable: %" PRIu64 " elements, but %" PRIu64 " were expected: the lock did not exclude", count,
-		    expected);
+		die_inconsistent("hashtable: %" PRIu64 " elements, but %" PRIu64
+				 " were expected: the lock did not exclude",
+				 count, expected);
 }
 
 int main(int argc, char **argv)
