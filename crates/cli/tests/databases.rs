@@ -219,8 +219,12 @@ fn tatp() {
     let Some(workload) = build("tatp") else {
         return;
     };
-    bad_input(&workload, &["--load", "--subscribers", "1000"], "subscribers");
+    let load = ["--load", "--subscribers", "1000"];
+    bad_input(&workload, &load, "subscribers");
     ends(&workload);
+    let below = workload.directory.path().join("not/there/yet");
+    let loaded = Command::new(&workload.program).arg("--data").arg(&below).args(load).output().expect("it starts");
+    assert!(loaded.status.success() && below.join("dataset").exists(), "{loaded:?}");
 
     let values = workload.values(&["--seconds", "0.2", "--threads", "4"]);
     assert_eq!(values.get("threads"), 4.0);
