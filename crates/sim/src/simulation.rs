@@ -56,6 +56,11 @@ impl Simulation {
         self.machine.process(process).aim_at(contexts);
     }
 
+    /// Has the process's controllers read the load of the whole machine, as the sensor `loadavg` does.
+    pub fn see_all(&mut self, process: usize) {
+        self.machine.process(process).see_all();
+    }
+
     /// Has the process no controller, as where an experiment sets the sleep target.
     pub fn without_controller(&mut self, process: usize) {
         self.machine.process(process).set_controlled(false);

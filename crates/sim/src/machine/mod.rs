@@ -687,10 +687,13 @@ pub(crate) fn start_companion(process: usize, name: &str, body: impl FnOnce() + 
     reschedule();
 }
 
-/// Run and run-queue time of a process's threads.
-pub(crate) fn process_times(process: usize) -> (u64, u64) {
+/// Run and run-queue time of a process's threads, or of all.
+pub(crate) fn run_times(process: Option<usize>) -> (u64, u64) {
     synchronise();
-    with(|machine| machine.load_of(process, machine.now))
+    with(|machine| {
+        let those = process.map_or(0..machine.processes.len(), |process| process..process + 1);
+        those.map(|process| machine.load_of(process, machine.now)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    })
 }
 
 /// The calling thread reads the run and run-queue times of `threads` threads.
