@@ -188,12 +188,12 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
     let pair = pair::named(&point.lock).map_err(anyhow::Error::msg)?;
     let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
     let process = simulation.process();
+    if let Some(scheduling) = scheduling {
+        simulation.schedule_specially(scheduling.policy);
+    }
     let running = workload::start(&mut simulation, process, &point.workload, pair, point.threads);
     if let Some(interval) = point.interval_ns {
         simulation.set_interval(process, interval);
-    }
-    if let Some(scheduling) = scheduling {
-        simulation.schedule_specially(scheduling.policy);
     }
     let warm = (scheduling.map_or(point.seconds * WARM_UP, |scheduling| scheduling.settle_s) * 1e9) as u64;
     let end = warm + (point.seconds * 1e9) as u64;

@@ -68,7 +68,11 @@ impl Simulation {
         self.machine.process(process).set_controlled(false);
     }
 
-    /// Has the machine's scheduler be the lock-contention-aware one, from now on (ACM TACO 9(4), 2013).
+    /// Has the machine's scheduler be the lock-contention-aware one (ACM TACO 9(4), 2013).
+    ///
+    /// # Panics
+    ///
+    /// There are threads already.
     pub fn schedule_specially(&mut self, parameters: unconvoy_sched::Parameters) {
         self.machine.schedule_specially(parameters);
     }

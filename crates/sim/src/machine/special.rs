@@ -38,8 +38,9 @@ pub(super) struct Sliced {
 }
 
 impl Machine {
-    /// Switches the scheduler on.
+    /// Switches the scheduler on, before there are threads.
     pub(crate) fn schedule_specially(&mut self, parameters: Parameters) {
+        assert!(self.threads.is_empty(), "time slices have begun that it does not know of");
         self.special = Some(Special { policy: Policy::new(parameters, self.now), changes: Vec::new() });
     }
 
