@@ -713,7 +713,10 @@ pub(crate) fn allow_preemption() {
     });
     if is_due {
         synchronise();
-        with(Machine::give_way);
+        with(|machine| {
+            machine.preemptions += 1;
+            machine.give_way();
+        });
         suspend();
     }
 }

@@ -69,8 +69,8 @@ fn postmark(work_ns: u64) -> (Vec<u32>, Vec<Step>) {
 /// lives for some 100 ms (Figure 3(g): less than 80 per second on 10 cores), four of the kernel's time slices; here for
 /// four of the shorter slices that this machine has.
 fn find() -> (Vec<u32>, Vec<Step>) {
-    let mut steps: Vec<Step> = sections(0, 100, 10_000, 1).collect();
-    steps.extend(sections(1, 200, 10_000, 3));
+    let mut steps: Vec<Step> = sections(0, 100, 7_000, 1).collect();
+    steps.extend(sections(1, 200, 7_000, 3));
     steps.push(Step::Renew { one_in: 500, ns: 500_000 });
     (vec![1, 1], steps)
 }
