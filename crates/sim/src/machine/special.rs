@@ -70,6 +70,16 @@ impl Machine {
         (known.sliced.began, known.sliced.waited_before) = (start, known.account.waited_on_processor());
     }
 
+    /// Nobody else wants the context of `thread`: the slice ends and another one begins, if it was long enough.
+    pub(super) fn slice_goes_on(&mut self, thread: u32, now: u64) {
+        let began = self.threads[thread as usize].sliced.began;
+        if now.saturating_sub(began) >= self.parameters.scheduler.slice_ns {
+            self.book(thread, now);
+            self.slice_ends(thread, now);
+            self.slice_begins(thread, now);
+        }
+    }
+
     /// `thread` loses its context, or has had it for long. What it did so far is booked.
     pub(super) fn slice_ends(&mut self, thread: u32, now: u64) {
         let Some(special) = &mut self.special else { return };
