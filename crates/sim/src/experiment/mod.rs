@@ -56,9 +56,7 @@ impl Task {
     pub fn run(&self, stop: &Stop) -> anyhow::Result<Measured> {
         match self {
             Task::Point(point) => Ok(Measured::Outcome(simulate(point, stop)?)),
-            Task::Scheduled(point, scheduling) => {
-                Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?))
-            }
+            Task::Scheduled(point, scheduling) => Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?)),
             Task::Beside(point, lock, threads) => {
                 Ok(Measured::Shares(interference::beside(point, lock, *threads, stop)?))
             }
@@ -82,7 +80,9 @@ impl Task {
     /// Has the experiment's chances come from `seed`.
     pub fn reseed(&mut self, seed: u64) {
         match self {
-            Task::Point(point) | Task::Scheduled(point, _) | Task::Beside(point, ..) | Task::Watched(point, ..) => point.seed = seed,
+            Task::Point(point) | Task::Scheduled(point, _) | Task::Beside(point, ..) | Task::Watched(point, ..) => {
+                point.seed = seed
+            }
             Task::Bump(bump) => bump.seed = seed,
         }
     }

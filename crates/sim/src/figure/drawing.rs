@@ -102,7 +102,8 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
         Shown::Set => panels
             .iter()
             .map(|panel| {
-                let set = |of: fn(&SpecialSet) -> f64| move |measured: &Measured| measured.outcome()?.set.as_ref().map(of);
+                let set =
+                    |of: fn(&SpecialSet) -> f64| move |measured: &Measured| measured.outcome()?.set.as_ref().map(of);
                 let named = |what: &str, of: fn(&SpecialSet) -> f64| {
                     let lines = lines(panel, &set(of)).into_iter();
                     lines.map(|(name, line)| (format!("{name}: {what}"), line)).collect::<Vec<_>>()

@@ -55,7 +55,14 @@ fn special(program: &str, tasks: &[u32], size: Size) -> Vec<Cell> {
 const FULL: &[u32] = &[1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32];
 
 pub(super) fn plan_1(size: Size) -> Vec<Cell> {
-    default("postmark", size.of(&[1, 2, 4, 6, 8, 10, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 32], &[1, 2, 8, 12, 14, 16, 18, 20, 24, 32]), size)
+    default(
+        "postmark",
+        size.of(
+            &[1, 2, 4, 6, 8, 10, 12, 14, 15, 16, 17, 18, 20, 22, 24, 26, 28, 30, 32],
+            &[1, 2, 8, 12, 14, 16, 18, 20, 24, 32],
+        ),
+        size,
+    )
 }
 
 pub(super) fn plan_3(size: Size) -> Vec<Cell> {
@@ -105,7 +112,13 @@ fn share(results: &Results, program: &str, series: &str, tasks: f64) -> Option<f
 }
 
 /// A number of the special set.
-fn of_set(results: &Results, program: &str, series: &str, tasks: f64, of: impl Fn(&crate::outcome::SpecialSet) -> f64) -> Option<f64> {
+fn of_set(
+    results: &Results,
+    program: &str,
+    series: &str,
+    tasks: f64,
+    of: impl Fn(&crate::outcome::SpecialSet) -> f64,
+) -> Option<f64> {
     results.at(program, series, tasks)?.set.as_ref().map(of)
 }
 
@@ -113,11 +126,23 @@ pub(super) fn claims_1(results: &[Result]) -> Vec<Claim> {
     let results = Results(results);
     let waiting = |tasks: f64| share(&results, "postmark", DEFAULT, tasks);
     vec![
-        claim("throughput has its peak at 14 to 20 cores (paper: 16)", results.peak_at("postmark", DEFAULT), 14.0..=20.0),
-        claim("on 2 cores at most .1 of the time is waited for locks (paper: .0381 at the least)", waiting(2.0), 0.0..=0.1),
+        claim(
+            "throughput has its peak at 14 to 20 cores (paper: 16)",
+            results.peak_at("postmark", DEFAULT),
+            14.0..=20.0,
+        ),
+        claim(
+            "on 2 cores at most .1 of the time is waited for locks (paper: .0381 at the least)",
+            waiting(2.0),
+            0.0..=0.1,
+        ),
         claim("on 16 cores .12 to .32 (paper: .2177)", waiting(16.0), 0.12..=0.32),
         claim("on 32 cores .85 to .97 (paper: .9224)", waiting(32.0), 0.85..=0.97),
-        claim("on 32 cores at most .4 of the peak is left (by the paper's shares: .2)", results.kept("postmark", DEFAULT, 32.0), 0.0..=0.4),
+        claim(
+            "on 32 cores at most .4 of the peak is left (by the paper's shares: .2)",
+            results.kept("postmark", DEFAULT, 32.0),
+            0.0..=0.4,
+        ),
     ]
 }
 
@@ -128,23 +153,63 @@ pub(super) fn claims_3(results: &[Result]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for program in COLLAPSING {
         claims.extend([
-            claim(&format!("{program}: the default falls to .7 of its peak or less at 32 cores"), results.kept(program, DEFAULT, 32.0), 0.0..=0.7),
-            claim(&format!("{program}: the scheduler sustains the default's peak: .9 of it or more at 32 cores"), against_peak(program), 0.9..=ANY),
+            claim(
+                &format!("{program}: the default falls to .7 of its peak or less at 32 cores"),
+                results.kept(program, DEFAULT, 32.0),
+                0.0..=0.7,
+            ),
+            claim(
+                &format!("{program}: the scheduler sustains the default's peak: .9 of it or more at 32 cores"),
+                against_peak(program),
+                0.9..=ANY,
+            ),
         ]);
     }
     claims.extend([
-        claim("find: the default falls to .7 of its peak or less at 32 cores", results.kept("find", DEFAULT, 32.0), 0.0..=0.7),
+        claim(
+            "find: the default falls to .7 of its peak or less at 32 cores",
+            results.kept("find", DEFAULT, 32.0),
+            0.0..=0.7,
+        ),
         claim("find: the scheduler has 1.1 times the default or more at 32 cores", against("find", DEFAULT), 1.1..=ANY),
-        claim("find: but decreases slightly: .6 of the default's peak or more, and less than the peak", against_peak("find"), 0.6..=1.0),
-        claim("kernbench: the default does not collapse: 1.5 times on 32 cores what it has on 16 or more", results.ratio("kernbench", (DEFAULT, 32.0), (DEFAULT, 16.0)), 1.5..=ANY),
-        claim("kernbench: the scheduler has as much as the default, to .02", against("kernbench", DEFAULT), 0.98..=1.02),
-        claim("find: MCS does not collapse: .9 of its peak or more at 32 cores (Figure 10)", results.kept("find", "mcs", 32.0), 0.9..=1.0),
-        claim("mmapbench: MCS loses a little: .5 to .98 of its peak are left (Figure 10)", results.kept("mmapbench", "mcs", 32.0), 0.5..=0.98),
+        claim(
+            "find: but decreases slightly: .6 of the default's peak or more, and less than the peak",
+            against_peak("find"),
+            0.6..=1.0,
+        ),
+        claim(
+            "kernbench: the default does not collapse: 1.5 times on 32 cores what it has on 16 or more",
+            results.ratio("kernbench", (DEFAULT, 32.0), (DEFAULT, 16.0)),
+            1.5..=ANY,
+        ),
+        claim(
+            "kernbench: the scheduler has as much as the default, to .02",
+            against("kernbench", DEFAULT),
+            0.98..=1.02,
+        ),
+        claim(
+            "find: MCS does not collapse: .9 of its peak or more at 32 cores (Figure 10)",
+            results.kept("find", "mcs", 32.0),
+            0.9..=1.0,
+        ),
+        claim(
+            "mmapbench: MCS loses a little: .5 to .98 of its peak are left (Figure 10)",
+            results.kept("mmapbench", "mcs", 32.0),
+            0.5..=0.98,
+        ),
     ]);
     for program in ["mmapbench", "sockbench"] {
         claims.extend([
-            claim(&format!("{program}: requester-based locks do not collapse: .7 of their peak or more at 32 cores"), results.kept(program, "requester-based", 32.0), 0.7..=1.0),
-            claim(&format!("{program}: the scheduler has more than they have at 32 cores"), against(program, "requester-based"), 1.0..=ANY),
+            claim(
+                &format!("{program}: requester-based locks do not collapse: .7 of their peak or more at 32 cores"),
+                results.kept(program, "requester-based", 32.0),
+                0.7..=1.0,
+            ),
+            claim(
+                &format!("{program}: the scheduler has more than they have at 32 cores"),
+                against(program, "requester-based"),
+                1.0..=ANY,
+            ),
         ]);
     }
     claims
@@ -170,7 +235,11 @@ pub(super) fn claims_4(results: &[Result]) -> Vec<Claim> {
         claim("find: default at its best with 10 cores, to 2", results.peak_at("find", DEFAULT), 8.0..=12.0),
         claim("find: the refined search is at most 2 cores off the best (ours)", off("find"), 0.0..=2.0),
         claim("grep: the same (ours)", off("grep"), 0.0..=2.0),
-        claim("kernbench: almost no task is found: at most 3 of 32", of_set(&results, "kernbench", SPECIAL, 32.0, |set| f64::from(set.tasks)), 0.0..=3.0),
+        claim(
+            "kernbench: almost no task is found: at most 3 of 32",
+            of_set(&results, "kernbench", SPECIAL, 32.0, |set| f64::from(set.tasks)),
+            0.0..=3.0,
+        ),
     ]);
     claims
 }
@@ -182,11 +251,27 @@ pub(super) fn claims_6(results: &[Result]) -> Vec<Claim> {
     let part = |program: &str| Some(less(program, 32.0)? / share(program, DEFAULT, 32.0)?);
     let most = part("mmapbench").zip(part("postmark")).map(|(one, other)| one.max(other));
     vec![
-        claim("at 32 tasks the waiting share falls by .74 to .94 where it falls most (paper: up to .84)", most, 0.74..=0.94),
-        claim("postmark: .85 to .97 by default on 32 cores (paper, section 2: .9224)", share("postmark", DEFAULT, 32.0), 0.85..=0.97),
+        claim(
+            "at 32 tasks the waiting share falls by .74 to .94 where it falls most (paper: up to .84)",
+            most,
+            0.74..=0.94,
+        ),
+        claim(
+            "postmark: .85 to .97 by default on 32 cores (paper, section 2: .9224)",
+            share("postmark", DEFAULT, 32.0),
+            0.85..=0.97,
+        ),
         claim("postmark: before the collapse, on 8 cores, both are alike, to .1", less("postmark", 8.0), -0.1..=0.1),
-        claim("postmark: the more tasks the larger the reduction: more at 32 than at 24", less("postmark", 32.0).zip(less("postmark", 24.0)).map(|(one, other)| one - other), 0.0..=1.0),
-        claim("mmapbench: the same", less("mmapbench", 32.0).zip(less("mmapbench", 24.0)).map(|(one, other)| one - other), 0.0..=1.0),
+        claim(
+            "postmark: the more tasks the larger the reduction: more at 32 than at 24",
+            less("postmark", 32.0).zip(less("postmark", 24.0)).map(|(one, other)| one - other),
+            0.0..=1.0,
+        ),
+        claim(
+            "mmapbench: the same",
+            less("mmapbench", 32.0).zip(less("mmapbench", 24.0)).map(|(one, other)| one - other),
+            0.0..=1.0,
+        ),
         claim("kernbench: at most .1 by default on 32 cores", share("kernbench", DEFAULT, 32.0), 0.0..=0.1),
         claim("kernbench: the scheduler changes nothing, to .02", less("kernbench", 32.0), -0.02..=0.02),
     ]

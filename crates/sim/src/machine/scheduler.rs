@@ -89,7 +89,11 @@ impl Machine {
             .filter(|&context| self.contexts[context].current == NOBODY && is_allowed(context))
             .min_by_key(|&context| rank(context))
             .or_else(|| is_allowed(before).then_some(before))
-            .or_else(|| (0..count).filter(|&context| is_allowed(context)).min_by_key(|&context| self.contexts[context].queue.len()))
+            .or_else(|| {
+                (0..count)
+                    .filter(|&context| is_allowed(context))
+                    .min_by_key(|&context| self.contexts[context].queue.len())
+            })
             .unwrap_or(before)
     }
 
@@ -116,7 +120,8 @@ impl Machine {
             return None;
         }
         let count = self.contexts.len();
-        let others = (1..count).map(|offset| (context + offset) % count).filter(|&other| self.same_side(context, other));
+        let others =
+            (1..count).map(|offset| (context + offset) % count).filter(|&other| self.same_side(context, other));
         let victim = others.rev().max_by_key(|&other| self.contexts[other].queue.len())?;
         let thread = self.pick(victim)?;
         self.move_vruntime(thread, victim, context);
@@ -162,8 +167,8 @@ impl Machine {
     fn pass_switch(&mut self, now: u64) -> u64 {
         let most = self.parameters.scheduler.switches_per_s;
         let start = now.max(self.switch_lock_free_at);
-        if most != 0 {
-            self.switch_lock_free_at = start + 1_000_000_000 / most;
+        if let Some(span) = 1_000_000_000_u64.checked_div(most) {
+            self.switch_lock_free_at = start + span;
         }
         start
     }

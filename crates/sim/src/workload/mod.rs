@@ -77,7 +77,12 @@ pub enum Step {
 /// The counter micro-benchmark: one lock, and a fixed time between two requests.
 pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
     let section = Step::Section { group: 0, ns: section_ns, lines };
-    Workload { name: "counter".to_string(), locks: vec![1], steps: vec![section, Step::Work { ns: think_ns }], in_kernel: false }
+    Workload {
+        name: "counter".to_string(),
+        locks: vec![1],
+        steps: vec![section, Step::Work { ns: think_ns }],
+        in_kernel: false,
+    }
 }
 
 /// A program that runs: its threads, and how often each has come to the end.
