@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use unconvoy_sched::{Parameters as Policy, State};
 use unconvoy_sim::machine::{self, Activity};
+use unconvoy_sim::outcome::{Point, Scheduling, Stop, simulate, simulate_under};
 use unconvoy_sim::parameters::{Count, Parameters};
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::{pair, presets, workload};
@@ -55,6 +56,36 @@ fn lock_intensive_tasks_run_in_the_set_only() {
         let done = running.finished();
         let (least, most) = (done.iter().min().expect("32"), done.iter().max().expect("32"));
         assert!(most < &(2 * least), "{done:?}");
+    }
+}
+
+#[test]
+fn the_refined_search_finds_what_doubling_misses() {
+    let stop = Stop::new(false);
+    for program in ["find", "grep"] {
+        let point = |threads: u32| Point {
+            machine: opteron(),
+            workload: workload::named(program).expect("a workload"),
+            lock: "ticket+none".to_string(),
+            threads,
+            seconds: 0.03,
+            seed: 1,
+            interval_ns: None,
+        };
+        let default = |cores: u32| simulate(&point(cores), &stop).expect("it runs").per_s;
+        let (best, most) = (6..=16)
+            .map(|cores| (cores, default(cores)))
+            .max_by(|one, other| one.1.total_cmp(&other.1))
+            .expect("some cores");
+        let [published, refined] = [Policy::published(32), Policy::refined(32)].map(|policy| {
+            let scheduling = Scheduling { policy, settle_s: 0.3 };
+            let outcome = simulate_under(&point(32), Some(&scheduling), &stop).expect("it runs");
+            (outcome.set.expect("it is switched on").bound, outcome.per_s / most)
+        });
+        println!("{program}: best on {best} cores; published {published:?}, refined {refined:?}");
+        assert!(published.0.abs_diff(best) >= 2, "{program}: {published:?}, and {best} are best");
+        assert!(refined.0.abs_diff(best) <= 1, "{program}: {refined:?}, and {best} are best");
+        assert!(refined.1 > 0.95 && refined.1 > published.1, "{program}: {refined:?}, published {published:?}");
     }
 }
 
