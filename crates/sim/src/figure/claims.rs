@@ -10,48 +10,48 @@ use crate::grid::Result;
 use crate::outcome::Outcome;
 
 /// Results, by their places.
-struct Results<'a>(&'a [Result]);
+pub(super) struct Results<'a>(pub(super) &'a [Result]);
 
 impl<'a> Results<'a> {
-    fn at(&self, panel: &str, series: &str, x: f64) -> Option<&'a Outcome> {
+    pub(super) fn at(&self, panel: &str, series: &str, x: f64) -> Option<&'a Outcome> {
         let is_there = |result: &&Result| result.panel == panel && result.series == series && result.x == x;
         self.0.iter().find(is_there).and_then(|result| result.measured.outcome())
     }
 
-    fn line(&self, panel: &str, series: &str) -> Vec<(f64, &'a Outcome)> {
+    pub(super) fn line(&self, panel: &str, series: &str) -> Vec<(f64, &'a Outcome)> {
         let of_line = self.0.iter().filter(|result| result.panel == panel && result.series == series);
         of_line.filter_map(|result| Some((result.x, result.measured.outcome()?))).collect()
     }
 
-    fn per_s(&self, panel: &str, series: &str, x: f64) -> Option<f64> {
+    pub(super) fn per_s(&self, panel: &str, series: &str, x: f64) -> Option<f64> {
         self.at(panel, series, x).map(|outcome| outcome.per_s)
     }
 
-    fn peak(&self, panel: &str, series: &str) -> Option<f64> {
+    pub(super) fn peak(&self, panel: &str, series: &str) -> Option<f64> {
         self.line(panel, series).into_iter().map(|(_, outcome)| outcome.per_s).reduce(f64::max)
     }
 
     /// Where the peak is.
-    fn peak_at(&self, panel: &str, series: &str) -> Option<f64> {
+    pub(super) fn peak_at(&self, panel: &str, series: &str) -> Option<f64> {
         let line = self.line(panel, series);
         line.into_iter().max_by(|one, other| one.1.per_s.total_cmp(&other.1.per_s)).map(|(x, _)| x)
     }
 
-    fn ratio(&self, panel: &str, one: (&str, f64), other: (&str, f64)) -> Option<f64> {
+    pub(super) fn ratio(&self, panel: &str, one: (&str, f64), other: (&str, f64)) -> Option<f64> {
         Some(self.per_s(panel, one.0, one.1)? / self.per_s(panel, other.0, other.1)?)
     }
 
     /// A point's throughput as a part of its line's peak.
-    fn kept(&self, panel: &str, series: &str, x: f64) -> Option<f64> {
+    pub(super) fn kept(&self, panel: &str, series: &str, x: f64) -> Option<f64> {
         Some(self.per_s(panel, series, x)? / self.peak(panel, series)?)
     }
 
-    fn largest_x(&self) -> f64 {
+    pub(super) fn largest_x(&self) -> f64 {
         self.0.iter().map(|result| result.x).fold(0.0, f64::max)
     }
 }
 
-fn claim(words: &str, number: Option<f64>, bounds: RangeInclusive<f64>) -> Claim {
+pub(super) fn claim(words: &str, number: Option<f64>, bounds: RangeInclusive<f64>) -> Claim {
     Claim {
         claim: words.to_string(),
         found: number.map_or_else(|| "not simulated".to_string(), |number| format!("{number:.3}")),
@@ -59,7 +59,7 @@ fn claim(words: &str, number: Option<f64>, bounds: RangeInclusive<f64>) -> Claim
     }
 }
 
-const ANY: f64 = f64::INFINITY;
+pub(super) const ANY: f64 = f64::INFINITY;
 
 pub(super) fn asplos_1(results: &[Result]) -> Vec<Claim> {
     let results = Results(results);

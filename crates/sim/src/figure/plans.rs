@@ -1,6 +1,6 @@
 //! The figures, and what is simulated for each.
 
-use super::{Figure, Shown, Size, claims};
+use super::{Figure, Shown, Size, claims, taco};
 use crate::experiment::{Bump, Task};
 use crate::grid::Cell;
 use crate::outcome::Point;
@@ -135,24 +135,60 @@ pub(super) const FIGURES: &[Figure] = &[
         across: "threads",
         shown: Shown::Contexts,
     },
+    Figure {
+        name: "taco-1",
+        title: "Throughput and lock-waiting time of parallel postmark (simulated)",
+        remark: "The paper's: Cui, Wang, Chen, Shi, ACM TACO 9(4), 2013, sections 1 and 2, Figure 1; postmark with a thread per core on 32 AMD cores, ticket spin locks. The waiting share grows slowly from 3.81 % to 21.77 % up to 16 cores; beyond, throughput collapses, and the share grows to 92.24 %.",
+        plan: taco::plan_1,
+        claims: taco::claims_1,
+        across: "cores",
+        shown: Shown::Collapse,
+    },
+    Figure {
+        name: "taco-3",
+        title: "Throughput of the lock-contention-aware scheduler (simulated)",
+        remark: "The paper's: TACO 2013, sections 4.5, 4.9.2 and 4.10, Figures 3 and 10. Where the default collapses (mmapbench, sockbench, postmark, grep) the scheduler captures the start of the collapse and sustains the maximum; kernbench does not collapse, and has the same with both; find, whose processes are short-lived, decreases slightly beyond 15 cores.",
+        plan: taco::plan_3,
+        claims: taco::claims_3,
+        across: "cores",
+        shown: Shown::Throughput,
+    },
+    Figure {
+        name: "taco-4",
+        title: "Cores of the special set and lock-intensive tasks (simulated)",
+        remark: "The paper's: TACO 2013, section 4.6, Figure 4. All tasks of mmapbench, sockbench, postmark and grep are found to be lock-intensive as soon as there is more than one, and the number of cores is the best one. In find processes end before they are found out, and the number is 8 where 10 is the best, because it doubles. Almost no task of kernbench is found.",
+        plan: taco::plan_4,
+        claims: taco::claims_4,
+        across: "tasks",
+        shown: Shown::Set,
+    },
+    Figure {
+        name: "taco-6",
+        title: "Lock-waiting time under the default and the lock-contention-aware scheduler (simulated)",
+        remark: "The paper's: TACO 2013, section 4.7, Figure 6. Once there is a collapse the scheduler reduces the waiting share, the more the more tasks there are, at 32 tasks by up to 84 %.",
+        plan: taco::plan_6,
+        claims: taco::claims_6,
+        across: "tasks",
+        shown: Shown::Waiting,
+    },
 ];
 
-fn machine(name: &str) -> Parameters {
+pub(super) fn machine(name: &str) -> Parameters {
     presets::named(name).expect("one of the presets")
 }
 
-fn mix(name: &str) -> Workload {
+pub(super) fn mix(name: &str) -> Workload {
     workload::named(name).expect("one of the workloads")
 }
 
 impl Size {
-    fn of<T>(self, full: T, reduced: T) -> T {
+    pub(super) fn of<T>(self, full: T, reduced: T) -> T {
         if self == Size::Full { full } else { reduced }
     }
 }
 
 /// The seed is set when the plan is used.
-fn point(machine: &Parameters, workload: &Workload, lock: &str, threads: u32, seconds: f64) -> Point {
+pub(super) fn point(machine: &Parameters, workload: &Workload, lock: &str, threads: u32, seconds: f64) -> Point {
     Point {
         machine: machine.clone(),
         workload: workload.clone(),

@@ -15,6 +15,7 @@ mod event;
 mod futex;
 mod polling;
 mod scheduler;
+mod special;
 mod thread;
 
 use std::cell::Cell;
@@ -30,6 +31,7 @@ use arena::{Arena, LINES, Zeroable, Zeroes};
 use coherence::{Access, Begun, Caches};
 use event::{Event, Events};
 use scheduler::Context;
+use special::Special;
 use thread::{Flight, State, Thread};
 
 use unconvoy::platform::Atomic as _;
@@ -73,6 +75,8 @@ pub struct Machine {
     clocks: Vec<LockClock>,
     loads: Vec<Load>,
     processes: Vec<Process>,
+    /// The lock-contention-aware scheduler, if there is one.
+    special: Option<Special>,
     random: fastrand::Rng,
     switch_lock_free_at: u64,
     /// The thread that runs, or `NOBODY` between two.
@@ -143,6 +147,7 @@ impl Machine {
             clocks: Vec::new(),
             loads: Vec::new(),
             processes: Vec::new(),
+            special: None,
             random: fastrand::Rng::with_seed(seed),
             switch_lock_free_at: 0,
             current: NOBODY,
@@ -676,6 +681,48 @@ pub(crate) fn ask_for_extension(asks: bool) {
     });
     if was_extended {
         yield_now();
+    }
+}
+
+/// The calling thread is about to acquire a lock: under the lock-contention-aware scheduler it may have to go elsewhere.
+pub(crate) fn before_lock() {
+    if !with(|machine| machine.is_special()) {
+        return;
+    }
+    with(|machine| machine.now += 2 * machine.parameters.memory.clock_ns);
+    synchronise();
+    if with(Machine::goes_to_set) {
+        suspend();
+    }
+}
+
+/// The calling thread's task ends, and another one takes its place; both together take `ns` nanoseconds.
+pub(crate) fn renew(ns: u64) {
+    synchronise();
+    if with(|machine| machine.renews(ns)) {
+        suspend();
+    }
+}
+
+/// The calling thread is not preempted until it [allows](allow_preemption) that as often as it forbade it.
+pub(crate) fn forbid_preemption() {
+    with(|machine| machine.threads[machine.current as usize].unpreemptible += 1);
+}
+
+/// See [`forbid_preemption`].
+pub(crate) fn allow_preemption() {
+    let is_due = with(|machine| {
+        let thread = &mut machine.threads[machine.current as usize];
+        thread.unpreemptible -= 1;
+        thread.unpreemptible == 0 && core::mem::take(&mut thread.preempt_due)
+    });
+    if is_due {
+        synchronise();
+        with(|machine| {
+            machine.preemptions += 1;
+            machine.give_way();
+        });
+        suspend();
     }
 }
 

@@ -1,5 +1,6 @@
 //! What simulated programs do: transactions of work, critical sections and waits, over and over.
 
+mod kernel;
 mod mixes;
 mod program;
 
@@ -25,6 +26,10 @@ pub struct Workload {
     pub locks: Vec<u32>,
     /// One transaction.
     pub steps: Vec<Step>,
+    /// Whether the locks are the operating system's: without owners and statistics, and who waits for a spin lock or
+    /// holds one is not preempted.
+    #[serde(default)]
+    pub in_kernel: bool,
 }
 
 /// A part of a transaction. Times are nanoseconds.
@@ -55,6 +60,13 @@ pub enum Step {
         /// Among so many rows, one by chance.
         rows: u32,
     },
+    /// The task ends, by chance, and another one is started in its place.
+    Renew {
+        /// In one of so many transactions; at least 1.
+        one_in: u32,
+        /// What both take.
+        ns: u64,
+    },
     /// Input or output.
     Away {
         /// How long.
@@ -65,7 +77,12 @@ pub enum Step {
 /// The counter micro-benchmark: one lock, and a fixed time between two requests.
 pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
     let section = Step::Section { group: 0, ns: section_ns, lines };
-    Workload { name: "counter".to_string(), locks: vec![1], steps: vec![section, Step::Work { ns: think_ns }] }
+    Workload {
+        name: "counter".to_string(),
+        locks: vec![1],
+        steps: vec![section, Step::Work { ns: think_ns }],
+        in_kernel: false,
+    }
 }
 
 /// A program that runs: its threads, and how often each has come to the end.
@@ -126,7 +143,9 @@ impl Guarded {
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);
-        Guarded { lock: simulation.lock(process, pair), data: (0..lines).map(|_| simulation.word()).collect() }
+        let lock =
+            if workload.in_kernel { simulation.kernel_lock(process, pair) } else { simulation.lock(process, pair) };
+        Guarded { lock, data: (0..lines).map(|_| simulation.word()).collect() }
     }
 
     /// One critical section.

@@ -53,6 +53,11 @@ impl Databases {
                         held.push(row);
                     }
                 }
+                Step::Renew { one_in, ns } => {
+                    if machine::random(u64::from(one_in)) == 0 {
+                        machine::renew(ns);
+                    }
+                }
                 Step::Away { ns } => {
                     machine::set_activity(Activity::Away);
                     machine::away(ns);
