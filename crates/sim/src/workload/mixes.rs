@@ -3,6 +3,7 @@
 //! The papers do not publish their programs' critical sections. What they do publish is how throughput behaves, and the
 //! mixes here have the fewest steps that behave so: they are models of the programs, not recordings.
 
+use super::validation::Program;
 use super::{Step, Workload, counter};
 
 /// The names, and a sentence about each.
@@ -11,6 +12,9 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("tm1", "very small transactions on a storage manager, as TM-1 on Shore-MT"),
     ("tpcc", "transactions that lock rows and wait 6 ms for disks, as TPC-C on Shore-MT"),
     ("raytrace", "frequent short sections of few locks, as SPLASH-2's Raytrace"),
+    ("prob", "sections of 1 us; half of them write one variable (Syncchar's validation)"),
+    ("rw", "sections of 1 us; one thread writes what all others read (the same)"),
+    ("rb-tree", "insertions and removals in a red-black tree of keys to 200 (the same)"),
 ];
 
 /// The workload of this name.
@@ -25,11 +29,18 @@ pub fn named(name: &str) -> Result<Workload, String> {
         "tm1" => Ok(tm1()),
         "tpcc" => Ok(tpcc()),
         "raytrace" => Ok(raytrace()),
+        "prob" => Ok(validation(name, Program::Prob)),
+        "rw" => Ok(validation(name, Program::Rw)),
+        "rb-tree" => Ok(validation(name, Program::RbTree)),
         _ => {
             let names: Vec<&str> = WORKLOADS.iter().map(|(name, _)| *name).collect();
             Err(format!("there is no workload {name}; there are {}", names.join(", ")))
         }
     }
+}
+
+fn validation(name: &str, program: Program) -> Workload {
+    Workload { name: name.to_string(), locks: vec![1], steps: vec![Step::Validation { program }] }
 }
 
 fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
