@@ -9,11 +9,14 @@
 //!
 //! All have one lock, and 32 threads with an equal number of sections. How long a section takes, and what there is between
 //! two, is not published; here a section that computes takes [`SECTION_NS`], and there are [`THINK_NS`] on average
-//! between two. A section of RB-Tree is as long as its accesses are.
+//! between two. A section of RB-Tree is as long as its accesses are. Nor is published when in a section the shared data
+//! are written; here a value is computed and then written, and read before it is worked with.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 
 use super::red_black::{NodeNumber, RedBlackTree};
@@ -50,7 +53,7 @@ const INSERTIONS: u64 = 75;
 const LARGEST_KEY: u64 = 200;
 
 /// What a program's threads share.
-pub struct Shared {
+pub(super) struct Shared {
     program: Program,
     lines: Vec<Word>,
     tree: RedBlackTree,
@@ -60,7 +63,7 @@ pub struct Shared {
 }
 
 /// A thread of a program, and what is its own.
-pub struct Worker {
+pub(super) struct Worker {
     shared: Rc<Shared>,
     is_first: bool,
     private: Word,
@@ -70,7 +73,7 @@ pub struct Worker {
 
 impl Shared {
     /// The data of a program of up to `threads` threads. RB-Tree's tree has every other key.
-    pub fn new(simulation: &mut Simulation, program: Program, threads: u32) -> Rc<Self> {
+    pub(super) fn new(simulation: &mut Simulation, program: Program, threads: u32) -> Rc<Self> {
         let is_tree = program == Program::RbTree;
         // Every key may be in the tree, and every thread have one that it is about to insert and one that it has removed.
         let count = if is_tree { LARGEST_KEY as u32 + 1 + 2 * threads } else { 0 };
@@ -90,28 +93,23 @@ impl Shared {
             workers: Cell::new(0),
         })
     }
-
-    /// RB-Tree's.
-    pub fn tree(&self) -> &RedBlackTree {
-        &self.tree
-    }
 }
 
 impl Worker {
     /// The next thread of a program.
-    pub fn new(simulation: &mut Simulation, shared: &Rc<Shared>) -> Self {
+    pub(super) fn new(simulation: &mut Simulation, shared: &Rc<Shared>) -> Self {
         let number = shared.workers.replace(shared.workers.get() + 1);
         let spare = shared.nodes.borrow_mut().pop().into_iter().collect();
         Worker { shared: shared.clone(), is_first: number == 0, private: simulation.word(), spare }
     }
 
     /// What is between two sections.
-    pub fn thinks(&self) {
+    pub(super) fn thinks(&self) {
         machine::work(machine::random(2 * THINK_NS + 1));
     }
 
     /// One critical section, in what `run` makes of it: a lock's, a transaction's, a recorded one.
-    pub fn section(&mut self, run: impl FnOnce(&mut dyn FnMut() -> Change)) {
+    pub(super) fn section(&mut self, run: impl FnOnce(&mut dyn FnMut() -> Change)) {
         let plan = self.plan();
         let change = Cell::new(Change::Nothing);
         run(&mut || {
@@ -143,25 +141,24 @@ impl Worker {
 
     fn carry_out(&self, plan: Plan) -> Change {
         let shared = &self.shared;
-        let part = SECTION_NS / SHARED_LINES as u64;
         match plan {
             Plan::Write => {
-                shared.lines[0].increment();
                 machine::work(SECTION_NS);
+                shared.lines[0].increment();
             }
             Plan::Private => {
-                self.private.increment();
                 machine::work(SECTION_NS);
-            }
-            Plan::Publish => shared.lines.iter().for_each(|line| {
-                machine::work(part);
-                line.increment();
-            }),
-            Plan::Read => shared.lines.iter().for_each(|line| {
-                let _ = line.get();
-                machine::work(part);
                 self.private.increment();
-            }),
+            }
+            Plan::Publish => {
+                machine::work(SECTION_NS);
+                shared.lines.iter().for_each(Word::increment);
+            }
+            Plan::Read => {
+                let sum = shared.lines.iter().fold(0, |sum: u32, line| sum.wrapping_add(line.get()));
+                machine::work(SECTION_NS);
+                self.private.set(sum);
+            }
             Plan::Insert(key) => {
                 if let Some(&spare) = self.spare.last()
                     && shared.tree.insert(key, spare)
@@ -187,7 +184,7 @@ enum Plan {
 
 /// What a section did to the program's nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(super) enum Change {
     /// Nothing.
     Nothing,
     /// The thread's spare node is in the tree.
@@ -197,6 +194,7 @@ pub enum Change {
 }
 
 /// A program that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// When its last thread ended, in nanoseconds.
     pub ns: u64,
@@ -204,8 +202,8 @@ pub struct Completion {
     pub sections: u64,
     /// What came of the machine's transactions.
     pub transactions: TransactionCounts,
-    /// Its data.
-    pub shared: Rc<Shared>,
+    /// Of RB-Tree, the keys that are left in the tree.
+    pub keys: BTreeSet<u32>,
 }
 
 impl Completion {
@@ -234,7 +232,7 @@ pub struct Recorded {
 ///
 /// # Errors
 ///
-/// There is no memory for the machine, or the program hangs.
+/// There is no memory for the machine, the program hangs, or RB-Tree's tree is none any more.
 pub fn complete(
     machine: &Parameters,
     program: Program,
@@ -299,10 +297,11 @@ fn run(
         });
     }
     simulation.run(u64::MAX - 1)?;
+    let keys = shared.tree.check().map_err(|error| anyhow!("the tree is none any more: {error}"))?;
     Ok(Completion {
         ns: end.get(),
         sections: u64::from(threads) * u64::from(sections),
         transactions: simulation.transactions(),
-        shared,
+        keys,
     })
 }
