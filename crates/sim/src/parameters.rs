@@ -221,7 +221,9 @@ pub fn parse(text: &str) -> Result<Parameters, String> {
         let (lines, ways) = (transactions.write_lines, transactions.write_ways);
         if lines.get() % ways != 0 {
             let line = line_of(text, "write_ways");
-            return Err(format!("line {line}: transactions.write_ways is {ways}, which does not divide write_lines, {lines}"));
+            return Err(format!(
+                "line {line}: transactions.write_ways is {ways}, which does not divide write_lines, {lines}"
+            ));
         }
         if transactions.backoff_limit_ns < transactions.backoff_first_ns {
             let line = line_of(text, "backoff_limit_ns");

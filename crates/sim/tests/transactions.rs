@@ -328,7 +328,8 @@ fn what_has_no_room_is_not_worth_a_retry() {
         let result = Rc::new(Cell::new(None));
         let note = result.clone();
         scenario.thread(0, move || {
-            let lines = || own.iter().enumerate().filter(|(number, _)| which(*number)).for_each(|(_, word)| word.set(1));
+            let lines =
+                || own.iter().enumerate().filter(|(number, _)| which(*number)).for_each(|(_, word)| word.set(1));
             note.set(Some(machine::transaction(lines)));
         });
         let counts = scenario.finish();

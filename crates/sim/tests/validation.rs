@@ -99,12 +99,12 @@ fn the_tree_stays_one_under_32_threads() {
 }
 
 #[test]
-fn the_programs_gain_by_transactions_as_the_report_says_of_them() {
+fn the_programs_gain_by_transactions() {
     for policy in POLICIES {
-        for processors in [8, 16, 32] {
-            let machine = metatm(processors, policy);
+        for program in [Program::Prob, Program::Rw, Program::RbTree] {
             let mut speed_ups = Vec::new();
-            for program in [Program::Prob, Program::Rw, Program::RbTree] {
+            for processors in [8, 16, 32] {
+                let machine = metatm(processors, policy);
                 let locked = completed(&machine, program, "ttas+none", 100, 1);
                 let transacted = completed(&machine, program, TRANSACTIONAL, 100, 1);
                 let speed_up = locked.ns as f64 / transacted.ns as f64;
@@ -117,8 +117,12 @@ fn the_programs_gain_by_transactions_as_the_report_says_of_them() {
                     transacted.transactions
                 );
                 assert!(transacted.transactions.commits >= transacted.sections * 9 / 10);
+                assert!(speed_up > 2.0, "{policy:?}, {processors} processors, {program:?}: {speed_up}");
                 speed_ups.push(speed_up);
             }
+            // Prob's one line takes 200 ns from one processor to the next: 16 use it up.
+            let grows = speed_ups.is_sorted_by(|fewer, more| 1.2 * fewer < *more);
+            assert!(grows || program == Program::Prob || policy == Policy::Requester, "{program:?}: {speed_ups:?}");
         }
     }
 }
@@ -139,10 +143,10 @@ fn address_sets_are_what_the_programs_access_and_not_the_lock() {
     let recorded = |program| {
         address_sets(&machine, program, pair::named("ttas+none").expect("a lock"), THREADS, 40, 1).expect("it ends")
     };
-    // Prob: one word, the same for half of the sections, its own thread's for the others.
+    // Prob writes one word, the same for half of the sections, its own thread's for the others.
     let sets = recorded(Program::Prob);
     assert_eq!(sets.len(), 32 * 40);
-    assert!(sets.iter().all(|one| one.set.written_words.len() == 1 && one.set.read_words == one.set.written_words));
+    assert!(sets.iter().all(|one| one.set.written_words.len() == 1 && one.set.read_words.is_empty()));
     let words: BTreeSet<u64> = sets.iter().flat_map(|one| one.set.written_words.clone()).collect();
     assert_eq!(words.len(), 1 + 32, "the shared one, and one for each thread");
     let shared = sets.iter().filter(|one| one.set.written_words.contains(words.first().expect("some"))).count();
@@ -153,8 +157,8 @@ fn address_sets_are_what_the_programs_access_and_not_the_lock() {
     let written = &sets.iter().find(|one| one.thread == 0).expect("it wrote").set.written_lines;
     assert_eq!(written.len(), 4);
     for one in &sets {
-        assert!(one.set.read_lines.is_superset(written));
         assert_eq!(one.set.written_lines.is_disjoint(written), one.thread != 0);
+        assert_eq!(one.set.read_lines.is_superset(written), one.thread != 0);
     }
 
     // RB-Tree: whatever it writes is in the tree, whose root every section reads first.

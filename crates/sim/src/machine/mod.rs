@@ -22,8 +22,8 @@ mod transaction;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering::Relaxed;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 
 use corosensei::{CoroutineResult, Yielder};
 
@@ -37,8 +37,8 @@ pub use retry::{Refusal, abort_transaction, has_transactions, in_transaction, tr
 pub(crate) use retry::{begin_transaction, end_transaction, leave_transaction, restartable, will_change};
 use scheduler::Context;
 use thread::{Flight, State, Thread};
-pub use transaction::{Cause, TransactionCounts};
 use transaction::Transactions;
+pub use transaction::{Cause, TransactionCounts};
 
 use unconvoy::platform::Atomic as _;
 

@@ -199,7 +199,8 @@ impl Transactions {
         }
         let marks = &self.marks[place as usize - 1];
         let writer = Some(marks.writer).filter(|&writer| writer != NOBODY && writer != thread);
-        let readers = marks.readers.iter().copied().filter(|&reader| writes && reader != thread && Some(reader) != writer);
+        let readers =
+            marks.readers.iter().copied().filter(|&reader| writes && reader != thread && Some(reader) != writer);
         writer.into_iter().chain(readers).collect()
     }
 

@@ -103,7 +103,8 @@ pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, p
     );
     let databases = Rc::new(Databases::new(simulation, &workload.steps));
     let steps: Rc<[Step]> = workload.steps.clone().into();
-    let program = steps.iter().find_map(|step| if let Step::Validation { program } = step { Some(*program) } else { None });
+    let program =
+        steps.iter().find_map(|step| if let Step::Validation { program } = step { Some(*program) } else { None });
     let shared = program.map(|program| Shared::new(simulation, program, threads));
     let mut running = Running { threads: Vec::new(), finished: Vec::new() };
     for number in 0..threads {
