@@ -14,13 +14,14 @@ use unconvoy::platform::{Atomic as _, Platform as _};
 
 use crate::machine::{self, Cause, Machine, Refusal};
 use crate::platform::{Simulated, SimulatedCell};
+use crate::solaris::Solaris;
 
 /// A pair of managers.
 #[derive(Clone, Copy)]
 pub struct Pair {
     /// The contention manager's name in the catalogue.
     pub contention: &'static str,
-    /// The load manager's.
+    /// The load manager's; empty for [`solaris`](crate::solaris) and [`TRANSACTIONAL`], which are no pairs.
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     discipline: Discipline,
@@ -36,9 +37,9 @@ impl std::fmt::Debug for Pair {
 impl Pair {
     /// As a user writes it.
     pub fn name(&self) -> String {
-        match self.discipline {
-            Discipline::Transactions => self.contention.to_string(),
-            Discipline::Lock | Discipline::Elision => format!("{}+{}", self.contention, self.load),
+        match self.load {
+            "" => self.contention.to_string(),
+            load => format!("{}+{load}", self.contention),
         }
     }
 }
@@ -55,7 +56,7 @@ enum Discipline {
 }
 
 /// A mutex on a simulated machine.
-trait Mutex {
+pub(crate) trait Mutex {
     fn lock(&self);
     fn unlock(&self);
     fn is_locked(&self) -> bool;
@@ -215,7 +216,7 @@ unconvoy::with_managers!(pairs, crate::platform::Simulated);
 /// all of them.
 static TRANSACTIONS: Pair = Pair {
     contention: TRANSACTIONAL,
-    load: "none",
+    load: "",
     interval_ns: <NoManager as LoadManager<Simulated>>::INTERVAL_NS,
     discipline: Discipline::Transactions,
     make: make::<Ttas<Simulated>, NoManager>,
@@ -224,21 +225,34 @@ static TRANSACTIONS: Pair = Pair {
 /// What stands for a lock's name where critical sections are transactions, as in the validation of Syncchar.
 pub const TRANSACTIONAL: &str = "transactions";
 
+/// The papers' `pthread_mutex_t`.
+static SOLARIS: Pair = Pair {
+    contention: "solaris",
+    load: "",
+    interval_ns: 0,
+    discipline: Discipline::Lock,
+    // SAFETY: the machine's memory, where it stays as long as any of its threads.
+    make: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
+};
+
 /// Every pair.
 pub fn all() -> impl Iterator<Item = &'static Pair> {
     PAIRS.iter().copied().flatten()
 }
 
-/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), `default`, or [`TRANSACTIONAL`].
+/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), or `default`; or `solaris`, the
+/// mutex that the papers compare with; or [`TRANSACTIONAL`].
 ///
 /// # Errors
 ///
 /// There is none of this name.
 pub fn named(name: &str) -> Result<&'static Pair, String> {
     use unconvoy::catalogue::{CONTENTION, LOAD};
+    if let Some(other) = [&SOLARIS, &TRANSACTIONS].into_iter().find(|other| other.contention == name) {
+        return Ok(other);
+    }
     let (contention, load) = match name {
         "default" => (CONTENTION[0].name, LOAD[0].name),
-        TRANSACTIONAL => return Ok(&TRANSACTIONS),
         name => name.split_once('+').unwrap_or((name, LOAD[0].name)),
     };
     all().find(|pair| (pair.contention, pair.load) == (contention, load)).ok_or_else(|| {

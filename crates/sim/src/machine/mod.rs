@@ -704,6 +704,11 @@ pub fn wait_for_word(word: &Word, is_waiting: impl Fn() -> bool) {
     }
 }
 
+/// Whether `thread` is on a context at this moment, as Solaris tells a process in memory that it shares with it.
+pub(crate) fn is_on_processor(thread: u32) -> bool {
+    with(|machine| machine.threads[thread as usize].state == State::Running)
+}
+
 /// The calling thread's number.
 pub fn current() -> u32 {
     thread()

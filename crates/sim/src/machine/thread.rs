@@ -57,6 +57,8 @@ pub(super) struct Thread {
     pub(super) context: usize,
     pub(super) vruntime: u64,
     pub(super) ran_since: u64,
+    /// Nanoseconds of its time slice that it has run.
+    pub(super) slice_used: u64,
     /// The place that it is parked on.
     pub(super) parked_on: Option<usize>,
     /// Whether a timer will end its sleep.
@@ -99,6 +101,7 @@ impl Thread {
             context,
             vruntime: 0,
             ran_since: 0,
+            slice_used: 0,
             parked_on: None,
             is_timed: false,
             wants_extension: false,
