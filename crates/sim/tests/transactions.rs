@@ -512,6 +512,21 @@ fn the_shipped_elision_excludes_where_they_do() {
 }
 
 #[test]
+fn preempted_sections_lose_nothing() {
+    for policy in POLICIES {
+        for lock in ["elided+none", "elided+control", "elided+park", TRANSACTIONAL] {
+            for words in [1, 32] {
+                let mut parameters = with_backoff(plain(policy, 4));
+                (parameters.scheduler.slice_ns, parameters.scheduler.tick_ns) = (20_000, 10_000);
+                let (finished, counts) = sections(lock, words, &parameters);
+                assert!(finished > 500, "{lock} under {policy:?}, {words} words: {finished} sections, {counts:?}");
+                assert!(counts.preempted > 0 || words == 1, "{lock} under {policy:?}, {words} words: {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn without_transactions_elision_takes_the_lock() {
     let mut machine = plain(Policy::Requester, 16);
     machine.transactions = None;

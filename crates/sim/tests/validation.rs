@@ -131,9 +131,11 @@ fn the_programs_gain_by_transactions() {
 fn a_seed_gives_one_result() {
     let machine = metatm(16, Policy::Requester);
     for program in [Program::Prob, Program::Rw, Program::RbTree] {
-        let run = |seed| completed(&machine, program, TRANSACTIONAL, 30, seed);
-        assert_eq!(run(1), run(1), "{program:?}");
-        assert_ne!(run(1), run(2), "{program:?}");
+        for lock in [TRANSACTIONAL, "elided+none", "elided+control"] {
+            let run = |seed| completed(&machine, program, lock, 30, seed);
+            assert_eq!(run(1), run(1), "{program:?} under {lock}");
+            assert_ne!(run(1), run(2), "{program:?} under {lock}");
+        }
     }
 }
 
