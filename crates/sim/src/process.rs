@@ -118,8 +118,12 @@ impl Sensor for Accounting {
         let runnable = (times.0 + times.1).saturating_sub(self.before.0 + self.before.1) as f64 / span;
         let waiting = times.1.saturating_sub(self.before.1) as f64 / span;
         (self.last, self.before) = (now, times);
-        let capacity = own(|process| process.aim).unwrap_or_else(machine::capacity);
-        Some(Reading { runnable, waiting, capacity })
+        let reading = match own(|process| process.aim) {
+            // Threads beyond the aim count as waiting, although there are contexts for them.
+            Some(aim) => Reading::of_runnable(runnable, aim),
+            None => Reading { runnable, waiting, capacity: machine::capacity() },
+        };
+        Some(reading)
     }
 }
 
