@@ -12,7 +12,9 @@
 //! between two. A section of RB-Tree is as long as its accesses are. Nor is published when in a section the shared data
 //! are written: here a value is computed and then written, and read before it is worked with. Written first, half of
 //! Prob's sections would run one after the other from their beginning to their end, and no number of processors gain more
-//! than a factor of 2.6; the report measured some 20 with 32 (a third more than the 16 sections that do not write).
+//! than a factor of 2.6; with 32 the report predicts about 16 (the
+//! sections that do not write) and says that this is too little, so its own writes cannot be first. That is an inference:
+//! the report's numbers are in a figure that its text does not repeat.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
