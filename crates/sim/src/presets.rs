@@ -1,6 +1,8 @@
 //! Known machines. Each number's source is beside it.
 
-use crate::parameters::{Count, Memory, Parameters, Scheduler, Topology};
+use std::num::NonZeroU32;
+
+use crate::parameters::{Count, Memory, Parameters, Policy, Scheduler, Topology, Transactions};
 
 /// The names of the presets, and a sentence about each.
 pub const PRESETS: &[(&str, &str)] = &[
@@ -8,6 +10,9 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("niagara2-16", "the same confined to 16 contexts with a pipeline each (DaMoN 2009, Figure 1)"),
     ("opteron-32", "eight sockets of four cores, Linux 2.6 (the TACO 2013 paper)"),
     ("server", "two sockets of 32 cores with two contexts each, Linux 6"),
+    ("metatm-8", "8 processors of 1 GHz with transactions (the Syncchar report's section 5)"),
+    ("metatm-16", "the same with 16"),
+    ("metatm-32", "the same with 32"),
     ("host", "one socket of as many contexts as this machine has, Linux 6"),
 ];
 
@@ -22,6 +27,9 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "niagara2-16" => niagara(name, 2),
         "opteron-32" => opteron(),
         "server" => server(),
+        "metatm-8" => metatm(name, 8),
+        "metatm-16" => metatm(name, 16),
+        "metatm-32" => metatm(name, 32),
         "host" => host(),
         _ => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
@@ -59,7 +67,9 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             fence_ns: 15,          // a drained store buffer: one access to the second-level cache
             pause_ns: 6,           // a loop of a few instructions, on a pipeline shared with others
             clock_ns: 60,          // [A] section 4: gethrtime takes 40 to 80 ns
-            shared_core_slowdown: if contexts_per_core > 2 { 60 } else { 0 }, // [D] section 3.2: none with 16 contexts; at 64, threads that wait for memory half of the time share a pipeline with three others
+            // [D] section 3.2: none with 16 contexts. With 64, four threads share a pipeline, and TM-1 goes on to scale
+            // almost linearly ([A] Figure 1): they wait for memory most of the time.
+            shared_core_slowdown: if contexts_per_core > 2 { 40 } else { 0 },
         },
         scheduler: Scheduler {
             slice_ns: 100_000_000,         // [D] section 2.2: a preempted thread waits 100 ms or longer
@@ -81,6 +91,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             sensor_ns: 20_000,
             sensor_thread_ns: 3_000,       // [A] section 5.3: every thread of the process is traversed; some us each
         },
+        transactions: None,
     }
 }
 
@@ -127,6 +138,62 @@ fn server() -> Parameters {
             shared_core_slowdown: 500, // two contexts do 1.3 times the work of one
         },
         scheduler: LINUX,
+        transactions: Some(Transactions {
+            policy: Policy::Requester,           // Intel SDM, volume 1, section 16.3: a conflicting access by another processor aborts
+            read_lines: lines(65_536),           // Nakaike et al. (ISCA 2015) measured 4 MB of loads on a Core i7-4770
+            write_lines: lines(512),             // the first-level data cache: 32 KiB
+            write_ways: lines(8),                // its associativity; the same study measured 22 KB of stores
+            begin_ns: 8,                         // with the end some 50 cycles, about what an uncontended lock costs; an estimate
+            commit_ns: 8,
+            abort_ns: 50,                        // a try that fails costs some 100 ns (crates/locks/src/contention/elided.rs), what it did included; an estimate
+            backoff_first_ns: 100,               // the processor has none; what retries decides. About one line transfer, and
+            backoff_limit_ns: 10_000,            // as the bounds of `ttas`
+        }),
+    }
+}
+
+fn lines(count: u32) -> NonZeroU32 {
+    NonZeroU32::new(count).expect("not 0")
+}
+
+/// The machine that the Syncchar report simulated with MetaTM in Simics (2008, section 5): processors of 1 GHz that take
+/// a cycle for an instruction, each with its own caches, kept coherent by snooping (MESI); Linux 2.6.16.
+///
+/// [S]: the report. It does not say how conflicts were decided, what transactions could hold, what their beginning, end
+/// and abort cost, how long they backed off, or what a line costs that another cache has: what stands for these is
+/// marked [-]. It perturbs the memory's latency at random and takes the mean of four runs; here seeds differ.
+fn metatm(name: &str, processors: u32) -> Parameters {
+    Parameters {
+        name: name.to_string(),
+        topology: topology(1, processors, 1, 1), // [S] caches of the second level are private
+        memory: Memory {
+            hit_ns: 1,             // [S] the first level adds nothing to the cycle of an instruction, the second 16
+            same_cache_ns: 16,     // [S] there is no other core behind it
+            same_socket_ns: 200,   // [-] as from memory
+            other_socket_ns: 200,
+            memory_ns: 200,        // [S]
+            rmw_ns: 1,             // [S] one instruction per cycle
+            read_occupancy_ns: 16, // [-] a bus that snoops serves one request after the other
+            fence_ns: 1,
+            pause_ns: 1,
+            clock_ns: 20,          // [-]
+            shared_core_slowdown: 0,
+        },
+        scheduler: Scheduler {
+            slice_ns: 100_000_000, // DEF_TIMESLICE of Linux 2.6.16
+            ..LINUX                // CONFIG_HZ=250, its default
+        },
+        transactions: Some(Transactions {
+            policy: Policy::Timestamp, // [-] nobody starves
+            read_lines: lines(65_536), // [S] lines of the second-level cache, [-] and that it bounds a transaction
+            write_lines: lines(65_536),
+            write_ways: lines(8),      // [S]
+            begin_ns: 1,               // [-] one instruction
+            commit_ns: 1,
+            abort_ns: 20,              // [-] about one access to the second-level cache
+            backoff_first_ns: 100,     // [-] half an access to memory
+            backoff_limit_ns: 10_000,
+        }),
     }
 }
 
@@ -156,6 +223,7 @@ fn opteron() -> Parameters {
             slice_ns: 6_000_000,          // sched_latency of CFS
             ..LINUX
         },
+        transactions: None,
     }
 }
 
@@ -167,5 +235,6 @@ fn host() -> Parameters {
         topology: topology(1, 1, contexts.clamp(1, 4096), 1),
         memory: Memory { shared_core_slowdown: 0, ..server().memory },
         scheduler: LINUX,
+        transactions: None,
     }
 }

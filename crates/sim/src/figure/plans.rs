@@ -271,7 +271,7 @@ fn asplos_8(size: Size) -> Vec<Cell> {
 }
 
 fn asplos_9(size: Size) -> Vec<Cell> {
-    let delays = size.of(&[12_u32, 16, 24, 36, 48, 72, 100][..], &[12, 36, 100]);
+    let delays = size.of(&[12_u32, 15, 18, 24, 36, 48, 72, 100][..], &[12, 18, 100]);
     let rows = [("95 %", SPINNING, 61), ("150 %", SPINNING, 96), ("150 %, load control", CONTROLLED, 96)];
     let machine = machine("niagara2-64");
     let at = |(series, lock, threads): (&str, &str, u32)| {
@@ -282,7 +282,7 @@ fn asplos_9(size: Size) -> Vec<Cell> {
                 series: series.to_string(),
                 x: f64::from(delay),
                 // What is lost are single preemptions of the holder, some a second: the shortest delays have more.
-                task: Task::Point(point(&machine, &counter, lock, threads, if delay < 20 { 0.5 } else { 3.0 })),
+                task: Task::Point(point(&machine, &counter, lock, threads, if delay < 18 { 0.5 } else { size.of(8.0, 3.0) })),
             }
         };
         delays.iter().map(cell).collect::<Vec<_>>()
@@ -319,7 +319,7 @@ fn asplos_11(size: Size) -> Vec<Cell> {
 fn asplos_12(size: Size) -> Vec<Cell> {
     let others = size.of(&[8_u32, 16, 32, 64, 96, 128, 192][..], &[64, 192]);
     let (machine, tm1) = (machine("niagara2-64"), mix("tm1"));
-    let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(2.0, 0.5));
+    let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(6.0, 2.0));
     let mut cells = vec![Cell {
         panel: "TM-1".to_string(),
         series: "alone".to_string(),

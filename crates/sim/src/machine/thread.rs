@@ -5,8 +5,11 @@ use corosensei::{Coroutine, Yielder};
 use unconvoy::platform::ThreadNote;
 
 use super::account::Account;
+use super::address_set::AddressSet;
 use super::polling::Polling;
 use super::special::Sliced;
+use super::retry::Restart;
+use super::transaction::Transaction;
 
 /// Code runs on it, and a panic is formatted on it.
 const STACK_BYTES: usize = 128 << 10;
@@ -71,6 +74,10 @@ pub(super) struct Thread {
     pub(super) note: ThreadNote,
     pub(super) polling: Polling,
     pub(super) account: Account,
+    pub(super) transaction: Transaction,
+    pub(super) restart: Restart,
+    /// What it accesses, if that is recorded.
+    pub(super) recorded: Option<Box<AddressSet>>,
 }
 
 impl Thread {
@@ -111,6 +118,9 @@ impl Thread {
             note: ThreadNote::default(),
             polling: Polling::default(),
             account: Account::new(now),
+            transaction: Transaction::default(),
+            restart: Restart::default(),
+            recorded: None,
         })
     }
 }

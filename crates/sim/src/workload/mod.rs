@@ -3,6 +3,8 @@
 mod kernel;
 mod mixes;
 mod program;
+pub mod red_black;
+pub mod validation;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use crate::simulation::Simulation;
 
 pub use mixes::{WORKLOADS, named};
 use program::Databases;
+use validation::{Program, Shared, Worker};
 
 /// A program: every thread goes through these steps again and again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +75,12 @@ pub enum Step {
         /// How long.
         ns: u64,
     },
+    /// A critical section of a validation program, under the first lock, and what is before it. A workload has one
+    /// such step.
+    Validation {
+        /// Which.
+        program: Program,
+    },
 }
 
 /// The counter micro-benchmark: one lock, and a fixed time between two requests.
@@ -111,17 +120,21 @@ pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, p
     );
     let databases = Rc::new(Databases::new(simulation, &workload.steps));
     let steps: Rc<[Step]> = workload.steps.clone().into();
+    let program =
+        steps.iter().find_map(|step| if let Step::Validation { program } = step { Some(*program) } else { None });
+    let shared = program.map(|program| Shared::new(simulation, program, threads));
     let mut running = Running { threads: Vec::new(), finished: Vec::new() };
     for number in 0..threads {
         let finished = Rc::new(Cell::new(0));
         running.finished.push(finished.clone());
         let (locks, databases, steps) = (locks.clone(), databases.clone(), steps.clone());
+        let mut worker = shared.as_ref().map(|shared| Worker::new(simulation, shared));
         let body = move || {
             machine::set_activity(Activity::Work);
             // Not all at once.
             machine::work(machine::random(1000));
             loop {
-                databases.transaction(&steps, &locks);
+                databases.transaction(&steps, &locks, worker.as_mut());
                 finished.set(finished.get() + 1);
             }
         };
@@ -150,11 +163,11 @@ impl Guarded {
 
     /// One critical section.
     fn section(&self, ns: u64, lines: u32) {
-        self.lock.lock();
-        for word in &self.data[..lines as usize] {
-            word.increment();
-        }
-        machine::work(ns);
-        self.lock.unlock();
+        self.lock.section(|| {
+            for word in &self.data[..lines as usize] {
+                word.increment();
+            }
+            machine::work(ns);
+        });
     }
 }

@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use super::validation::Worker;
 use super::{Guarded, Step};
 use crate::machine::{self, Activity, Word};
 use crate::simulation::Simulation;
@@ -34,7 +35,7 @@ impl Databases {
     }
 
     /// Goes through the steps once.
-    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>]) {
+    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>], mut worker: Option<&mut Worker>) {
         let mut held: Vec<usize> = Vec::new();
         for step in steps {
             match *step {
@@ -62,6 +63,14 @@ impl Databases {
                     machine::set_activity(Activity::Away);
                     machine::away(ns);
                     machine::set_activity(Activity::Work);
+                }
+                Step::Validation { .. } => {
+                    if let Some(worker) = worker.as_deref_mut() {
+                        worker.thinks();
+                        worker.section(|body| {
+                            locks[0][0].lock.section(body);
+                        });
+                    }
                 }
             }
         }
