@@ -160,7 +160,8 @@ fn cells(args: &SimArgs, machine: &Parameters, workload: &Workload) -> Vec<Cell>
     let contexts = machine.topology.contexts() as u32;
     let mut counts = args.threads.clone();
     if counts.is_empty() {
-        counts = [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2].map(|count| count.max(1)).into();
+        counts =
+            [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2].map(|count| count.max(1)).into();
         counts.dedup();
     }
     let locks = args.locks.iter().flat_map(|lock| match lock.as_str() {
@@ -235,12 +236,7 @@ impl<'a> Record<'a> {
 }
 
 /// Simulates the cells, with progress on standard error; writes the record after each.
-fn simulate(
-    args: &SimArgs,
-    subject: Subject<'_>,
-    cells: &[Cell],
-    json: Option<&Path>,
-) -> anyhow::Result<Ended> {
+fn simulate(args: &SimArgs, subject: Subject<'_>, cells: &[Cell], json: Option<&Path>) -> anyhow::Result<Ended> {
     let interrupts = Interrupts::of_process()?;
     let jobs = args.jobs.map(|jobs| jobs as usize);
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -305,7 +301,17 @@ fn table(ended: &Ended) -> Table {
     let mut table = Table::new();
     table.load_style(styles::UTF8_FULL_CONDENSED);
     table.set_header([
-        "lock", "threads", "per s", "fairness", "working", "spinning", "inverted", "blocked", "away", "ready", "switches/s",
+        "lock",
+        "threads",
+        "per s",
+        "fairness",
+        "working",
+        "spinning",
+        "inverted",
+        "blocked",
+        "away",
+        "ready",
+        "switches/s",
         "aborts",
     ]);
     for result in &ended.results {
@@ -323,7 +329,12 @@ fn table(ended: &Ended) -> Table {
 fn row(lock: &str, threads: f64, outcome: &Outcome) -> Vec<String> {
     let part = |part: f64| format!("{:.1} %", 100.0 * part);
     let split = &outcome.split;
-    let mut row = vec![lock.to_string(), format!("{threads}"), Unit::Plain.show(outcome.per_s), format!("{:.3}", outcome.fairness)];
+    let mut row = vec![
+        lock.to_string(),
+        format!("{threads}"),
+        Unit::Plain.show(outcome.per_s),
+        format!("{:.3}", outcome.fairness),
+    ];
     row.extend([split.working, split.spinning, split.inverted, split.blocked, split.away, split.ready].map(part));
     row.push(Unit::Plain.show(outcome.switches_per_s));
     row.push(outcome.aborts_per_commit.map_or_else(String::new, |aborts| format!("{aborts:.2}")));
