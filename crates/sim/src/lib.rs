@@ -11,11 +11,22 @@
 //! | [`process`] | load control and controller of a simulated process |
 //! | [`pair`] | the locks by name |
 //! | [`simulation`] | a machine with a program on it |
+//! | [`workload`] | programs: mixes of critical sections |
+//! | [`outcome`], [`experiment`] | one simulated point of a grid, and other experiments |
+//! | [`grid`] | many of them, on all processors of the host |
+//! | [`figure`] | the papers' figures: plans, claims, drawings |
+//! | [`command`] | `unconvoy sim` |
 
+pub mod command;
+pub mod experiment;
+pub mod figure;
+pub mod grid;
 pub mod machine;
+pub mod outcome;
 pub mod pair;
 pub mod parameters;
 pub mod platform;
 pub mod presets;
 pub mod process;
 pub mod simulation;
+pub mod workload;

@@ -181,3 +181,43 @@ pub fn parse(text: &str) -> Result<Parameters, String> {
     }
     Ok(machine)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    fn text() -> String {
+        toml::to_string(&presets::named("server").expect("a preset")).expect("it is one of ours")
+    }
+
+    #[test]
+    fn a_preset_is_a_file() {
+        for (name, _) in presets::PRESETS {
+            let preset = presets::named(name).expect("listed");
+            assert_eq!(parse(&toml::to_string(&preset).expect("written")), Ok(preset), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_key_and_line() {
+        let changed = |key: &str, value: &str| {
+            let line = |line: &str| if line.starts_with(key) { format!("{key} = {value}") } else { line.to_string() };
+            text().lines().map(line).collect::<Vec<_>>().join("\n")
+        };
+        let line_of = |key: &str| text().lines().position(|line| line.starts_with(key)).expect("a key") + 1;
+        for (key, value, why) in [
+            ("sockets", "0", "at least one"),
+            ("contexts_per_core", "9999", "at most"),
+            ("hit_ns", "-1", "-1"),
+            ("switch_ns", "\"long\"", "string"),
+            ("tick_ns", "0", "is 0"),
+        ] {
+            let error = parse(&changed(key, value)).expect_err("refused");
+            assert!(error.contains(&format!("line {}", line_of(key))), "{error}");
+            assert!(error.contains(key) && error.contains(why), "{error}");
+        }
+        let error = parse(&text().replace("hit_ns", "hit_nanoseconds")).expect_err("refused");
+        assert!(error.contains("unknown field `hit_nanoseconds`") && error.contains("line "), "{error}");
+    }
+}

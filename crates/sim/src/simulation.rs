@@ -3,7 +3,7 @@
 use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
 
-use crate::machine::{Counts, Hang, Machine, Split};
+use crate::machine::{Counts, Hang, Machine, Split, Word};
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::platform::Simulated;
@@ -32,8 +32,18 @@ impl Simulation {
 
     /// A lock. The process's load control has the interval that goes with it.
     pub fn lock(&mut self, process: usize, pair: &Pair) -> Lock {
-        self.control(process).interval.store(pair.interval_ns, std::sync::atomic::Ordering::Relaxed);
+        self.set_interval(process, pair.interval_ns);
         Lock::new(&mut self.machine, pair)
+    }
+
+    /// A word of shared data.
+    pub fn word(&mut self) -> Word {
+        Word::new(&mut self.machine)
+    }
+
+    /// Sets the interval of the process's controller, in nanoseconds.
+    pub fn set_interval(&mut self, process: usize, ns: u64) {
+        self.control(process).interval.store(ns, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The load control of a process.
@@ -54,6 +64,11 @@ impl Simulation {
     /// Starts a thread; its number.
     pub fn spawn(&mut self, process: usize, name: impl Into<String>, body: impl FnOnce() + 'static) -> u32 {
         self.machine.spawn(process, name.into(), body)
+    }
+
+    /// Starts a thread that is no load of the process; its number.
+    pub fn spawn_apart(&mut self, process: usize, name: &str, body: impl FnOnce() + 'static) -> u32 {
+        self.machine.spawn_apart(process, name.to_string(), body)
     }
 
     /// Simulates until the time `end` in nanoseconds, or until all threads have ended.

@@ -21,15 +21,27 @@ impl Machine {
         self.set_timer(thread, Some(deadline));
     }
 
+    /// The same, whatever the resolution of timers.
+    pub(super) fn sleeps_exactly(&mut self, end: u64) {
+        let thread = self.current;
+        self.leaves(State::Blocked);
+        self.announce_timer(thread, end);
+    }
+
     fn set_timer(&mut self, thread: u32, deadline: Option<u64>) {
         if let Some(deadline) = deadline {
             let scheduler = &self.parameters.scheduler;
             let late = (deadline + scheduler.timer_slack_ns).max(self.now + 1);
-            self.threads[thread as usize].is_timed = true;
             let at = if scheduler.timer_tick_ns == 0 { late } else { late.next_multiple_of(scheduler.timer_tick_ns) };
-            let token = self.threads[thread as usize].token;
-            self.push(at, Event::Timer { thread, token });
+            self.announce_timer(thread, at);
         }
+    }
+
+    fn announce_timer(&mut self, thread: u32, at: u64) {
+        let known = &mut self.threads[thread as usize];
+        known.is_timed = true;
+        let token = known.token;
+        self.push(at, Event::Timer { thread, token });
     }
 
     /// The running thread wakes up to `count` threads that are parked on `place`.

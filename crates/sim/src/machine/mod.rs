@@ -19,6 +19,7 @@ mod thread;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering::Relaxed;
 use std::fmt;
 
 use corosensei::{CoroutineResult, Yielder};
@@ -31,7 +32,10 @@ use event::{Event, Events};
 use scheduler::Context;
 use thread::{Flight, State, Thread};
 
+use unconvoy::platform::Atomic as _;
+
 use crate::parameters::Parameters;
+use crate::platform::SimulatedCell;
 use crate::process::Process;
 
 /// No thread.
@@ -206,6 +210,10 @@ impl Machine {
     pub(crate) fn spawn(&mut self, process: usize, name: String, body: impl FnOnce() + 'static) -> u32 {
         self.processes[process].add_thread();
         self.start(process, name, true, body)
+    }
+
+    pub(crate) fn spawn_apart(&mut self, process: usize, name: String, body: impl FnOnce() + 'static) -> u32 {
+        self.start(process, name, false, body)
     }
 
     fn start(&mut self, process: usize, name: String, is_load: bool, body: impl FnOnce() + 'static) -> u32 {
@@ -591,6 +599,49 @@ pub fn sleep(ns: u64) {
         machine.sleeps(until);
     });
     suspend();
+}
+
+/// The calling thread waits for input or output for `ns` nanoseconds: an interrupt ends that, and no tick.
+pub fn away(ns: u64) {
+    synchronise();
+    with(|machine| {
+        let until = machine.now + ns;
+        machine.sleeps_exactly(until);
+    });
+    suspend();
+}
+
+/// A word of shared data, on a cache line of its own.
+#[derive(Clone, Copy)]
+pub struct Word(&'static SimulatedCell<u32>);
+
+impl Word {
+    pub(crate) fn new(machine: &mut Machine) -> Self {
+        // SAFETY: the machine's memory, which stays as long as its threads, and is shared as cells are.
+        Word(unsafe { &*machine.place(SimulatedCell::new(0)) })
+    }
+
+    /// The calling thread reads the word and writes it, in two accesses.
+    pub fn increment(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Wakes a thread that [waits](wait_for_word).
+    pub fn wake_one(&self) {
+        unpark(core::ptr::from_ref(self.0).addr(), 1);
+    }
+}
+
+/// The calling thread sleeps at `word` until it is woken there and `is_waiting` is false.
+pub fn wait_for_word(word: &Word, is_waiting: impl Fn() -> bool) {
+    while is_waiting() {
+        park(core::ptr::from_ref(word.0).addr(), || !is_waiting(), None);
+    }
+}
+
+/// The calling thread's number.
+pub fn current() -> u32 {
+    thread()
 }
 
 /// The calling thread asks not to be preempted, or does so no more.

@@ -1,0 +1,166 @@
+//! One point of a grid: a workload on a machine, with a pair of managers and a number of threads; and what comes of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Split;
+use crate::pair;
+use crate::parameters::Parameters;
+use crate::simulation::Simulation;
+use crate::workload::{self, Workload};
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// On what.
+    pub machine: Parameters,
+    /// The program.
+    pub workload: Workload,
+    /// `CONTENTION+LOAD`.
+    pub lock: String,
+    /// Threads of the program.
+    pub threads: u32,
+    /// Simulated seconds that are measured.
+    pub seconds: f64,
+    /// Of all that is left to chance.
+    pub seed: u64,
+    /// The controller's interval, if it is not the load manager's own.
+    pub interval_ns: Option<u64>,
+}
+
+/// What came of it, over the time that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Transactions per simulated second.
+    pub per_s: f64,
+    /// Jain's index of the threads' transactions: 1 if all did as many, 1/n if one did all.
+    pub fairness: f64,
+    /// Context switches per second.
+    pub switches_per_s: f64,
+    /// Preemptions per second.
+    pub preemptions_per_s: f64,
+    /// Of the threads' time.
+    pub split: Parts,
+    /// The same in contexts of the machine that are busy so, on average.
+    pub contexts: Parts,
+    /// Accesses to simulated memory, per second of the host, in millions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_accesses: Option<f64>,
+    /// Accesses to simulated memory.
+    pub accesses: u64,
+}
+
+/// A [`Split`] in parts of something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// See [`Split`] for all of them.
+    pub working: f64,
+    /// Waiting for a lock that a running thread holds.
+    pub spinning: f64,
+    /// Waiting for one that no running thread holds.
+    pub inverted: f64,
+    /// Off the processor, for a lock or for load.
+    pub blocked: f64,
+    /// Off it for another reason.
+    pub away: f64,
+    /// In a run queue.
+    pub ready: f64,
+    /// In a run queue with a lock held.
+    pub holder_preempted: f64,
+}
+
+impl Parts {
+    fn of(split: &Split, whole: f64) -> Self {
+        let part = |ns: u64| ns as f64 / whole;
+        Parts {
+            working: part(split.working_ns),
+            spinning: part(split.spinning_ns),
+            inverted: part(split.inverted_ns),
+            blocked: part(split.blocked_ns),
+            away: part(split.away_ns),
+            ready: part(split.ready_ns),
+            holder_preempted: part(split.holder_preempted_ns),
+        }
+    }
+}
+
+/// Jain's fairness index.
+fn jain(counts: &[u64]) -> f64 {
+    let sum: f64 = counts.iter().map(|&count| count as f64).sum();
+    let squares: f64 = counts.iter().map(|&count| (count as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (counts.len() as f64 * squares) }
+}
+
+/// Part of the measured time that passes before it, so that queues and load control have settled.
+const WARM_UP: f64 = 0.2;
+/// Simulated time between two looks at whether somebody wants to stop.
+const LOOK_NS: u64 = 1_000_000;
+
+/// Asks for the end of what is being simulated.
+pub type Stop = AtomicBool;
+
+/// That somebody did.
+#[derive(Debug)]
+pub struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Simulates until `end`, unless somebody wants to stop.
+pub(crate) fn advance(simulation: &mut Simulation, from: u64, end: u64, stop: &Stop) -> anyhow::Result<()> {
+    let mut time = from;
+    while time < end {
+        if stop.load(Ordering::Relaxed) {
+            bail!(Stopped);
+        }
+        time = (time + LOOK_NS).min(end);
+        simulation.run(time)?;
+    }
+    Ok(())
+}
+
+/// Simulates a point.
+///
+/// # Errors
+///
+/// There is no such lock, the program hangs, there is no memory, or somebody wants to [stop](Stop).
+pub fn simulate(point: &Point, stop: &Stop) -> anyhow::Result<Outcome> {
+    let begin = std::time::Instant::now();
+    let pair = pair::named(&point.lock).map_err(anyhow::Error::msg)?;
+    let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
+    let process = simulation.process();
+    let running = workload::start(&mut simulation, process, &point.workload, pair, point.threads);
+    if let Some(interval) = point.interval_ns {
+        simulation.set_interval(process, interval);
+    }
+    let warm = (point.seconds * WARM_UP * 1e9) as u64;
+    let end = warm + (point.seconds * 1e9) as u64;
+    advance(&mut simulation, 0, warm, stop)?;
+    let (finished, counts) = (running.finished(), simulation.counts());
+    let before: Vec<Split> = running.threads.iter().map(|&thread| simulation.split(thread)).collect();
+    advance(&mut simulation, warm, end, stop)?;
+    let mut split = Split::default();
+    for (&thread, before) in running.threads.iter().zip(&before) {
+        split.add(&simulation.split(thread).since(before));
+    }
+    let done: Vec<u64> = running.finished().iter().zip(&finished).map(|(now, before)| now - before).collect();
+    let after = simulation.counts();
+    let per_s = |count: u64| count as f64 / point.seconds;
+    Ok(Outcome {
+        per_s: per_s(done.iter().sum()),
+        fairness: jain(&done),
+        switches_per_s: per_s(after.switches - counts.switches),
+        preemptions_per_s: per_s(after.preemptions - counts.preemptions),
+        split: Parts::of(&split, point.seconds * 1e9 * f64::from(point.threads)),
+        contexts: Parts::of(&split, point.seconds * 1e9),
+        host_accesses: Some(after.accesses as f64 / 1e6 / begin.elapsed().as_secs_f64()),
+        accesses: after.accesses,
+    })
+}

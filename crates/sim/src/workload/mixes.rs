@@ -1,0 +1,74 @@
+//! Programs by name, with the papers' measurements that their times are fitted to.
+//!
+//! The papers do not publish their programs' critical sections. What they do publish is how throughput behaves, and the
+//! mixes here have the fewest steps that behave so: they are models of the programs, not recordings.
+
+use super::{Step, Workload, counter};
+
+/// The names, and a sentence about each.
+pub const WORKLOADS: &[(&str, &str)] = &[
+    ("counter", "one lock, 60 ns in it, 1 us between two requests"),
+    ("tm1", "very small transactions on a storage manager, as TM-1 on Shore-MT"),
+    ("tpcc", "transactions that lock rows and wait 6 ms for disks, as TPC-C on Shore-MT"),
+    ("raytrace", "frequent short sections of few locks, as SPLASH-2's Raytrace"),
+];
+
+/// The workload of this name.
+///
+/// # Errors
+///
+/// There is none.
+pub fn named(name: &str) -> Result<Workload, String> {
+    match name {
+        // ASPLOS 2010, section 4: a call to gethrtime, 40 to 80 ns, under one lock. The delay is Figure 9's variable.
+        "counter" => Ok(counter(60, 1_000, 0)),
+        "tm1" => Ok(tm1()),
+        "tpcc" => Ok(tpcc()),
+        "raytrace" => Ok(raytrace()),
+        _ => {
+            let names: Vec<&str> = WORKLOADS.iter().map(|(name, _)| *name).collect();
+            Err(format!("there is no workload {name}; there are {}", names.join(", ")))
+        }
+    }
+}
+
+fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
+    let section = Step::Section { group, ns, lines: 1 };
+    std::iter::repeat_n([section, Step::Varying { ns: work_ns }], count).flatten()
+}
+
+/// Fitted to: linear scaling to 64 contexts with spin locks, less than 10 % of processor time spent spinning at the peak
+/// (ASPLOS 2010, Figures 1 and 3); one context switch per transaction, for the log, while locks are not contended (the
+/// same, Figure 4); pthread mutexes that begin to block beyond 37 threads, which needs a lock that is nearly saturated
+/// there (DaMoN 2009, section 3.3).
+fn tm1() -> Workload {
+    let mut steps = Vec::new();
+    for _ in 0..2 {
+        steps.extend(sections(0, 900, 30_000, 2)); // the buffer of the log
+        steps.extend(sections(1, 400, 15_000, 6)); // lock table, buffer pool, transaction list
+    }
+    steps.push(Step::Away { ns: 20_000 }); // the log, in tmpfs
+    Workload { name: "tm1".to_string(), locks: vec![1, 8], steps }
+}
+
+/// Fitted to: 6 ms for each request to the disks (ASPLOS 2010, section 4); 16 of 32 threads active on average
+/// (Figure 6); rows that are fought for so much that mutexes are not (section 5.4).
+fn tpcc() -> Workload {
+    let mut steps = Vec::new();
+    for _ in 0..6 {
+        steps.push(Step::Hold { rows: 100 }); // warehouses
+        steps.extend(sections(0, 900, 120_000, 2));
+        steps.extend(sections(1, 400, 60_000, 6));
+    }
+    steps.push(Step::Away { ns: 6_000_000 });
+    Workload { name: "tpcc".to_string(), locks: vec![1, 8], steps }
+}
+
+/// Fitted to: more than 99 % parallel at 64 threads; a lock that costs a visible part of single-thread time when it is
+/// an expensive one; no nested sections (ASPLOS 2010, sections 4, 5.4 and 6.1.2).
+fn raytrace() -> Workload {
+    let mut steps = Vec::new();
+    steps.extend(sections(1, 150, 4_000, 4)); // memory and ray counts
+    steps.extend(sections(0, 150, 8_000, 1)); // the queue of work
+    Workload { name: "raytrace".to_string(), locks: vec![1, 4], steps }
+}

@@ -1,0 +1,141 @@
+//! What simulated programs do: transactions of work, critical sections and waits, over and over.
+
+mod mixes;
+mod program;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{self, Activity};
+use crate::pair::{Lock, Pair};
+use crate::simulation::Simulation;
+
+pub use mixes::{WORKLOADS, named};
+use program::Databases;
+
+/// A program: every thread goes through these steps again and again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// What results call it.
+    pub name: String,
+    /// Groups of locks, by the number of locks in each; a step takes one of its group by chance.
+    pub locks: Vec<u32>,
+    /// One transaction.
+    pub steps: Vec<Step>,
+}
+
+/// A part of a transaction. Times are nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Step {
+    /// Computation outside of critical sections, for exactly so long.
+    Work {
+        /// How long.
+        ns: u64,
+    },
+    /// The same, exponentially distributed about a mean.
+    Varying {
+        /// The mean.
+        ns: u64,
+    },
+    /// A critical section.
+    Section {
+        /// Which group's lock.
+        group: usize,
+        /// Computation in it.
+        ns: u64,
+        /// Cache lines of shared data that it writes.
+        lines: u32,
+    },
+    /// A row or table of a database is locked for the rest of the transaction: who has to wait sleeps.
+    Hold {
+        /// Among so many rows, one by chance.
+        rows: u32,
+    },
+    /// Input or output.
+    Away {
+        /// How long.
+        ns: u64,
+    },
+}
+
+/// The counter micro-benchmark: one lock, and a fixed time between two requests.
+pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
+    let section = Step::Section { group: 0, ns: section_ns, lines };
+    Workload { name: "counter".to_string(), locks: vec![1], steps: vec![section, Step::Work { ns: think_ns }] }
+}
+
+/// A program that runs: its threads, and how often each has come to the end.
+pub struct Running {
+    /// Numbers of its threads.
+    pub threads: Vec<u32>,
+    finished: Vec<Rc<Cell<u64>>>,
+}
+
+impl Running {
+    /// Transactions of each thread so far.
+    pub fn finished(&self) -> Vec<u64> {
+        self.finished.iter().map(|count| count.get()).collect()
+    }
+}
+
+/// Starts `threads` threads of `workload` in a process, with locks of the pair `pair`. They run for as long as the
+/// machine does.
+pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair, threads: u32) -> Running {
+    let locks: Rc<Vec<Vec<Guarded>>> = Rc::new(
+        workload
+            .locks
+            .iter()
+            .map(|&count| (0..count).map(|_| Guarded::new(simulation, process, workload, pair)).collect())
+            .collect(),
+    );
+    let databases = Rc::new(Databases::new(simulation, &workload.steps));
+    let steps: Rc<[Step]> = workload.steps.clone().into();
+    let mut running = Running { threads: Vec::new(), finished: Vec::new() };
+    for number in 0..threads {
+        let finished = Rc::new(Cell::new(0));
+        running.finished.push(finished.clone());
+        let (locks, databases, steps) = (locks.clone(), databases.clone(), steps.clone());
+        let body = move || {
+            machine::set_activity(Activity::Work);
+            // Not all at once.
+            machine::work(machine::random(1000));
+            loop {
+                databases.transaction(&steps, &locks);
+                finished.set(finished.get() + 1);
+            }
+        };
+        running.threads.push(simulation.spawn(process, format!("{} {number}", workload.name), body));
+    }
+    running
+}
+
+/// A lock and the data that it protects.
+pub(crate) struct Guarded {
+    lock: Lock,
+    data: Vec<machine::Word>,
+}
+
+impl Guarded {
+    fn new(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair) -> Self {
+        let lines = workload.steps.iter().map(|step| match step {
+            Step::Section { lines, .. } => *lines,
+            _ => 0,
+        });
+        let lines = lines.max().unwrap_or(0);
+        Guarded { lock: simulation.lock(process, pair), data: (0..lines).map(|_| simulation.word()).collect() }
+    }
+
+    /// One critical section.
+    fn section(&self, ns: u64, lines: u32) {
+        self.lock.lock();
+        for word in &self.data[..lines as usize] {
+            word.increment();
+        }
+        machine::work(ns);
+        self.lock.unlock();
+    }
+}

@@ -1,0 +1,95 @@
+//! The steps of a transaction.
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use super::{Guarded, Step};
+use crate::machine::{self, Activity, Word};
+use crate::simulation::Simulation;
+
+/// The rows of a database that transactions lock for as long as they last. A waiter sleeps at once, and is handed the
+/// row: these are logical locks, that a database keeps in tables of its own, and no mutexes.
+pub(super) struct Databases {
+    rows: Vec<Row>,
+}
+
+struct Row {
+    is_held: Cell<bool>,
+    waiters: RefCell<VecDeque<u32>>,
+    word: Word,
+}
+
+/// Finding the row's entry in the table of locks.
+const LOOK_UP_NS: u64 = 500;
+
+impl Databases {
+    pub(super) fn new(simulation: &mut Simulation, steps: &[Step]) -> Self {
+        let rows = steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
+        let row = |_| Row {
+            is_held: Cell::new(false),
+            waiters: RefCell::new(VecDeque::new()),
+            word: simulation.word(),
+        };
+        Databases { rows: (0..rows.unwrap_or(0)).map(row).collect() }
+    }
+
+    /// Goes through the steps once.
+    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>]) {
+        let mut held: Vec<usize> = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Work { ns } => machine::work(ns),
+                Step::Varying { ns } => machine::work(exponential(ns)),
+                Step::Section { group, ns, lines } => {
+                    let group = &locks[group];
+                    let which = if group.len() == 1 { 0 } else { machine::random(group.len() as u64) as usize };
+                    group[which].section(ns, lines);
+                }
+                Step::Hold { rows } => {
+                    // In ascending order, so that nobody waits in a circle.
+                    let row = machine::random(u64::from(rows)) as usize;
+                    if held.last().is_none_or(|&last| row > last) {
+                        self.hold(row);
+                        held.push(row);
+                    }
+                }
+                Step::Away { ns } => {
+                    machine::set_activity(Activity::Away);
+                    machine::away(ns);
+                    machine::set_activity(Activity::Work);
+                }
+            }
+        }
+        held.into_iter().for_each(|row| self.let_go(row));
+    }
+
+    fn hold(&self, row: usize) {
+        machine::work(LOOK_UP_NS);
+        let row = &self.rows[row];
+        row.word.increment();
+        if row.is_held.replace(true) {
+            row.waiters.borrow_mut().push_back(machine::current());
+            machine::set_activity(Activity::Away);
+            machine::wait_for_word(&row.word, || row.waiters.borrow().contains(&machine::current()));
+            machine::set_activity(Activity::Work);
+        }
+    }
+
+    fn let_go(&self, row: usize) {
+        machine::work(LOOK_UP_NS);
+        let row = &self.rows[row];
+        row.word.increment();
+        if row.waiters.borrow_mut().pop_front().is_some() {
+            row.word.wake_one();
+        } else {
+            row.is_held.set(false);
+        }
+    }
+}
+
+/// A random time about a mean of `ns` nanoseconds.
+fn exponential(ns: u64) -> u64 {
+    const STEPS: u64 = 1 << 32;
+    let uniform = (machine::random(STEPS) + 1) as f64 / STEPS as f64;
+    (-(ns as f64) * uniform.ln()) as u64
+}
