@@ -30,9 +30,9 @@ pub enum Command {
     /// Threads take one lock in a loop: throughput, fairness, processor time, latency
     Counter(counter::Options),
     /// Threads use a hash table with a lock per bucket: every configuration at every thread count
-    Hashtable(grid::Options),
+    Hashtable(grid::GridOptions),
     /// Threads take a contended lock, some inside another lock that others wait for
-    Nested(grid::Options),
+    Nested(grid::GridOptions),
     /// LevelDB: random writes, random reads, or reads beside a writer
     Leveldb(grid::LeveldbOptions),
     /// TATP (TM-1): very small transactions on a database in a directory that `--load` fills
@@ -40,9 +40,9 @@ pub enum Command {
     /// TPC-C: large transactions on a database in a directory that `--load` fills
     Tpcc(grid::database::TpccOptions),
     /// The ray tracer tachyon, as Debian packages it, on a fixed scene
-    Raytrace(grid::Options),
+    Raytrace(grid::GridOptions),
     /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
-    Splash(grid::Options),
+    Splash(grid::GridOptions),
     /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
     Interval(sweep::interval::Options),
     /// Throughput against the time between two acquires, at 95 % and 150 % load (the same, Figure 9)
@@ -134,7 +134,8 @@ fn after_help() -> String {
 const EXAMPLES: &str = "\
 Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with
 smallest and largest value. Exit status: 0 when everything was measured, whether or not a goal was
-met; 1 when something failed; 130 after Ctrl-C.
+met; 1 when something failed; 3 when a program found its data inconsistent, so that a lock is not to
+be used; 130 after Ctrl-C.
 
 Examples:
   unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out r/counter

@@ -56,12 +56,18 @@ use grid::Grid;
 use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};
 use interrupt::Interrupted;
 use record::Record;
+use run::is_violation;
 use sweep::contention::contention;
 use sweep::interference::interference;
 use sweep::interval::interval;
 
-/// Runs one benchmark and returns the exit status: 0 when everything was measured, whether or not a goal was met; 1 when something failed, which is said on standard error; 130
-/// when interrupted.
+/// A workload program found its data inconsistent, as a lock that does not exclude leaves it.
+const EXIT_VIOLATION: u8 = 3;
+/// A signal asked to end; as a shell has it after SIGINT. Above a violation, so that a script that runs one benchmark after the other ends too.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Runs one benchmark and returns the exit status: 0 when everything was measured, whether or not a goal was met; 1 when something failed, which is said on standard error;
+/// 3 when a program found its data inconsistent; 130 when interrupted.
 pub fn bench(args: &BenchArgs) -> u8 {
     if let Some(words) = &args.figure {
         return exit(figure::draw(words, args.plot.as_deref()));
@@ -91,7 +97,17 @@ pub fn bench(args: &BenchArgs) -> u8 {
         Command::Memory(options) => memory::run(options),
         Command::Report(options) => return exit(report::run(options)),
     };
-    exit(result.and_then(ended))
+    match result {
+        Ok(record) => {
+            let has_violation = record.has_violation();
+            match exit(ended(record)) {
+                EXIT_INTERRUPTED => EXIT_INTERRUPTED,
+                _ if has_violation => EXIT_VIOLATION,
+                status => status,
+            }
+        }
+        Err(error) => exit(Err(error)),
+    }
 }
 
 /// A record that is not complete was written, and is a failure all the same.
@@ -108,7 +124,13 @@ fn exit(result: anyhow::Result<()>) -> u8 {
         return 0;
     };
     complain(&format!("{error:#}"));
-    if error.is::<Interrupted>() { 130 } else { 1 }
+    if error.is::<Interrupted>() {
+        EXIT_INTERRUPTED
+    } else if is_violation(&error) {
+        EXIT_VIOLATION
+    } else {
+        1
+    }
 }
 
 /// Standard error may be closed, which must not cost the results.

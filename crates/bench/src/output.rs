@@ -54,6 +54,17 @@ pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     replace(path, text.as_ref()).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Fails if no file can be made beside `path`, making its directory: to be asked before hours of measuring, whose results would have nowhere to go.
+///
+/// # Errors
+///
+/// As [`write`].
+pub fn can_write(path: &Path) -> anyhow::Result<()> {
+    let trial = with_suffix(path, ".unfinished");
+    write(&trial, "")?;
+    fs::remove_file(&trial).with_context(|| format!("cannot remove {}", trial.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +72,16 @@ mod tests {
     #[test]
     fn a_dot_in_the_name_stays() {
         assert_eq!(with_suffix(Path::new("a/run.1"), ".json"), Path::new("a/run.1.json"));
+    }
+
+    #[test]
+    fn a_trial_leaves_nothing_but_the_directory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("sub/r.1");
+        can_write(&file).expect("it can");
+        let made = fs::read_dir(directory.path().join("sub")).expect("made").count();
+        fs::write(&file, "").expect("written");
+        assert!(made == 0 && can_write(&file.join("below")).is_err());
     }
 
     #[test]

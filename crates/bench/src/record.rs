@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::goals::{GOALS, Judgement};
 use crate::output::{self, with_suffix, write};
 use crate::rows::csv_of_runs;
+use crate::run::is_violation;
 use crate::table::Table;
 
 /// Version of the JSON format.
@@ -46,6 +47,9 @@ pub struct Record {
     /// What is printed instead of [`tables`](Self::tables), where those are too long for a terminal.
     #[serde(skip)]
     pub shown: Option<Vec<Table>>,
+    /// Whether a violation ended a benchmark that has no [`failures`](Self::failures), since its first failed run ends it.
+    #[serde(skip)]
+    ended_by_violation: bool,
 }
 
 /// A run that gave no result.
@@ -77,6 +81,7 @@ impl Record {
             runs: Vec::new(),
             failures: Vec::new(),
             shown: None,
+            ended_by_violation: false,
         }
     }
 
@@ -87,7 +92,9 @@ impl Record {
             self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
         }
         if let Some(error) = &samples.ended_by {
-            self.ended_by.get_or_insert(format!("{error:#}"));
+            self.ended_by_violation = is_violation(error);
+            let what = if self.ended_by_violation { "CONSISTENCY VIOLATION: " } else { "" };
+            self.ended_by.get_or_insert(format!("{what}{error:#}"));
         }
         Ok(())
     }
@@ -104,6 +111,11 @@ impl Record {
             self.void("not all runs were measured");
         }
         self.deliver(out)
+    }
+
+    /// Whether a program found its data inconsistent.
+    pub fn has_violation(&self) -> bool {
+        self.ended_by_violation || self.failures.iter().any(|failure| failure.is_violation)
     }
 
     /// Takes the verdicts back: half the rounds give figures, but no verdict that anyone should quote.
@@ -178,8 +190,17 @@ impl Record {
         if !self.notes.is_empty() {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), self.context.command.join(" "));
+        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), repeatable(&self.context.command));
         text
+    }
+}
+
+/// A command as it is given today: records are older than the subcommand, and name a program that no longer exists.
+fn repeatable(command: &[String]) -> String {
+    let command = command.join(" ");
+    match command.split_once("unconvoy-bench ") {
+        Some((directory, words)) if !directory.contains(' ') => format!("{directory}unconvoy bench {words}"),
+        _ => command,
     }
 }
 
@@ -197,4 +218,20 @@ fn judgements(judgements: &[Judgement]) -> Table {
         table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_old_records_can_be_repeated() {
+        let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            repeatable(&words("target/release/unconvoy-bench idle --out a")),
+            "target/release/unconvoy bench idle --out a"
+        );
+        let today = "unconvoy bench idle --out unconvoy-bench --seed 1";
+        assert_eq!(repeatable(&words(today)), today);
+    }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use unconvoy::catalogue::CONTENTION;
 
+use crate::complain;
 use crate::goals::{self, GOALS, Goal, Judgement, Verdict};
 use crate::output;
 use crate::record::{Record, SCHEMA};
@@ -36,7 +37,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 serde_json::from_value::<Record>(value).with_context(|| format!("{} is no record", path.display()))?,
             ),
             Some(COMPARE_SCHEMA) => compared.extend(leveldb(&value)),
-            _ => eprintln!("unconvoy: {} is left out: no record of a benchmark", path.display()),
+            _ => complain(&format!("{} is left out: no record of a benchmark", path.display())),
         }
     }
     ensure!(

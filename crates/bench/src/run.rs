@@ -17,6 +17,9 @@ use crate::setup::Setup;
 /// Longer than this beyond its time, and the program hangs.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT` of workloads/measure.h.
+pub const EXIT_INCONSISTENT: i32 = 3;
+
 /// Set for no run but one that is meant to have them.
 const VARIABLES: [&str; 12] = [
     variable::PRELOAD,
@@ -85,6 +88,11 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
+/// Whether a run failed because its program found its data inconsistent, and not because the machine, an engine or the user was at fault.
+pub fn is_violation(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failed>().is_some_and(|failed| failed.status == Some(EXIT_INCONSISTENT))
+}
+
 /// A program, its options and its locks.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -102,6 +110,8 @@ pub struct Job {
 pub struct Running {
     child: child::Running,
     name: String,
+    /// See [`Setup::notice`].
+    notice: Option<String>,
     timeout: Duration,
 }
 
@@ -153,12 +163,14 @@ pub fn start(
     if setup != Setup::Libc {
         command.env(variable::PRELOAD, programs.library());
     }
-    if let Setup::Named(pair) = setup {
-        command.env(variable::LOCK, pair.lock).env(variable::LOAD, pair.load);
-    }
+    command.envs(match setup {
+        Setup::Named(pair) => vec![(variable::LOCK, pair.lock), (variable::LOAD, pair.load)],
+        Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
+        Setup::Libc | Setup::Default => Vec::new(),
+    });
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(Running { child, name, timeout })
+    Ok(Running { child, name, notice: setup.notice(), timeout })
 }
 
 impl Running {
@@ -173,7 +185,7 @@ impl Running {
     ///
     /// As [`Job::run`].
     pub fn finish(self) -> anyhow::Result<Values> {
-        let Self { child, name, timeout } = self;
+        let Self { child, name, notice, timeout } = self;
         let (outcome, output) = child.finish(Some(timeout), Interrupts::of_process()?)?;
         let failed = |why: String, status: Option<ExitStatus>| Failed {
             why: format!("{name} {why}"),
@@ -188,6 +200,8 @@ impl Running {
             Outcome::Ended(usage) => usage,
         };
         let complaint = String::from_utf8_lossy(&output.stderr);
+        let is_complaint = |line: &&str| !notice.as_ref().is_some_and(|notice| line.starts_with(notice));
+        let complaint = complaint.lines().filter(is_complaint).collect::<Vec<_>>().join("\n");
         let complaint = complaint.trim();
         if !usage.status.success() {
             let why = format!("failed with {}: {}", child::describe(usage.status), last_words(complaint, &output));
@@ -227,6 +241,15 @@ mod tests {
             (values.get("threads"), values.get("ops_per_sec"), values.get("some"), values.get("none")),
             (Some(4.0), Some(12.5), None, None)
         );
+    }
+
+    #[test]
+    fn violations_are_told_from_other_failures() {
+        let failed = |status| anyhow::Error::from(Failed { why: "tpcc: a reason".to_string(), status }).context("cell");
+        assert!(is_violation(&failed(Some(EXIT_INCONSISTENT))));
+        // The machine's fault, a usage error, a signal or a time-out.
+        assert!([Some(1), Some(2), None].into_iter().all(|status| !is_violation(&failed(status))));
+        assert!(!is_violation(&anyhow::anyhow!("something else")));
     }
 
     #[test]

@@ -9,43 +9,50 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cells::{Sample, Samples};
-use crate::cli::Common;
+use crate::cli::{Common, Places, seconds};
 use crate::complain;
 use crate::context::{Machine, now};
 use crate::interrupt::{Interrupted, Interrupts};
+use crate::output::{can_write, with_suffix};
 use crate::progress::Progress;
 use crate::record::{Failure, Record};
-use crate::run::{Failed, Values};
+use crate::run::{Values, is_violation};
+
+/// A run that takes this long beyond its window, in seconds, hangs: the threads of a strict queue may need many time slices each to come to their end.
+const PATIENCE: f64 = 60.0;
 
 /// Where results go that the user did not ask for but must not lose.
 const PARTIAL: &str = "unconvoy-bench-partial";
 
-/// Status with which a workload program ends that finds its data inconsistent, and many that fail otherwise.
-const EXIT_WRONG: i32 = 1;
-/// What a program or its engine says of inconsistent data, whatever else it says.
-const A_VIOLATION: [&str; 3] = ["consistency", "Corruption", "did not exclude"];
-/// What it says when the system or the engine fails, and not its own check. Whatever is in neither list is taken for a violation: better too loud than too quiet.
-const NOT_A_VIOLATION: [&str; 13] = [
-    "RocksDB: ",
-    "IO error",
-    "never committed",
-    "Input/output error",
-    "No such file",
-    "No space left",
-    "Disk quota exceeded",
-    "File too large",
-    "Too many open files",
-    "Read-only file system",
-    "Permission denied",
-    "out of memory",
-    "cannot ",
-];
+/// Options of every benchmark that can be continued.
+#[derive(Debug, Clone, Args)]
+pub struct SessionOptions {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub places: Places,
+    /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with
+    #[arg(long, value_name = "BASENAME.json")]
+    pub resume: Option<PathBuf>,
+    /// Longest that one run may take, in seconds; then it is ended and counts as failed [default: its window and a minute]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+}
+
+impl SessionOptions {
+    /// How long a run may take.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout.unwrap_or(self.common.seconds + PATIENCE))
+    }
+}
 
 /// A field of a benchmark's table.
 pub trait Place: Serialize {
@@ -59,10 +66,8 @@ pub trait Place: Serialize {
 pub struct Session<'a, C> {
     /// The fields of the table.
     pub cells: &'a [C],
-    /// Rounds, seed, base name.
-    pub common: &'a Common,
-    /// A record to continue.
-    pub resume: Option<&'a Path>,
+    /// Rounds, seed, base name, and the record to continue.
+    pub options: &'a SessionOptions,
 }
 
 impl<C: Place> Session<'_, C> {
@@ -70,7 +75,7 @@ impl<C: Place> Session<'_, C> {
     ///
     /// # Errors
     ///
-    /// The record to continue is another's, or the results cannot be written at the end. A run that fails is part of the result.
+    /// The record to continue is another's, or the results cannot be written: before the first run, if nothing can be. A run that fails is part of the result.
     pub fn run(
         &self,
         mut record: Record,
@@ -79,19 +84,22 @@ impl<C: Place> Session<'_, C> {
     ) -> anyhow::Result<Record> {
         let keys: Vec<Value> = self.cells.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let mut samples = Samples { all: Vec::new(), ended_by: None };
-        if let Some(path) = self.resume {
+        if let Some(path) = &self.options.resume {
             samples.all = resume(&mut record, path, &keys)?;
         }
         let out = self.out();
+        if let Some(out) = &out {
+            can_write(out)?;
+        }
         let interrupts = Interrupts::of_process()?;
-        let rounds = self.common.runs();
+        let rounds = self.options.common.runs();
         let mut measured: HashSet<(usize, u32)> =
             samples.all.iter().map(|sample| (sample.cell, sample.round)).collect();
         let total = (self.cells.len() * rounds as usize - measured.len()) as u64;
         let mut progress = Progress::new(total, false);
         let mut done = 0;
         'rounds: for round in 1..=rounds {
-            for cell in order(self.cells.len(), round, self.common.seed) {
+            for cell in order(self.cells.len(), round, self.options.common.seed) {
                 if measured.contains(&(cell, round)) {
                     continue;
                 }
@@ -134,7 +142,8 @@ impl<C: Place> Session<'_, C> {
 
     /// `--out`, else the name of the record that is continued.
     fn out(&self) -> Option<PathBuf> {
-        self.common.out.clone().or_else(|| self.resume.map(|path| path.with_extension("")))
+        let resumed = || Some(self.options.resume.as_ref()?.with_extension(""));
+        self.options.common.out.clone().or_else(resumed)
     }
 
     fn digest(
@@ -201,7 +210,7 @@ fn resuming(out: &Path) -> String {
     };
     let mut words: Vec<String> = crate::context::command_line().into_iter().map(quoted).collect();
     if !words.iter().any(|word| word.starts_with("--resume")) {
-        words.push(format!("--resume {}", quoted(crate::output::with_suffix(out, ".json").display().to_string())));
+        words.push(format!("--resume {}", quoted(with_suffix(out, ".json").display().to_string())));
     }
     words.join(" ")
 }
@@ -214,10 +223,7 @@ fn order(cells: usize, round: u32, seed: u64) -> Vec<usize> {
 }
 
 fn failure(error: &anyhow::Error, name: &str, key: &Value, round: u32) -> Failure {
-    let is_violation = error.downcast_ref::<Failed>().is_some_and(|failed| {
-        let says = |words: &[&str]| words.iter().any(|words| failed.why.contains(words));
-        failed.status == Some(EXIT_WRONG) && (says(&A_VIOLATION) || !says(&NOT_A_VIOLATION))
-    });
+    let is_violation = is_violation(error);
     let what = if is_violation { "CONSISTENCY VIOLATION: " } else { "" };
     Failure { cell: key.clone(), round, why: format!("{what}{name}: {error:#}"), is_violation }
 }
@@ -280,6 +286,7 @@ fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{EXIT_INCONSISTENT, Failed};
     use std::cell::RefCell;
 
     #[derive(Serialize)]
@@ -311,7 +318,13 @@ mod tests {
         measure: impl FnMut(&Field) -> anyhow::Result<Values>,
     ) -> anyhow::Result<Record> {
         let record = Record::begin("test", 1, json!({ "threads": [1, 2] }));
-        Session { cells: &CELLS, common, resume }.run(record, measure, |_, _| {})
+        let options = SessionOptions {
+            common: common.clone(),
+            places: Places { workloads: None },
+            resume: resume.map(Path::to_path_buf),
+            timeout: None,
+        };
+        Session { cells: &CELLS, options: &options }.run(record, measure, |_, _| {})
     }
 
     fn failed(why: &str, status: Option<i32>) -> anyhow::Error {
@@ -354,7 +367,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("r");
         let measure = |field: &Field| match field.lock {
-            "bad" => Err(failed("counter: the lock did not exclude", Some(1))),
+            "bad" => Err(failed("counter: the lock did not exclude", Some(EXIT_INCONSISTENT))),
             _ => Ok(Values::default()),
         };
         let record = run(&common(Some(out.clone())), None, measure).expect("a record");
@@ -363,21 +376,7 @@ mod tests {
         let path = directory.path().join("r.json");
         let again = run(&common(None), Some(&path), |_| Ok(Values::default())).expect("a record");
         assert!(again.failures[0].is_violation && !again.complete && again.runs.len() == 2);
-    }
-
-    #[test]
-    fn engine_errors_are_told_from_violations() {
-        let is_violation = |why: &str, status| failure(&failed(why, status), "cell", &json!(1), 1).is_violation;
-        for why in ["tpcc: RocksDB: IO error: No space left on device", "counter: cannot create a thread: try again"] {
-            assert!(!is_violation(why, Some(1)), "{why}");
-        }
-        for why in
-            ["tpcc: consistency: 3 orders", "leveldb: Corruption: bad block", "hashtable: key 3 is in the wrong bucket"]
-        {
-            assert!(is_violation(why, Some(1)), "{why}");
-        }
-        // A usage error, a signal or a time-out is none.
-        assert!(!is_violation("ended by signal 11", None) && !is_violation("no such option", Some(2)));
+        assert!(again.has_violation());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use serde::Serialize;
-use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
+use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
+
+use crate::library::variable;
 
 /// A contention manager and a load manager by their catalogue names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -41,10 +43,40 @@ fn usable(lock: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Whether `lock` is on this machine what it is made to be; else why not.
+fn entire(lock: &str) -> Result<(), &'static str> {
+    match availability(lock) {
+        Availability::Full => Ok(()),
+        Availability::Reduced(reason) | Availability::Refused(reason) => Err(reason),
+    }
+}
+
 fn find(name: &str, entries: &'static [Entry]) -> Result<&'static str, String> {
     let names = || entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
     let found = entries.iter().find(|entry| entry.name == name);
     found.map(|entry| entry.name).ok_or_else(|| format!("{name} is none of {}", names()))
+}
+
+/// Another control policy or sensor than the default's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Tuning {
+    /// The interposer's variable for it.
+    pub variable: &'static str,
+    /// Its catalogue name.
+    pub value: &'static str,
+}
+
+impl FromStr for Tuning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // `fixed:N` wants a number, and `bpf` what `unconvoy run` prepares before it starts the program.
+        let sensors = || SENSOR.iter().filter(|entry| !entry.name.starts_with("fixed") && entry.name != "bpf");
+        let policies = POLICY.iter().map(|entry| Self { variable: variable::POLICY, value: entry.name });
+        let tunings = policies.chain(sensors().map(|entry| Self { variable: variable::SENSOR, value: entry.name }));
+        let names = || tunings.clone().map(|tuning| tuning.value).collect::<Vec<_>>().join(", ");
+        tunings.clone().find(|tuning| tuning.value == text).ok_or_else(|| format!("{text} is none of {}", names()))
+    }
 }
 
 /// Where a program's locks come from.
@@ -55,17 +87,30 @@ pub enum Setup {
     Libc,
     /// The interposer, with nothing said about which lock.
     Default,
+    /// The interposer's default lock, with another policy or sensor.
+    Tuned(Tuning),
     /// The interposer, with a lock by name.
     Named(Pair),
 }
 
 impl Setup {
-    /// `libc`, `default` or `LOCK+LOAD`.
+    /// `libc`, `default`, `default@POLICY`, `default@SENSOR` or `LOCK+LOAD`.
     pub fn name(self) -> String {
         match self {
             Self::Libc => "libc".to_string(),
             Self::Default => "default".to_string(),
+            Self::Tuned(tuning) => format!("default@{}", tuning.value),
             Self::Named(pair) => pair.name(),
+        }
+    }
+
+    /// How the line begins that the interposer writes to standard error about a lock which runs without what sets it
+    /// apart.
+    pub fn notice(self) -> Option<String> {
+        let Self::Named(pair) = self else { return None };
+        match availability(pair.lock) {
+            Availability::Reduced(reason) => Some(format!("unconvoy: {}: {reason}", pair.lock)),
+            _ => None,
         }
     }
 }
@@ -73,7 +118,7 @@ impl Setup {
 /// What a user may write between the commas of `--locks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Every pair of the catalogue that this machine can run.
+    /// Every pair of the catalogue that is on this machine what it is made to be.
     All,
     /// libc's normal mutex.
     Libc,
@@ -81,6 +126,8 @@ pub enum Choice {
     LibcAdaptive,
     /// unconvoy's default.
     Default,
+    /// The default with another policy or sensor.
+    Tuned(Tuning),
     /// A pair by name.
     Named(Pair),
 }
@@ -89,14 +136,17 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(tuning) = text.strip_prefix("default@") {
+            return tuning.parse().map(Self::Tuned);
+        }
         match text {
             "all" => Ok(Self::All),
             "libc" => Ok(Self::Libc),
             "libc-adaptive" => Ok(Self::LibcAdaptive),
             "default" => Ok(Self::Default),
-            _ => {
-                text.parse().map(Self::Named).map_err(|error| format!("{error}; or libc, libc-adaptive, default, all"))
-            }
+            _ => text.parse().map(Self::Named).map_err(|error| {
+                format!("{error}; or libc, libc-adaptive, default, default@POLICY, default@SENSOR, all")
+            }),
         }
     }
 }
@@ -112,7 +162,7 @@ pub struct Configuration {
     pub is_adaptive: bool,
 }
 
-/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out and why.
+/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out or is less than its name says, and why.
 ///
 /// `has_kind`: the program can ask for an adaptive mutex. Unless it can, that row is refused if named, and not there otherwise.
 ///
@@ -135,14 +185,20 @@ pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configu
             Choice::LibcAdaptive => {
                 return Err("libc-adaptive: this program does not ask for a kind of mutex".to_string());
             }
-            Choice::Named(pair) => rows.push(of_setup(Setup::Named(pair))),
+            Choice::Tuned(tuning) => rows.push(of_setup(Setup::Tuned(tuning))),
+            Choice::Named(pair) => {
+                left_out
+                    .extend(entire(pair.lock).err().map(|why| format!("{} runs as another lock: {why}", pair.lock)));
+                rows.push(of_setup(Setup::Named(pair)));
+            }
             Choice::All => {
-                let (pairs, unavailable) = every_pair(usable);
+                let (pairs, unavailable) = every_pair(entire);
                 rows.extend(pairs.into_iter().map(|pair| of_setup(Setup::Named(pair))));
                 left_out.extend(unavailable);
             }
         }
     }
+    left_out.dedup();
     let mut seen = Vec::new();
     rows.retain(|row| {
         !seen.contains(&row.name) && {
@@ -190,12 +246,24 @@ mod tests {
         let choices: Vec<Choice> =
             ["all", "tpmcs+none", "default"].map(|text| text.parse().expect("a choice")).to_vec();
         let (rows, left_out) = configurations(&choices, true).expect("a program with --kind");
-        let locks = CONTENTION.iter().filter(|entry| usable(entry.name).is_ok()).count();
+        let locks = CONTENTION.iter().filter(|entry| entire(entry.name).is_ok()).count();
         assert_eq!(rows.len(), 3 + locks * LOAD.len());
         assert_eq!(left_out.len(), CONTENTION.len() - locks);
         assert_eq!(rows.iter().filter(|row| row.name == "tpmcs+none").count(), 1);
         assert!(configurations(&[Choice::LibcAdaptive], false).is_err_and(|error| error.contains("kind")));
         assert!("nosuch".parse::<Choice>().is_err_and(|error| error.contains("libc-adaptive")));
+    }
+
+    #[test]
+    fn the_default_has_policies_and_sensors() {
+        let tuned = |text: &str| match text.parse() {
+            Ok(Choice::Tuned(tuning)) => (Setup::Tuned(tuning).name(), tuning.variable),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(tuned("default@pid"), ("default@pid".to_string(), variable::POLICY));
+        assert_eq!(tuned("default@psi"), ("default@psi".to_string(), variable::SENSOR));
+        assert!("default@nosuch".parse::<Choice>().is_err_and(|error| error.contains("kalman")));
+        assert!("default@bpf".parse::<Choice>().is_err(), "needs `unconvoy run`");
     }
 
     #[test]

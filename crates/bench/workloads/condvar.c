@@ -120,7 +120,8 @@ static void *broadcast_waiter(void *argument)
 			break;
 		/* The announcer waits for all, so a round can neither be missed nor come twice. */
 		if (meeting->round != ++seen)
-			die("condvar: a waiter expected round %" PRIu64 " and saw %" PRIu64, seen, meeting->round);
+			die_inconsistent("condvar: a waiter expected round %" PRIu64 " and saw %" PRIu64, seen,
+					 meeting->round);
 		tally_one(self->tally);
 		if (--meeting->missing == 0)
 			pthread_cond_signal(&meeting->conditions[1]);
@@ -180,7 +181,7 @@ static void join_or_die(pthread_t thread)
 	clock_gettime(CLOCK_REALTIME, &deadline);
 	deadline.tv_sec += STUCK_SECONDS;
 	if (pthread_timedjoin_np(thread, NULL, &deadline))
-		die("condvar: a thread still waits %d s after the end: a wake-up was lost", STUCK_SECONDS);
+		die_inconsistent("condvar: a thread still waits %d s after the end: a wake-up was lost", STUCK_SECONDS);
 }
 
 /* Runs `count` workers; the first `early` of them must end before the meeting is closed for the rest. */
@@ -251,8 +252,8 @@ static void broadcast(long waiters, double seconds)
 	run_workers(workers, waiters + 1, 0, &window, seconds);
 	for (long i = 0; i < waiters; i++)
 		if (tally_read(&acknowledged[i]) != meeting->round)
-			die("condvar: waiter %ld saw %" PRIu64 " of %" PRIu64 " rounds", i,
-			    tally_read(&acknowledged[i]), meeting->round);
+			die_inconsistent("condvar: waiter %ld saw %" PRIu64 " of %" PRIu64 " rounds", i,
+					 tally_read(&acknowledged[i]), meeting->round);
 	window_report(&window);
 }
 
@@ -278,8 +279,9 @@ static void queue(long pairs, double seconds)
 		taken_sum += workers[pairs + i].sum;
 	}
 	if (put != taken || put_sum != taken_sum)
-		die("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64 " with sum %" PRIu64 " taken", put,
-		    put_sum, taken, taken_sum);
+		die_inconsistent("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64 " with sum %" PRIu64
+				 " taken",
+				 put, put_sum, taken, taken_sum);
 	window_report(&window);
 }
 

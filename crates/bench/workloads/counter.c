@@ -85,9 +85,9 @@ static void check_counters(const struct shared *shared)
 		sum += tally_read(&shared->window.tallies[i]);
 	for (long i = 0; i < shared->line_count; i++)
 		if (shared->lines[i].counter != sum)
-			die("counter: %" PRIu64 " critical sections, but a counter says %" PRIu64
-			    ": the lock did not exclude",
-			    sum, shared->lines[i].counter);
+			die_inconsistent("counter: %" PRIu64 " critical sections, but a counter says %" PRIu64
+					 ": the lock did not exclude",
+					 sum, shared->lines[i].counter);
 }
 
 int main(int argc, char **argv)

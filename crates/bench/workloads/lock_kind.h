@@ -68,7 +68,7 @@ __attribute__((always_inline)) static inline void any_lock_acquire(union any_loc
 	else
 		error = pthread_mutex_lock(&lock->mutex);
 	if (__builtin_expect(error != 0, 0))
-		die("lock: %s", strerror(error));
+		die_inconsistent("lock: %s", strerror(error));
 }
 
 __attribute__((always_inline)) static inline void any_lock_release(union any_lock *lock, enum lock_kind kind)
@@ -82,7 +82,7 @@ __attribute__((always_inline)) static inline void any_lock_release(union any_loc
 	else
 		error = pthread_mutex_unlock(&lock->mutex);
 	if (__builtin_expect(error != 0, 0))
-		die("unlock: %s", strerror(error));
+		die_inconsistent("unlock: %s", strerror(error));
 }
 
 /* Calls `loop(kind, ...)`, an always-inline function, with the kind as a constant; the mutexes share one. */

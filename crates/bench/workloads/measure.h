@@ -27,24 +27,40 @@
 /* Two 64-byte lines: the adjacent-line prefetcher of x86-64 moves them in pairs. */
 #define MEASURE_LINE 128
 
-enum { EXIT_WRONG = 1, EXIT_USAGE = 2 };
+/*
+ * EXIT_INCONSISTENT is for one thing only: what a lock should have kept apart was found mixed up. The harness condemns
+ * the lock for it, so whatever the machine, the engine or the user is to blame for ends with EXIT_FAILED.
+ */
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INCONSISTENT = 3 };
 
 /* Set by a program that must leave nothing behind, wherever it ends. */
 __attribute__((unused)) static void (*before_death)(void);
 
-/* Ends the program: a result was wrong or the machine refused something. */
-__attribute__((noreturn, format(printf, 1, 2))) static inline void die(const char *format, ...)
+__attribute__((noreturn)) static inline void end_with(int status, const char *format, va_list args)
 {
-	va_list args;
 	if (before_death)
 		before_death();
-	va_start(args, format);
 	fflush(stdout);
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
-	va_end(args);
 	/* Not exit(): other threads still run, and destructors under them could hang. */
-	_Exit(EXIT_WRONG);
+	_Exit(status);
+}
+
+/* Ends the program: the machine refused something. */
+__attribute__((noreturn, format(printf, 1, 2))) static inline void die(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	end_with(EXIT_FAILED, format, args);
+}
+
+/* Ends the program: its data or its locks are not what any order of its critical sections could have made of them. */
+__attribute__((noreturn, format(printf, 1, 2))) static inline void die_inconsistent(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	end_with(EXIT_INCONSISTENT, format, args);
 }
 
 /* Zeroed memory on a line of its own; never NULL. */

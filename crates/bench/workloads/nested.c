@@ -47,7 +47,7 @@ static void lock(struct guarded *guarded)
 {
 	int error = pthread_mutex_lock(&guarded->lock);
 	if (__builtin_expect(error != 0, 0))
-		die("lock: %s", strerror(error));
+		die_inconsistent("lock: %s", strerror(error));
 }
 
 /* The section's work, inside the lock. Volatile: the line must be touched in every turn. */
@@ -133,9 +133,9 @@ static void *probe_main(void *argument)
 static void check_sections(const char *name, const struct guarded *guarded, uint64_t sections)
 {
 	if (guarded->sections != sections)
-		die("nested: %" PRIu64 " sections of the %s lock, but its counter says %" PRIu64
-		    ": the lock did not exclude",
-		    sections, name, guarded->sections);
+		die_inconsistent("nested: %" PRIu64 " sections of the %s lock, but its counter says %" PRIu64
+				 ": the lock did not exclude",
+				 sections, name, guarded->sections);
 }
 
 /* Of `count` threads of one kind: their turns in the window, and the percentiles of what they recorded. */

@@ -43,7 +43,8 @@ static void read_one(struct worker *self, volatile struct entry *entry)
 	uint64_t first = entry->first, second = entry->second;
 	pthread_rwlock_unlock(&self->shared->lock);
 	if (first != second)
-		die("rwlock: an entry reads %" PRIu64 " and %" PRIu64 ": a writer was inside", first, second);
+		die_inconsistent("rwlock: an entry reads %" PRIu64 " and %" PRIu64 ": a writer was inside", first,
+				 second);
 }
 
 static void *worker_main(void *argument)
@@ -103,7 +104,9 @@ int main(int argc, char **argv)
 	for (long i = 0; i < ENTRIES; i++)
 		sum += shared->entries[i].first;
 	if (sum != changes)
-		die("rwlock: %" PRIu64 " changes, but the entries say %" PRIu64 ": the lock did not exclude", changes, sum);
+		die_inconsistent("rwlock: %" PRIu64 " changes, but the entries say %" PRIu64
+				 ": the lock did not exclude",
+				 changes, sum);
 	window_report(&shared->window);
 	return EXIT_SUCCESS;
 }

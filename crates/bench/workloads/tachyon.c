@@ -121,7 +121,7 @@ static struct image map_picture(const struct job *job, int picture, int log)
 	if (image.bytes == MAP_FAILED)
 		die("tachyon: cannot map the picture: %s", strerror(errno));
 	if (memcmp(image.bytes, header, (size_t)header_length) != 0)
-		die("tachyon: the picture is no PPM of %ldx%ld", job->width, job->height);
+		die_inconsistent("tachyon: the picture is no PPM of %ldx%ld", job->width, job->height);
 	return image;
 }
 
@@ -164,15 +164,16 @@ static void check_not_empty(const struct image *image)
 	for (int i = 0; i < 256; i++)
 		values += seen[i];
 	if (values < 64)
-		die("tachyon: the picture has only %d different values: the scene is not on it", values);
+		die_inconsistent("tachyon: the picture has only %d different values: the scene is not on it", values);
 }
 
 static void check_same(const struct image *image, const struct image *reference)
 {
 	for (size_t i = 0; i < image->length; i++)
 		if (image->bytes[i] != reference->bytes[i])
-			die("tachyon: byte %zu of the picture is %d, and %d with one thread and no library", i,
-			    image->bytes[i], reference->bytes[i]);
+			die_inconsistent(
+				"tachyon: byte %zu of the picture is %d, and %d with one thread and no library", i,
+				image->bytes[i], reference->bytes[i]);
 }
 
 int main(int argc, char **argv)

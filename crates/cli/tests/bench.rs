@@ -71,6 +71,14 @@ struct Built {
 
 /// Builds them, or says why that is impossible.
 fn build(directory: &Path) -> Option<Built> {
+    let version = |program: &str| {
+        let mut probe = Process::new(program);
+        probe.arg("--version");
+        probe
+    };
+    if !commands::succeed([version("make"), version("cc")]) {
+        return None;
+    }
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/workloads");
     let programs = ["counter", "pair", "condvar", "rwlock"].map(|name| directory.join(name));
     let source = directory.join("stand_in.c");
@@ -80,9 +88,7 @@ fn build(directory: &Path) -> Option<Built> {
     make.arg("--silent").arg("-C").arg(sources).arg(format!("OUT={}", directory.display())).args(&programs);
     let mut compiler = Process::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    if !commands::succeed([make, compiler]) {
-        return None;
-    }
+    commands::run([make, compiler]);
     Some(Built { directory: directory.to_path_buf(), library })
 }
 

@@ -4,8 +4,8 @@
  */
 #include <thread>
 
-#include "../workloads/engine/session.h"
-#include "../workloads/measure.h"
+#include "../../bench/workloads/engine/session.h"
+#include "../../bench/workloads/measure.h"
 
 using engine::Key;
 using engine::Outcome;

@@ -8,8 +8,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// Looks for a C++ compiler with RocksDB's headers.
+fn rocksdb() -> Command {
+    let mut probe = Command::new("c++");
+    probe.args(["-std=c++17", "-E", "-include", "rocksdb/db.h", "-x", "c++", "/dev/null", "-o", "/dev/null"]);
+    probe
+}
+
 /// Builds the workload `name` and the program that breaks its data, or says why that is impossible.
 fn build(name: &'static str) -> Option<Workload> {
+    if !commands::succeed([rocksdb()]) {
+        return None;
+    }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = directory.path().join(name);
@@ -19,9 +29,7 @@ fn build(name: &'static str) -> Option<Workload> {
     make.arg(format!("OUT={}", directory.path().display())).arg(&program);
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O1", "-o"]).arg(&alter_key).arg(here.join("tests/alter_key.cc")).arg("-lrocksdb");
-    if !commands::succeed([make, compiler]) {
-        return None;
-    }
+    commands::run([make, compiler]);
     let data = directory.path().join("data");
     Some(Workload { name, directory, program, alter_key, data })
 }
@@ -62,10 +70,19 @@ impl Workload {
         )
     }
 
-    /// Runs it and returns the one line in which it says what is wrong.
+    /// Runs it and returns the one line in which it says what it was refused.
     fn complaint(&self, words: &[&str]) -> String {
+        self.ends_with(1, words)
+    }
+
+    /// Checks the data set and returns the one line in which it says what is inconsistent.
+    fn violation(&self) -> String {
+        self.ends_with(3, &["--check"])
+    }
+
+    fn ends_with(&self, status: i32, words: &[&str]) -> String {
         let output = self.run(words);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
         self.assert_clean();
         let text = String::from_utf8(output.stderr).expect("text");
@@ -101,7 +118,7 @@ impl Workload {
         for words in changes {
             assert!(self.alter(words), "no row for {words}");
         }
-        let complaint = self.complaint(&["--check"]);
+        let complaint = self.violation();
         assert!(complaint.contains(expected), "{changes:?}: {complaint}");
         std::fs::remove_dir_all(self.data.join("db")).expect("removed");
         std::fs::rename(&saved, self.data.join("db")).expect("renamed");
@@ -202,8 +219,12 @@ fn tatp() {
     let Some(workload) = build("tatp") else {
         return;
     };
-    bad_input(&workload, &["--load", "--subscribers", "1000"], "subscribers");
+    let load = ["--load", "--subscribers", "1000"];
+    bad_input(&workload, &load, "subscribers");
     ends(&workload);
+    let below = workload.directory.path().join("not/there/yet");
+    let loaded = Command::new(&workload.program).arg("--data").arg(&below).args(load).output().expect("it starts");
+    assert!(loaded.status.success() && below.join("dataset").exists(), "{loaded:?}");
 
     let values = workload.values(&["--seconds", "0.2", "--threads", "4"]);
     assert_eq!(values.get("threads"), 4.0);
@@ -229,7 +250,7 @@ fn tatp() {
     // Which rows there are is the population's chance: the first that exists. It stays deleted.
     let mut keys = (0..100).map(|n| format!("05{:08x}{:02x}{:02x}", 500 + n / 12, 1 + n / 3 % 4, n % 3 * 8));
     assert!(keys.any(|key| workload.alter(&format!("delete {key}"))), "no CALL_FORWARDING");
-    assert!(workload.complaint(&["--check"]).contains("CALL_FORWARDING has"));
+    assert!(workload.violation().contains("CALL_FORWARDING has"));
 }
 
 #[test]
@@ -302,6 +323,9 @@ fn tpcc() {
 /// The loop that repeats a transaction after a deadlock or a time-out, by a program of its own.
 #[test]
 fn conflicts() {
+    if !commands::succeed([rocksdb()]) {
+        return;
+    }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let engine = tests.join("../../bench/workloads/engine");
@@ -310,9 +334,7 @@ fn conflicts() {
     compiler.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(tests.join("conflicts.cc"));
     compiler.args(["database.cc", "dataset.cc", "scratch.cc", "session.cc"].map(|name| engine.join(name)));
     compiler.arg("-lrocksdb");
-    if !commands::succeed([compiler]) {
-        return;
-    }
+    commands::run([compiler]);
     let output = Command::new(&program).arg(directory.path().join("data")).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
 }

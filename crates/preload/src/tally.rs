@@ -69,18 +69,10 @@ fn descriptors() -> impl Iterator<Item = RawFd> {
 /// Whether that descriptor is the kernel's, of a map or a link: the program may have closed it and opened something
 /// else.
 fn is_bpf(descriptor: RawFd) -> bool {
-    const DIRECTORY: &[u8] = b"/proc/self/fd/";
     let mut path = [0u8; 32];
-    path[..DIRECTORY.len()].copy_from_slice(DIRECTORY);
-    let (mut end, mut divisor) = (DIRECTORY.len(), 1_000_000_000);
-    while divisor > 0 {
-        let digit = descriptor / divisor % 10;
-        if digit != 0 || end > DIRECTORY.len() || divisor == 1 {
-            path[end] = b'0' + digit as u8;
-            end += 1;
-        }
-        divisor /= 10;
-    }
+    let mut digits = itoa::Buffer::new();
+    let bytes = b"/proc/self/fd/".iter().copied().chain(digits.format(descriptor).bytes());
+    path.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
     let mut target = [0u8; 32];
     // SAFETY: a path that ends in a zero, and a buffer of the size that is given.
     let read = unsafe {

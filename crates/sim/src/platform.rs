@@ -131,6 +131,10 @@ impl Platform for Simulated {
         machine::pause();
     }
 
+    fn pause_counted() {
+        machine::pause_counted();
+    }
+
     fn delay(ns: u64) {
         machine::delay(ns);
     }

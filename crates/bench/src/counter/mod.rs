@@ -11,16 +11,16 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cells::Samples;
-use crate::cli::{Common, Places, thread_count, threads};
+use crate::cli::thread_count;
 use crate::context::processors;
+use crate::grid;
 use crate::grid::matrix::Matrix;
 use crate::grid::workload::COUNTER;
-use crate::grid::{self, Continuing};
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Values, start};
 use crate::session::{Place, Session};
-use crate::setup::{Choice, Configuration, configurations};
+use crate::setup::{Configuration, configurations};
 
 /// More rows than this, and the tables with absolute figures are for the record only.
 const FEW: usize = 17;
@@ -29,17 +29,7 @@ const FEW: usize = 17;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    places: Places,
-    /// Thread counts
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
-    threads: Vec<u32>,
-    #[command(flatten)]
-    continuing: Continuing,
-    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    locks: Vec<Choice>,
+    grid: grid::GridOptions,
     /// Length of the critical section, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     cs: u64,
@@ -115,28 +105,28 @@ fn cells(rows: &[Configuration], threads: &[u32], thinks: &[u64]) -> Vec<Cell> {
 ///
 /// A program is missing, the record to continue is another's, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &[COUNTER.program])?;
-    let common = &options.common;
-    let (rows, left_out) = configurations(&options.locks, COUNTER.has_kind).map_err(anyhow::Error::msg)?;
-    let cells = cells(&rows, &options.threads, &options.think);
+    let programs = Programs::find(&options.grid.session.places, &[COUNTER.program])?;
+    let common = &options.grid.session.common;
+    let (rows, left_out) = configurations(&options.grid.locks, COUNTER.has_kind).map_err(anyhow::Error::msg)?;
+    let cells = cells(&rows, &options.grid.threads, &options.think);
     let metric = COUNTER.metric;
     let parameters = json!({
         "workload": COUNTER.name, "title": COUNTER.name, "metric": metric.name, "heading": metric.heading,
-        "lower_is_better": metric.lower_is_better, "threads": options.threads, "section_ns": options.cs, "think_ns": options.think,
+        "lower_is_better": metric.lower_is_better, "threads": options.grid.threads, "section_ns": options.cs, "think_ns": options.think,
         "seconds": common.seconds, "runs": common.runs(), "latency": options.latency,
         "configurations": rows.iter().map(|row| &row.name).collect::<Vec<_>>(),
     });
     let mut record = Record::begin(COUNTER.name, common.seed, parameters);
     record.notes.push(format!("{}: {}.", COUNTER.name, COUNTER.what));
     record.notes.extend(left_out);
-    let session = Session { cells: &cells, common, resume: options.continuing.resume() };
+    let session = Session { cells: &cells, options: &options.grid.session };
     session.run(
         record,
         |cell| measure(&rows[cell.row], cell, options, &programs),
         |record, samples| {
             let grid = Grid {
                 rows: &rows,
-                threads: &options.threads,
+                threads: &options.grid.threads,
                 thinks: &options.think,
                 cells: &cells,
                 samples,
@@ -168,7 +158,7 @@ fn digest(record: &mut Record, grid: &Grid) {
 }
 
 fn measure(row: &Configuration, cell: &Cell, options: &Options, programs: &Programs) -> anyhow::Result<Values> {
-    let seconds = options.common.seconds;
+    let seconds = options.grid.session.common.seconds;
     let pairs = [
         ("--threads", cell.threads.to_string()),
         ("--cs", options.cs.to_string()),
@@ -181,7 +171,7 @@ fn measure(row: &Configuration, cell: &Cell, options: &Options, programs: &Progr
         words.push("--latency".to_string());
     }
     let name = format!("{} {}", COUNTER.program, words.join(" "));
-    let patience = options.continuing.patience(seconds);
+    let patience = options.grid.session.patience();
     start(programs, COUNTER.program, &words, row.setup, &[], name, patience)?.finish()
 }
 

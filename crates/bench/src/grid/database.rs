@@ -16,7 +16,7 @@ use crate::setup::Setup;
 use crate::table::Table;
 
 use super::workload::{TATP, TPCC, Workload};
-use super::{Grid, Options, find};
+use super::{Grid, GridOptions, find};
 
 /// Loading a hundred warehouses takes minutes; nobody waits for a day.
 const LOADING: Duration = Duration::from_secs(86_400);
@@ -38,7 +38,7 @@ pub struct Data {
 #[derive(Debug, Args)]
 pub struct TatpOptions {
     #[command(flatten)]
-    grid: Options,
+    grid: GridOptions,
     #[command(flatten)]
     data: Data,
     /// Subscribers of the data set
@@ -50,7 +50,7 @@ pub struct TatpOptions {
 #[derive(Debug, Args)]
 pub struct TpccOptions {
     #[command(flatten)]
-    grid: Options,
+    grid: GridOptions,
     #[command(flatten)]
     data: Data,
     /// Warehouses of the data set, about 100 MB each
@@ -90,11 +90,11 @@ pub fn tpcc(options: &TpccOptions) -> anyhow::Result<Record> {
 fn run(
     workload: &Workload,
     data: &Data,
-    options: &Options,
+    options: &GridOptions,
     scale: Vec<String>,
     mut measured_only: Vec<String>,
 ) -> anyhow::Result<Record> {
-    let programs = find(workload, &options.places)?;
+    let programs = find(workload, &options.session.places)?;
     let mut words = vec!["--data".to_string(), data.data.display().to_string()];
     words.extend(scale);
     if data.load {
@@ -120,8 +120,13 @@ fn try_out(workload: &Workload, words: &[String], programs: &Programs) -> anyhow
     start(programs, workload.program, &words, Setup::Libc, &[], name, LOADING)?.finish().map(drop)
 }
 
-fn load(workload: &Workload, options: &Options, mut words: Vec<String>, programs: &Programs) -> anyhow::Result<Record> {
-    let mut record = Record::begin(workload.name, options.common.seed, json!({ "load": words }));
+fn load(
+    workload: &Workload,
+    options: &GridOptions,
+    mut words: Vec<String>,
+    programs: &Programs,
+) -> anyhow::Result<Record> {
+    let mut record = Record::begin(workload.name, options.session.common.seed, json!({ "load": words }));
     words.push("--load".to_string());
     let name = format!("{} {}", workload.program, words.join(" "));
     crate::complain(&format!("{name}; this may take minutes"));

@@ -8,8 +8,7 @@ pub mod matrix;
 pub mod tables;
 pub mod workload;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::ensure;
 use clap::Args;
@@ -17,55 +16,25 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cells::Samples;
-use crate::cli::{Common, Places, seconds, thread_count, threads};
+use crate::cli::{Places, thread_count, threads};
 use crate::context::processors;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Values, start};
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, SessionOptions};
 use crate::setup::{Choice, Configuration, configurations};
 use matrix::Matrix;
 use workload::{NESTED, Workload};
 
-/// A run that takes this long beyond its window hangs: the threads of a strict queue may need many time slices each to come to their end.
-const PATIENCE: f64 = 60.0;
-
-/// Options of every benchmark that can be continued.
-#[derive(Debug, Clone, Args)]
-pub struct Continuing {
-    /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with
-    #[arg(long, value_name = "BASENAME.json")]
-    pub resume: Option<PathBuf>,
-    /// Longest that one run may take, in seconds; then it is ended and counts as failed [default: its window and a minute]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    pub timeout: Option<f64>,
-}
-
-impl Continuing {
-    /// How long a run of this window may take.
-    pub fn patience(&self, window: f64) -> Duration {
-        Duration::from_secs_f64(self.timeout.unwrap_or(window + PATIENCE))
-    }
-
-    /// The record to continue.
-    pub fn resume(&self) -> Option<&Path> {
-        self.resume.as_deref()
-    }
-}
-
 /// Options of a grid.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct GridOptions {
     #[command(flatten)]
-    pub common: Common,
-    #[command(flatten)]
-    pub places: Places,
-    #[command(flatten)]
-    pub continuing: Continuing,
+    pub session: SessionOptions,
     /// Thread counts
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
     pub threads: Vec<u32>,
-    /// Rows beside libc's locks and the default: LOCK+LOAD, or `all` for every pair that this machine can run
+    /// Rows beside libc's locks and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or `all` for every pair that this machine can run
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub locks: Vec<Choice>,
 }
@@ -112,11 +81,11 @@ impl Grid<'_> {
     /// # Errors
     ///
     /// A program or package is missing, the record to continue is another's, or the results cannot be written.
-    pub fn run(&self, options: &Options) -> anyhow::Result<Record> {
+    pub fn run(&self, options: &GridOptions) -> anyhow::Result<Record> {
         let workload = self.workload;
-        let programs = find(workload, &options.places)?;
+        let programs = find(workload, &options.session.places)?;
         let (rows, left_out) = configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
-        let common = &options.common;
+        let common = &options.session.common;
         let counts = each_once(&options.threads);
         let cell = |row: usize, threads| Cell { configuration: rows[row].name.clone(), threads, row };
         let cells: Vec<Cell> = counts
@@ -133,7 +102,7 @@ impl Grid<'_> {
         let mut record = Record::begin(workload.name, common.seed, parameters);
         record.notes.push(format!("{}: {}.", self.title, workload.what));
         record.notes.extend(left_out);
-        let session = Session { cells: &cells, common, resume: options.continuing.resume() };
+        let session = Session { cells: &cells, options: &options.session };
         session.run(
             record,
             |cell| self.measure(&rows[cell.row], cell.threads, options, &programs),
@@ -149,10 +118,10 @@ impl Grid<'_> {
         &self,
         row: &Configuration,
         threads: u32,
-        options: &Options,
+        options: &GridOptions,
         programs: &Programs,
     ) -> anyhow::Result<Values> {
-        let window = options.common.seconds;
+        let window = options.session.common.seconds;
         let mut words = self.program_options();
         words.extend(["--threads".to_string(), threads.to_string()]);
         if self.workload.is_timed {
@@ -162,7 +131,7 @@ impl Grid<'_> {
             words.extend(["--kind".to_string(), "adaptive".to_string()]);
         }
         let name = format!("{} {}", self.workload.program, words.join(" "));
-        let patience = options.continuing.patience(window);
+        let patience = options.session.patience();
         let values = start(programs, self.workload.program, &words, row.setup, &[], name, patience)?.finish()?;
         let metric = self.workload.metric.name;
         ensure!(values.get(metric).is_some(), "{} printed no {metric}", self.workload.program);
@@ -230,7 +199,7 @@ fn matrix<'a>(
 #[derive(Debug, Args)]
 pub struct LeveldbOptions {
     #[command(flatten)]
-    grid: Options,
+    grid: GridOptions,
     /// What the threads do
     #[arg(long, value_name = "NAME", default_value = "readrandom",
           value_parser = clap::builder::PossibleValuesParser::new(["fillrandom", "readrandom", "readwhilewriting"]))]

@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::json;
 use unconvoy::catalogue::{CONTENTION, LOAD};
 
-use crate::cli::{Common, Places, thread_count};
-use crate::grid::Continuing;
+use crate::cli::thread_count;
 use crate::grid::workload::COUNTER;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::start;
+use crate::session::SessionOptions;
 use crate::setup::{Pair, Setup};
 
 use super::{Cell, Shape, run, threads_at};
@@ -26,11 +26,7 @@ const ABOVE: f64 = 150.0;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    places: Places,
-    #[command(flatten)]
-    continuing: Continuing,
+    session: SessionOptions,
     /// Time between two acquires, in microseconds
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.1,0.2,0.5,1,2,5,10,20,50,100", value_parser = microseconds)]
     think: Vec<f64>,
@@ -55,8 +51,8 @@ fn lock(text: &str) -> Result<&'static str, String> {
 ///
 /// A program is missing, the record to continue is another's, or the results cannot be written.
 pub fn contention(options: &Options) -> anyhow::Result<Record> {
-    let (common, continuing) = (&options.common, &options.continuing);
-    let programs = Programs::find(&options.places, &[COUNTER.program])?;
+    let common = &options.session.common;
+    let programs = Programs::find(&options.session.places, &[COUNTER.program])?;
     let lock = options.lock;
     let pair = |load: &'static str| Setup::Named(Pair { lock, load });
     let mut lines = vec![(BELOW, pair("none")), (ABOVE, pair("none")), (ABOVE, pair(LOAD[0].name))];
@@ -90,8 +86,8 @@ pub fn contention(options: &Options) -> anyhow::Result<Record> {
         let words: Vec<String> = pairs.into_iter().flat_map(|(name, value)| [name.to_string(), value]).collect();
         let (_, setup) = lines[cell.index];
         let name = format!("{} {}", COUNTER.program, words.join(" "));
-        let patience = continuing.patience(common.seconds);
+        let patience = options.session.patience();
         start(&programs, COUNTER.program, &words, setup, &[], name, patience)?.finish()
     };
-    run("contention", &shape, &cells, (common, continuing), parameters, measure, |_| Vec::new())
+    run("contention", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
 }

@@ -9,13 +9,12 @@ use clap::Args;
 use serde_json::json;
 use unconvoy::catalogue::LOAD;
 
-use crate::cli::{Common, Places};
 use crate::context::processors;
-use crate::grid::Continuing;
 use crate::programs::Programs;
 use crate::readings::{Reading, readings};
 use crate::record::Record;
 use crate::run::{Values, start};
+use crate::session::SessionOptions;
 use crate::setup::{Pair, Setup};
 use crate::statistics::{Spread, short};
 use crate::table::Table;
@@ -33,11 +32,7 @@ const WITHOUT: Pair = Pair { lock: "tpmcs", load: "none" };
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    places: Places,
-    #[command(flatten)]
-    continuing: Continuing,
+    session: SessionOptions,
     #[command(flatten)]
     subject: Subject,
     /// Threads of the other process, in percent of the processors
@@ -66,10 +61,10 @@ const OTHERS: [(Other, &str); 4] = [
 ///
 /// A program or the data set is missing, the record to continue is another's, or the results cannot be written.
 pub fn interference(options: &Options) -> anyhow::Result<Record> {
-    let (common, continuing, subject) = (&options.common, &options.continuing, &options.subject);
+    let (common, subject) = (&options.session.common, &options.subject);
     let workload = subject.workload();
     subject.check()?;
-    let programs = Programs::find_with(&options.places, &[workload.program, SPINNER], workload.packages)?;
+    let programs = Programs::find_with(&options.session.places, &[workload.program, SPINNER], workload.packages)?;
     let mut cells = vec![Cell { line: ALONE.to_string(), threads: processors(), x: 0.0, index: 0 }];
     for (index, (_, line)) in OTHERS.iter().enumerate().skip(1) {
         cells.extend(options.others.iter().map(|&x| Cell { line: line.to_string(), threads: processors(), x, index }));
@@ -83,7 +78,7 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
     };
     let parameters = json!({ "workload": workload.name, "without_load_control": WITHOUT.name(), "with": LOAD[0].name });
     let measure = |cell: &Cell| {
-        let patience = continuing.patience(common.seconds);
+        let patience = options.session.patience();
         let begin = |program: &str, words: Vec<String>, setup: Setup, who: &str| {
             let name = format!("{who}: {program} {}", words.join(" "));
             start(&programs, program, &words, setup, &[], name, patience)
@@ -104,7 +99,7 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
         let other = other.map(crate::run::Running::finish).transpose()?;
         both(workload.metric.name, &own, other.as_ref())
     };
-    run("interference", &shape, &cells, (common, continuing), parameters, measure, |record| vec![table(record)])
+    run("interference", &shape, &cells, &options.session, parameters, measure, |record| vec![table(record)])
 }
 
 /// What counts of two programs, under names of its own.

@@ -3,12 +3,12 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::{Common, Places, thread_count};
-use crate::grid::Continuing;
+use crate::cli::thread_count;
 use crate::library::variable;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::start;
+use crate::session::SessionOptions;
 use crate::setup::Setup;
 
 use super::{Cell, Shape, Subject, default_loads, percent, run, threads_at};
@@ -17,11 +17,7 @@ use super::{Cell, Shape, Subject, default_loads, percent, run, threads_at};
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
-    #[command(flatten)]
-    places: Places,
-    #[command(flatten)]
-    continuing: Continuing,
+    session: SessionOptions,
     #[command(flatten)]
     subject: Subject,
     /// Intervals of the controller, in milliseconds
@@ -43,10 +39,10 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 ///
 /// A program or the data set is missing, the record to continue is another's, or the results cannot be written.
 pub fn interval(options: &Options) -> anyhow::Result<Record> {
-    let (common, continuing, subject) = (&options.common, &options.continuing, &options.subject);
+    let (common, subject) = (&options.session.common, &options.subject);
     let workload = subject.workload();
     subject.check()?;
-    let programs = Programs::find_with(&options.places, &[workload.program], workload.packages)?;
+    let programs = Programs::find_with(&options.session.places, &[workload.program], workload.packages)?;
     let loads = if options.loads.is_empty() { default_loads() } else { options.loads.clone() };
     let line = |load: f64| format!("{load} % load, {}", thread_count(threads_at(load)));
     let cell = |(index, load): (usize, f64), x: f64| Cell { line: line(load), threads: threads_at(load), x, index };
@@ -67,8 +63,8 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
         let words = subject.words(cell.threads, common.seconds);
         let environment = [(variable::INTERVAL, cell.x.to_string())];
         let name = format!("{} {} with an interval of {} ms", workload.program, words.join(" "), cell.x);
-        let patience = continuing.patience(common.seconds);
+        let patience = options.session.patience();
         start(&programs, workload.program, &words, Setup::Default, &environment, name, patience)?.finish()
     };
-    run("interval", &shape, &cells, (common, continuing), parameters, measure, |_| Vec::new())
+    run("interval", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
 }

@@ -11,14 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::chart::quantity::Unit;
-use crate::cli::Common;
 use crate::context::processors;
-use crate::grid::Continuing;
 use crate::grid::workload::{COUNTER, TATP, Workload};
 use crate::readings::{Reading, readings, spread};
 use crate::record::Record;
 use crate::run::Values;
-use crate::session::{Place, Session};
+use crate::session::{Place, Session, SessionOptions};
 use crate::table::Table;
 
 /// From so many processors on, the paper's loads give thread counts that differ.
@@ -147,17 +145,18 @@ pub fn run(
     name: &str,
     shape: &Shape,
     cells: &[Cell],
-    (common, continuing): (&Common, &Continuing),
+    options: &SessionOptions,
     parameters: Value,
     measure: impl FnMut(&Cell) -> anyhow::Result<Values>,
     extra: impl Fn(&Record) -> Vec<Table>,
 ) -> anyhow::Result<Record> {
+    let common = &options.common;
     let mut all = json!({ "shape": shape, "seconds": common.seconds, "runs": common.runs() });
     if let (Some(all), Value::Object(parameters)) = (all.as_object_mut(), parameters) {
         all.extend(parameters);
     }
     let record = Record::begin(name, common.seed, all);
-    let session = Session { cells, common, resume: continuing.resume() };
+    let session = Session { cells, options };
     session.run(record, measure, |record, _| {
         record.tables = vec![shape.table(name, record)];
         record.tables.extend(extra(record));

@@ -46,6 +46,8 @@ rocksdb::Options make_options(uint64_t data_bytes)
 
 void check(const rocksdb::Status &status)
 {
+	if (status.IsCorruption())
+		inconsistent("RocksDB: %s", status.ToString().c_str());
 	if (!status.ok())
 		fail("RocksDB: %s", status.ToString().c_str());
 }

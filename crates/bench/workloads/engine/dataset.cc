@@ -108,7 +108,7 @@ void Dataset::need(const std::string &load_command)
 std::string Dataset::begin_load()
 {
 	std::error_code error;
-	fs::create_directory(directory_, error);
+	fs::create_directories(directory_, error);
 	if (error)
 		fail_with(directory_, error);
 	if (!fs::exists(loading_)) {

@@ -92,14 +92,14 @@ class KeyReader {
 	void end() const
 	{
 		if (!rest_.empty())
-			fail("a key is %zu bytes too long", rest_.size());
+			inconsistent("a key is %zu bytes too long", rest_.size());
 	}
 
     private:
 	void need(size_t width) const
 	{
 		if (rest_.size() < width)
-			fail("a key is %zu bytes too short", width - rest_.size());
+			inconsistent("a key is %zu bytes too short", width - rest_.size());
 	}
 
 	uint32_t number(size_t width)
@@ -126,7 +126,7 @@ template <class Row> Row decode(const rocksdb::Slice &value)
 {
 	Row row;
 	if (value.size() != sizeof row)
-		fail("a row of %s has %zu bytes instead of %zu", Row::kTable, value.size(), sizeof row);
+		inconsistent("a row of %s has %zu bytes instead of %zu", Row::kTable, value.size(), sizeof row);
 	memcpy(&row, value.data(), sizeof row);
 	return row;
 }

@@ -22,6 +22,15 @@ const char *name_of_program = "";
 /* Not a std::string: read by a thread that ends the program while another one may be in exit(). */
 char doomed[4096];
 std::atomic<bool> is_doomed{false}, ending{false};
+/* A directory may be there that is not doomed yet. Not a mutex: the locks are what is tested. */
+std::atomic<bool> is_making{false};
+
+std::string text_of(const char *format, va_list args)
+{
+	char text[1024];
+	vsnprintf(text, sizeof text, format, args);
+	return text;
+}
 
 std::string scratch_prefix() { return std::string("unconvoy-") + name_of_program + "-run."; }
 
@@ -73,12 +82,16 @@ const char *program_name() { return name_of_program; }
 
 void fail(const char *format, ...)
 {
-	char text[1024];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	die("%s: %s", name_of_program, text);
+	die("%s: %s", name_of_program, text_of(format, args).c_str());
+}
+
+void inconsistent(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	die_inconsistent("%s: %s", name_of_program, text_of(format, args).c_str());
 }
 
 void doom(const std::string &path)
@@ -96,6 +109,8 @@ void remove_doomed()
 	if (ending.exchange(true))
 		for (;;)
 			pause();
+	while (is_making.load())
+		usleep(1000);
 	/* The engine may still be writing: a file made after the scan needs another round. */
 	std::error_code error;
 	for (int round = 0; is_doomed.load() && round < 100; round++) {
@@ -111,13 +126,17 @@ std::string make_scratch(const std::string &parent)
 	/* A second attempt only if another process took the directory for a stale one before it was locked. */
 	for (int attempt = 0; attempt < 10; attempt++) {
 		std::string path = parent + "/" + scratch_prefix() + "XXXXXX";
-		if (!mkdtemp(path.data()))
+		is_making.store(true);
+		bool made = mkdtemp(path.data());
+		int error = errno;
+		if (made)
+			doom(path); /* not too long: it was made */
+		is_making.store(false);
+		if (!made)
 			fail("cannot make a directory in %s: %s; name another one with --scratch", parent.c_str(),
-			     strerror(errno));
-		if (lock_directory(path) >= 0) {
-			doom(path);
+			     strerror(error));
+		if (lock_directory(path) >= 0)
 			return path;
-		}
 	}
 	fail("cannot lock a directory in %s: %s; name another one with --scratch", parent.c_str(), strerror(errno));
 }

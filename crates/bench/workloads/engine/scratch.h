@@ -15,8 +15,13 @@ void start_program(const char *name);
 /* The name that start_program() was given. */
 const char *program_name();
 
-/* One line on standard error, status 1, and nothing left behind. From several threads at once, the first wins. */
+/*
+ * Both: one line on standard error, and nothing left behind. From several threads at once, the first wins. As die() and
+ * die_inconsistent() of measure.h, fail() is for what the machine, the engine or the user is to blame for, and
+ * inconsistent() for data that no order of transactions makes.
+ */
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
+__attribute__((noreturn, format(printf, 1, 2))) void inconsistent(const char *format, ...);
 
 /* The directory that is to be removed when the program ends before keep() is called. One at a time. */
 void doom(const std::string &path);

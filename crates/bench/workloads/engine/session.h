@@ -124,7 +124,7 @@ class Session {
 	template <class Row> static Row there(const std::optional<Row> &row)
 	{
 		if (!row)
-			fail("a row of %s is missing", Row::kTable);
+			inconsistent("a row of %s is missing", Row::kTable);
 		return *row;
 	}
 

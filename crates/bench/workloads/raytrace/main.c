@@ -229,8 +229,8 @@ int main(int argc, char **argv)
 	window_end(&tracer->window);
 
 	if (window_ops(&tracer->window) != tracer->rays)
-		die("raytrace: %" PRIu64 " rays got %" PRIu64 " numbers: the lock did not exclude",
-		    window_ops(&tracer->window), tracer->rays);
+		die_inconsistent("raytrace: %" PRIu64 " rays got %" PRIu64 " numbers: the lock did not exclude",
+				 window_ops(&tracer->window), tracer->rays);
 	window_report(&tracer->window);
 	printf("rays %" PRIu64 "\n", tracer->rays);
 	printf("rays_per_sec %.1f\n", (double)tracer->rays / tracer->window.seconds);
@@ -239,6 +239,7 @@ int main(int argc, char **argv)
 	if (output)
 		write_picture(tracer, output);
 	if (expect && strtoull(expect, NULL, 16) != sum)
-		die("raytrace: the checksum is %016" PRIx64 ", expected %s: the picture is wrong", sum, expect);
+		die_inconsistent("raytrace: the checksum is %016" PRIx64 ", expected %s: the picture is wrong", sum,
+				 expect);
 	return EXIT_SUCCESS;
 }

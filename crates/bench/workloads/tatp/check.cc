@@ -10,7 +10,7 @@
 
 #include "benchmark.h"
 
-using engine::fail;
+using engine::inconsistent;
 using engine::Key;
 using engine::KeyReader;
 using engine::Rows;
@@ -22,7 +22,7 @@ namespace {
 void check_count(const char *table, uint64_t rows, uint64_t expected)
 {
 	if (rows != expected)
-		fail("consistency: %s has %" PRIu64 " rows instead of %" PRIu64, table, rows, expected);
+		inconsistent("consistency: %s has %" PRIu64 " rows instead of %" PRIu64, table, rows, expected);
 }
 
 /* Both by the argument that each row is the next of 1..N: a missing one shows as another in its place. */
@@ -34,9 +34,9 @@ void check_subscribers(engine::Database &database, uint32_t subscribers)
 		uint32_t s_id = key.u32();
 		key.end();
 		if (s_id != ++expected)
-			fail("consistency: SUBSCRIBER %u is missing", expected);
+			inconsistent("consistency: SUBSCRIBER %u is missing", expected);
 		if (!(at.row<SubscriberRow>().sub_nbr == number_of(s_id)))
-			fail("consistency: SUBSCRIBER %u has another one's sub_nbr", s_id);
+			inconsistent("consistency: SUBSCRIBER %u has another one's sub_nbr", s_id);
 	}
 	check_count(SubscriberRow::kTable, expected, subscribers);
 
@@ -47,9 +47,10 @@ void check_subscribers(engine::Database &database, uint32_t subscribers)
 		key.end();
 		uint32_t s_id = at.row<SubscriberNumberRow>().s_id;
 		if (!(number == number_of(++expected)))
-			fail("consistency: the index on sub_nbr lacks SUBSCRIBER %u", expected);
+			inconsistent("consistency: the index on sub_nbr lacks SUBSCRIBER %u", expected);
 		if (s_id != expected)
-			fail("consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u", expected, s_id);
+			inconsistent("consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u",
+				     expected, s_id);
 	}
 	check_count(SubscriberNumberRow::kTable, expected, subscribers);
 }
@@ -77,7 +78,8 @@ template <class Row> Parents check_children(engine::Database &database, Table ta
 		key.end();
 		at.row<Row>();
 		if (s_id < 1 || s_id > subscribers || type < 1 || type > kTypes)
-			fail("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable, s_id, type);
+			inconsistent("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable, s_id,
+				     type);
 		found.add(s_id, type);
 	}
 	check_count(Row::kTable, rows, count);
@@ -94,9 +96,11 @@ void check_call_forwarding(engine::Database &database, const Parents &facilities
 		key.end();
 		at.row<CallForwardingRow>();
 		if (!facilities.has(s_id, type))
-			fail("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id, type, start);
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id, type,
+				     start);
 		if (std::find(std::begin(kStartTimes), std::end(kStartTimes), start) == std::end(kStartTimes))
-			fail("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time", s_id, type, start);
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time", s_id,
+				     type, start);
 	}
 	check_count(CallForwardingRow::kTable, rows, count);
 }

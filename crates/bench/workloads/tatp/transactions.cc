@@ -12,9 +12,22 @@ using engine::Session;
 namespace tatp {
 
 /*
- * The rates are those of the population: 2.5 of 4 types, half of the start times. That of GET_NEW_DESTINATION is
- * exact for the rules by which load.cc and random_end() draw (an enumeration of 0 to 3 start times, N and
- * end_time); 23.9 is often quoted for it, which those rules do not give.
+ * The rates are those of the population. A given type of the 4 is there with probability 2.5/4, a given start time of a
+ * facility that is there with 1/2: as many rows as 0, 1, 2 or 3 have it, each number as likely.
+ *
+ * GET_NEW_DESTINATION(start, end) wants the facility, active (0.625 * 0.85 = 0.53125), and a row with start_time <= start
+ * and end < end_time. A row that begins at t ends at t+1..t+8, the end drawn is 1..24, so it fits with probability
+ * (t + 3.5)/24 on average. No row ends after a later one can begin to end, so the latest row up to `start` decides:
+ *
+ *    start   latest row at 0   at 8   at 16   fits
+ *      0          1/2                         (3.5/2) / 24                          = 0.0729
+ *      8          1/6          1/2            (3.5/6 + 11.5/2) / 24                 = 0.2639
+ *     16          1/12         1/6     1/2    (3.5/12 + 11.5/6 + 19.5/2) / 24       = 0.4983
+ *
+ * where 1/6 is "this one and not the next" (1 row: 1/3, 2 rows: 1/3, by 4) and 1/12 "this one alone" (1/3 by 4). Their
+ * mean, 0.2784, times 0.53125 is 0.1479. The 23.9 % that is often quoted does not follow from these rules. Nor is it
+ * what a long run tends to: INSERT_CALL_FORWARDING draws its end_time from 1..24, whatever the start, so with all rows
+ * replaced by such, each there with probability 1/2, the rate would be 0.2042. Every run begins with the population.
  */
 const Terminal::TypeInfo Terminal::kTypeInfo[kTypeCount] = {
 	{"get_subscriber_data", 35, 100, &Terminal::get_subscriber_data},
@@ -39,7 +52,7 @@ Outcome Terminal::get_subscriber_data()
 	return session_.transact([&](Session &session) {
 		SubscriberRow row = session.need<SubscriberRow>(subscriber_key(s_id));
 		if (!(row.sub_nbr == number_of(s_id)))
-			engine::fail("SUBSCRIBER %u has another one's number", s_id);
+			engine::inconsistent("SUBSCRIBER %u has another one's number", s_id);
 		return true;
 	});
 }

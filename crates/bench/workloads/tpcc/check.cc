@@ -21,7 +21,7 @@
 
 #include "benchmark.h"
 
-using engine::fail;
+using engine::inconsistent;
 using engine::Key;
 using engine::KeyReader;
 using engine::Rows;
@@ -60,13 +60,13 @@ std::string describe(const char *condition, uint16_t w, uint8_t d, const char *w
 
 [[noreturn]] void violation(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
 {
-	fail("%s", describe(condition, w, d, what, one, other).c_str());
+	inconsistent("%s", describe(condition, w, d, what, one, other).c_str());
 }
 
 [[noreturn]] void money_violation(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
 {
-	fail("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w, d, what, Money(one).text,
-	     Money(other).text);
+	inconsistent("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w, d, what,
+		     Money(one).text, Money(other).text);
 }
 
 struct District {
@@ -98,7 +98,7 @@ class Checker {
 		check_warehouses();
 		check_districts();
 		if (!orders_violation_.empty())
-			fail("%s", orders_violation_.c_str());
+			inconsistent("%s", orders_violation_.c_str());
 		check_customers();
 		check_customer_names();
 		check_order_customers();
@@ -108,7 +108,8 @@ class Checker {
 	District &district(uint16_t w, uint8_t d, const char *table)
 	{
 		if (w < 1 || w > warehouses_ || d < 1 || d > kDistricts)
-			fail("consistency: a row of %s is of district %u of warehouse %u, which does not exist", table, d, w);
+			inconsistent("consistency: a row of %s is of district %u of warehouse %u, which does not exist",
+				     table, d, w);
 		return districts_[size_t{w - 1u} * kDistricts + d - 1u];
 	}
 
@@ -116,7 +117,7 @@ class Checker {
 	{
 		auto index = static_cast<size_t>(&district(w, d, table) - districts_.data());
 		if (c < 1 || c > kCustomers)
-			fail("consistency: a row of %s is of customer %u, who does not exist", table, c);
+			inconsistent("consistency: a row of %s is of customer %u, who does not exist", table, c);
 		return customers_[index * kCustomers + c - 1u];
 	}
 
@@ -125,7 +126,7 @@ class Checker {
 	{
 		auto next_is = [](const char *table, uint16_t w, uint32_t found, uint32_t expected) {
 			if (found != expected)
-				fail("consistency: %s, warehouse %u: item %u is missing", table, w, expected);
+				inconsistent("consistency: %s, warehouse %u: item %u is missing", table, w, expected);
 		};
 		uint32_t items = 0;
 		for (Rows at(database_, Key(kItem)); at.valid(); at.next())
@@ -140,8 +141,8 @@ class Checker {
 			next_is(StockRow::kTable, w, key.u16() == w ? key.u32() : 0, i);
 		}
 		if (rows != uint64_t{kItems} * warehouses_)
-			fail("consistency: STOCK has %" PRIu64 " rows instead of %" PRIu64, rows,
-			     uint64_t{kItems} * warehouses_);
+			inconsistent("consistency: STOCK has %" PRIu64 " rows instead of %" PRIu64, rows,
+				     uint64_t{kItems} * warehouses_);
 	}
 
 	void read_districts()
@@ -157,7 +158,7 @@ class Checker {
 			found.next_o_id = row.next_o_id;
 		}
 		if (rows != districts_.size())
-			fail("consistency: DISTRICT has %zu rows instead of %zu", rows, districts_.size());
+			inconsistent("consistency: DISTRICT has %zu rows instead of %zu", rows, districts_.size());
 	}
 
 	void read_history()
@@ -206,8 +207,9 @@ class Checker {
 	{
 		KeyReader key = at.key();
 		OrderId id(key);
-		fail("consistency: %s has a row of order %u of district %u of warehouse %u, which does not exist", table, id.o,
-		     id.d, id.w);
+		inconsistent(
+			"consistency: %s has a row of order %u of district %u of warehouse %u, which does not exist",
+			table, id.o, id.d, id.w);
 	}
 
 	static bool take_new_order(Rows &at, const OrderId &order, District &in)
@@ -278,7 +280,7 @@ class Checker {
 		for (Rows at(database_, Key(kWarehouse)); at.valid(); at.next()) {
 			uint16_t w = at.key().u16();
 			if (w != ++rows)
-				fail("consistency: WAREHOUSE %u is missing", rows);
+				inconsistent("consistency: WAREHOUSE %u is missing", rows);
 			int64_t ytd = at.row<WarehouseRow>().ytd, sum = 0, paid = 0;
 			for (uint8_t d = 1; d <= kDistricts; d++) {
 				sum += district(w, d, WarehouseRow::kTable).ytd;
@@ -290,7 +292,7 @@ class Checker {
 				money_violation("8", w, 0, "W_YTD and the sum of H_AMOUNT", ytd, paid);
 		}
 		if (rows != warehouses_)
-			fail("consistency: WAREHOUSE has %u rows instead of %u", rows, warehouses_);
+			inconsistent("consistency: WAREHOUSE has %u rows instead of %u", rows, warehouses_);
 	}
 
 	template <size_t N, size_t M> static size_t hash_name(const engine::Text<N> &last, const engine::Text<M> &first)
@@ -329,9 +331,10 @@ class Checker {
 			auto last = key.text<16>(), first = key.text<16>();
 			uint16_t c = key.u16();
 			if (customer(w, d, c, "the index on names").name != hash_name(last, first))
-				fail("consistency: the index on names has customer %u of district %u of warehouse %u under another "
-				     "name",
-				     c, d, w);
+				inconsistent(
+					"consistency: the index on names has customer %u of district %u of warehouse %u under another "
+					"name",
+					c, d, w);
 		}
 		need_rows("the index on names", rows, customers_.size());
 	}
@@ -350,9 +353,10 @@ class Checker {
 			uint32_t o = key.descending_u32();
 			const District &in = district(w, d, "the index on orders");
 			if (o < 1 || o > in.customer_of.size() || in.customer_of[o - 1] != c)
-				fail("consistency: the index on orders has order %u of district %u of warehouse %u under another "
-				     "customer",
-				     o, d, w);
+				inconsistent(
+					"consistency: the index on orders has order %u of district %u of warehouse %u under another "
+					"customer",
+					o, d, w);
 		}
 		need_rows("the index on orders", rows, orders);
 	}
@@ -360,7 +364,7 @@ class Checker {
 	static void need_rows(const char *table, size_t rows, size_t expected)
 	{
 		if (rows != expected)
-			fail("consistency: %s has %zu rows instead of %zu", table, rows, expected);
+			inconsistent("consistency: %s has %zu rows instead of %zu", table, rows, expected);
 	}
 
 	engine::Database &database_;

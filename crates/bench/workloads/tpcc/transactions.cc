@@ -80,8 +80,8 @@ uint16_t Terminal::find(Session &session, const Buyer &buyer)
 		return true;
 	});
 	if (found.empty())
-		engine::fail("no customer of district %u of warehouse %u is called %.*s", buyer.d, buyer.w,
-			     static_cast<int>(buyer.last.view().size()), buyer.last.bytes);
+		engine::inconsistent("no customer of district %u of warehouse %u is called %.*s", buyer.d, buyer.w,
+				     static_cast<int>(buyer.last.view().size()), buyer.last.bytes);
 	return found[(found.size() + 1) / 2 - 1];
 }
 
@@ -208,9 +208,10 @@ Outcome Terminal::order_status()
 				     return true;
 			     });
 		if (order.c_id != c || lines != order.ol_cnt)
-			engine::fail("Order-Status: order %u of district %u of warehouse %u is customer %u's with %u lines; "
-				     "found were customer %u and %u lines",
-				     o, buyer.d, buyer.w, order.c_id, order.ol_cnt, c, lines);
+			engine::inconsistent(
+				"Order-Status: order %u of district %u of warehouse %u is customer %u's with %u lines; "
+				"found were customer %u and %u lines",
+				o, buyer.d, buyer.w, order.c_id, order.ol_cnt, c, lines);
 		shown_ = sum;
 		return true;
 	});

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Runs them in turn, and says which one is missing or fails.
+/// Whether this machine has what these look for; says which one is missing or fails. For probes only: what fails for a reason of ours must not pass for a skipped test.
 pub fn succeed(commands: impl IntoIterator<Item = Command>) -> bool {
     commands.into_iter().all(|mut command| match command.output() {
         Ok(output) if output.status.success() => true,
@@ -15,4 +15,12 @@ pub fn succeed(commands: impl IntoIterator<Item = Command>) -> bool {
             false
         }
     })
+}
+
+/// Runs what must succeed once the probes have.
+pub fn run(commands: impl IntoIterator<Item = Command>) {
+    for mut command in commands {
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

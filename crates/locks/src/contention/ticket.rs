@@ -137,10 +137,13 @@ pub type TicketBackoff<P> = TicketLock<P, Proportional>;
 
 impl<P: Platform, W> TicketLock<P, W> {
     /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
-    /// served are nobody's (Invariant 3).
+    /// served are nobody's (Invariant 3). Also for the first to use a lock, which is of no generation yet.
     #[cold]
     fn disown(&self) {
         let old = self.generation.load(Acquire);
+        if old == P::generation() {
+            return; // somebody has just done it, and the tickets drawn since are of this process
+        }
         if old == BEING_DISOWNED || self.generation.compare_exchange(old, BEING_DISOWNED, Acquire, Relaxed).is_err() {
             while self.generation.load(Acquire) == BEING_DISOWNED {
                 P::yield_now();

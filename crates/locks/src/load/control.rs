@@ -51,7 +51,7 @@ const CONTENTION_NS: u64 = 20_000;
 
 /// Polling this long costs some hundred times what parking would: even if the lock comes the next
 /// moment, 1 % was lost.
-const LONG_WAIT_NS: u64 = 1_000_000;
+pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
 /// A lock that nobody came by while somebody polled for so long is not worth polling for: a parked
 /// waiter costs its releaser some microseconds. Where acquisitions are not counted, only
@@ -78,7 +78,7 @@ const GRACE_NS: u64 = 500_000;
 /// half a microsecond, of time that it would only have polled in; among several, more often would
 /// mean that waiters change places with each other (8 threads on 2 processors: every 50 us .86 of
 /// the serial limit, every 200 us .93).
-const YIELD_EVERY_NS: u64 = 200_000;
+pub(super) const YIELD_EVERY_NS: u64 = 200_000;
 
 /// Time between two changes that waiters make to T: the first thread that sleeps for one must have left its processor
 /// before the next, or both would be counted for the same excess (section 5.1: the load follows T within 200 us; a

@@ -21,6 +21,7 @@
 
 use core::marker::PhantomData;
 
+use super::control::{LONG_WAIT_NS, YIELD_EVERY_NS};
 use super::gate::{Gate, Spot};
 use super::passive::{Order, PassiveSets, Place};
 use super::{Departure, LoadManager};
@@ -45,12 +46,6 @@ const LOOK_NS: u64 = if cfg!(loom) { 0 } else { 2_000 };
 /// While others contend the watcher leaves the lock to them; but if one of those that contend is
 /// preempted it may be free for long, so now and then it tries all the same.
 const TRY_EVERY_NS: u64 = 50_000;
-
-/// How often an idle spinner offers its processor: as under load control.
-const YIELD_EVERY_NS: u64 = 200_000;
-
-/// Polling this long is a waste whatever comes: as under load control.
-const LONG_WAIT_NS: u64 = 1_000_000;
 
 /// What differs between the two managers.
 pub trait Restriction: 'static {

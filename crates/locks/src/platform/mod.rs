@@ -102,6 +102,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Tells the processor that this thread polls.
     fn pause();
 
+    /// As [`pause`](Self::pause), in a loop that ends after a number of turns and not by the clock or what it reads:
+    /// a machine that lets time pass faster for those that only look must not do so here.
+    #[inline(always)]
+    fn pause_counted() {
+        Self::pause();
+    }
+
     /// Busy-waits about `ns` nanoseconds, without touching shared memory.
     #[inline]
     fn delay(ns: u64) {

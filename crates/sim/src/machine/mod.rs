@@ -2,7 +2,7 @@
 //!
 //! Every simulated thread is a coroutine; all of them, and what is here, run on one thread of the host. A thread runs
 //! ahead of simulated time as long as nothing else is to happen before the time that its own clock shows (the
-//! *horizon*): work costs an addition, an access that its core's cache serves a few lookups. What would come too early
+//! *horizon*; accesses to memory, up to some nanoseconds beyond it): work costs an addition, an access that its core's cache serves a few lookups. What would come too early
 //! waits: the thread announces when it goes on, and is suspended.
 //!
 //! Accesses take effect one at a time in the order of simulated time, so that the machine is sequentially consistent
@@ -40,6 +40,10 @@ use crate::process::Process;
 
 /// No thread.
 const NOBODY: u32 = u32::MAX;
+
+/// An access may take effect so much before what should have happened first: less than any line needs from one core to
+/// another, so that none is seen to be somewhere too early. (Without this, every access of a busy machine is an event.)
+const LOOK_AHEAD_NS: u64 = 10;
 
 // SAFETY: a number.
 unsafe impl Zeroable for u8 {}
@@ -400,7 +404,9 @@ fn access(address: usize, access: Access) {
     if !is_inside() {
         return;
     }
-    synchronise();
+    if with(|machine| machine.now > machine.horizon.saturating_add(LOOK_AHEAD_NS)) {
+        wait(Flight::Work(0));
+    }
     let transfer = with(|machine| {
         machine.accesses += 1;
         let Some(line) = machine.arena.line_of(address) else {
@@ -519,6 +525,15 @@ pub(crate) fn pause() {
     synchronise();
     with(|machine| machine.now += machine.parameters.memory.pause_ns);
     rest(Flight::Poll);
+}
+
+/// The calling thread has done one turn of a loop that counts its turns: the next one is simulated too.
+pub(crate) fn pause_counted() {
+    synchronise();
+    with(|machine| {
+        machine.now += machine.parameters.memory.pause_ns;
+        machine.threads[machine.current as usize].polling.note_change();
+    });
 }
 
 /// Suspends the calling thread if all that it did was to look.

@@ -6,8 +6,9 @@
 //! suspended, until another context changes one of the lines (then it finds its copy gone with its next poll, and pays
 //! for the transfer), or for a span that doubles from one suspension to the next.
 //!
-//! Two things bound the error. A loop that counts its polls instead of looking at the clock is not suspended: there
-//! has to be a look at the clock between two suspensions. And the longest span, [`LONGEST_SPAN_NS`], is how late a waiter
+//! Two things bound the error. A loop that counts its polls instead of looking at the clock is not suspended: it says
+//! so ([`Platform::pause_counted`](unconvoy::platform::Platform::pause_counted)), and else there has to be a look at the
+//! clock between two suspensions. And the longest span, [`LONGEST_SPAN_NS`], is how late a waiter
 //! may see that a time has come: load managers' thresholds are 20 us and more, what is shorter the algorithms pass in
 //! [`Platform::delay`](unconvoy::platform::Platform::delay), which is exact.
 

@@ -239,6 +239,9 @@ impl Machine {
         let known = &mut self.threads[thread as usize];
         (known.state, known.flight) = (state, Flight::Work(0));
         self.dispatch(context, now, 0);
+        if self.contexts[context].current == NOBODY {
+            self.contexts[context].last = NOBODY; // the kernel's idle thread, from which to come back is a switch
+        }
     }
 
     fn arm_tick(&mut self, context: usize, now: u64) {

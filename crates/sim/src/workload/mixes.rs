@@ -43,7 +43,7 @@ fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<
 /// there (DaMoN 2009, section 3.3).
 fn tm1() -> Workload {
     let mut steps = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..4 {
         steps.extend(sections(0, 900, 30_000, 2)); // the buffer of the log
         steps.extend(sections(1, 400, 15_000, 6)); // lock table, buffer pool, transaction list
     }

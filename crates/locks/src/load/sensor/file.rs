@@ -50,6 +50,29 @@ impl File {
     }
 }
 
+/// A file that is read again and again.
+pub(super) struct Source {
+    open: fn() -> Option<File>,
+    /// The descriptor, if it may be kept.
+    kept: Option<File>,
+}
+
+impl Source {
+    /// What `open` opens, if it can; with `keep_open` once, else for each reading.
+    pub(super) fn new(open: fn() -> Option<File>, keep_open: bool) -> Option<Self> {
+        let file = open()?;
+        Some(Source { open, kept: keep_open.then_some(file) })
+    }
+
+    /// As [`File::read_into`].
+    pub(super) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
+        match &self.kept {
+            Some(file) => file.read_into(buffer),
+            None => (self.open)()?.read_into(buffer),
+        }
+    }
+}
+
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: ours, and not used again. Closing a file that was only read cannot lose anything.

@@ -7,15 +7,13 @@
 //! is mounted over it.
 
 use super::capacity::Capacity;
-use super::file::{File, decimal};
+use super::file::{File, Source, decimal};
 use super::{Reading, Sensor};
 
 /// The sensor.
 pub struct LoadAverage {
-    /// Whether the descriptor may be kept.
-    keep_open: bool,
+    source: Source,
     own_thread: u32,
-    file: Option<File>,
     capacity: Capacity,
 }
 
@@ -30,12 +28,8 @@ impl LoadAverage {
     /// A sensor on a thread with id `own_thread`; `None` without the file. For `keep_open` see
     /// [`Schedstat::new`](super::schedstat::Schedstat::new).
     pub fn open(keep_open: bool, own_thread: u32) -> Option<Self> {
-        let file = Self::file()?;
-        Some(LoadAverage { keep_open, own_thread, file: keep_open.then_some(file), capacity: Capacity::default() })
-    }
-
-    fn file() -> Option<File> {
-        File::open(c"/proc/loadavg")
+        let source = Source::new(|| File::open(c"/proc/loadavg"), keep_open)?;
+        Some(LoadAverage { source, own_thread, capacity: Capacity::default() })
     }
 }
 
@@ -47,13 +41,7 @@ impl Sensor for LoadAverage {
     fn read(&mut self, now: u64) -> Option<Reading> {
         self.capacity.follow_process(now, self.own_thread);
         let mut line = [0u8; 128];
-        if self.file.is_none() {
-            self.file = Self::file();
-        }
-        let len = self.file.as_ref()?.read_into(&mut line)?;
-        if !self.keep_open {
-            self.file = None;
-        }
+        let len = self.source.read_into(&mut line)?;
         let others = runnable(line.get(..len)?)?.saturating_sub(1);
         Some(Reading::of_runnable(f64::from(others), self.capacity.processors()))
     }

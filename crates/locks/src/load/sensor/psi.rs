@@ -16,7 +16,7 @@
 
 use super::capacity::Capacity;
 use super::cgroup;
-use super::file::{File, decimal};
+use super::file::{File, Source, decimal};
 use super::{Reading, Sensor};
 
 /// Above this part of the time with somebody waiting, there are too many threads: a time slice or two in an interval of
@@ -62,10 +62,8 @@ impl Search {
 
 /// The sensor.
 pub struct Pressure {
-    /// Whether the descriptor may be kept.
-    keep_open: bool,
+    source: Source,
     own_thread: u32,
-    file: Option<File>,
     sleeping: u32,
     /// Time and total of the last reading.
     last: Option<(u64, u64)>,
@@ -80,15 +78,20 @@ fn total_us(text: &[u8]) -> Option<u64> {
     decimal(digits)
 }
 
+/// The microseconds that a reading finds.
+fn total(read_into: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<u64> {
+    let mut text = [0u8; 256];
+    let len = read_into(&mut text)?;
+    total_us(text.get(..len)?)
+}
+
 impl Pressure {
     /// A sensor on a thread with id `own_thread`; `None` where the kernel does not account for
     /// pressure. For `keep_open` see [`Schedstat::new`](super::schedstat::Schedstat::new).
     pub fn open(keep_open: bool, own_thread: u32) -> Option<Self> {
-        let file = Self::file()?;
         Some(Pressure {
-            keep_open,
+            source: Source::new(Self::file, keep_open)?,
             own_thread,
-            file: keep_open.then_some(file),
             sleeping: 0,
             last: None,
             search: Search::default(),
@@ -103,13 +106,7 @@ impl Pressure {
     }
 
     fn is_counting(file: &File) -> bool {
-        Self::total(file).is_some()
-    }
-
-    fn total(file: &File) -> Option<u64> {
-        let mut text = [0u8; 256];
-        let len = file.read_into(&mut text)?;
-        total_us(text.get(..len)?)
+        total(|text| file.read_into(text)).is_some()
     }
 }
 
@@ -121,13 +118,7 @@ impl Sensor for Pressure {
     fn read(&mut self, now: u64) -> Option<Reading> {
         self.capacity.follow_process(now, self.own_thread);
         let sleeping = f64::from(core::mem::take(&mut self.sleeping));
-        if self.file.is_none() {
-            self.file = Self::file();
-        }
-        let total = Self::total(self.file.as_ref()?)?;
-        if !self.keep_open {
-            self.file = None;
-        }
+        let total = total(|text| self.source.read_into(text))?;
         let (then, before) = self.last.replace((now, total))?;
         let interval = now.checked_sub(then).filter(|&ns| ns > 0)?;
         let share = total.saturating_sub(before) as f64 * 1e3 / interval as f64;

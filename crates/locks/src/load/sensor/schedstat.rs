@@ -156,36 +156,20 @@ impl Drop for Table {
     }
 }
 
-/// Room for a thread id in decimal and `/schedstat`.
-struct Path {
-    bytes: [u8; 32],
-    len: usize,
-}
+/// The path of a thread's file, below the task directory.
+struct Path([u8; 32]);
 
 impl Path {
     fn of(thread: u32) -> Self {
-        let mut path = Path { bytes: [0; 32], len: 0 };
-        let mut divisor = 1_000_000_000;
-        while divisor > 0 {
-            let digit = thread / divisor % 10;
-            if digit != 0 || path.len > 0 || divisor == 1 {
-                path.push(b'0' + digit as u8);
-            }
-            divisor /= 10;
-        }
-        b"/schedstat".iter().for_each(|&byte| path.push(byte));
-        path
-    }
-
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
-            self.len += 1;
-        }
+        let mut path = [0; 32];
+        let mut digits = itoa::Buffer::new();
+        let bytes = digits.format(thread).bytes().chain(*b"/schedstat");
+        path.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+        Path(path)
     }
 
     fn as_cstr(&self) -> &core::ffi::CStr {
-        core::ffi::CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+        core::ffi::CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }
 }
 
