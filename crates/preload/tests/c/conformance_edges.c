@@ -330,7 +330,7 @@ static void forks_in_contention(void)
 static void spawns_in_contention(void)
 {
 	extern char **environ;
-	char *const arguments[] = { "/bin/sh", "-c", "cat <&7 >&8; exit 5", NULL };
+	char *const arguments[] = { "/bin/sh", "-c", "cat; exit 5", NULL };
 	struct puppet p[CROWD];
 	posix_spawn_file_actions_t actions;
 	int in[2], out[2], status = -1;
@@ -340,8 +340,8 @@ static void spawns_in_contention(void)
 	check_begin("spawn.posix_spawn with file actions in contention");
 	int error = pipe(in) | pipe(out);
 	error |= posix_spawn_file_actions_init(&actions);
-	error |= posix_spawn_file_actions_adddup2(&actions, in[0], 7);
-	error |= posix_spawn_file_actions_adddup2(&actions, out[1], 8);
+	error |= posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+	error |= posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
 	error |= posix_spawn_file_actions_addclose(&actions, in[1]);
 	error |= posix_spawn_file_actions_addclose(&actions, out[0]);
 	error |= posix_spawn(&child, arguments[0], &actions, NULL, arguments, environ);
