@@ -55,6 +55,11 @@ impl Lock {
         Lock { mutex: (pair.make)(machine), clock: machine.lock_clock() }
     }
 
+    /// Where it is: what shares its cache line.
+    pub(crate) fn address(&self) -> usize {
+        core::ptr::from_ref(self.mutex).addr()
+    }
+
     /// Acquires it, for the calling simulated thread.
     pub fn lock(&self) {
         machine::begins_to_wait(self.clock);

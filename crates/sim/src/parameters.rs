@@ -122,6 +122,9 @@ pub struct Scheduler {
     pub wake_call_ns: u64,
     /// What it takes for each thread that it wakes.
     pub wake_thread_ns: u64,
+    /// What it takes beyond that if the thread goes to a context that is idle, which has to be told.
+    #[serde(default)]
+    pub wake_idle_ns: u64,
     /// The system call that yields, with nobody to yield to.
     pub yield_ns: u64,
     /// A thread that wakes has run this much less than those that waited, at most.
@@ -144,6 +147,38 @@ pub struct Scheduler {
     pub sensor_thread_ns: u64,
 }
 
+/// Where the numbers of a machine are from that was measured, and what programs take on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibrated {
+    /// When.
+    pub date: String,
+    /// Its processors, as the system calls them.
+    pub processor: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Whether it was busy with something else meanwhile, so that times may be too long.
+    pub busy: bool,
+    /// What the programs of `unconvoy bench` take.
+    pub programs: Programs,
+}
+
+/// What one turn of the benchmark's programs takes on one thread, in picoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Programs {
+    /// Locking and unlocking a mutex that nobody else wants, through the functions of libc.
+    pub lock_pair_ps: u64,
+    /// A turn of `counter` beyond that and the times that it was asked for.
+    pub counter_turn_ps: u64,
+    /// Of an operation of `hashtable`, what comes before the lock.
+    pub table_outside_ps: u64,
+    /// What comes under the lock, beyond the way along the list.
+    pub table_section_ps: u64,
+    /// A step on that way.
+    pub table_visit_ps: u64,
+}
+
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,6 +191,25 @@ pub struct Parameters {
     pub memory: Memory,
     /// The operating system.
     pub scheduler: Scheduler,
+    /// Of a machine that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<Calibrated>,
+}
+
+impl Parameters {
+    /// The machine in a few words, and whether its numbers were measured.
+    pub fn origin(&self) -> String {
+        let contexts = self.topology.contexts();
+        let measured = match &self.calibrated {
+            Some(calibrated) => {
+                let busy = if calibrated.busy { ", WHILE IT WAS BUSY" } else { "" };
+                format!(", calibrated {} ({}, {}{busy})", calibrated.date, calibrated.processor, calibrated.kernel)
+            }
+            None if self.name == "host" => ", not calibrated".to_string(),
+            None => String::new(),
+        };
+        format!("{} ({contexts} contexts{measured})", self.name)
+    }
 }
 
 /// The machine of a TOML file.

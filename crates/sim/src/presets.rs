@@ -1,6 +1,7 @@
 //! Known machines. Each number's source is beside it.
 
-use crate::parameters::{Count, Memory, Parameters, Scheduler, Topology};
+use crate::calibrate::default_path;
+use crate::parameters::{Count, Memory, Parameters, Scheduler, Topology, parse};
 
 /// The names of the presets, and a sentence about each.
 pub const PRESETS: &[(&str, &str)] = &[
@@ -8,7 +9,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("niagara2-16", "the same confined to 16 contexts with a pipeline each (DaMoN 2009, Figure 1)"),
     ("opteron-32", "four sockets of eight cores, Linux 2.6 (the TACO 2013 paper)"),
     ("server", "two sockets of 32 cores with two contexts each, Linux 6"),
-    ("host", "one socket of as many contexts as this machine has, Linux 6"),
+    ("host", "this machine, as `unconvoy sim --calibrate` measured it, or else as is usual for its size"),
 ];
 
 /// The preset of this name.
@@ -22,7 +23,7 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "niagara2-16" => niagara(name, 2),
         "opteron-32" => opteron(),
         "server" => server(),
-        "host" => host(),
+        "host" => return host(),
         _ => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
             return Err(format!("there is no machine {name}: the presets are {}, anything else is a file", names.join(", ")));
@@ -70,6 +71,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             park_ns: 2_000,                // part of the 10 to 15 us
             wake_call_ns: 1_000,
             wake_thread_ns: 2_000,
+            wake_idle_ns: 0,               // part of the 10 to 15 us
             yield_ns: 2_000,               // a system call and a look at the queue
             sleeper_credit_ns: 100_000_000, // [S] the time-sharing class: who sleeps gains priority, who computes loses it
             wake_preempt_ns: 20_000_000,   // [S] the same: a thread that has used a part of its quantum gives way
@@ -81,6 +83,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             sensor_ns: 20_000,
             sensor_thread_ns: 3_000,       // [A] section 5.3: every thread of the process is traversed; some us each
         },
+        calibrated: None,
     }
 }
 
@@ -96,6 +99,7 @@ const LINUX: Scheduler = Scheduler {
     park_ns: 400,                  // [M] perf bench futex: a system call and a hash bucket
     wake_call_ns: 200,
     wake_thread_ns: 800,
+    wake_idle_ns: 0,               // an interrupt is sent in some 100 ns, but not by a virtual machine
     yield_ns: 400,                 // [M] sched_yield alone on a processor
     sleeper_credit_ns: 3_000_000,  // [L] a sleeper's lag is bounded by a slice
     wake_preempt_ns: 1_000_000,    // [L] a wake-up preempts who has run for its part
@@ -127,6 +131,7 @@ fn server() -> Parameters {
             shared_core_slowdown: 500, // two contexts do 1.3 times the work of one
         },
         scheduler: LINUX,
+        calibrated: None,
     }
 }
 
@@ -153,16 +158,31 @@ fn opteron() -> Parameters {
             slice_ns: 6_000_000,          // sched_latency of CFS
             ..LINUX
         },
+        calibrated: None,
+    }
+}
+
+/// This machine as it was calibrated for this user, or else as [usual](usual_host).
+fn host() -> Result<Parameters, String> {
+    let Some(path) = default_path() else { return Ok(usual_host()) };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => parse(&text).map_err(|error| {
+            let path = path.display();
+            format!("{path}, the calibration of this machine, is no machine: {error}\nunconvoy sim --calibrate makes another one")
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(usual_host()),
+        Err(error) => Err(format!("cannot read {}, the calibration of this machine: {error}", path.display())),
     }
 }
 
 /// A machine of this one's size, with what is usual for the rest.
-fn host() -> Parameters {
+pub(crate) fn usual_host() -> Parameters {
     let contexts = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
     Parameters {
         name: "host".to_string(),
         topology: topology(1, 1, contexts.clamp(1, 4096), 1),
         memory: Memory { shared_core_slowdown: 0, ..server().memory },
         scheduler: LINUX,
+        calibrated: None,
     }
 }

@@ -3,7 +3,7 @@
 use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
 
-use crate::machine::{Counts, Hang, Machine, Split, Word};
+use crate::machine::{Counts, Hang, Lines, Machine, Split, Word};
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::platform::Simulated;
@@ -39,6 +39,11 @@ impl Simulation {
     /// A word of shared data.
     pub fn word(&mut self) -> Word {
         Word::new(&mut self.machine)
+    }
+
+    /// Lines of shared data, one after the other.
+    pub(crate) fn lines(&mut self, bytes: usize) -> Lines {
+        Lines::new(&mut self.machine, bytes)
     }
 
     /// Sets the interval of the process's controller, in nanoseconds.

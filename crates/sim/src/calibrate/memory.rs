@@ -18,7 +18,7 @@ struct Line(AtomicU64);
 
 /// Elements of a chain that fits into the first cache, and of one that fits into none.
 const SHORT: usize = 256;
-const LONG: usize = 32 << 20;
+const LONG: usize = 8 << 20;
 
 /// The time of a step along a chain of dependent loads through `len` elements of 8 bytes, in an order that no prefetcher
 /// guesses: one cycle through all of them (Sattolo's algorithm).
@@ -45,20 +45,27 @@ pub(super) fn hit() -> f64 {
     step(SHORT)
 }
 
-/// A load that no cache serves: in 256 MiB, of which the largest caches hold some part.
+/// A load that no cache serves: in 64 MiB, of which the largest caches hold some part.
 pub(super) fn miss() -> f64 {
     step(LONG)
 }
 
-/// What an atomic addition costs beyond a load.
+/// What an atomic addition costs beyond a load, when the next one needs its result.
 pub(super) fn read_modify_write() -> f64 {
     let line = Line::default();
-    per_call(|| _ = line.0.fetch_add(1, SeqCst)) - hit()
+    let mut seen = 0;
+    per_call(|| seen = line.0.fetch_add(seen & 1, SeqCst)) - hit()
 }
 
-/// A fence with nothing to wait for.
+/// A fence with a store to wait for.
 pub(super) fn fence() -> f64 {
-    per_call(|| full_fence(SeqCst))
+    let line = Line::default();
+    let store = || line.0.store(black_box(1), Relaxed);
+    let both = per_call(|| {
+        store();
+        full_fence(SeqCst);
+    });
+    both - per_call(store)
 }
 
 /// [`Platform::pause`](unconvoy::platform::Platform::pause).

@@ -1,8 +1,7 @@
-//! What the scheduler and the futex calls cost, and how long a time slice is.
+//! What the scheduler and the futex calls cost.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use unconvoy::load::sensor::Sensor as _;
 use unconvoy::load::sensor::schedstat::Schedstat;
 
 use super::topology::Two;
-use super::{Outcome, TRIES, median, per_call};
+use super::{Outcome, TRIES, median, middle, per_call};
 
 /// Threads beside this one, for what a reading costs for each.
 pub(super) const MANY: usize = 64;
@@ -34,39 +33,6 @@ pub(super) fn confined<R>(processor: usize, work: impl FnOnce() -> R) -> R {
 
 fn nanoseconds(time: Timespec) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-/// How long a thread runs while another one waits for its processor: from the end of one long gap in its time to the
-/// beginning of the next.
-pub(super) fn slice(processor: usize) -> Outcome {
-    const LENGTH: Duration = Duration::from_millis(400);
-    /// Longer than an interrupt, shorter than a time slice.
-    const GAP: Duration = Duration::from_micros(300);
-    let begin = Arc::new(Barrier::new(2));
-    let spin = || {
-        let begin = Arc::clone(&begin);
-        move || {
-            confined(processor, || {
-                begin.wait();
-                let (start, mut runs) = (Instant::now(), Vec::new());
-                let (mut last, mut since) = (start, None);
-                while last.duration_since(start) < LENGTH {
-                    let now = Instant::now();
-                    if now.duration_since(last) > GAP {
-                        runs.extend(since.map(|since| last.duration_since(since).as_nanos() as f64));
-                        since = Some(now);
-                    }
-                    last = now;
-                }
-                runs
-            })
-        }
-    };
-    let other = thread::spawn(spin());
-    let mut runs = spin()();
-    runs.extend(other.join().expect("it does not panic"));
-    runs.sort_by(f64::total_cmp);
-    runs.get(runs.len() / 2).copied().ok_or("two threads on one processor did not take turns")
 }
 
 /// The period of the scheduler's tick: what the coarse clock moves by.
@@ -129,44 +95,66 @@ pub(super) fn wake((here, there): Two) -> Wake {
     })
 }
 
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// One thread wakes another one on its own processor and parks; until that one runs: two system calls and a switch.
-pub(super) fn hand_over(processor: usize) -> f64 {
-    const ROUNDS: u32 = 500;
-    let words = [AtomicU32::new(0), AtomicU32::new(0)];
-    let take = |word: &AtomicU32| {
-        while word.swap(0, Acquire) == 0 {
-            // Whatever made it return is seen in the word.
-            let _ = futex::wait(word, Flags::PRIVATE, 0, None);
-        }
-    };
-    let give = |word: &AtomicU32| {
-        word.store(1, Release);
-        let _ = futex::wake(word, Flags::PRIVATE, 1);
-    };
+/// Waking a thread of one's own processor, which has to wait for it: the call.
+pub(super) fn wake_behind(processor: usize) -> f64 {
+    const ROUNDS: usize = 8 * TRIES;
+    let (word, asleep, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             confined(processor, || {
-                for _ in 0..ROUNDS * TRIES as u32 {
-                    take(&words[0]);
-                    give(&words[1]);
+                while end.load(Acquire) == 0 {
+                    let seen = word.load(Acquire);
+                    asleep.store(1, Release);
+                    // Whatever made it return is seen in the words.
+                    let _ = futex::wait(&word, Flags::PRIVATE, seen, None);
                 }
             });
         });
         confined(processor, || {
-            median(|| {
-                let begin = Instant::now();
-                for _ in 0..ROUNDS {
-                    give(&words[0]);
-                    take(&words[1]);
+            let call = |_: usize| {
+                let mut turns = 0;
+                // It runs whenever this thread yields, until it sleeps.
+                while asleep.load(Acquire) == 0 || turns < 2 {
+                    thread::yield_now();
+                    turns += 1;
                 }
-                begin.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS)
-            })
+                asleep.store(0, Release);
+                word.fetch_add(1, Release);
+                let begin = Instant::now();
+                let _ = futex::wake(&word, Flags::PRIVATE, 1);
+                begin.elapsed().as_nanos() as f64
+            };
+            let call = middle((0..ROUNDS).map(call));
+            end.store(1, Release);
+            word.fetch_add(1, Release);
+            let _ = futex::wake(&word, Flags::PRIVATE, 1);
+            call
+        })
+    })
+}
+
+/// Yielding to another thread of the processor: until that one runs.
+pub(super) fn yield_switch(processor: usize) -> f64 {
+    const CALLS: u32 = 500;
+    let end = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            confined(processor, || {
+                while end.load(Acquire) == 0 {
+                    thread::yield_now();
+                }
+            });
+        });
+        confined(processor, || {
+            thread::sleep(Duration::from_millis(1));
+            let ns = median(|| {
+                let begin = Instant::now();
+                (0..CALLS).for_each(|_| thread::yield_now());
+                // The other one yields back each time.
+                begin.elapsed().as_nanos() as f64 / f64::from(2 * CALLS)
+            });
+            end.store(1, Release);
+            ns
         })
     })
 }
@@ -228,7 +216,7 @@ pub(super) fn reading(others: usize) -> Outcome {
             begin.elapsed().as_nanos() as f64
         });
         end.store(1, Relaxed);
-        let _ = futex::wake(&end, Flags::PRIVATE, u32::MAX);
+        let _ = futex::wake(&end, Flags::PRIVATE, i32::MAX as u32);
         match (is_refused, is_read) {
             (true, _) => Err("the system refuses so many threads"),
             (_, false) => Err("/proc/self/task/*/schedstat cannot be read"),

@@ -36,6 +36,11 @@ fn cache_of(processor: usize) -> Option<String> {
     read(processor, &format!("cache/index{index}/shared_cpu_list"))
 }
 
+/// Whether a hypervisor is below.
+fn is_virtual() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"))
+}
+
 impl Processors {
     /// Those of the process's affinity mask. What `/sys` does not tell is the same for all.
     pub(super) fn of_this_machine() -> Self {
@@ -79,6 +84,12 @@ impl Processors {
     /// Two contexts of one core.
     pub(super) fn same_core(&self) -> Result<Two, &'static str> {
         self.two(|left, right| left.core == right.core).ok_or("no core has two contexts here")
+    }
+
+    /// Two contexts of one core; or, on a virtual machine, two of which that cannot be ruled out, since the hypervisor
+    /// says what it likes.
+    pub(super) fn perhaps_same_core(&self) -> Result<Two, &'static str> {
+        self.same_core().or_else(|_| if is_virtual() { self.any_two() } else { Err("no core has two contexts here") })
     }
 
     /// Two cores behind one last-level cache.

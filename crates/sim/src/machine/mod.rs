@@ -502,6 +502,22 @@ pub fn work(ns: u64) {
     });
 }
 
+/// As [`work`], in picoseconds; what is left of a nanosecond is one or none, by chance.
+pub(crate) fn work_ps(ps: u64) {
+    let (ns, part) = (ps / 1000, ps % 1000);
+    work(ns + u64::from(part != 0 && random(1000) < part));
+}
+
+/// The time that the calling thread's clock shows, without what a look at it costs.
+pub(crate) fn time() -> u64 {
+    with(|machine| machine.now)
+}
+
+/// The core that the calling thread runs on.
+pub(crate) fn core() -> usize {
+    with(|machine| machine.core)
+}
+
 /// The calling thread spends `ns` nanoseconds that no other context has a part in.
 pub(crate) fn spend(ns: u64) {
     with(|machine| machine.now += ns);
@@ -651,6 +667,30 @@ impl Word {
 pub fn wait_for_word(word: &Word, is_waiting: impl Fn() -> bool) {
     while is_waiting() {
         park(core::ptr::from_ref(word.0).addr(), || !is_waiting(), None);
+    }
+}
+
+/// Some memory of the machine, by cache lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines {
+    base: usize,
+    count: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(machine: &mut Machine, bytes: usize) -> Self {
+        let count = bytes.div_ceil(arena::LINE);
+        let place = (0..count).map(|_| machine.place([0_u8; arena::LINE]).addr());
+        Lines { base: place.min().unwrap_or(0), count }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Of the line of this number.
+    pub(crate) fn address(&self, line: usize) -> usize {
+        self.base + line * arena::LINE
     }
 }
 

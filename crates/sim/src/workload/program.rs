@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use super::table::{Costs, Table};
 use super::{Guarded, Step};
 use crate::machine::{self, Activity, Word};
 use crate::simulation::Simulation;
@@ -11,6 +12,7 @@ use crate::simulation::Simulation;
 /// row: these are logical locks, that a database keeps in tables of its own, and no mutexes.
 pub(super) struct Databases {
     rows: Vec<Row>,
+    table: Option<Table>,
 }
 
 struct Row {
@@ -30,11 +32,13 @@ impl Databases {
             waiters: RefCell::new(VecDeque::new()),
             word: simulation.word(),
         };
-        Databases { rows: (0..rows.unwrap_or(0)).map(row).collect() }
+        let rows = (0..rows.unwrap_or(0)).map(row).collect();
+        let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
+        Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
     }
 
     /// Goes through the steps once.
-    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>]) {
+    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>], random: &mut fastrand::Rng) {
         let mut held: Vec<usize> = Vec::new();
         for step in steps {
             match *step {
@@ -51,6 +55,15 @@ impl Databases {
                     if held.last().is_none_or(|&last| row > last) {
                         self.hold(row);
                         held.push(row);
+                    }
+                }
+                Step::Measured { ps } => machine::work_ps(ps),
+                Step::Clock { ns } => machine::delay(ns),
+                Step::Clocked { group, ns, lines, call_ps } => locks[group][0].clocked(ns, lines, call_ps),
+                Step::Table { outside_ps, section_ps, visit_ps, call_ps } => {
+                    let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
+                    if let Some(table) = &self.table {
+                        table.operation(random, &locks[0], costs);
                     }
                 }
                 Step::Away { ns } => {
