@@ -10,6 +10,7 @@
 //! | [`platform`] | what the locks see of it |
 //! | [`process`] | load control and controller of a simulated process |
 //! | [`pair`] | the locks by name |
+//! | `solaris` | the mutex that the papers compare with |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
 //! | [`outcome`], [`experiment`] | one simulated point of a grid, and other experiments |
@@ -33,4 +34,5 @@ pub mod presets;
 pub mod process;
 pub mod simulation;
 pub mod validate;
+mod solaris;
 pub mod workload;

@@ -12,13 +12,14 @@ use unconvoy::platform::Atomic as _;
 
 use crate::machine::{self, Machine};
 use crate::platform::{Simulated, SimulatedCell};
+use crate::solaris::Solaris;
 
 /// A pair of managers.
 #[derive(Clone, Copy)]
 pub struct Pair {
     /// The contention manager's name in the catalogue.
     pub contention: &'static str,
-    /// The load manager's.
+    /// The load manager's; empty for [`solaris`](crate::solaris), which is no pair.
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     make: fn(&mut Machine) -> &'static dyn Mutex,
@@ -33,12 +34,15 @@ impl std::fmt::Debug for Pair {
 impl Pair {
     /// As a user writes it.
     pub fn name(&self) -> String {
-        format!("{}+{}", self.contention, self.load)
+        match self.load {
+            "" => self.contention.to_string(),
+            load => format!("{}+{load}", self.contention),
+        }
     }
 }
 
 /// A mutex on a simulated machine.
-trait Mutex {
+pub(crate) trait Mutex {
     fn lock(&self);
     fn unlock(&self);
 }
@@ -129,18 +133,31 @@ macro_rules! pairs {
 
 unconvoy::with_managers!(pairs, crate::platform::Simulated);
 
+/// The papers' `pthread_mutex_t`.
+static SOLARIS: Pair = Pair {
+    contention: "solaris",
+    load: "",
+    interval_ns: 0,
+    // SAFETY: the machine's memory, where it stays as long as any of its threads.
+    make: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
+};
+
 /// Every pair.
 pub fn all() -> impl Iterator<Item = &'static Pair> {
     PAIRS.iter().copied().flatten()
 }
 
-/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), or `default`.
+/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), or `default`; or `solaris`, the
+/// mutex that the papers compare with.
 ///
 /// # Errors
 ///
 /// There is none of this name.
 pub fn named(name: &str) -> Result<&'static Pair, String> {
     use unconvoy::catalogue::{CONTENTION, LOAD};
+    if name == SOLARIS.contention {
+        return Ok(&SOLARIS);
+    }
     let (contention, load) = match name {
         "default" => (CONTENTION[0].name, LOAD[0].name),
         name => name.split_once('+').unwrap_or((name, LOAD[0].name)),

@@ -92,6 +92,10 @@ pub struct Memory {
     /// For how long a line serves nobody else while a reader gets a copy. (A writer has it to itself for the whole
     /// of its transfer.)
     pub read_occupancy_ns: u64,
+    /// Whether a core goes on while a line that it stores to is on its way. Its next atomic access and its next fence
+    /// wait for that; then it is the first to have the line.
+    #[serde(default)]
+    pub store_buffer: bool,
     /// A full memory fence.
     pub fence_ns: u64,
     /// One turn of a polling loop beyond its loads.

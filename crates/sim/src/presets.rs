@@ -57,6 +57,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             memory_ns: 130,        // [T] some 180 cycles
             rmw_ns: 20,            // [T] atomics are done in the second-level cache, not in the core's
             read_occupancy_ns: 2,  // [T] a bank takes a request every other cycle
+            store_buffer: false,   // the first-level cache writes through: what a store takes is in what the next access to the line takes
             fence_ns: 15,          // a drained store buffer: one access to the second-level cache
             pause_ns: 6,           // a loop of a few instructions, on a pipeline shared with others
             clock_ns: 60,          // [A] section 4: gethrtime takes 40 to 80 ns
@@ -125,6 +126,7 @@ fn server() -> Parameters {
             memory_ns: 100,
             rmw_ns: 6,              // 18 to 20 cycles (Fog, instruction tables)
             read_occupancy_ns: 10,  // copies are sent from the last-level cache
+            store_buffer: true,
             fence_ns: 10,
             pause_ns: 45,           // 140 cycles since Skylake (Intel optimisation manual, section 2.8.4)
             clock_ns: 20,           // vDSO
@@ -148,6 +150,7 @@ fn opteron() -> Parameters {
             memory_ns: 122,         // the same
             rmw_ns: 10,
             read_occupancy_ns: 30,  // probes of all sockets' caches: little runs in parallel
+            store_buffer: true,
             fence_ns: 20,
             pause_ns: 5,            // as long as a no-op before Skylake
             clock_ns: 30,

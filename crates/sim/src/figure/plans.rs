@@ -9,7 +9,7 @@ use crate::presets;
 use crate::workload::{self, Workload};
 
 /// The papers' spin-then-block mutex.
-pub(super) const BLOCKING: &str = "futex+none";
+pub(super) const BLOCKING: &str = "solaris";
 /// Their spin lock.
 pub(super) const SPINNING: &str = "tpmcs+none";
 /// Load control over it.
@@ -200,7 +200,7 @@ fn asplos_3(size: Size) -> Vec<Cell> {
 }
 
 fn asplos_4(size: Size) -> Vec<Cell> {
-    let threads = size.of(&[1_u32, 8, 16, 24, 31, 35, 37, 39, 43, 47, 56, 63, 80, 96, 128][..], &[16, 31, 47, 63]);
+    let threads = size.of(&[1_u32, 8, 16, 24, 31, 35, 37, 39, 43, 47, 56, 63, 80, 96, 128][..], &[16, 31, 37, 47, 63]);
     tm1_lines(&[("blocking", BLOCKING)], threads, size)
 }
 

@@ -15,8 +15,10 @@
 //! A line that is busy is waited for, first come, first served: that is what makes a storm of test-and-sets slow. The
 //! access takes effect when its transfer is done.
 //!
-//! What is *not* modelled: bandwidth (of different lines), store buffers (a store that misses is waited for),
-//! prefetching, and caches between the first and the last level.
+//! With a store buffer, a store that misses is not waited for ([`stores`](super::stores)): its line is busy until the
+//! transfer is done, and whoever wants it meanwhile gets it after that.
+//!
+//! What is *not* modelled: bandwidth (of different lines), prefetching, and caches between the first and the last level.
 
 use super::arena::{LINES, Zeroable, Zeroes};
 use crate::parameters::{Memory, Topology};
@@ -156,6 +158,16 @@ impl Caches {
             state.read_at = 0;
         }
         Transfer { line, core, access, done: start + cost + extra }
+    }
+
+    /// A read-modify-write of `core` by which it has `line`, that its store has brought, before anybody who waits for it
+    /// has: what it takes.
+    pub(super) fn hold(&mut self, core: usize, line: usize) -> u64 {
+        let state = self.lines.at(line);
+        state.version = state.version.wrapping_add(1);
+        let version = state.version;
+        *self.copies.at(core * CACHED + line % CACHED) = copy_of(line, version);
+        self.memory.hit_ns + self.memory.rmw_ns
     }
 
     /// The transfer is done, and the access takes effect.

@@ -15,6 +15,7 @@ mod event;
 mod futex;
 mod polling;
 mod scheduler;
+mod stores;
 mod thread;
 
 use std::cell::Cell;
@@ -234,6 +235,8 @@ impl Machine {
 
     /// The running thread makes a full fence.
     pub(crate) fn fence(&mut self) {
+        let drained = self.threads[self.current as usize].stores.drained_at();
+        self.now = self.now.max(drained);
         self.now += self.parameters.memory.fence_ns;
     }
 
@@ -413,6 +416,16 @@ fn access(address: usize, access: Access) {
             machine.now += machine.parameters.memory.hit_ns;
             return None;
         };
+        if access == Access::ReadModifyWrite && machine.parameters.memory.store_buffer {
+            let stores = &machine.threads[machine.current as usize].stores;
+            let (drained, is_ours) = (stores.drained_at(), stores.has_at_hand(line, machine.now));
+            machine.now = machine.now.max(drained);
+            if is_ours {
+                machine.now += machine.caches.hold(machine.core, line);
+                machine.threads[machine.current as usize].polling.note_change();
+                return None;
+            }
+        }
         match machine.caches.begin(machine.now, machine.core, line, access) {
             Begun::Hit(cost) => {
                 machine.now += cost;
@@ -423,6 +436,14 @@ fn access(address: usize, access: Access) {
                     Access::Store => {} // nobody has seen it
                     Access::ReadModifyWrite => polling.note_change(),
                 }
+                None
+            }
+            Begun::Miss(transfer) if access == Access::Store && machine.parameters.memory.store_buffer => {
+                machine.misses += 1;
+                machine.caches.end(transfer);
+                machine.threads[machine.current as usize].stores.push(line, machine.now, transfer.done);
+                machine.now += machine.parameters.memory.hit_ns;
+                machine.threads[machine.current as usize].polling.note_change();
                 None
             }
             Begun::Miss(transfer) => {
@@ -692,6 +713,11 @@ impl Lines {
     pub(crate) fn address(&self, line: usize) -> usize {
         self.base + line * arena::LINE
     }
+}
+
+/// Whether `thread` is on a context at this moment, as Solaris tells a process in memory that it shares with it.
+pub(crate) fn is_on_processor(thread: u32) -> bool {
+    with(|machine| machine.threads[thread as usize].state == State::Running)
 }
 
 /// The calling thread's number.

@@ -4,7 +4,8 @@
 //! A thread that wakes goes to the context that it ran on, or else to the nearest one that is idle. It preempts who has
 //! run for much longer. A context that has nothing to do takes a thread from the longest queue; every `balance_ns` the
 //! longest queue gives one to the shortest. The tick looks whether the running thread's slice is over, but only where
-//! somebody waits for it to end.
+//! somebody waits for it to end. What is left of a slice when a thread blocks is still there when it wakes, as under
+//! Solaris' time-sharing class (`ts_timeleft`) and under EEVDF (the deadline): who sleeps often is preempted too.
 //!
 //! All switches pass one lock that lets through `switches_per_s` (DaMoN 2009, section 4.2: 134,000 per second on the
 //! papers' machine): beyond, threads wait although there are idle contexts.
@@ -24,7 +25,6 @@ pub(super) struct Context {
     pub(super) current: u32,
     pub(super) queue: Vec<u32>,
     last: u32,
-    slice_since: u64,
     tick_armed: bool,
     least_vruntime: u64,
 }
@@ -36,7 +36,6 @@ impl Context {
             current: NOBODY,
             queue: Vec::new(),
             last: NOBODY,
-            slice_since: 0,
             tick_armed: false,
             least_vruntime: 0,
         }
@@ -143,7 +142,7 @@ impl Machine {
         let start = if is_switch { self.pass_switch(now) + self.parameters.scheduler.switch_ns + extra } else { now + extra };
         self.switches += u64::from(is_switch);
         let place = &mut self.contexts[context];
-        (place.current, place.last, place.slice_since) = (thread, thread, start);
+        (place.current, place.last) = (thread, thread);
         let known = &mut self.threads[thread as usize];
         (known.state, known.context, known.ran_since) = (State::Running, context, start);
         let at = match known.flight {
@@ -171,7 +170,9 @@ impl Machine {
     /// Adds to the virtual run time of `thread`, which runs, what it ran.
     fn charge(&mut self, thread: u32, now: u64) {
         let known = &mut self.threads[thread as usize];
-        known.vruntime += now.saturating_sub(known.ran_since);
+        let ran = now.saturating_sub(known.ran_since);
+        known.vruntime += ran;
+        known.slice_used += ran;
         known.ran_since = known.ran_since.max(now);
         let context = &mut self.contexts[known.context];
         let least = context.queue.iter().map(|&other| self.threads[other as usize].vruntime).min();
@@ -253,6 +254,12 @@ impl Machine {
             return;
         }
         place.tick_armed = true;
+        let current = place.current;
+        if current != NOBODY {
+            // Slices that ended while nobody waited were followed by another one.
+            self.charge(current, now);
+            self.threads[current as usize].slice_used %= self.parameters.scheduler.slice_ns;
+        }
         // Contexts tick one after the other, as in Linux without `skew_tick` they do by chance of their start.
         let period = self.parameters.scheduler.tick_ns;
         let phase = context as u64 * period / self.contexts.len() as u64;
@@ -267,9 +274,9 @@ impl Machine {
             return;
         }
         self.charge(current, now);
-        let slice = self.parameters.scheduler.slice_ns;
-        let is_over = now.saturating_sub(self.contexts[context].slice_since) >= slice;
+        let is_over = self.threads[current as usize].slice_used >= self.parameters.scheduler.slice_ns;
         if is_over && !self.extend(context, now) {
+            self.threads[current as usize].slice_used = 0;
             self.preempt(context, now);
         }
         self.arm_tick(context, now);

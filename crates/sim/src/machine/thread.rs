@@ -6,6 +6,7 @@ use unconvoy::platform::ThreadNote;
 
 use super::account::Account;
 use super::polling::Polling;
+use super::stores::Stores;
 
 /// Code runs on it, and a panic is formatted on it.
 const STACK_BYTES: usize = 128 << 10;
@@ -54,6 +55,8 @@ pub(super) struct Thread {
     pub(super) context: usize,
     pub(super) vruntime: u64,
     pub(super) ran_since: u64,
+    /// Nanoseconds of its time slice that it has run.
+    pub(super) slice_used: u64,
     /// The place that it is parked on.
     pub(super) parked_on: Option<usize>,
     /// Whether a timer will end its sleep.
@@ -62,6 +65,7 @@ pub(super) struct Thread {
     pub(super) extended: bool,
     pub(super) note: ThreadNote,
     pub(super) polling: Polling,
+    pub(super) stores: Stores,
     pub(super) account: Account,
 }
 
@@ -92,12 +96,14 @@ impl Thread {
             context,
             vruntime: 0,
             ran_since: 0,
+            slice_used: 0,
             parked_on: None,
             is_timed: false,
             wants_extension: false,
             extended: false,
             note: ThreadNote::default(),
             polling: Polling::default(),
+            stores: Stores::default(),
             account: Account::new(now),
         })
     }

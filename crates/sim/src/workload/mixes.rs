@@ -55,13 +55,14 @@ fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<
 
 /// Fitted to: linear scaling to 64 contexts with spin locks, less than 10 % of processor time spent spinning at the peak
 /// (ASPLOS 2010, Figures 1 and 3); one context switch per transaction, for the log, while locks are not contended (the
-/// same, Figure 4); pthread mutexes that begin to block beyond 37 threads, which needs a lock that is nearly saturated
-/// there (DaMoN 2009, section 3.3).
+/// same, Figure 4); Solaris' mutex, which peaks at 37 to 39 threads and has 30 % more context switches at the second than
+/// at the first (DaMoN 2009, section 3.3). The last decides how long the sections of the one hot lock are, the others
+/// how many there are.
 fn tm1() -> Workload {
     let mut steps = Vec::new();
-    for _ in 0..4 {
-        steps.extend(sections(0, 900, 30_000, 2)); // the buffer of the log
-        steps.extend(sections(1, 400, 15_000, 6)); // lock table, buffer pool, transaction list
+    for _ in 0..2 {
+        steps.extend(sections(0, 4_000, 23_000, 1)); // the buffer of the log
+        steps.extend(sections(1, 400, 23_000, 12)); // lock table, buffer pool, transaction list
     }
     steps.push(Step::Away { ns: 20_000 }); // the log, in tmpfs
     Workload { name: "tm1".to_string(), locks: vec![1, 8], steps }
