@@ -88,7 +88,11 @@ pub struct SimArgs {
 const SECONDS: f64 = 1.0;
 
 fn known_workload(name: &str) -> Result<String, String> {
-    if WORKLOADS.iter().any(|(known, _)| *known == name) { Ok(name.to_string()) } else { workload::named(name).map(|_| name.to_string()) }
+    if WORKLOADS.iter().any(|(known, _)| *known == name) {
+        Ok(name.to_string())
+    } else {
+        workload::named(name).map(|_| name.to_string())
+    }
 }
 
 fn known_figure(name: &str) -> Result<String, String> {
@@ -187,7 +191,8 @@ fn cells(args: &SimArgs, machine: &Parameters, workload: &Workload) -> Vec<Cell>
     let contexts = machine.topology.contexts() as u32;
     let mut counts = args.threads.clone();
     if counts.is_empty() {
-        counts = [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2].map(|count| count.max(1)).into();
+        counts =
+            [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2].map(|count| count.max(1)).into();
         counts.dedup();
     }
     let locks = args.locks.iter().flat_map(|lock| match lock.as_str() {
@@ -206,6 +211,7 @@ fn cells(args: &SimArgs, machine: &Parameters, workload: &Workload) -> Vec<Cell>
                 threads,
                 seconds: args.seconds.unwrap_or(SECONDS),
                 seed: args.seed,
+                warm_up: None,
                 interval_ns: None,
             }),
         };
@@ -324,7 +330,17 @@ fn table(ended: &Ended) -> Table {
     let mut table = Table::new();
     table.load_style(styles::UTF8_FULL_CONDENSED);
     table.set_header([
-        "lock", "threads", "per s", "fairness", "working", "spinning", "inverted", "blocked", "away", "ready", "switches/s",
+        "lock",
+        "threads",
+        "per s",
+        "fairness",
+        "working",
+        "spinning",
+        "inverted",
+        "blocked",
+        "away",
+        "ready",
+        "switches/s",
     ]);
     for result in &ended.results {
         let Some(outcome) = result.measured.outcome() else { continue };
@@ -341,7 +357,12 @@ fn table(ended: &Ended) -> Table {
 fn row(lock: &str, threads: f64, outcome: &Outcome) -> Vec<String> {
     let part = |part: f64| format!("{:.1} %", 100.0 * part);
     let split = &outcome.split;
-    let mut row = vec![lock.to_string(), format!("{threads}"), Unit::Plain.show(outcome.per_s), format!("{:.3}", outcome.fairness)];
+    let mut row = vec![
+        lock.to_string(),
+        format!("{threads}"),
+        Unit::Plain.show(outcome.per_s),
+        format!("{:.3}", outcome.fairness),
+    ];
     row.extend([split.working, split.spinning, split.inverted, split.blocked, split.away, split.ready].map(part));
     row.push(Unit::Plain.show(outcome.switches_per_s));
     row

@@ -33,6 +33,6 @@ pub mod platform;
 pub mod presets;
 pub mod process;
 pub mod simulation;
-pub mod validate;
 mod solaris;
+pub mod validate;
 pub mod workload;

@@ -37,8 +37,13 @@ impl Process {
     pub(crate) fn new(machine: &mut Machine) -> Self {
         let control = LoadControl::<Simulated>::new();
         let zero = || SimulatedCell::new(0_u32);
-        let effort =
-            Effort { starts: zero(), ticks: zero(), busy_ns: SimulatedCell::new(0), runnable: zero(), capacity: zero() };
+        let effort = Effort {
+            starts: zero(),
+            ticks: zero(),
+            busy_ns: SimulatedCell::new(0),
+            runnable: zero(),
+            capacity: zero(),
+        };
         Process {
             control: settle(machine, control),
             effort: settle(machine, effort),

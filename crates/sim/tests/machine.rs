@@ -232,7 +232,9 @@ fn fingerprint(lock: &str, seed: u64) -> (Vec<u64>, Counts) {
 
 #[test]
 fn a_seed_gives_one_result_on_any_thread_of_the_host() {
-    for lock in ["loiter+control", "tpmcs+control", "ttas+backoff", "futex+none", "ticket+yield", "mcs+gcr", "clh+malthus"] {
+    for lock in
+        ["loiter+control", "tpmcs+control", "ttas+backoff", "futex+none", "ticket+yield", "mcs+gcr", "clh+malthus"]
+    {
         let first = fingerprint(lock, 7);
         assert_eq!(first, fingerprint(lock, 7), "{lock}");
         let elsewhere = std::thread::scope(|scope| {

@@ -16,7 +16,9 @@ pub fn default_path() -> Option<PathBuf> {
 /// As a machine file, with `heading`, and what was measured beside each number.
 pub fn to_toml(calibration: &Calibration, heading: &str) -> String {
     let plain = toml::to_string(&calibration.machine).expect("numbers and names");
-    let mut text = format!("# {heading}\n# Beside each number: what was measured, and the least and the greatest of the rounds.\n");
+    let mut text = format!(
+        "# {heading}\n# Beside each number: what was measured, and the least and the greatest of the rounds.\n"
+    );
     let others = 100.0 * calibration.others;
     if calibration.machine.calibrated.as_ref().is_some_and(|calibrated| calibrated.busy) {
         let _ = writeln!(text, "# THE MACHINE WAS BUSY: others used {others:.0} % of its processors just before.");

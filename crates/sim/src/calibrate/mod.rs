@@ -86,7 +86,10 @@ impl Round<'_> {
 /// # Errors
 ///
 /// `step`'s.
-pub fn calibrate(rounds: usize, step: &mut dyn FnMut(&'static str) -> anyhow::Result<()>) -> anyhow::Result<Calibration> {
+pub fn calibrate(
+    rounds: usize,
+    step: &mut dyn FnMut(&'static str) -> anyhow::Result<()>,
+) -> anyhow::Result<Calibration> {
     let others = load_of_others(Duration::from_millis(300));
     let processors = Processors::of_this_machine();
     let mut quantities: Vec<Quantity> = Vec::new();
@@ -131,12 +134,13 @@ fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
         processors.same_cache().map(memory::transfer)
     })?;
     round.note("same_socket_ns", "the same between two caches", || processors.same_socket().map(memory::transfer))?;
-    round.note("other_socket_ns", "the same between two sockets", || {
-        processors.other_socket().map(memory::transfer)
-    })?;
-    round.note("shared_core_slowdown", "thousandths by which computation slows down beside the core's other context", || {
-        processors.perhaps_same_core().map(memory::slowdown)
-    })?;
+    round
+        .note("other_socket_ns", "the same between two sockets", || processors.other_socket().map(memory::transfer))?;
+    round.note(
+        "shared_core_slowdown",
+        "thousandths by which computation slows down beside the core's other context",
+        || processors.perhaps_same_core().map(memory::slowdown),
+    )?;
 
     round.note("tick_ns", "what the coarse clock moves by", || Ok(threads::tick()))?;
     round.note("slice_ns", "the shortest turn of a thread that is preempted by a tick for another one", || {
@@ -174,9 +178,11 @@ fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
     })?;
 
     let loops = Loops::new();
-    round.note("lock_pair_ps", "picoseconds: locking and unlocking a mutex of libc, in the loop of `counter`", || {
-        Ok(1e3 * (loops.counter_turn(true) - loops.counter_turn(false)))
-    })?;
+    round.note(
+        "lock_pair_ps",
+        "picoseconds: locking and unlocking a mutex of libc, in the loop of `counter`",
+        || Ok(1e3 * (loops.counter_turn(true) - loops.counter_turn(false))),
+    )?;
     round.note("counter_turn_ps", "picoseconds: a turn of that loop beyond its section, without the mutex", || {
         Ok(1e3 * loops.counter_turn(false))
     })?;

@@ -97,7 +97,11 @@ impl Loops {
                 if black_box(&phase).load(Relaxed) != 0 {
                     break;
                 }
-                if is_locked { mutex.locked(body) } else { body() }
+                if is_locked {
+                    mutex.locked(body)
+                } else {
+                    body()
+                }
                 tally.store(tally.load(Relaxed) + 1, Relaxed);
             }
             begin.elapsed().as_nanos() as f64 / f64::from(TURNS) - SECTION_NS

@@ -90,7 +90,8 @@ pub(super) fn wake((here, there): Two) -> Wake {
             (0..ROUNDS).map(round).collect()
         });
         let woken = woken.join().expect("it does not panic");
-        let latencies = calls.iter().zip(&woken).map(|((before, _), woken)| woken.duration_since(*before).as_nanos() as f64);
+        let latencies =
+            calls.iter().zip(&woken).map(|((before, _), woken)| woken.duration_since(*before).as_nanos() as f64);
         Wake { call: middle(calls.iter().map(|call| call.1)), latency: middle(latencies) }
     })
 }

@@ -31,7 +31,8 @@ fn read(processor: usize, name: &str) -> Option<String> {
 
 /// The processors behind the last-level cache of `processor`.
 fn cache_of(processor: usize) -> Option<String> {
-    let level = |index: &u32| Some((read(processor, &format!("cache/index{index}/level"))?.parse::<u32>().ok()?, *index));
+    let level =
+        |index: &u32| Some((read(processor, &format!("cache/index{index}/level"))?.parse::<u32>().ok()?, *index));
     let (_, index) = (0..8).filter_map(|index| level(&index)).max()?;
     read(processor, &format!("cache/index{index}/shared_cpu_list"))
 }
@@ -78,7 +79,10 @@ impl Processors {
 
     fn two(&self, of: impl Fn(&Processor, &Processor) -> bool) -> Option<Two> {
         let pairs = self.0.iter().flat_map(|left| self.0.iter().map(move |right| (left, right)));
-        pairs.into_iter().find(|(left, right)| left.number < right.number && of(left, right)).map(|(left, right)| (left.number, right.number))
+        pairs
+            .into_iter()
+            .find(|(left, right)| left.number < right.number && of(left, right))
+            .map(|(left, right)| (left.number, right.number))
     }
 
     /// Two contexts of one core.

@@ -47,7 +47,10 @@ pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
 
 fn heading(calibration: &Calibration) -> String {
     let rounds = ROUNDS;
-    format!("This machine, measured by unconvoy sim --calibrate: {}; medians of {rounds} rounds.", calibration.machine.origin())
+    format!(
+        "This machine, measured by unconvoy sim --calibrate: {}; medians of {rounds} rounds.",
+        calibration.machine.origin()
+    )
 }
 
 fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {
@@ -63,7 +66,12 @@ fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {
             "The machine was busy: others used {others:.0} % of its processors just before. Times may be too long; do it again when it is idle.\n"
         ));
     }
-    let missing: Vec<&str> = calibration.quantities.iter().filter(|quantity| quantity.rounds.is_err()).map(|quantity| quantity.key).collect();
+    let missing: Vec<&str> = calibration
+        .quantities
+        .iter()
+        .filter(|quantity| quantity.rounds.is_err())
+        .map(|quantity| quantity.key)
+        .collect();
     if !missing.is_empty() {
         text.push_str(&format!("Not measured, the file says why: {}\n", missing.join(", ")));
     }

@@ -160,6 +160,7 @@ fn point(machine: &Parameters, workload: &Workload, lock: &str, threads: u32, se
         threads,
         seconds,
         seed: 0,
+        warm_up: None,
         interval_ns: None,
     }
 }
@@ -281,12 +282,8 @@ fn asplos_12(size: Size) -> Vec<Cell> {
     let others = size.of(&[8_u32, 16, 32, 64, 96, 128, 192][..], &[64, 192]);
     let (machine, tm1) = (machine("niagara2-64"), mix("tm1"));
     let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(2.0, 0.5));
-    let mut cells = vec![Cell {
-        panel: "TM-1".to_string(),
-        series: "alone".to_string(),
-        x: 0.0,
-        task: Task::Point(own()),
-    }];
+    let mut cells =
+        vec![Cell { panel: "TM-1".to_string(), series: "alone".to_string(), x: 0.0, task: Task::Point(own()) }];
     for (series, lock) in [("without", SPINNING), ("with", CONTROLLED)] {
         cells.extend(others.iter().map(|&threads| Cell {
             panel: "TM-1".to_string(),

@@ -1,8 +1,8 @@
 //! Parking, waking and sleeping.
 
+use super::Machine;
 use super::event::Event;
 use super::thread::State;
-use super::Machine;
 
 impl Machine {
     /// The running thread blocks on `place`, until it is woken there or until `deadline`. To be suspended.

@@ -20,8 +20,8 @@ mod thread;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering::Relaxed;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 
 use corosensei::{CoroutineResult, Yielder};
 

@@ -31,14 +31,7 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(core: usize) -> Self {
-        Context {
-            core,
-            current: NOBODY,
-            queue: Vec::new(),
-            last: NOBODY,
-            tick_armed: false,
-            least_vruntime: 0,
-        }
+        Context { core, current: NOBODY, queue: Vec::new(), last: NOBODY, tick_armed: false, least_vruntime: 0 }
     }
 }
 
@@ -139,7 +132,8 @@ impl Machine {
         let core = self.contexts[context].core;
         self.busy_in_core[core] += 1;
         let is_switch = self.contexts[context].last != thread;
-        let start = if is_switch { self.pass_switch(now) + self.parameters.scheduler.switch_ns + extra } else { now + extra };
+        let start =
+            if is_switch { self.pass_switch(now) + self.parameters.scheduler.switch_ns + extra } else { now + extra };
         self.switches += u64::from(is_switch);
         let place = &mut self.contexts[context];
         (place.current, place.last) = (thread, thread);

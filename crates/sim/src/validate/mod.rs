@@ -28,6 +28,9 @@ use record::Record;
 /// Threads beyond which rows are left out: the goal is for 1 to 32.
 pub const MOST_THREADS: u32 = 32;
 
+/// Of the programs of `unconvoy bench`, before they measure (`window_run` in their measure.h); seconds.
+const WARM_UP: f64 = 0.05;
+
 /// What is compared.
 #[derive(Debug)]
 pub struct Validation {
@@ -111,7 +114,8 @@ impl Validation {
         for record in &self.records {
             if record.processors as usize != contexts {
                 let (file, processors) = (&record.file, record.processors);
-                warnings.push(format!("{file} is of a machine with {processors} processors, and this one has {contexts}"));
+                warnings
+                    .push(format!("{file} is of a machine with {processors} processors, and this one has {contexts}"));
             }
         }
         warnings
@@ -131,6 +135,7 @@ impl Validation {
                     threads: row.threads,
                     seconds: how.seconds.unwrap_or(record.seconds),
                     seed: how.seed,
+                    warm_up: Some(WARM_UP),
                     interval_ns: None,
                 }),
             };
@@ -152,8 +157,10 @@ impl Validation {
             let compared = |row: &record::Row| {
                 let simulated = simulated(number, row)?;
                 // Two records of one workload are two sets of points.
-                let again = self.records[..number].iter().flat_map(|record| &record.rows).any(|other| other.title == row.title);
-                let title = if several && again { format!("{} ({})", row.title, record.file) } else { row.title.clone() };
+                let again =
+                    self.records[..number].iter().flat_map(|record| &record.rows).any(|other| other.title == row.title);
+                let title =
+                    if several && again { format!("{} ({})", row.title, record.file) } else { row.title.clone() };
                 Some(Compared::new(title, row.lock.clone(), row.threads, row.measured, simulated))
             };
             record.rows.iter().filter_map(compared).collect::<Vec<_>>()

@@ -99,7 +99,8 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let hint = "a record is the .json file that `unconvoy bench counter --locks all --out BASENAME` writes";
-    let file: File = serde_json::from_str(&text).with_context(|| format!("{name} is no record of a benchmark; {hint}"))?;
+    let file: File =
+        serde_json::from_str(&text).with_context(|| format!("{name} is no record of a benchmark; {hint}"))?;
     if file.schema != SCHEMA {
         bail!("{name} is a record of the format {}, and {SCHEMA} is understood", file.schema);
     }
@@ -107,7 +108,9 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
         bail!("{name} is of the benchmark {}; counter and hashtable can be simulated", file.benchmark);
     }
     if file.parameters.latency {
-        bail!("{name} was measured with --latency, which costs each operation two looks at the clock; without it, please");
+        bail!(
+            "{name} was measured with --latency, which costs each operation two looks at the clock; without it, please"
+        );
     }
     if !file.parameters.options.is_empty() {
         bail!("{name} was measured with {}, which is not simulated", file.parameters.options.join(" "));

@@ -47,7 +47,13 @@ impl Report<'_> {
             ("median distance of a row's farthest run from its own median", verdict.noise, "", true),
         ];
         let row = |(what, value, goal, holds): (&str, f64, &str, bool)| {
-            let verdict = if goal.is_empty() { "" } else if holds { "yes" } else { "NO" };
+            let verdict = if goal.is_empty() {
+                ""
+            } else if holds {
+                "yes"
+            } else {
+                "NO"
+            };
             vec![what.to_string(), percent(value), goal.to_string(), verdict.to_string()]
         };
         text.push_str(&table(&["", "", "goal", "reached"], goals.into_iter().map(row).collect()));
@@ -77,7 +83,9 @@ impl Report<'_> {
         };
         let header = ["workload", "threads", "measured winner", "simulated winner", "", "its part of the best"];
         text.push_str(&table(&header, self.winners.iter().map(winner).collect()));
-        for (what, group) in [("workload", &verdict.by_workload), ("contention", &verdict.by_contention), ("load", &verdict.by_load)] {
+        for (what, group) in
+            [("workload", &verdict.by_workload), ("contention", &verdict.by_contention), ("load", &verdict.by_load)]
+        {
             let _ = write!(text, "\n\n{}", errors(what, group));
         }
         let _ = write!(text, "\n\n{}", errors("threads", &verdict.by_threads));

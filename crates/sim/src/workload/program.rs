@@ -27,11 +27,8 @@ const LOOK_UP_NS: u64 = 500;
 impl Databases {
     pub(super) fn new(simulation: &mut Simulation, steps: &[Step]) -> Self {
         let rows = steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
-        let row = |_| Row {
-            is_held: Cell::new(false),
-            waiters: RefCell::new(VecDeque::new()),
-            word: simulation.word(),
-        };
+        let row =
+            |_| Row { is_held: Cell::new(false), waiters: RefCell::new(VecDeque::new()), word: simulation.word() };
         let rows = (0..rows.unwrap_or(0)).map(row).collect();
         let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
         Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
