@@ -52,16 +52,24 @@ pub(crate) trait Mutex {
 pub struct Lock {
     mutex: &'static dyn Mutex,
     clock: usize,
+    is_default: bool,
 }
 
 impl Lock {
     pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
-        Lock { mutex: (pair.make)(machine), clock: machine.lock_clock() }
+        let is_default = is_default(pair.contention, pair.load);
+        Lock { mutex: (pair.make)(machine), clock: machine.lock_clock(), is_default }
     }
 
     /// Where it is: what shares its cache line.
     pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(self.mutex).addr()
+    }
+
+    /// What the calls that lock and unlock it take beyond what is simulated, if another than the default takes
+    /// `dispatch_ps` more.
+    pub(crate) fn call_ps(&self, call_ps: u64, dispatch_ps: u64) -> u64 {
+        call_ps + if self.is_default { 0 } else { dispatch_ps }
     }
 
     /// Acquires it, for the calling simulated thread.

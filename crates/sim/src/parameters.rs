@@ -173,6 +173,8 @@ pub struct Calibrated {
 pub struct Programs {
     /// Locking and unlocking a mutex that nobody else wants, through the functions of libc.
     pub lock_pair_ps: u64,
+    /// What a lock that was chosen costs beyond that for both calls: the interposer goes through a table of locks.
+    pub dispatch_ps: u64,
     /// A turn of `counter` beyond that and the times that it was asked for.
     pub counter_turn_ps: u64,
     /// Of an operation of `hashtable`, what comes before the lock.

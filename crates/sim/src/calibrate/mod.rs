@@ -117,7 +117,7 @@ pub fn calibrate(
 
 /// Quantities of a round.
 pub fn steps() -> usize {
-    29
+    30
 }
 
 fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
@@ -183,6 +183,9 @@ fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
         "picoseconds: locking and unlocking a mutex of libc, in the loop of `counter`",
         || Ok(1e3 * (loops.counter_turn(true) - loops.counter_turn(false))),
     )?;
+    round.note("dispatch_ps", "picoseconds: two calls through a table of functions, in the loop of `hashtable`", || {
+        Ok(1e3 * loops.dispatch())
+    })?;
     round.note("counter_turn_ps", "picoseconds: a turn of that loop beyond its section, without the mutex", || {
         Ok(1e3 * loops.counter_turn(false))
     })?;
@@ -238,6 +241,7 @@ fn machine(processors: &Processors, quantities: &[Quantity], others: f64) -> Par
             "sensor_ns" => &mut scheduler.sensor_ns,
             "sensor_thread_ns" => &mut scheduler.sensor_thread_ns,
             "lock_pair_ps" => &mut programs.lock_pair_ps,
+            "dispatch_ps" => &mut programs.dispatch_ps,
             "counter_turn_ps" => &mut programs.counter_turn_ps,
             "table_outside_ps" => &mut programs.table_outside_ps,
             "table_section_ps" => &mut programs.table_section_ps,

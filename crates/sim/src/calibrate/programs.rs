@@ -4,7 +4,7 @@
 use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::{median, per_call};
@@ -62,6 +62,22 @@ impl Mutex {
     }
 }
 
+#[inline(never)]
+fn far_lock(word: &AtomicU64) -> bool {
+    word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+}
+
+#[inline(never)]
+fn far_unlock(word: &AtomicU64) -> bool {
+    word.store(0, Release);
+    true
+}
+
+#[inline(never)]
+fn through(table: &[fn(&AtomicU64) -> bool; 2], entry: usize, word: &AtomicU64) {
+    black_box(table[black_box(entry)](black_box(word)));
+}
+
 /// A step along a list that the first cache holds: a key far down it is found that much later than one at its head.
 fn step(lists: &Lists) -> f64 {
     let of_bucket = || (0..KEYS).filter(|&key| Lists::bucket_of(key) == 0);
@@ -106,6 +122,25 @@ impl Loops {
             }
             begin.elapsed().as_nanos() as f64 / f64::from(TURNS) - SECTION_NS
         })
+    }
+
+    /// What it costs to go through a table of locks, in `hashtable`'s loop: for a lock and an unlock a function each that
+    /// is not inlined, and from it one that is only known at run time.
+    pub(super) fn dispatch(&self) -> f64 {
+        let mut random = fastrand::Rng::with_seed(1);
+        let word = AtomicU64::new(0);
+        let table: [fn(&AtomicU64) -> bool; 2] = black_box([far_lock, far_unlock]);
+        let through = self.table_turn(&mut random, |_, _| {
+            through(&table, 0, &word);
+            through(&table, 1, &word);
+            0
+        });
+        let direct = self.table_turn(&mut random, |_, _| {
+            let _ = word.compare_exchange(0, 1, Acquire, Relaxed);
+            word.store(0, Release);
+            0
+        });
+        through.0 - direct.0
     }
 
     /// What `hashtable` does before it takes a lock.

@@ -78,6 +78,8 @@ pub(super) struct Transfer {
     core: usize,
     access: Access,
     pub(super) done: u64,
+    /// How much of that is the line's way, and not the wait for others.
+    pub(super) takes: u64,
 }
 
 /// How an access begins.
@@ -157,17 +159,16 @@ impl Caches {
             state.owner = core as u16 + 1;
             state.read_at = 0;
         }
-        Transfer { line, core, access, done: start + cost + extra }
+        Transfer { line, core, access, done: start + cost + extra, takes: cost }
     }
 
-    /// A read-modify-write of `core` by which it has `line`, that its store has brought, before anybody who waits for it
-    /// has: what it takes.
-    pub(super) fn hold(&mut self, core: usize, line: usize) -> u64 {
+    /// An access of `core` that writes to `line`, which has just come, before anybody who waits for it has: what it takes.
+    pub(super) fn hold(&mut self, core: usize, line: usize, access: Access) -> u64 {
         let state = self.lines.at(line);
         state.version = state.version.wrapping_add(1);
         let version = state.version;
         *self.copies.at(core * CACHED + line % CACHED) = copy_of(line, version);
-        self.memory.hit_ns + self.memory.rmw_ns
+        self.memory.hit_ns + if access == Access::ReadModifyWrite { self.memory.rmw_ns } else { 0 }
     }
 
     /// The transfer is done, and the access takes effect.

@@ -416,12 +416,14 @@ fn access(address: usize, access: Access) {
             machine.now += machine.parameters.memory.hit_ns;
             return None;
         };
-        if access == Access::ReadModifyWrite && machine.parameters.memory.store_buffer {
+        if machine.parameters.memory.store_buffer {
             let stores = &machine.threads[machine.current as usize].stores;
-            let (drained, is_ours) = (stores.drained_at(), stores.has_at_hand(line, machine.now));
-            machine.now = machine.now.max(drained);
-            if is_ours {
-                machine.now += machine.caches.hold(machine.core, line);
+            let is_ours = stores.has_at_hand(line, machine.now);
+            if access == Access::ReadModifyWrite {
+                machine.now = machine.now.max(stores.drained_at());
+            }
+            if is_ours && access != Access::Load {
+                machine.now += machine.caches.hold(machine.core, line, access);
                 machine.threads[machine.current as usize].polling.note_change();
                 return None;
             }
@@ -441,13 +443,17 @@ fn access(address: usize, access: Access) {
             Begun::Miss(transfer) if access == Access::Store && machine.parameters.memory.store_buffer => {
                 machine.misses += 1;
                 machine.caches.end(transfer);
-                machine.threads[machine.current as usize].stores.push(line, machine.now, transfer.done);
+                machine.threads[machine.current as usize].stores.push(line, transfer.takes, transfer.done);
                 machine.now += machine.parameters.memory.hit_ns;
                 machine.threads[machine.current as usize].polling.note_change();
                 None
             }
             Begun::Miss(transfer) => {
                 machine.misses += 1;
+                if access == Access::ReadModifyWrite {
+                    let stores = &mut machine.threads[machine.current as usize].stores;
+                    stores.note_arrival(line, transfer.takes, transfer.done);
+                }
                 machine.now = transfer.done;
                 Some(transfer)
             }

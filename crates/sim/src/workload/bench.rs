@@ -7,6 +7,7 @@ use crate::parameters::{Parameters, Programs};
 /// On a machine that was not measured: some 30 instructions a turn, a chain of dependent loads along a list.
 pub(crate) const USUAL: Programs = Programs {
     lock_pair_ps: 10_000,
+    dispatch_ps: 4_000,
     counter_turn_ps: 4_000,
     table_outside_ps: 20_000,
     table_section_ps: 15_000,
@@ -30,7 +31,7 @@ pub fn bench_counter(machine: &Parameters, section_ns: u64, think_ns: u64) -> Wo
     let programs = programs(machine);
     let call_ps = call_ps(machine, &programs);
     let turn_ps = programs.counter_turn_ps.saturating_sub(2_000 * machine.memory.hit_ns);
-    let section = Step::Clocked { group: 0, ns: section_ns, lines: 1, call_ps };
+    let section = Step::Clocked { group: 0, ns: section_ns, lines: 1, call_ps, dispatch_ps: programs.dispatch_ps };
     let think = (think_ns > 0).then_some(Step::Clock { ns: think_ns });
     let steps = [Some(section), Some(Step::Measured { ps: turn_ps }), think];
     Workload { name: "bench-counter".to_string(), locks: vec![1], steps: steps.into_iter().flatten().collect() }
@@ -44,6 +45,7 @@ pub fn hashtable(machine: &Parameters) -> Workload {
         section_ps: programs.table_section_ps,
         visit_ps: programs.table_visit_ps,
         call_ps: call_ps(machine, &programs),
+        dispatch_ps: programs.dispatch_ps,
     };
     Workload { name: "hashtable".to_string(), locks: vec![100], steps: vec![table] }
 }

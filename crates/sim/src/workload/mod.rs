@@ -74,6 +74,8 @@ pub enum Step {
         lines: u32,
         /// What the calls that lock and unlock take beyond their accesses, picoseconds.
         call_ps: u64,
+        /// What they take more with another lock than the default, picoseconds.
+        dispatch_ps: u64,
     },
     /// The same outside of critical sections.
     Clock {
@@ -91,6 +93,8 @@ pub enum Step {
         visit_ps: u64,
         /// What the calls that lock and unlock take beyond their accesses.
         call_ps: u64,
+        /// What they take more with another lock than the default.
+        dispatch_ps: u64,
     },
     /// Input or output.
     Away {

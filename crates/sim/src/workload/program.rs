@@ -56,8 +56,12 @@ impl Databases {
                 }
                 Step::Measured { ps } => machine::work_ps(ps),
                 Step::Clock { ns } => machine::delay(ns),
-                Step::Clocked { group, ns, lines, call_ps } => locks[group][0].clocked(ns, lines, call_ps),
-                Step::Table { outside_ps, section_ps, visit_ps, call_ps } => {
+                Step::Clocked { group, ns, lines, call_ps, dispatch_ps } => {
+                    let guarded = &locks[group][0];
+                    guarded.clocked(ns, lines, guarded.lock.call_ps(call_ps, dispatch_ps));
+                }
+                Step::Table { outside_ps, section_ps, visit_ps, call_ps, dispatch_ps } => {
+                    let call_ps = locks[0][0].lock.call_ps(call_ps, dispatch_ps);
                     let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
                     if let Some(table) = &self.table {
                         table.operation(random, &locks[0], costs);
