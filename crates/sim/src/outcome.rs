@@ -47,11 +47,45 @@ pub struct Outcome {
     pub split: Parts,
     /// The same in contexts of the machine that are busy so, on average.
     pub contexts: Parts,
+    /// The special set, under the lock-contention-aware scheduler.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub set: Option<SpecialSet>,
     /// Accesses to simulated memory, per second of the host, in millions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_accesses: Option<f64>,
     /// Accesses to simulated memory.
     pub accesses: u64,
+}
+
+/// What the lock-contention-aware scheduler came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpecialSet {
+    /// Cores in the set at the end.
+    pub bound: u32,
+    /// The same on average over the measured time.
+    pub mean_bound: f64,
+    /// Lock-intensive tasks at the end.
+    pub tasks: u32,
+    /// Searches that were begun anew.
+    pub searches: u32,
+}
+
+impl SpecialSet {
+    /// Of the time from `begin` to `end`, in nanoseconds.
+    fn of(simulation: &Simulation, begin: u64, end: u64) -> Option<Self> {
+        let policy = simulation.policy()?;
+        let changes = simulation.changes_of_the_set();
+        let (mut since, mut sum) = (begin, 0);
+        let mut bound = changes.first().map_or(policy.bound(), |(_, change)| change.from);
+        for &(at, change) in changes {
+            sum += u64::from(bound) * at.saturating_sub(since);
+            (since, bound) = (since.max(at), change.to);
+        }
+        sum += u64::from(bound) * end.saturating_sub(since);
+        let searches = changes.iter().filter(|(_, change)| change.anew).count() as u32;
+        let mean_bound = sum as f64 / end.saturating_sub(begin).max(1) as f64;
+        Some(SpecialSet { bound: policy.bound(), mean_bound, tasks: policy.tasks(), searches })
+    }
 }
 
 /// A [`Split`] in parts of something.
@@ -128,21 +162,43 @@ pub(crate) fn advance(simulation: &mut Simulation, from: u64, end: u64, stop: &S
     Ok(())
 }
 
+/// The lock-contention-aware scheduler in place of the machine's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scheduling {
+    /// Its policy.
+    pub policy: unconvoy_sched::Parameters,
+    /// Simulated seconds before those that are measured: for the search to end.
+    pub settle_s: f64,
+}
+
 /// Simulates a point.
 ///
 /// # Errors
 ///
 /// There is no such lock, the program hangs, there is no memory, or somebody wants to [stop](Stop).
 pub fn simulate(point: &Point, stop: &Stop) -> anyhow::Result<Outcome> {
+    simulate_under(point, None, stop)
+}
+
+/// Simulates a point under another scheduler than the machine's own, if one is given.
+///
+/// # Errors
+///
+/// As [`simulate`].
+pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Stop) -> anyhow::Result<Outcome> {
     let begin = std::time::Instant::now();
     let pair = pair::named(&point.lock).map_err(anyhow::Error::msg)?;
     let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
     let process = simulation.process();
+    if let Some(scheduling) = scheduling {
+        simulation.schedule_specially(scheduling.policy);
+    }
     let running = workload::start(&mut simulation, process, &point.workload, pair, point.threads);
     if let Some(interval) = point.interval_ns {
         simulation.set_interval(process, interval);
     }
-    let warm = (point.warm_up.unwrap_or(point.seconds * WARM_UP) * 1e9) as u64;
+    let usual = point.warm_up.unwrap_or(point.seconds * WARM_UP);
+    let warm = (scheduling.map_or(usual, |scheduling| scheduling.settle_s) * 1e9) as u64;
     let end = warm + (point.seconds * 1e9) as u64;
     advance(&mut simulation, 0, warm, stop)?;
     let (finished, counts) = (running.finished(), simulation.counts());
@@ -162,6 +218,7 @@ pub fn simulate(point: &Point, stop: &Stop) -> anyhow::Result<Outcome> {
         preemptions_per_s: per_s(after.preemptions - counts.preemptions),
         split: Parts::of(&split, point.seconds * 1e9 * f64::from(point.threads)),
         contexts: Parts::of(&split, point.seconds * 1e9),
+        set: SpecialSet::of(&simulation, warm, end),
         host_accesses: Some(after.accesses as f64 / 1e6 / begin.elapsed().as_secs_f64()),
         accesses: after.accesses,
     })

@@ -23,6 +23,7 @@ pub struct Pair {
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     make: fn(&mut Machine) -> &'static dyn Mutex,
+    make_bare: fn(&mut Machine) -> &'static dyn Mutex,
 }
 
 impl std::fmt::Debug for Pair {
@@ -39,6 +40,11 @@ impl Pair {
             load => format!("{}+{load}", self.contention),
         }
     }
+
+    /// Whether who waits for such a lock never leaves the processor for it.
+    fn spins(&self) -> bool {
+        self.load == "none" && self.contention != "futex"
+    }
 }
 
 /// A mutex on a simulated machine.
@@ -53,12 +59,14 @@ pub struct Lock {
     mutex: &'static dyn Mutex,
     clock: usize,
     is_default: bool,
+    /// Who waits for it or holds it is not preempted.
+    is_kernel_s: bool,
 }
 
 impl Lock {
     pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
         let is_default = is_default(pair.contention, pair.load);
-        Lock { mutex: (pair.make)(machine), clock: machine.lock_clock(), is_default }
+        Lock { mutex: (pair.make)(machine), clock: machine.lock_clock(), is_default, is_kernel_s: false }
     }
 
     /// Where it is: what shares its cache line.
@@ -72,8 +80,18 @@ impl Lock {
         call_ps + if self.is_default { 0 } else { dispatch_ps }
     }
 
+    /// A lock of the operating system's kernel: a bare one, without owner and statistics. If it is a spin lock, who waits
+    /// for it or holds it is not preempted.
+    pub(crate) fn in_kernel(machine: &mut Machine, pair: &Pair) -> Self {
+        Lock { mutex: (pair.make_bare)(machine), clock: machine.lock_clock(), is_default: true, is_kernel_s: pair.spins() }
+    }
+
     /// Acquires it, for the calling simulated thread.
     pub fn lock(&self) {
+        machine::before_lock();
+        if self.is_kernel_s {
+            machine::forbid_preemption();
+        }
         machine::begins_to_wait(self.clock);
         self.mutex.lock();
         machine::has_acquired(self.clock);
@@ -83,6 +101,9 @@ impl Lock {
     pub fn unlock(&self) {
         machine::releases(self.clock);
         self.mutex.unlock();
+        if self.is_kernel_s {
+            machine::allow_preemption();
+        }
     }
 }
 
@@ -114,6 +135,35 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
         // SAFETY: the workload unlocks what it has locked.
         unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
     }
+}
+
+/// What a lock is without that.
+#[repr(C)]
+struct BareMutex<C, L> {
+    state: C,
+    gate: Gate<Simulated>,
+    load: PhantomData<fn(L)>,
+}
+
+impl<C: Contention<Simulated>, L: LoadManager<Simulated>> Mutex for BareMutex<C, L> {
+    fn lock(&self) {
+        if !self.state.try_lock_politely() {
+            lock::acquire::<Simulated, C, L>(&self.state, &self.gate, None);
+        }
+    }
+
+    fn unlock(&self) {
+        // SAFETY: the workload unlocks what it has locked.
+        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
+    }
+}
+
+fn make_bare<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>>(
+    machine: &mut Machine,
+) -> &'static dyn Mutex {
+    let mutex = BareMutex::<C, L> { state: C::unlocked(), gate: Gate::new(), load: PhantomData };
+    // SAFETY: as for `make`.
+    unsafe { &*machine.place(mutex) }
 }
 
 fn make<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>, const IS_DEFAULT: bool>(
@@ -155,6 +205,7 @@ macro_rules! pairs {
             load: $load,
             interval_ns: <$manager as LoadManager<Simulated>>::INTERVAL_NS,
             make: make::<$contention, $manager, { is_default($lock, $load) }>,
+            make_bare: make_bare::<$contention, $manager>,
         }),*]
     };
 }
@@ -168,6 +219,8 @@ static SOLARIS: Pair = Pair {
     interval_ns: 0,
     // SAFETY: the machine's memory, where it stays as long as any of its threads.
     make: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
+    // SAFETY: as above.
+    make_bare: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
 };
 
 /// Every pair.

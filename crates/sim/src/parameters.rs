@@ -167,22 +167,24 @@ pub struct Calibrated {
     pub programs: Programs,
 }
 
-/// What one turn of the benchmark's programs takes on one thread, in picoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What one turn of the benchmark's programs takes on one thread beyond the accesses that are simulated, in picoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Programs {
-    /// Locking and unlocking a mutex that nobody else wants, through the functions of libc.
-    pub lock_pair_ps: u64,
-    /// What a lock that was chosen costs beyond that for both calls: the interposer goes through a table of locks.
-    pub dispatch_ps: u64,
-    /// A turn of `counter` beyond that and the times that it was asked for.
+    /// A turn of `counter` beyond its section and think time.
     pub counter_turn_ps: u64,
+    /// What it takes more with another lock than the default: the interposer goes through a table of locks.
+    pub counter_dispatch_ps: u64,
     /// Of an operation of `hashtable`, what comes before the lock.
     pub table_outside_ps: u64,
     /// What comes under the lock, beyond the way along the list.
     pub table_section_ps: u64,
     /// A step on that way.
     pub table_visit_ps: u64,
+    /// Calling what locks and unlocks.
+    pub table_call_ps: u64,
+    /// What that takes more with another lock than the default.
+    pub table_dispatch_ps: u64,
 }
 
 /// A machine.

@@ -7,7 +7,7 @@ use crate::parameters::{Count, Memory, Parameters, Scheduler, Topology, parse};
 pub const PRESETS: &[(&str, &str)] = &[
     ("niagara2-64", "Sun T5220: one socket, 64 contexts, Solaris 10 (the ASPLOS 2010 and DaMoN 2009 papers)"),
     ("niagara2-16", "the same confined to 16 contexts with a pipeline each (DaMoN 2009, Figure 1)"),
-    ("opteron-32", "four sockets of eight cores, Linux 2.6 (the TACO 2013 paper)"),
+    ("opteron-32", "eight sockets of four cores, Linux 2.6 (the TACO 2013 paper)"),
     ("server", "two sockets of 32 cores with two contexts each, Linux 6"),
     ("host", "this machine, as `unconvoy sim --calibrate` measured it, or else as is usual for its size"),
 ];
@@ -140,20 +140,23 @@ fn server() -> Parameters {
     }
 }
 
-/// Four sockets of eight cores, AMD Opteron of 2009 to 2012; the TACO 2013 paper's machine.
+/// Eight chips of four cores, AMD Opteron 8347 HE at 1.9 GHz (TACO 2013, section 4.1).
+///
+/// Sources: [B] Boyd-Wickizer et al., *Corey*, OSDI 2008, section 1: chips of the same kind at 2 GHz, four of them; [C] Conway
+/// and Hughes, *The AMD Opteron Northbridge Architecture*, IEEE Micro, March 2007.
 fn opteron() -> Parameters {
     Parameters {
         name: "opteron-32".to_string(),
-        topology: topology(4, 1, 8, 1),
+        topology: topology(8, 1, 4, 1),
         memory: Memory {
             hit_ns: 1,
-            same_cache_ns: 45, // Boyd-Wickizer et al. (OSDI 2010), section 5: 28 cycles to the shared cache, some 100 for another core's line at 2.4 GHz
-            same_socket_ns: 45,
-            other_socket_ns: 120, // the same: up to 290 cycles
-            memory_ns: 122,       // the same
+            same_cache_ns: 60,      // [B] some 120 cycles for a line of another core of the chip
+            same_socket_ns: 60,
+            other_socket_ns: 160,   // [B] 240 to 330 cycles over one and two hops; eight chips are one to three hops apart
+            memory_ns: 130,         // as far, on average
             rmw_ns: 10,
-            read_occupancy_ns: 30, // probes of all sockets' caches: little runs in parallel
-            store_buffer: true,
+            read_occupancy_ns: 160, // [C] requests for a line are taken in order at its home, each until all caches have answered its probe: nothing runs in parallel
+            store_buffer: false, // the mixes of the paper's kernel are fitted without
             fence_ns: 20,
             pause_ns: 5, // as long as a no-op before Skylake
             clock_ns: 30,

@@ -23,6 +23,8 @@ pub struct Process {
     controlled: bool,
     /// Contexts aimed at, if not all that there are.
     aim: Option<f64>,
+    /// Whether the sensor sees the load of the whole machine.
+    sees_all: bool,
     threads: u32,
 }
 
@@ -53,6 +55,7 @@ impl Process {
             has_controller: false,
             controlled: true,
             aim: None,
+            sees_all: false,
             threads: 0,
         }
     }
@@ -67,6 +70,10 @@ impl Process {
 
     pub(crate) fn aim_at(&mut self, contexts: f64) {
         self.aim = Some(contexts);
+    }
+
+    pub(crate) fn see_all(&mut self) {
+        self.sees_all = true;
     }
 
     pub(crate) fn add_thread(&mut self) {
@@ -108,22 +115,33 @@ struct Accounting {
     before: (u64, u64),
 }
 
+impl Accounting {
+    fn times(&self) -> (u64, u64) {
+        let process = own(|process| (!process.sees_all).then_some(self.process));
+        machine::run_times(process)
+    }
+}
+
 impl Sensor for Accounting {
     fn begin(&mut self, now: u64) {
         self.last = now;
-        self.before = machine::process_times(self.process);
+        self.before = self.times();
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
         let threads = own(|process| process.threads);
         machine::read_load(threads);
-        let times = machine::process_times(self.process);
+        let times = self.times();
         let span = now.saturating_sub(self.last).max(1) as f64;
         let runnable = (times.0 + times.1).saturating_sub(self.before.0 + self.before.1) as f64 / span;
         let waiting = times.1.saturating_sub(self.before.1) as f64 / span;
         (self.last, self.before) = (now, times);
-        let capacity = own(|process| process.aim).unwrap_or_else(machine::capacity);
-        Some(Reading { runnable, waiting, capacity })
+        let reading = match own(|process| process.aim) {
+            // Threads beyond the aim count as waiting, although there are contexts for them.
+            Some(aim) => Reading::of_runnable(runnable, aim),
+            None => Reading { runnable, waiting, capacity: machine::capacity() },
+        };
+        Some(reading)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
+use unconvoy_sched::{Change, Policy, State};
 
 use crate::machine::{Counts, Hang, Lines, Machine, Split, Word};
 use crate::pair::{Lock, Pair};
@@ -36,6 +37,12 @@ impl Simulation {
         Lock::new(&mut self.machine, pair)
     }
 
+    /// A lock of the operating system's kernel.
+    pub fn kernel_lock(&mut self, process: usize, pair: &Pair) -> Lock {
+        self.set_interval(process, pair.interval_ns);
+        Lock::in_kernel(&mut self.machine, pair)
+    }
+
     /// A word of shared data.
     pub fn word(&mut self) -> Word {
         Word::new(&mut self.machine)
@@ -61,9 +68,38 @@ impl Simulation {
         self.machine.process(process).aim_at(contexts);
     }
 
+    /// Has the process's controllers read the load of the whole machine, as the sensor `loadavg` does.
+    pub fn see_all(&mut self, process: usize) {
+        self.machine.process(process).see_all();
+    }
+
     /// Has the process no controller, as where an experiment sets the sleep target.
     pub fn without_controller(&mut self, process: usize) {
         self.machine.process(process).set_controlled(false);
+    }
+
+    /// Has the machine's scheduler be the lock-contention-aware one (ACM TACO 9(4), 2013).
+    ///
+    /// # Panics
+    ///
+    /// There are threads already.
+    pub fn schedule_specially(&mut self, parameters: unconvoy_sched::Parameters) {
+        self.machine.schedule_specially(parameters);
+    }
+
+    /// That scheduler's policy, if it is the machine's.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.machine.policy()
+    }
+
+    /// When the special set's size became another one, and which.
+    pub fn changes_of_the_set(&self) -> &[(u64, Change)] {
+        self.machine.changes_of_the_set()
+    }
+
+    /// Whether thread `thread` is lock-intensive, and the context that it runs on or ran on last.
+    pub fn standing(&self, thread: u32) -> (State, usize) {
+        self.machine.standing(thread)
     }
 
     /// Starts a thread; its number.

@@ -3,8 +3,29 @@
 use unconvoy_sim::figure::{self, Size};
 use unconvoy_sim::grid;
 
+/// The paper does not say where grep is at its best; the mix is so with 12 cores.
+const DOUBLING: &str =
+    "the search doubles: it finds 8 cores for a mix that is at its best with 12, as the paper's does for find";
+
+const WATCHED_WORD: &str = "waiters of the requester-based lock save power, but watch the lock's word, and every arrival and release changes that: all of them load the line each time, as with the ticket lock";
+
+const BELOW_THRESHOLD: &str = "8 tasks wait for 3 to 5 % of their time, and the threshold is 10 %; the paper's Figure 1 has between 3.8 and 21.8 % there, but its runs last for minutes, and one slice above the threshold is enough";
+
 /// Claims that do not hold in the simulation: the figure, the claim's beginning, and why.
-const NOT_REPRODUCED: &[(&str, &str, &str)] = &[];
+const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
+    ("taco-3", "grep: the scheduler sustains", DOUBLING),
+    (
+        "taco-3",
+        "find: MCS does not collapse",
+        "the tasks here are never idle, the paper's are for much of their time (Figure 5): the lock is saturated from 16 cores on, and the more chips there are the more hand-overs go to another one (were all chips as near as a chip's own cores, nothing would be lost)",
+    ),
+    ("taco-3", "mmapbench: requester-based locks do not collapse", WATCHED_WORD),
+    ("taco-3", "sockbench: requester-based locks do not collapse", WATCHED_WORD),
+    ("taco-4", "postmark: all of 8 tasks", BELOW_THRESHOLD),
+    ("taco-4", "postmark-10000: all of 8 tasks", BELOW_THRESHOLD),
+    ("taco-4", "grep: all of 8 tasks", BELOW_THRESHOLD),
+    ("taco-4", "grep: the number of cores found", DOUBLING),
+];
 
 #[test]
 fn figures_have_the_shapes_that_the_papers_claim() {

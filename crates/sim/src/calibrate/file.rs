@@ -36,11 +36,15 @@ pub fn to_toml(calibration: &Calibration, heading: &str) -> String {
     text
 }
 
+/// Whose measured value has what the simulation adds taken from it.
+const LESS: [&str; 2] = ["counter_turn_ps", "table_call_ps"];
+
 fn comment(quantity: &Quantity) -> String {
     match &quantity.rounds {
         Ok(rounds) => {
             let (least, most) = (rounds[0], rounds[rounds.len() - 1]);
-            format!("{} ({}..{})", quantity.what, short(least), short(most))
+            let less = if LESS.contains(&quantity.key) { ", less what is simulated of it" } else { "" };
+            format!("{} ({}..{}){less}", quantity.what, short(least), short(most))
         }
         Err(why) => format!("not measured, the preset's: {why}"),
     }

@@ -52,14 +52,25 @@ impl Mutex {
         Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
 
-    fn locked<R>(&self, work: impl FnOnce() -> R) -> R {
+    fn lock(&self) {
         // SAFETY: it was initialised, stays where it is while it is borrowed, and is of this thread alone.
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
-        let result = work();
-        // SAFETY: as above; locked just now.
-        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
-        result
     }
+
+    /// After a [`lock`](Self::lock).
+    fn unlock(&self) {
+        // SAFETY: as above; the caller has locked it.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+}
+
+/// Locks and unlocks.
+type Functions = [fn(&AtomicU64) -> bool; 2];
+
+#[inline(always)]
+fn near_lock(word: &AtomicU64) {
+    // Nobody else is there.
+    let _ = word.compare_exchange(0, 1, Acquire, Relaxed);
 }
 
 #[inline(never)]
@@ -74,7 +85,7 @@ fn far_unlock(word: &AtomicU64) -> bool {
 }
 
 #[inline(never)]
-fn through(table: &[fn(&AtomicU64) -> bool; 2], entry: usize, word: &AtomicU64) {
+fn through(table: &Functions, entry: usize, word: &AtomicU64) {
     black_box(table[black_box(entry)](black_box(word)));
 }
 
@@ -96,47 +107,56 @@ impl Loops {
         Loops { ticks_per_ns, zipf: Zipf::new(KEYS, THETA) }
     }
 
-    /// A turn of `counter` on one thread, beyond its section of 100 ns; with the mutex or without.
-    pub(super) fn counter_turn(&self, is_locked: bool) -> f64 {
+    /// A turn of `counter` on one thread, beyond its section of 100 ns, with a lock.
+    fn counter_turn_with(&self, lock: impl Fn(), unlock: impl Fn()) -> f64 {
         const TURNS: u32 = 10_000;
         let section = (SECTION_NS * self.ticks_per_ns) as u64;
         let (phase, line, tally) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let mutex = Mutex::new();
-        let body = || {
-            line.store(line.load(Relaxed) + 1, Relaxed);
-            let start = ticks();
-            while ticks().wrapping_sub(start) < section {}
-        };
         median(|| {
             let begin = Instant::now();
             for _ in 0..TURNS {
                 if black_box(&phase).load(Relaxed) != 0 {
                     break;
                 }
-                if is_locked {
-                    mutex.locked(body)
-                } else {
-                    body()
-                }
+                lock();
+                line.store(line.load(Relaxed) + 1, Relaxed);
+                let start = ticks();
+                while ticks().wrapping_sub(start) < section {}
+                unlock();
                 tally.store(tally.load(Relaxed) + 1, Relaxed);
             }
             begin.elapsed().as_nanos() as f64 / f64::from(TURNS) - SECTION_NS
         })
     }
 
-    /// What it costs to go through a table of locks, in `hashtable`'s loop: for a lock and an unlock a function each that
-    /// is not inlined, and from it one that is only known at run time.
-    pub(super) fn dispatch(&self) -> f64 {
+    /// The same with a mutex of libc.
+    pub(super) fn counter_turn(&self) -> f64 {
+        let mutex = Mutex::new();
+        self.counter_turn_with(|| mutex.lock(), || mutex.unlock())
+    }
+
+    /// What it costs to go through a table of locks, in `counter`'s loop: for a lock and an unlock a function each that is
+    /// not inlined, and from it one that is only known at run time.
+    pub(super) fn counter_dispatch(&self) -> f64 {
+        let word = AtomicU64::new(0);
+        let table: Functions = black_box([far_lock, far_unlock]);
+        let through = self.counter_turn_with(|| through(&table, 0, &word), || through(&table, 1, &word));
+        let direct = self.counter_turn_with(|| near_lock(&word), || word.store(0, Release));
+        through - direct
+    }
+
+    /// The same in `hashtable`'s.
+    pub(super) fn table_dispatch(&self) -> f64 {
         let mut random = fastrand::Rng::with_seed(1);
         let word = AtomicU64::new(0);
-        let table: [fn(&AtomicU64) -> bool; 2] = black_box([far_lock, far_unlock]);
+        let table: Functions = black_box([far_lock, far_unlock]);
         let through = self.table_turn(&mut random, |_, _| {
             through(&table, 0, &word);
             through(&table, 1, &word);
             0
         });
         let direct = self.table_turn(&mut random, |_, _| {
-            let _ = word.compare_exchange(0, 1, Acquire, Relaxed);
+            near_lock(&word);
             word.store(0, Release);
             0
         });
@@ -147,6 +167,18 @@ impl Loops {
     pub(super) fn table_outside(&self) -> f64 {
         let mut random = fastrand::Rng::with_seed(1);
         self.table_turn(&mut random, |_, _| 0).0
+    }
+
+    /// What the calls add that lock and unlock a mutex of libc.
+    pub(super) fn table_call(&self) -> f64 {
+        let mutex = Mutex::new();
+        let mut random = fastrand::Rng::with_seed(1);
+        let locked = self.table_turn(&mut random, |_, _| {
+            mutex.lock();
+            mutex.unlock();
+            0
+        });
+        locked.0 - self.table_outside()
     }
 
     /// The time of an operation of `hashtable` under the lock at no step along its list, and the time of a step.

@@ -22,6 +22,8 @@ pub(super) fn beside(point: &Point, other: &str, threads: u32, stop: &Stop) -> a
     let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
     let mut begin = |lock: &str, threads: u32| -> anyhow::Result<workload::Running> {
         let process = simulation.process();
+        // Overload is what is too much in the system (ASPLOS 2010, section 3.1.1), not in the process.
+        simulation.see_all(process);
         let pair = pair::named(lock).map_err(anyhow::Error::msg)?;
         Ok(workload::start(&mut simulation, process, &point.workload, pair, threads))
     };

@@ -5,7 +5,7 @@ mod interference;
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{Outcome, Point, Stop, simulate};
+use crate::outcome::{Outcome, Point, Scheduling, Stop, simulate, simulate_under};
 
 pub use bump::{Bump, Reaction};
 pub use interference::Shares;
@@ -15,6 +15,8 @@ pub use interference::Shares;
 pub enum Task {
     /// One program with a number of threads.
     Point(Point),
+    /// The same under the lock-contention-aware scheduler.
+    Scheduled(Point, Scheduling),
     /// The same beside another process of the same program: its lock and threads.
     Beside(Point, String, u32),
     /// Changes of the sleep target.
@@ -28,7 +30,7 @@ pub enum Task {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// Of [`Task::Point`].
+    /// Of [`Task::Point`] and [`Task::Scheduled`].
     Outcome(Outcome),
     /// Of [`Task::Beside`].
     Shares(Shares),
@@ -54,6 +56,7 @@ impl Task {
     pub fn run(&self, stop: &Stop) -> anyhow::Result<Measured> {
         match self {
             Task::Point(point) => Ok(Measured::Outcome(simulate(point, stop)?)),
+            Task::Scheduled(point, scheduling) => Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?)),
             Task::Beside(point, lock, threads) => {
                 Ok(Measured::Shares(interference::beside(point, lock, *threads, stop)?))
             }
@@ -66,6 +69,7 @@ impl Task {
     pub fn size(&self) -> f64 {
         match self {
             Task::Point(point) | Task::Watched(point, ..) => f64::from(point.threads) * point.seconds,
+            Task::Scheduled(point, scheduling) => f64::from(point.threads) * (point.seconds + scheduling.settle_s),
             Task::Beside(point, _, others) => f64::from(point.threads + others) * point.seconds,
             Task::Bump(bump) => f64::from(bump.threads) * bump.targets.len() as f64 * bump.hold_ns as f64 / 1e9,
         }
@@ -76,7 +80,9 @@ impl Task {
     /// Has the experiment's chances come from `seed`.
     pub fn reseed(&mut self, seed: u64) {
         match self {
-            Task::Point(point) | Task::Beside(point, ..) | Task::Watched(point, ..) => point.seed = seed,
+            Task::Point(point) | Task::Scheduled(point, _) | Task::Beside(point, ..) | Task::Watched(point, ..) => {
+                point.seed = seed
+            }
             Task::Bump(bump) => bump.seed = seed,
         }
     }

@@ -9,6 +9,7 @@ use unconvoy_bench::chart::quantity::Unit;
 use super::{Claim, Figure, Shown};
 use crate::experiment::Measured;
 use crate::grid::Result;
+use crate::outcome::SpecialSet;
 
 /// A line: its name and places.
 type Line = (String, Vec<(f64, f64)>);
@@ -69,11 +70,7 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
     let series = distinct(results.iter().map(|result| result.series.clone()));
     let outcome = |of: fn(&crate::outcome::Outcome) -> f64| move |measured: &Measured| measured.outcome().map(of);
     let lines = |panel: &str, of: &dyn Fn(&Measured) -> Option<f64>| -> Vec<Line> {
-        series
-            .iter()
-            .map(|series| (series.clone(), line(panel, series, of)))
-            .filter(|line| !line.1.is_empty())
-            .collect()
+        series.iter().map(|series| (series.clone(), line(panel, series, of))).filter(|line| !line.1.is_empty()).collect()
     };
     match shown {
         Shown::Throughput => panels
@@ -85,11 +82,35 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
             .flat_map(|panel| {
                 [
                     (format!("{panel}, per simulated second"), lines(panel, &outcome(|outcome| outcome.per_s))),
-                    (
-                        "context switches per second".to_string(),
-                        lines(panel, &outcome(|outcome| outcome.switches_per_s)),
-                    ),
+                    ("context switches per second".to_string(), lines(panel, &outcome(|outcome| outcome.switches_per_s))),
                 ]
+            })
+            .collect(),
+        Shown::Collapse => panels
+            .iter()
+            .flat_map(|panel| {
+                [
+                    (format!("{panel}, per simulated second"), lines(panel, &outcome(|outcome| outcome.per_s))),
+                    (format!("{panel}: % of time waited for locks"), lines(panel, &outcome(percent))),
+                ]
+            })
+            .collect(),
+        Shown::Waiting => panels
+            .iter()
+            .map(|panel| (format!("{panel}: % of time waited for locks"), lines(panel, &outcome(percent))))
+            .collect(),
+        Shown::Set => panels
+            .iter()
+            .map(|panel| {
+                let set =
+                    |of: fn(&SpecialSet) -> f64| move |measured: &Measured| measured.outcome()?.set.as_ref().map(of);
+                let named = |what: &str, of: fn(&SpecialSet) -> f64| {
+                    let lines = lines(panel, &set(of)).into_iter();
+                    lines.map(|(name, line)| (format!("{name}: {what}"), line)).collect::<Vec<_>>()
+                };
+                let cores = named("cores", |set| f64::from(set.bound));
+                let tasks = named("lock-intensive tasks", |set| f64::from(set.tasks));
+                (format!("{panel}: special set"), cores.into_iter().chain(tasks).collect())
             })
             .collect(),
         Shown::Contexts => series
@@ -127,6 +148,10 @@ fn shares(results: &[Result]) -> Vec<Line> {
         }
     }
     lines
+}
+
+fn percent(outcome: &crate::outcome::Outcome) -> f64 {
+    100.0 * super::taco::waiting(outcome)
 }
 
 /// Microseconds after a change that are drawn.

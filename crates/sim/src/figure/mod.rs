@@ -4,6 +4,7 @@
 mod claims;
 mod drawing;
 mod plans;
+mod taco;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,12 @@ enum Shown {
     Throughput,
     /// Throughput, and context switches in a second panel.
     Switches,
+    /// Throughput, and the part of the processor time that is waited for locks.
+    Collapse,
+    /// That part alone.
+    Waiting,
+    /// Cores of the special set, and lock-intensive tasks.
+    Set,
     /// Contexts by what they do.
     Contexts,
     Shares,

@@ -112,6 +112,11 @@ impl Account {
         (self.activity, self.place)
     }
 
+    /// Nanoseconds that the thread waited for locks while it had a processor, as far as they are booked.
+    pub(super) fn waited_on_processor(&self) -> u64 {
+        self.times[Activity::Wait as usize][Place::Running as usize]
+    }
+
     fn split(&self) -> Split {
         let at = |activity: Activity, place: Place| self.times[activity as usize][place as usize];
         let everywhere = |place| (0..ACTIVITIES).map(|activity| self.times[activity][place as usize]).sum::<u64>();
@@ -163,7 +168,7 @@ impl Machine {
     }
 
     /// Books what `thread` did until the time `now`.
-    fn book(&mut self, thread: u32, now: u64) {
+    pub(super) fn book(&mut self, thread: u32, now: u64) {
         let account = &mut self.threads[thread as usize].account;
         let span = now.saturating_sub(account.since);
         account.times[account.activity as usize][account.place as usize] += span;

@@ -32,7 +32,9 @@ impl Machine {
         if let Some(deadline) = deadline {
             let scheduler = &self.parameters.scheduler;
             let late = (deadline + scheduler.timer_slack_ns).max(self.now + 1);
-            let at = if scheduler.timer_tick_ns == 0 { late } else { late.next_multiple_of(scheduler.timer_tick_ns) };
+            // A controller has a timer of high resolution where others have not (ASPLOS 2010, section 3.2.1).
+            let is_exact = scheduler.timer_tick_ns == 0 || !self.threads[thread as usize].is_load;
+            let at = if is_exact { late } else { late.next_multiple_of(scheduler.timer_tick_ns) };
             self.announce_timer(thread, at);
         }
     }

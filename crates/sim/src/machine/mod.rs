@@ -15,6 +15,7 @@ mod event;
 mod futex;
 mod polling;
 mod scheduler;
+mod special;
 mod stores;
 mod thread;
 
@@ -31,6 +32,7 @@ use arena::{Arena, LINES, Zeroable, Zeroes};
 use coherence::{Access, Begun, Caches};
 use event::{Event, Events};
 use scheduler::Context;
+use special::Special;
 use thread::{Flight, State, Thread};
 
 use unconvoy::platform::Atomic as _;
@@ -74,6 +76,8 @@ pub struct Machine {
     clocks: Vec<LockClock>,
     loads: Vec<Load>,
     processes: Vec<Process>,
+    /// The lock-contention-aware scheduler, if there is one.
+    special: Option<Special>,
     random: fastrand::Rng,
     switch_lock_free_at: u64,
     /// The thread that runs, or `NOBODY` between two.
@@ -144,6 +148,7 @@ impl Machine {
             clocks: Vec::new(),
             loads: Vec::new(),
             processes: Vec::new(),
+            special: None,
             random: fastrand::Rng::with_seed(seed),
             switch_lock_free_at: 0,
             current: NOBODY,
@@ -746,6 +751,48 @@ pub(crate) fn ask_for_extension(asks: bool) {
     }
 }
 
+/// The calling thread is about to acquire a lock: under the lock-contention-aware scheduler it may have to go elsewhere.
+pub(crate) fn before_lock() {
+    if !with(|machine| machine.is_special()) {
+        return;
+    }
+    with(|machine| machine.now += 2 * machine.parameters.memory.clock_ns);
+    synchronise();
+    if with(Machine::goes_to_set) {
+        suspend();
+    }
+}
+
+/// The calling thread's task ends, and another one takes its place; both together take `ns` nanoseconds.
+pub(crate) fn renew(ns: u64) {
+    synchronise();
+    if with(|machine| machine.renews(ns)) {
+        suspend();
+    }
+}
+
+/// The calling thread is not preempted until it [allows](allow_preemption) that as often as it forbade it.
+pub(crate) fn forbid_preemption() {
+    with(|machine| machine.threads[machine.current as usize].unpreemptible += 1);
+}
+
+/// See [`forbid_preemption`].
+pub(crate) fn allow_preemption() {
+    let is_due = with(|machine| {
+        let thread = &mut machine.threads[machine.current as usize];
+        thread.unpreemptible -= 1;
+        thread.unpreemptible == 0 && core::mem::take(&mut thread.preempt_due)
+    });
+    if is_due {
+        synchronise();
+        with(|machine| {
+            machine.preemptions += 1;
+            machine.give_way();
+        });
+        suspend();
+    }
+}
+
 /// Starts a thread that is no load of its process: its controller.
 pub(crate) fn start_companion(process: usize, name: &str, body: impl FnOnce() + 'static) {
     with(|machine| machine.now += machine.parameters.scheduler.spawn_ns);
@@ -754,10 +801,13 @@ pub(crate) fn start_companion(process: usize, name: &str, body: impl FnOnce() + 
     reschedule();
 }
 
-/// Run and run-queue time of a process's threads.
-pub(crate) fn process_times(process: usize) -> (u64, u64) {
+/// Run and run-queue time of a process's threads, or of all.
+pub(crate) fn run_times(process: Option<usize>) -> (u64, u64) {
     synchronise();
-    with(|machine| machine.load_of(process, machine.now))
+    with(|machine| {
+        let those = process.map_or(0..machine.processes.len(), |process| process..process + 1);
+        those.map(|process| machine.load_of(process, machine.now)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    })
 }
 
 /// The calling thread reads the run and run-queue times of `threads` threads.

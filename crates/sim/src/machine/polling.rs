@@ -4,21 +4,26 @@
 //! that still are as it found them, to store to lines that nobody else looks at, and to look at the clock, then its next
 //! turns will do the same until one of these lines changes, or the clock shows something of interest. So it is
 //! suspended, until another context changes one of the lines (then it finds its copy gone with its next poll, and pays
-//! for the transfer), or for a span that doubles from one suspension to the next.
+//! for the transfer), or for a span that grows from one suspension to the next.
 //!
 //! Two things bound the error. A loop that counts its polls instead of looking at the clock is not suspended: it says
 //! so ([`Platform::pause_counted`](unconvoy::platform::Platform::pause_counted)), and else there has to be a look at the
-//! clock between two suspensions. And the longest span, [`LONGEST_SPAN_NS`], is how late a waiter
-//! may see that a time has come: load managers' thresholds are 20 us and more, what is shorter the algorithms pass in
+//! clock between two suspensions. And the longest span is how late a waiter may see that a time has come: a part of the
+//! time that it has polled ([`LATENESS`], and [`FIRST_SPAN_NS`]), so that what it measures from the beginning of its wait is an eighth wrong at most, and never more
+//! than [`LONGEST_SPAN_NS`]. Load managers' thresholds are 5 us and more, what is shorter the algorithms pass in
 //! [`Platform::delay`](unconvoy::platform::Platform::delay), which is exact.
 
 use super::event::Event;
 use super::thread::{Flight, State};
 use super::{Machine, NOBODY};
 
-/// A tenth of the shortest threshold of any load manager (20 us).
-const LONGEST_SPAN_NS: u64 = 2_000;
-const FIRST_SPAN_NS: u64 = 100;
+/// A third of what a time-published waiter may leave between two time stamps (25 us, `contention/tpmcs.rs`): the one
+/// threshold that is not measured from the beginning of a wait.
+const LONGEST_SPAN_NS: u64 = 8_000;
+/// A fourth of the shortest threshold (1 us, `load/yield.rs`).
+const FIRST_SPAN_NS: u64 = 250;
+/// Of the time that it has polled, the part by which a waiter may be late.
+const LATENESS: u64 = 8;
 
 /// Lines that one turn may load. With more, the waiter is simulated turn by turn.
 const LINES: usize = 8;
@@ -33,7 +38,8 @@ pub(super) struct Polling {
     clock_seen: bool,
     loaded: [(u32, u32); LINES],
     count: usize,
-    span: u64,
+    /// How long the thread has been suspended since it last saw or made a change.
+    suspended: u64,
     /// Lines in whose lists the thread is.
     watched: [u32; LINES],
     watches: usize,
@@ -97,7 +103,7 @@ impl Machine {
         let polling = &mut self.threads[current].polling;
         let is_idle = polling.noting && !polling.dirty && polling.clock_seen;
         if !polling.noting || polling.dirty {
-            polling.span = FIRST_SPAN_NS;
+            polling.suspended = 0;
             polling.start();
         }
         is_idle && self.watch_loaded()
@@ -146,8 +152,8 @@ impl Machine {
     /// How long the running thread is suspended this time.
     pub(super) fn next_span(&mut self) -> u64 {
         let polling = &mut self.threads[self.current as usize].polling;
-        let span = polling.span.max(FIRST_SPAN_NS);
-        polling.span = (2 * span).min(LONGEST_SPAN_NS);
+        let span = (polling.suspended / LATENESS).clamp(FIRST_SPAN_NS, LONGEST_SPAN_NS);
+        polling.suspended += span;
         span
     }
 
@@ -180,7 +186,7 @@ impl Machine {
         // Somewhere in the turn that it is in.
         let turn = self.parameters.memory.pause_ns + self.parameters.memory.hit_ns;
         let at = self.now + self.random.u64(0..=turn);
-        self.threads[watcher as usize].polling.span = FIRST_SPAN_NS;
+        self.threads[watcher as usize].polling.suspended = 0;
         if at < self.threads[watcher as usize].resumes_at {
             self.announce(watcher, at);
         }

@@ -70,7 +70,8 @@ impl Machine {
     /// Where a thread that wakes is to run.
     fn choose_context(&self, thread: u32) -> usize {
         let before = self.threads[thread as usize].context;
-        if self.idle == 0 || self.contexts[before].current == NOBODY {
+        let is_allowed = |context: usize| self.may_wake_on(thread, context);
+        if is_allowed(before) && (self.idle == 0 || self.contexts[before].current == NOBODY) {
             return before;
         }
         let count = self.contexts.len();
@@ -81,12 +82,18 @@ impl Machine {
         };
         (0..count)
             .map(|offset| (before + offset) % count)
-            .filter(|&context| self.contexts[context].current == NOBODY)
+            .filter(|&context| self.contexts[context].current == NOBODY && is_allowed(context))
             .min_by_key(|&context| rank(context))
+            .or_else(|| is_allowed(before).then_some(before))
+            .or_else(|| {
+                (0..count)
+                    .filter(|&context| is_allowed(context))
+                    .min_by_key(|&context| self.contexts[context].queue.len())
+            })
             .unwrap_or(before)
     }
 
-    fn enqueue(&mut self, thread: u32, context: usize) {
+    pub(super) fn enqueue(&mut self, thread: u32, context: usize) {
         let known = &mut self.threads[thread as usize];
         known.state = State::Ready;
         known.context = context;
@@ -109,14 +116,15 @@ impl Machine {
             return None;
         }
         let count = self.contexts.len();
-        let others = (1..count).map(|offset| (context + offset) % count);
+        let others =
+            (1..count).map(|offset| (context + offset) % count).filter(|&other| self.same_side(context, other));
         let victim = others.rev().max_by_key(|&other| self.contexts[other].queue.len())?;
         let thread = self.pick(victim)?;
         self.move_vruntime(thread, victim, context);
         Some(thread)
     }
 
-    fn move_vruntime(&mut self, thread: u32, from: usize, to: usize) {
+    pub(super) fn move_vruntime(&mut self, thread: u32, from: usize, to: usize) {
         let (from, to) = (self.contexts[from].least_vruntime, self.contexts[to].least_vruntime);
         let vruntime = &mut self.threads[thread as usize].vruntime;
         *vruntime = (*vruntime + to).saturating_sub(from);
@@ -147,6 +155,7 @@ impl Machine {
         let vruntime = known.vruntime;
         place.least_vruntime = place.least_vruntime.max(vruntime);
         self.moves(thread, Place::Running, now);
+        self.slice_begins(thread, start);
         self.announce(thread, at);
         self.arm_tick(context, now);
     }
@@ -155,8 +164,8 @@ impl Machine {
     fn pass_switch(&mut self, now: u64) -> u64 {
         let most = self.parameters.scheduler.switches_per_s;
         let start = now.max(self.switch_lock_free_at);
-        if most != 0 {
-            self.switch_lock_free_at = start + 1_000_000_000 / most;
+        if let Some(span) = 1_000_000_000_u64.checked_div(most) {
+            self.switch_lock_free_at = start + span;
         }
         start
     }
@@ -175,10 +184,11 @@ impl Machine {
     }
 
     /// Takes the running thread of `context` away from it; the context is free.
-    fn take_off(&mut self, context: usize, now: u64, place: Place) -> u32 {
+    pub(super) fn take_off(&mut self, context: usize, now: u64, place: Place) -> u32 {
         let thread = self.contexts[context].current;
         self.charge(thread, now);
         self.moves(thread, place, now);
+        self.slice_ends(thread, now);
         self.contexts[context].current = NOBODY;
         self.idle += 1;
         self.busy_in_core[self.contexts[context].core] -= 1;
@@ -189,6 +199,11 @@ impl Machine {
 
     /// Has another thread run on `context`.
     fn preempt(&mut self, context: usize, now: u64) {
+        let known = &mut self.threads[self.contexts[context].current as usize];
+        if known.unpreemptible != 0 {
+            known.preempt_due = true;
+            return;
+        }
         if self.contexts[context].current == self.current {
             self.resched = true; // in the middle of what it does: at the end of it
             return;
@@ -237,14 +252,20 @@ impl Machine {
         let known = &mut self.threads[thread as usize];
         (known.state, known.flight) = (state, Flight::Work(0));
         self.dispatch(context, now, 0);
+        self.forget_last(context);
+    }
+
+    /// If nobody has `context` now it is the kernel's idle thread that has it, from which to come back is a switch.
+    pub(super) fn forget_last(&mut self, context: usize) {
         if self.contexts[context].current == NOBODY {
-            self.contexts[context].last = NOBODY; // the kernel's idle thread, from which to come back is a switch
+            self.contexts[context].last = NOBODY;
         }
     }
 
-    fn arm_tick(&mut self, context: usize, now: u64) {
+    pub(super) fn arm_tick(&mut self, context: usize, now: u64) {
+        let is_special = self.is_special();
         let place = &mut self.contexts[context];
-        if place.tick_armed || place.queue.is_empty() {
+        if place.tick_armed || place.queue.is_empty() && !is_special {
             return;
         }
         place.tick_armed = true;
@@ -264,10 +285,16 @@ impl Machine {
     pub(super) fn tick(&mut self, context: usize, now: u64) {
         self.contexts[context].tick_armed = false;
         let current = self.contexts[context].current;
-        if self.contexts[context].queue.is_empty() || current == NOBODY {
+        let is_alone = self.contexts[context].queue.is_empty();
+        if current == NOBODY || is_alone && !self.is_special() {
             return;
         }
         self.charge(current, now);
+        if is_alone {
+            self.slice_goes_on(current, now);
+            self.arm_tick(context, now);
+            return;
+        }
         let is_over = self.threads[current as usize].slice_used >= self.parameters.scheduler.slice_ns;
         if is_over && !self.extend(context, now) {
             self.threads[current as usize].slice_used = 0;
@@ -300,14 +327,23 @@ impl Machine {
         let first = self.random.usize(0..count);
         let load = |context: usize| self.contexts[context].queue.len();
         let around = || (0..count).map(|offset| (first + offset) % count);
-        let (Some(longest), Some(shortest)) =
-            (around().max_by_key(|&context| load(context)), around().min_by_key(|&context| load(context)))
-        else {
-            return;
+        let pair = |is_part: &dyn Fn(&usize) -> bool| {
+            let part = || around().filter(|context| is_part(context));
+            let pair = (part().max_by_key(|&context| load(context))?, part().min_by_key(|&context| load(context))?);
+            (load(pair.0) != load(pair.1)).then_some(pair)
         };
-        if load(longest) == load(shortest) {
-            return;
+        // The special set and the rest each for itself; without a set all are one.
+        let first_of_all = self.same_side(0, count - 1);
+        let pairs = [
+            pair(&|&context| self.same_side(0, context)),
+            if first_of_all { None } else { pair(&|&context| self.same_side(count - 1, context)) },
+        ];
+        for (longest, shortest) in pairs.into_iter().flatten() {
+            self.even_out(longest, shortest, now);
         }
+    }
+
+    fn even_out(&mut self, longest: usize, shortest: usize, now: u64) {
         if let Some(thread) = self.pick(longest) {
             self.move_vruntime(thread, longest, shortest);
             self.enqueue(thread, shortest);

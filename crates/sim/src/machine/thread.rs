@@ -6,6 +6,7 @@ use unconvoy::platform::ThreadNote;
 
 use super::account::Account;
 use super::polling::Polling;
+use super::special::Sliced;
 use super::stores::Stores;
 
 /// Code runs on it, and a panic is formatted on it.
@@ -63,6 +64,11 @@ pub(super) struct Thread {
     pub(super) is_timed: bool,
     pub(super) wants_extension: bool,
     pub(super) extended: bool,
+    /// Kernel sections that it is in; while there is one it is not preempted.
+    pub(super) unpreemptible: u32,
+    /// It is to be preempted when it has left them.
+    pub(super) preempt_due: bool,
+    pub(super) sliced: Sliced,
     pub(super) note: ThreadNote,
     pub(super) polling: Polling,
     pub(super) stores: Stores,
@@ -101,6 +107,9 @@ impl Thread {
             is_timed: false,
             wants_extension: false,
             extended: false,
+            unpreemptible: 0,
+            preempt_due: false,
+            sliced: Sliced::default(),
             note: ThreadNote::default(),
             polling: Polling::default(),
             stores: Stores::default(),

@@ -3,6 +3,7 @@
 //! The papers do not publish their programs' critical sections. What they do publish is how throughput behaves, and the
 //! mixes here have the fewest steps that behave so: they are models of the programs, not recordings.
 
+use super::kernel;
 use super::{Step, Workload, bench_counter, counter, hashtable};
 use crate::parameters::Parameters;
 
@@ -14,6 +15,13 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("tm1", "very small transactions on a storage manager, as TM-1 on Shore-MT"),
     ("tpcc", "transactions that lock rows and wait 6 ms for disks, as TPC-C on Shore-MT"),
     ("raytrace", "frequent short sections of few locks, as SPLASH-2's Raytrace"),
+    ("mmapbench", "files mapped and unmapped: the kernel's i_mmap_lock"),
+    ("sockbench", "sockets opened and closed: dcache_lock and inode_lock"),
+    ("postmark", "a file server's transactions, 500 files: the file descriptor table's lock and files_lock"),
+    ("postmark-10000", "the same with 10,000 files"),
+    ("find", "short-lived processes that search file names: files_lock and dcache_lock"),
+    ("grep", "files searched for a text: files_lock and one directory's d_lock"),
+    ("kernbench", "a kernel is compiled: files_lock and dcache_lock, rarely"),
 ];
 
 /// The workload of this name, with what it takes on this machine.
@@ -41,14 +49,14 @@ pub fn named(name: &str) -> Result<Workload, String> {
         "tm1" => Ok(tm1()),
         "tpcc" => Ok(tpcc()),
         "raytrace" => Ok(raytrace()),
-        _ => {
+        _ => kernel::named(name).ok_or_else(|| {
             let names: Vec<&str> = WORKLOADS.iter().map(|(name, _)| *name).collect();
-            Err(format!("there is no workload {name}; there are {}", names.join(", ")))
-        }
+            format!("there is no workload {name}; there are {}", names.join(", "))
+        }),
     }
 }
 
-fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
+pub(super) fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
     let section = Step::Section { group, ns, lines: 1 };
     std::iter::repeat_n([section, Step::Varying { ns: work_ns }], count).flatten()
 }
@@ -65,7 +73,7 @@ fn tm1() -> Workload {
         steps.extend(sections(1, 400, 23_000, 12)); // lock table, buffer pool, transaction list
     }
     steps.push(Step::Away { ns: 20_000 }); // the log, in tmpfs
-    Workload { name: "tm1".to_string(), locks: vec![1, 8], steps }
+    Workload { name: "tm1".to_string(), locks: vec![1, 8], steps, in_kernel: false }
 }
 
 /// Fitted to: 6 ms for each request to the disks (ASPLOS 2010, section 4); 16 of 32 threads active on average
@@ -78,7 +86,7 @@ fn tpcc() -> Workload {
         steps.extend(sections(1, 400, 60_000, 6));
     }
     steps.push(Step::Away { ns: 6_000_000 });
-    Workload { name: "tpcc".to_string(), locks: vec![1, 8], steps }
+    Workload { name: "tpcc".to_string(), locks: vec![1, 8], steps, in_kernel: false }
 }
 
 /// Fitted to: more than 99 % parallel at 64 threads; a lock that costs a visible part of single-thread time when it is
@@ -87,5 +95,5 @@ fn raytrace() -> Workload {
     let mut steps = Vec::new();
     steps.extend(sections(1, 150, 4_000, 4)); // memory and ray counts
     steps.extend(sections(0, 150, 8_000, 1)); // the queue of work
-    Workload { name: "raytrace".to_string(), locks: vec![1, 4], steps }
+    Workload { name: "raytrace".to_string(), locks: vec![1, 4], steps, in_kernel: false }
 }

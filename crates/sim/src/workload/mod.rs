@@ -1,6 +1,7 @@
 //! What simulated programs do: transactions of work, critical sections and waits, over and over.
 
 mod bench;
+mod kernel;
 mod mixes;
 mod program;
 pub(crate) mod table;
@@ -29,6 +30,10 @@ pub struct Workload {
     pub locks: Vec<u32>,
     /// One transaction.
     pub steps: Vec<Step>,
+    /// Whether the locks are the operating system's: without owners and statistics, and who waits for a spin lock or
+    /// holds one is not preempted.
+    #[serde(default)]
+    pub in_kernel: bool,
 }
 
 /// A part of a transaction. Times are nanoseconds.
@@ -72,9 +77,7 @@ pub enum Step {
         ns: u64,
         /// Cache lines of shared data that it writes.
         lines: u32,
-        /// What the calls that lock and unlock take beyond their accesses, picoseconds.
-        call_ps: u64,
-        /// What they take more with another lock than the default, picoseconds.
+        /// What the calls that lock and unlock take more with another lock than the default, picoseconds.
         dispatch_ps: u64,
     },
     /// The same outside of critical sections.
@@ -96,6 +99,13 @@ pub enum Step {
         /// What they take more with another lock than the default.
         dispatch_ps: u64,
     },
+    /// The task ends, by chance, and another one is started in its place.
+    Renew {
+        /// In one of so many transactions; at least 1.
+        one_in: u32,
+        /// What both take.
+        ns: u64,
+    },
     /// Input or output.
     Away {
         /// How long.
@@ -106,7 +116,12 @@ pub enum Step {
 /// The counter micro-benchmark: one lock, and a fixed time between two requests.
 pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
     let section = Step::Section { group: 0, ns: section_ns, lines };
-    Workload { name: "counter".to_string(), locks: vec![1], steps: vec![section, Step::Work { ns: think_ns }] }
+    Workload {
+        name: "counter".to_string(),
+        locks: vec![1],
+        steps: vec![section, Step::Work { ns: think_ns }],
+        in_kernel: false,
+    }
 }
 
 /// A program that runs: its threads, and how often each has come to the end.
@@ -168,7 +183,9 @@ impl Guarded {
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);
-        Guarded { lock: simulation.lock(process, pair), data: (0..lines).map(|_| simulation.word()).collect() }
+        let lock =
+            if workload.in_kernel { simulation.kernel_lock(process, pair) } else { simulation.lock(process, pair) };
+        Guarded { lock, data: (0..lines).map(|_| simulation.word()).collect() }
     }
 
     /// One critical section that lasts until the clock says so.

@@ -56,15 +56,20 @@ impl Databases {
                 }
                 Step::Measured { ps } => machine::work_ps(ps),
                 Step::Clock { ns } => machine::delay(ns),
-                Step::Clocked { group, ns, lines, call_ps, dispatch_ps } => {
+                Step::Clocked { group, ns, lines, dispatch_ps } => {
                     let guarded = &locks[group][0];
-                    guarded.clocked(ns, lines, guarded.lock.call_ps(call_ps, dispatch_ps));
+                    guarded.clocked(ns, lines, guarded.lock.call_ps(0, dispatch_ps));
                 }
                 Step::Table { outside_ps, section_ps, visit_ps, call_ps, dispatch_ps } => {
                     let call_ps = locks[0][0].lock.call_ps(call_ps, dispatch_ps);
                     let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
                     if let Some(table) = &self.table {
                         table.operation(random, &locks[0], costs);
+                    }
+                }
+                Step::Renew { one_in, ns } => {
+                    if machine::random(u64::from(one_in)) == 0 {
+                        machine::renew(ns);
                     }
                 }
                 Step::Away { ns } => {
