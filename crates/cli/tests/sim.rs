@@ -41,3 +41,14 @@ fn unknown_names_are_told_with_what_there_is() {
     sim("--locks nosuch").failure().stderr(contains("CONTENTION+LOAD"));
     sim("--figure nosuch").failure().stderr(contains("asplos-11"));
 }
+
+#[test]
+fn transactions_are_simulated_where_the_machine_has_some() {
+    let output = sim("rb-tree --machine metatm-8 --threads 32 --locks ttas+none,elided+none,transactions --seconds 0.01")
+        .success();
+    let output = String::from_utf8(output.get_output().stdout.clone()).expect("text");
+    assert!(output.contains("aborts") && output.contains("│ transactions"), "{output}");
+    sim("prob --machine metatm-32 --threads 32 --locks transactions --seconds 0.01").success();
+    sim("rw --machine metatm-16 --threads 32 --locks transactions --seconds 0.01").success();
+    sim("rw --machine opteron-32 --threads 8 --locks transactions").failure().stderr(contains("[transactions]"));
+}

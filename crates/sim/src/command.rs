@@ -51,7 +51,7 @@ pub struct SimArgs {
     /// Thread counts [default: a quarter, half, all, one and a half and twice as many as the machine has contexts]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads, conflicts_with = "figure")]
     pub threads: Vec<u32>,
-    /// Locks: `default`, LOCK, or LOCK+LOAD, or `all`
+    /// Locks: `default`, LOCK, or LOCK+LOAD, or `all`; `transactions` for none, on a machine that has some
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "default,tpmcs+none,futex+none", value_parser = known_lock, conflicts_with = "figure")]
     pub locks: Vec<String>,
     /// Simulated seconds that are measured at each point; a fifth of that passes before [default: 1; of `--validate`: as
@@ -341,12 +341,13 @@ fn table(ended: &Ended) -> Table {
         "away",
         "ready",
         "switches/s",
+        "aborts",
     ]);
     for result in &ended.results {
         let Some(outcome) = result.measured.outcome() else { continue };
         table.add_row(row(&result.series, result.x, outcome));
     }
-    for column in 1..11 {
+    for column in 1..12 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -365,6 +366,7 @@ fn row(lock: &str, threads: f64, outcome: &Outcome) -> Vec<String> {
     ];
     row.extend([split.working, split.spinning, split.inverted, split.blocked, split.away, split.ready].map(part));
     row.push(Unit::Plain.show(outcome.switches_per_s));
+    row.push(outcome.aborts_per_commit.map_or_else(String::new, |aborts| format!("{aborts:.2}")));
     row
 }
 

@@ -50,6 +50,9 @@ pub struct Outcome {
     /// The special set, under the lock-contention-aware scheduler.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub set: Option<SpecialSet>,
+    /// Transactions that were undone for each that took effect, where any did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aborts_per_commit: Option<f64>,
     /// Accesses to simulated memory, per second of the host, in millions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_accesses: Option<f64>,
@@ -188,6 +191,9 @@ pub fn simulate(point: &Point, stop: &Stop) -> anyhow::Result<Outcome> {
 pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Stop) -> anyhow::Result<Outcome> {
     let begin = std::time::Instant::now();
     let pair = pair::named(&point.lock).map_err(anyhow::Error::msg)?;
+    if point.lock == pair::TRANSACTIONAL && point.machine.transactions.is_none() {
+        bail!("{} has no transactions: its machine file needs a table [transactions]", point.machine.name);
+    }
     let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
     let process = simulation.process();
     if let Some(scheduling) = scheduling {
@@ -202,6 +208,7 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
     let end = warm + (point.seconds * 1e9) as u64;
     advance(&mut simulation, 0, warm, stop)?;
     let (finished, counts) = (running.finished(), simulation.counts());
+    let transactions = simulation.transactions();
     let before: Vec<Split> = running.threads.iter().map(|&thread| simulation.split(thread)).collect();
     advance(&mut simulation, warm, end, stop)?;
     let mut split = Split::default();
@@ -210,6 +217,7 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
     }
     let done: Vec<u64> = running.finished().iter().zip(&finished).map(|(now, before)| now - before).collect();
     let after = simulation.counts();
+    let transactions = simulation.transactions().since(&transactions);
     let per_s = |count: u64| count as f64 / point.seconds;
     Ok(Outcome {
         per_s: per_s(done.iter().sum()),
@@ -219,6 +227,8 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
         split: Parts::of(&split, point.seconds * 1e9 * f64::from(point.threads)),
         contexts: Parts::of(&split, point.seconds * 1e9),
         set: SpecialSet::of(&simulation, warm, end),
+        aborts_per_commit: (transactions.commits != 0)
+            .then(|| transactions.aborts() as f64 / transactions.commits as f64),
         host_accesses: Some(after.accesses as f64 / 1e6 / begin.elapsed().as_secs_f64()),
         accesses: after.accesses,
     })

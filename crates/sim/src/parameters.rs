@@ -3,6 +3,7 @@
 //! All times are nanoseconds. A machine file is this in TOML; what it leaves out is the [`host`](crate::presets)
 //! preset's.
 
+use std::num::NonZeroU32;
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
@@ -187,6 +188,41 @@ pub struct Programs {
     pub table_dispatch_ps: u64,
 }
 
+/// Who wins when two transactions meet at a line. Against what is in no transaction a transaction always loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// The one whose access it is: the line is taken from the other, which aborts.
+    Requester,
+    /// The one that was begun first, counting from its first try. The other aborts, be it the one that asks.
+    Timestamp,
+}
+
+/// Hardware transactions. Conflicts are found when a line is accessed, not at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transactions {
+    /// Who wins.
+    pub policy: Policy,
+    /// Lines that a transaction may read.
+    pub read_lines: NonZeroU32,
+    /// Lines that it may write: the size of the cache that keeps them.
+    pub write_lines: NonZeroU32,
+    /// Lines that it may write of those that share a place in that cache: its associativity. Divides `write_lines`.
+    pub write_ways: NonZeroU32,
+    /// What the beginning costs.
+    pub begin_ns: u64,
+    /// What the end costs.
+    pub commit_ns: u64,
+    /// From the cause of an abort until the thread is back at the beginning.
+    pub abort_ns: u64,
+    /// After a conflict a transaction waits a random time of up to so much before it is tried again; 0: it does not
+    /// wait. Locks that elide have their own ways.
+    pub backoff_first_ns: u64,
+    /// Twice as much after each further conflict, up to this.
+    pub backoff_limit_ns: u64,
+}
+
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -199,6 +235,9 @@ pub struct Parameters {
     pub memory: Memory,
     /// The operating system.
     pub scheduler: Scheduler,
+    /// Hardware transactions; without this table the machine has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<Transactions>,
     /// Of a machine that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibrated: Option<Calibrated>,
@@ -237,11 +276,28 @@ pub fn parse(text: &str) -> Result<Parameters, String> {
         [("tick_ns", scheduler.tick_ns), ("slice_ns", scheduler.slice_ns), ("balance_ns", scheduler.balance_ns)]
     {
         if value == 0 {
-            let line = text.lines().position(|line| line.trim_start().starts_with(key)).map_or(0, |line| line + 1);
-            return Err(format!("line {line}: scheduler.{key} is 0, and has to be longer"));
+            return Err(format!("line {}: scheduler.{key} is 0, and has to be longer", line_of(text, key)));
+        }
+    }
+    if let Some(transactions) = &machine.transactions {
+        let (lines, ways) = (transactions.write_lines, transactions.write_ways);
+        if lines.get() % ways != 0 {
+            let line = line_of(text, "write_ways");
+            return Err(format!(
+                "line {line}: transactions.write_ways is {ways}, which does not divide write_lines, {lines}"
+            ));
+        }
+        if transactions.backoff_limit_ns < transactions.backoff_first_ns {
+            let line = line_of(text, "backoff_limit_ns");
+            return Err(format!("line {line}: transactions.backoff_limit_ns is shorter than backoff_first_ns"));
         }
     }
     Ok(machine)
+}
+
+/// The line of `key`, from 1; 0 if it has none of its own.
+fn line_of(text: &str, key: &str) -> usize {
+    text.lines().position(|line| line.trim_start().starts_with(key)).map_or(0, |line| line + 1)
 }
 
 #[cfg(test)]
@@ -274,6 +330,10 @@ mod tests {
             ("hit_ns", "-1", "-1"),
             ("switch_ns", "\"long\"", "string"),
             ("tick_ns", "0", "is 0"),
+            ("policy", "\"coin\"", "requester"),
+            ("read_lines", "0", "nonzero"),
+            ("write_ways", "7", "does not divide"),
+            ("backoff_limit_ns", "1", "shorter"),
         ] {
             let error = parse(&changed(key, value)).expect_err("refused");
             assert!(error.contains(&format!("line {}", line_of(key))), "{error}");

@@ -42,7 +42,10 @@ impl<T: Copy + PartialEq> SimulatedCell<T> {
     fn set(&self, value: T) {
         if self.get() != value {
             // SAFETY: as for `Sync`.
-            unsafe { *self.0.get() = value };
+            unsafe {
+                machine::will_change(self.0.get());
+                *self.0.get() = value;
+            }
             machine::changed(self.address());
         }
     }
@@ -154,16 +157,20 @@ impl Platform for Simulated {
     }
 
     fn begin_transaction() -> Begun {
-        Begun::Unavailable
+        machine::begin_transaction()
     }
 
     fn in_transaction() -> bool {
-        false
+        machine::in_transaction()
     }
 
-    fn end_transaction() {}
+    fn end_transaction() {
+        machine::end_transaction();
+    }
 
-    fn abort_transaction() {}
+    fn abort_transaction() {
+        machine::abort_transaction();
+    }
 
     fn begin_slice_extension() {
         machine::ask_for_extension(true);
@@ -182,6 +189,7 @@ impl Platform for Simulated {
     }
 
     fn thread_id() -> u32 {
+        machine::leave_transaction();
         machine::spend(SYSTEM_CALL_NS);
         machine::thread() + 1
     }
@@ -191,6 +199,7 @@ impl Platform for Simulated {
     }
 
     fn is_real_time() -> bool {
+        machine::leave_transaction();
         machine::spend(SYSTEM_CALL_NS);
         false
     }

@@ -96,6 +96,7 @@ pub(crate) fn load_control() -> &'static LoadControl<Simulated> {
 }
 
 pub(crate) fn ensure_controller() {
+    machine::leave_transaction(); // for a call, and before what would not be taken back
     let number = machine::process();
     if own(|process| process.controlled && !core::mem::replace(&mut process.has_controller, true)) {
         machine::start_companion(number, "controller", move || {
@@ -158,8 +159,9 @@ const STRIPES: usize = 16;
 #[repr(align(128))]
 struct Tag(SimulatedCell<u64>);
 
-/// Changes the caller's stripe of nodes, after the access that this takes.
+/// Changes the caller's stripe of nodes, after the access that this takes. In no transaction: it would not be taken back.
 fn with_stripe<R>(work: impl FnOnce(&mut Vec<*mut Node<Simulated>>) -> R) -> R {
+    machine::leave_transaction();
     let stripe = machine::thread() as usize % STRIPES;
     let Tag(tag) = own(|process| &process.tags[stripe]);
     let mut seen = tag.load(Acquire);

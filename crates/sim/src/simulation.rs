@@ -4,7 +4,7 @@ use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
-use crate::machine::{Counts, Hang, Lines, Machine, Split, Word};
+use crate::machine::{Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::platform::Simulated;
@@ -46,6 +46,12 @@ impl Simulation {
     /// A word of shared data.
     pub fn word(&mut self) -> Word {
         Word::new(&mut self.machine)
+    }
+
+    /// Moves `value` to the machine's memory, on cache lines of its own.
+    pub(crate) fn settle<T>(&mut self, value: T) -> &'static T {
+        // SAFETY: nothing that the machine's threads do outlives it, and nobody else is given such references.
+        unsafe { &*self.machine.place(value) }
     }
 
     /// Lines of shared data, one after the other.
@@ -130,6 +136,11 @@ impl Simulation {
     /// What the machine did so far.
     pub fn counts(&self) -> Counts {
         self.machine.counts()
+    }
+
+    /// What came of the machine's transactions so far.
+    pub fn transactions(&self) -> TransactionCounts {
+        self.machine.transactions()
     }
 
     /// Threads of a process that run or wait to run.

@@ -67,6 +67,7 @@ impl Solaris {
 
 impl Mutex for Solaris {
     fn lock(&self) {
+        machine::leave_transaction(); // which would not take the queue back
         if self.try_lock() || self.spin() {
             return;
         }
@@ -83,6 +84,7 @@ impl Mutex for Solaris {
     }
 
     fn unlock(&self) {
+        machine::leave_transaction();
         self.holder.store(0, Relaxed);
         let sleeps = self.queue_word.load(Relaxed) != 0 && !self.queue.borrow().is_empty();
         if !sleeps || self.spinners.load(Relaxed) > 0 {
@@ -100,5 +102,9 @@ impl Mutex for Solaris {
         self.holder.store(thread + 1, Relaxed);
         granted.set(true);
         machine::unpark(Rc::as_ptr(&granted).addr(), 1);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.held.load(Relaxed) != 0
     }
 }

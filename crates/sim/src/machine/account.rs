@@ -229,6 +229,23 @@ impl Machine {
         account.held.push(lock);
     }
 
+    /// The running thread is in a critical section without holding its lock.
+    pub(super) fn enters_section(&mut self) {
+        let (thread, now) = (self.current, self.now);
+        self.book(thread, now);
+        let account = &mut self.threads[thread as usize].account;
+        account.activity = Activity::Critical;
+        account.waits_for = None;
+    }
+
+    /// It has left it.
+    pub(super) fn leaves_section(&mut self) {
+        let (thread, now) = (self.current, self.now);
+        self.book(thread, now);
+        let account = &mut self.threads[thread as usize].account;
+        account.activity = if account.held.is_empty() { Activity::Work } else { Activity::Critical };
+    }
+
     pub(super) fn releases(&mut self, lock: usize) {
         let (thread, now) = (self.current, self.now);
         self.book(thread, now);

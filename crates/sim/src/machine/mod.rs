@@ -9,15 +9,18 @@
 //! whatever the orderings say: it finds no missing fence. That is loom's part.
 
 mod account;
+mod address_set;
 mod arena;
 mod coherence;
 mod event;
 mod futex;
 mod polling;
+mod retry;
 mod scheduler;
 mod special;
 mod stores;
 mod thread;
+mod transaction;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -28,12 +31,17 @@ use corosensei::{CoroutineResult, Yielder};
 
 pub use account::{Activity, Split};
 use account::{Load, LockClock};
+pub use address_set::{AddressSet, recorded};
 use arena::{Arena, LINES, Zeroable, Zeroes};
 use coherence::{Access, Begun, Caches};
 use event::{Event, Events};
+pub use retry::{Refusal, abort_transaction, has_transactions, in_transaction, transaction};
+pub(crate) use retry::{begin_transaction, end_transaction, leave_transaction, restartable, will_change};
 use scheduler::Context;
 use special::Special;
 use thread::{Flight, State, Thread};
+use transaction::Transactions;
+pub use transaction::{Cause, TransactionCounts};
 
 use unconvoy::platform::Atomic as _;
 
@@ -94,6 +102,12 @@ pub struct Machine {
     accesses: u64,
     misses: u64,
     handled: u64,
+    /// `None`: the machine has none.
+    transactions: Option<Transactions>,
+    /// Transactions, and threads whose accesses are recorded: unless it is 0, each access is looked at.
+    attention: u32,
+    /// Transactions whose threads do not know that they have been undone.
+    doomed: u32,
 }
 
 /// What a machine did so far.
@@ -161,6 +175,9 @@ impl Machine {
             accesses: 0,
             misses: 0,
             handled: 0,
+            transactions: parameters.transactions.map(Transactions::new),
+            attention: 0,
+            doomed: 0,
             parameters,
         })
     }
@@ -232,7 +249,10 @@ impl Machine {
         let (cores, contexts) = (self.busy_in_core.len(), self.contexts.len());
         let place = number % contexts;
         let context = place % cores * (contexts / cores) + place / cores;
-        let thread = Thread::new(name, process, is_load, context, self.now, body).expect("memory for a thread's stack");
+        let mut thread =
+            Thread::new(name, process, is_load, context, self.now, body).expect("memory for a thread's stack");
+        // Programs do not begin all their threads' slices at one time.
+        thread.slice_used = self.random.u64(0..self.parameters.scheduler.slice_ns);
         self.threads.push(thread);
         self.wake(number as u32, self.now);
         number as u32
@@ -384,6 +404,13 @@ fn synchronise() {
 
 #[cold]
 fn wait(flight: Flight) {
+    wait_in_flight(flight);
+    retry::look_for_doom();
+}
+
+/// The same in the middle of an access: the caller looks whether its transaction has been undone.
+#[cold]
+fn wait_in_flight(flight: Flight) {
     with(|machine| {
         let (current, now) = (machine.current, machine.now);
         machine.threads[current as usize].flight = flight;
@@ -465,7 +492,9 @@ fn access(address: usize, access: Access) {
         }
     });
     if let Some(transfer) = transfer {
-        synchronise();
+        if with(|machine| machine.now > machine.horizon) {
+            wait_in_flight(Flight::Work(0));
+        }
         with(|machine| {
             machine.caches.end(transfer);
             let version = machine.caches.version(transfer.line);
@@ -476,6 +505,10 @@ fn access(address: usize, access: Access) {
                 polling.note_change();
             }
         });
+        retry::look_for_doom();
+    }
+    if with(|machine| machine.attention != 0) {
+        retry::takes_effect(address, access);
     }
 }
 
@@ -557,6 +590,7 @@ pub(crate) fn spend(ns: u64) {
 
 /// The calling thread looks at the clock until `ns` nanoseconds have passed.
 pub(crate) fn delay(ns: u64) {
+    leave_transaction();
     synchronise();
     with(|machine| {
         machine.now += ns.max(machine.parameters.memory.clock_ns);
@@ -570,6 +604,7 @@ pub(crate) fn delay(ns: u64) {
 
 /// The calling thread has done one turn of a loop that polls.
 pub(crate) fn pause() {
+    leave_transaction();
     synchronise();
     with(|machine| machine.now += machine.parameters.memory.pause_ns);
     rest(Flight::Poll);
@@ -577,6 +612,7 @@ pub(crate) fn pause() {
 
 /// The calling thread has done one turn of a loop that counts its turns: the next one is simulated too.
 pub(crate) fn pause_counted() {
+    leave_transaction();
     synchronise();
     with(|machine| {
         machine.now += machine.parameters.memory.pause_ns;
@@ -603,6 +639,7 @@ fn rest(flight: Flight) {
 
 /// As [`pause`], but for up to `ns` nanoseconds, or until what is at `address` changes.
 pub(crate) fn doze(address: usize, ns: u64) {
+    leave_transaction();
     synchronise();
     let watches = with(|machine| machine.arena.line_of(address).map(|line| machine.watches_alone(line)));
     if watches.is_some() {
@@ -617,6 +654,7 @@ pub(crate) fn doze(address: usize, ns: u64) {
 
 /// The calling thread yields.
 pub(crate) fn yield_now() {
+    leave_transaction();
     with(|machine| machine.now += machine.parameters.scheduler.yield_ns);
     synchronise();
     if with(Machine::yields) {
@@ -629,10 +667,12 @@ pub(crate) fn yield_now() {
 /// The calling thread parks on `address` unless `is_changed` says that it holds something else; until it is woken, or
 /// until `deadline`.
 pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
+    leave_transaction();
     with(|machine| machine.now += machine.parameters.scheduler.park_ns);
     load(address);
     synchronise();
     let is_late = with(|machine| deadline.is_some_and(|deadline| machine.now >= deadline));
+    retry::is_seen(address);
     if is_late || is_changed() {
         return;
     }
@@ -645,6 +685,7 @@ pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: 
 
 /// The calling thread wakes up to `count` threads that are parked on `address`.
 pub(crate) fn unpark(address: usize, count: u32) {
+    leave_transaction();
     with(|machine| machine.now += machine.parameters.scheduler.wake_call_ns);
     synchronise();
     with(|machine| {
@@ -656,6 +697,7 @@ pub(crate) fn unpark(address: usize, count: u32) {
 
 /// The calling thread sleeps for `ns` nanoseconds.
 pub fn sleep(ns: u64) {
+    leave_transaction();
     synchronise();
     with(|machine| {
         let until = machine.now + ns;
@@ -666,6 +708,7 @@ pub fn sleep(ns: u64) {
 
 /// The calling thread waits for input or output for `ns` nanoseconds: an interrupt ends that, and no tick.
 pub fn away(ns: u64) {
+    leave_transaction();
     synchronise();
     with(|machine| {
         let until = machine.now + ns;
@@ -687,6 +730,16 @@ impl Word {
     /// The calling thread reads the word and writes it, in two accesses.
     pub fn increment(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// The calling thread reads the word; outside of simulated threads, what it holds.
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// The calling thread writes the word.
+    pub fn set(&self, value: u32) {
+        self.0.store(value, Relaxed);
     }
 
     /// Wakes a thread that [waits](wait_for_word).
@@ -795,6 +848,7 @@ pub(crate) fn allow_preemption() {
 
 /// Starts a thread that is no load of its process: its controller.
 pub(crate) fn start_companion(process: usize, name: &str, body: impl FnOnce() + 'static) {
+    leave_transaction();
     with(|machine| machine.now += machine.parameters.scheduler.spawn_ns);
     synchronise();
     with(|machine| machine.start(process, name.to_string(), false, body));
@@ -858,14 +912,35 @@ pub fn set_activity(activity: Activity) {
     with(|machine| machine.set_activity(activity));
 }
 
+/// The calling thread begins to acquire a lock. In a transaction nobody waits, and no time is kept of locks.
 pub(crate) fn begins_to_wait(lock: usize) {
     synchronise();
-    with(|machine| machine.begins_to_wait(lock));
+    if !in_transaction() {
+        with(|machine| machine.begins_to_wait(lock));
+    }
 }
 
 pub(crate) fn has_acquired(lock: usize) {
     synchronise();
-    with(|machine| machine.has_acquired(lock));
+    if in_transaction() {
+        with(Machine::enters_section);
+    } else {
+        with(|machine| machine.has_acquired(lock));
+    }
+}
+
+/// The calling thread is in a critical section, without a lock.
+pub(crate) fn enters_section() {
+    synchronise();
+    with(Machine::enters_section);
+}
+
+/// The calling thread has left a critical section that it was in without a lock.
+pub(crate) fn has_left_section() {
+    synchronise();
+    if !in_transaction() {
+        with(Machine::leaves_section);
+    }
 }
 
 pub(crate) fn releases(lock: usize) {

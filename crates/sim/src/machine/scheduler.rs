@@ -186,6 +186,9 @@ impl Machine {
     /// Takes the running thread of `context` away from it; the context is free.
     pub(super) fn take_off(&mut self, context: usize, now: u64, place: Place) -> u32 {
         let thread = self.contexts[context].current;
+        if self.attention != 0 {
+            self.loses_processor(thread);
+        }
         self.charge(thread, now);
         self.moves(thread, place, now);
         self.slice_ends(thread, now);

@@ -5,9 +5,12 @@ use corosensei::{Coroutine, Yielder};
 use unconvoy::platform::ThreadNote;
 
 use super::account::Account;
+use super::address_set::AddressSet;
 use super::polling::Polling;
 use super::special::Sliced;
+use super::retry::Restart;
 use super::stores::Stores;
+use super::transaction::Transaction;
 
 /// Code runs on it, and a panic is formatted on it.
 const STACK_BYTES: usize = 128 << 10;
@@ -73,6 +76,10 @@ pub(super) struct Thread {
     pub(super) polling: Polling,
     pub(super) stores: Stores,
     pub(super) account: Account,
+    pub(super) transaction: Transaction,
+    pub(super) restart: Restart,
+    /// What it accesses, if that is recorded.
+    pub(super) recorded: Option<Box<AddressSet>>,
 }
 
 impl Thread {
@@ -114,6 +121,9 @@ impl Thread {
             polling: Polling::default(),
             stores: Stores::default(),
             account: Account::new(now),
+            transaction: Transaction::default(),
+            restart: Restart::default(),
+            recorded: None,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! mixes here have the fewest steps that behave so: they are models of the programs, not recordings.
 
 use super::kernel;
+use super::validation::Program;
 use super::{Step, Workload, bench_counter, counter, hashtable};
 use crate::parameters::Parameters;
 
@@ -22,6 +23,9 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("find", "short-lived processes that search file names: files_lock and dcache_lock"),
     ("grep", "files searched for a text: files_lock and one directory's d_lock"),
     ("kernbench", "a kernel is compiled: files_lock and dcache_lock, rarely"),
+    ("prob", "sections of 1 us; half of them write one variable (Syncchar's validation)"),
+    ("rw", "sections of 1 us; one thread writes what all others read (the same)"),
+    ("rb-tree", "insertions and removals in a red-black tree of keys to 200 (the same)"),
 ];
 
 /// The workload of this name, with what it takes on this machine.
@@ -49,11 +53,18 @@ pub fn named(name: &str) -> Result<Workload, String> {
         "tm1" => Ok(tm1()),
         "tpcc" => Ok(tpcc()),
         "raytrace" => Ok(raytrace()),
+        "prob" => Ok(validation(name, Program::Prob)),
+        "rw" => Ok(validation(name, Program::Rw)),
+        "rb-tree" => Ok(validation(name, Program::RbTree)),
         _ => kernel::named(name).ok_or_else(|| {
             let names: Vec<&str> = WORKLOADS.iter().map(|(name, _)| *name).collect();
             format!("there is no workload {name}; there are {}", names.join(", "))
         }),
     }
+}
+
+fn validation(name: &str, program: Program) -> Workload {
+    Workload { name: name.to_string(), locks: vec![1], steps: vec![Step::Validation { program }], in_kernel: false }
 }
 
 pub(super) fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {

@@ -4,7 +4,9 @@ mod bench;
 mod kernel;
 mod mixes;
 mod program;
+pub mod red_black;
 pub(crate) mod table;
+pub mod validation;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,6 +21,7 @@ pub(crate) use bench::USUAL;
 pub use bench::{bench_counter, hashtable};
 pub use mixes::{WORKLOADS, named, on};
 use program::Databases;
+use validation::{Program, Shared, Worker};
 
 /// A program: every thread goes through these steps again and again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,6 +114,12 @@ pub enum Step {
         /// How long.
         ns: u64,
     },
+    /// A critical section of a validation program, under the first lock, and what is before it. A workload has one
+    /// such step.
+    Validation {
+        /// Which.
+        program: Program,
+    },
 }
 
 /// The counter micro-benchmark: one lock, and a fixed time between two requests.
@@ -150,18 +159,22 @@ pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, p
     );
     let databases = Rc::new(Databases::new(simulation, &workload.steps));
     let steps: Rc<[Step]> = workload.steps.clone().into();
+    let program =
+        steps.iter().find_map(|step| if let Step::Validation { program } = step { Some(*program) } else { None });
+    let shared = program.map(|program| Shared::new(simulation, program, threads));
     let mut running = Running { threads: Vec::new(), finished: Vec::new() };
     for number in 0..threads {
         let finished = Rc::new(Cell::new(0));
         running.finished.push(finished.clone());
         let (locks, databases, steps) = (locks.clone(), databases.clone(), steps.clone());
+        let mut worker = shared.as_ref().map(|shared| Worker::new(simulation, shared));
         let body = move || {
             let mut random = fastrand::Rng::with_seed(machine::random(u64::MAX));
             machine::set_activity(Activity::Work);
             // Not all at once.
             machine::work(machine::random(1000));
             loop {
-                databases.transaction(&steps, &locks, &mut random);
+                databases.transaction(&steps, &locks, &mut random, worker.as_mut());
                 finished.set(finished.get() + 1);
             }
         };
@@ -202,11 +215,11 @@ impl Guarded {
 
     /// One critical section.
     fn section(&self, ns: u64, lines: u32) {
-        self.lock.lock();
-        for word in &self.data[..lines as usize] {
-            word.increment();
-        }
-        machine::work(ns);
-        self.lock.unlock();
+        self.lock.section(|| {
+            for word in &self.data[..lines as usize] {
+                word.increment();
+            }
+            machine::work(ns);
+        });
     }
 }

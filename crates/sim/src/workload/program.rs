@@ -4,6 +4,7 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use super::table::{Costs, Table};
+use super::validation::Worker;
 use super::{Guarded, Step};
 use crate::machine::{self, Activity, Word};
 use crate::simulation::Simulation;
@@ -35,7 +36,13 @@ impl Databases {
     }
 
     /// Goes through the steps once.
-    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>], random: &mut fastrand::Rng) {
+    pub(super) fn transaction(
+        &self,
+        steps: &[Step],
+        locks: &[Vec<Guarded>],
+        random: &mut fastrand::Rng,
+        mut worker: Option<&mut Worker>,
+    ) {
         let mut held: Vec<usize> = Vec::new();
         for step in steps {
             match *step {
@@ -76,6 +83,14 @@ impl Databases {
                     machine::set_activity(Activity::Away);
                     machine::away(ns);
                     machine::set_activity(Activity::Work);
+                }
+                Step::Validation { .. } => {
+                    if let Some(worker) = worker.as_deref_mut() {
+                        worker.thinks();
+                        worker.section(|body| {
+                            locks[0][0].lock.section(body);
+                        });
+                    }
                 }
             }
         }
