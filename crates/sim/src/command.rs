@@ -18,12 +18,13 @@ use unconvoy_bench::cli::{seconds, threads};
 use unconvoy_bench::interrupt::{Interrupted, Interrupts};
 use unconvoy_bench::output::{print, with_suffix, write};
 
+use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
 use crate::figure::{self, Claim, Figure, Size};
 use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
 use crate::parameters::{self, Parameters};
-use crate::workload::{Step, WORKLOADS, Workload};
+use crate::workload::{Step, WORKLOADS, Workload, profile};
 use crate::{pair, presets, workload};
 
 /// `unconvoy sim`.
@@ -39,9 +40,18 @@ pub struct SimArgs {
     /// Measure this machine and write it as a machine file [default: where the preset `host` looks for it]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["figure", "workload", "machine"], value_hint = ValueHint::FilePath)]
     pub calibrate: Option<Option<PathBuf>>,
+    /// Of `--calibrate`: how often everything is measured, some two seconds each
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
     /// Simulate what `unconvoy bench counter` or `hashtable` measured on this machine, and compare
     #[arg(long, value_name = "RECORD.json", num_args = 0.., conflicts_with_all = ["figure", "workload", "calibrate"], value_hint = ValueHint::FilePath)]
     pub validate: Option<Vec<PathBuf>>,
+    /// Simulate the program whose locks `unconvoy run --stats` recorded
+    #[arg(long, value_name = "STATS.json", conflicts_with_all = ["figure", "workload", "calibrate", "validate"], value_hint = ValueHint::FilePath)]
+    pub profile: Option<PathBuf>,
+    /// Of `--profile`: threads that the program ran with [default: as many as there were processors]
+    #[arg(long, value_name = "N", requires = "profile", value_parser = threads)]
+    pub recorded_threads: Option<u32>,
     /// Of `--validate`: write the report as Markdown too
     #[arg(long, value_name = "FILE", requires = "validate", value_hint = ValueHint::FilePath)]
     pub markdown: Option<PathBuf>,
@@ -125,6 +135,7 @@ Examples:
   unconvoy sim tm1 --machine niagara2-64 --threads 32,64,96,128 --json tm1.json
   unconvoy sim --figure asplos-11 --plot figures/asplos-11
   unconvoy sim --machine server --print-machine > mine.toml && unconvoy sim --machine mine.toml
+  unconvoy run --stats s.json -- ./server && unconvoy sim --profile s.json --machine server
   unconvoy sim --calibrate && unconvoy sim --validate counter.json hashtable.json";
 
 /// Does what the arguments say; the exit status.
@@ -137,7 +148,7 @@ pub fn sim(args: &SimArgs) -> u8 {
 
 fn run(args: &SimArgs) -> anyhow::Result<()> {
     if let Some(file) = &args.calibrate {
-        return calibration::run(file.as_deref());
+        return calibration::run(file.as_deref(), args.rounds as usize);
     }
     if let Some(name) = &args.figure {
         return simulate_figure(args, figure::named(name).map_err(anyhow::Error::msg)?);
@@ -149,7 +160,13 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     if let Some(records) = &args.validate {
         return validation::run(args, machine, records);
     }
-    let workload = workload(args, &machine)?;
+    let (workload, assumptions) = match &args.profile {
+        Some(path) => {
+            let profile = profile::read(path, args.recorded_threads)?;
+            (profile.workload, profile.assumptions)
+        }
+        None => (workload(args, &machine)?, Vec::new()),
+    };
     let cells = cells(args, &machine, &workload);
     let subject = Subject { figure: None, on: Some((&machine, &workload)) };
     let write = |ended: &Ended| match &args.json {
@@ -157,7 +174,8 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         None => Ok(()),
     };
     let ended = simulate(args, &cells, &write)?;
-    print(&format!("{}\n{}\n", table(&ended), caption(&machine, &workload, args)))?;
+    let assumed: String = assumptions.iter().map(|line| format!("Assumed: {line}.\n")).collect();
+    print(&format!("{}\n{}\n{assumed}", table(&ended), caption(&machine, &workload, args)))?;
     finish(&ended)
 }
 

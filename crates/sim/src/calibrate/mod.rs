@@ -10,8 +10,8 @@
 //! | how contexts are grouped | [`topology`]: what the kernel says below `/sys/devices/system/cpu` |
 //!
 //! Everything is measured in some rounds, one after the other, so that a disturbance of a second falls on one round of many
-//! quantities and not on all of one. A number is the median of the rounds, each of which is a median of tries; the
-//! spread is the least and the greatest round. What is *not* measured is in the file as well, with the reason. Virtual
+//! quantities and not on all of one. A round is a median of tries; a number is the lower quartile of the rounds, or of
+//! differences the median; the spread is the least and the greatest round. What is *not* measured is in the file as well, with the reason. Virtual
 //! machines report the caches that their hypervisor makes up.
 
 mod file;
@@ -54,17 +54,33 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// The median of the rounds.
-    pub fn median(&self) -> Option<f64> {
-        self.rounds.as_ref().ok().map(|rounds| rounds[rounds.len() / 2])
+    /// What stands for the rounds. Disturbances only ever make a time longer, so that it is the lower quartile; but a
+    /// difference of two times the median.
+    pub fn value(&self) -> Option<f64> {
+        let part = if DIFFERENCES.contains(&self.key) { 2 } else { 4 };
+        self.rounds.as_ref().ok().map(|rounds| rounds[rounds.len() / part])
     }
 }
+
+/// Keys of which a round is the difference of two measurements, so that a disturbance may make it shorter.
+const DIFFERENCES: [&str; 10] = [
+    "rmw_ns",
+    "fence_ns",
+    "shared_core_slowdown",
+    "wake_thread_ns",
+    "wake_idle_ns",
+    "idle_exit_ns",
+    "switch_ns",
+    "timer_slack_ns",
+    "counter_dispatch_ps",
+    "table_dispatch_ps",
+];
 
 /// What a quantity's measurement came to: nanoseconds, or why there are none.
 type Outcome = Result<f64, &'static str>;
 
-/// The rounds of a calibration.
-pub const ROUNDS: usize = 7;
+/// The usual rounds of a calibration.
+pub const ROUNDS: u32 = 11;
 
 /// Above this part of the processors' time, others keep the machine busy.
 const BUSY: f64 = 0.05;
@@ -180,9 +196,11 @@ fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
     })?;
 
     let loops = Loops::new();
-    round.note("counter_turn_ps", "picoseconds: a turn of `counter` beyond its section, with a mutex of libc", || {
-        Ok(1e3 * loops.counter_turn())
-    })?;
+    round.note(
+        "counter_turn_ps",
+        "picoseconds: a turn of `counter` beyond its section, with a mutex of libc",
+        || Ok(1e3 * loops.counter_turn()),
+    )?;
     round.note("counter_dispatch_ps", "picoseconds: two calls through a table of functions, in that loop", || {
         Ok(1e3 * loops.counter_dispatch())
     })?;
@@ -212,7 +230,7 @@ fn machine(processors: &Processors, quantities: &[Quantity], others: f64) -> Par
     }
     let mut programs = crate::workload::USUAL;
     for quantity in quantities {
-        let Some(value) = quantity.median() else { continue };
+        let Some(value) = quantity.value() else { continue };
         let value = value.round().max(0.0) as u64;
         let (memory, scheduler) = (&mut machine.memory, &mut machine.scheduler);
         let place = match quantity.key {
@@ -286,7 +304,8 @@ fn leave_to_simulation(machine: &mut Parameters) {
     let bare = nothing(machine);
     let of_turn = |workload: Workload| {
         let (machine, lock) = (bare.clone(), "default".to_string());
-        let point = Point { machine, workload, lock, threads: 1, seconds: 0.001, warm_up: None, seed: 1, interval_ns: None };
+        let point =
+            Point { machine, workload, lock, threads: 1, seconds: 0.001, warm_up: None, seed: 1, interval_ns: None };
         outcome::simulate(&point, &Stop::new(false)).map_or(0.0, |outcome| 1e12 / outcome.per_s)
     };
     const SECTION_NS: u64 = 100;

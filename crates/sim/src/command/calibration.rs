@@ -10,29 +10,29 @@ use indicatif::{ProgressBar, ProgressStyle};
 use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::output::{can_write, print, write};
 
-use crate::calibrate::{Calibration, ROUNDS, calibrate, default_path, steps, to_toml};
+use crate::calibrate::{Calibration, calibrate, default_path, steps, to_toml};
 
 /// Measures, and writes the machine file.
-pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
+pub(super) fn run(file: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
     let is_default = file.is_none();
     let path = file.map(Path::to_path_buf).or_else(default_path);
     let path = path.context("there is no home directory to write to: name a file, as in --calibrate mine.toml")?;
     // Before half a minute is spent on it.
     can_write(&path)?;
     let interrupts = Interrupts::of_process()?;
-    let bar = ProgressBar::new((ROUNDS * steps()) as u64);
+    let bar = ProgressBar::new((rounds * steps()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {msg}, {elapsed} gone, {eta} to go") {
         bar.set_style(style);
     }
     let (begin, last_line) = (Instant::now(), Cell::new(Instant::now()));
-    let calibration = calibrate(ROUNDS, &mut |key| {
+    let calibration = calibrate(rounds, &mut |key| {
         interrupts.check()?;
         bar.set_message(key);
         bar.inc(1);
         if bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
             last_line.set(Instant::now());
             let gone = begin.elapsed().as_secs();
-            let line = format!("unconvoy: measurement {} of {}, {gone} s gone", bar.position(), ROUNDS * steps());
+            let line = format!("unconvoy: measurement {} of {}, {gone} s gone", bar.position(), rounds * steps());
             // Standard error may be closed, and nobody else is there to be told.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
@@ -40,17 +40,13 @@ pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let calibration = calibration?;
-    write(&path, to_toml(&calibration, &heading(&calibration)))?;
+    write(&path, to_toml(&calibration, &heading(&calibration, rounds)))?;
     print(&said(&calibration, &path, is_default))?;
     Ok(())
 }
 
-fn heading(calibration: &Calibration) -> String {
-    let rounds = ROUNDS;
-    format!(
-        "This machine, measured by unconvoy sim --calibrate: {}; medians of {rounds} rounds.",
-        calibration.machine.origin()
-    )
+fn heading(calibration: &Calibration, rounds: usize) -> String {
+    format!("This machine, measured by unconvoy sim --calibrate: {}; {rounds} rounds.", calibration.machine.origin())
 }
 
 fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {

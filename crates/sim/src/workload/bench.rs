@@ -28,7 +28,12 @@ pub fn bench_counter(machine: &Parameters, section_ns: u64, think_ns: u64) -> Wo
     let section = Step::Clocked { group: 0, ns: section_ns, lines: 1, dispatch_ps: programs.counter_dispatch_ps };
     let think = (think_ns > 0).then_some(Step::Clock { ns: think_ns });
     let steps = [Some(section), Some(Step::Measured { ps: programs.counter_turn_ps }), think];
-    Workload { name: "bench-counter".to_string(), locks: vec![1], in_kernel: false, steps: steps.into_iter().flatten().collect() }
+    Workload {
+        name: "bench-counter".to_string(),
+        locks: vec![1],
+        in_kernel: false,
+        steps: steps.into_iter().flatten().collect(),
+    }
 }
 
 /// `unconvoy bench hashtable`: 100 buckets with a lock each, and keys by Zipf's law whose hot set moves.

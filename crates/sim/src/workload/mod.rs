@@ -5,6 +5,7 @@ mod kernel;
 mod mixes;
 mod program;
 pub mod red_black;
+pub mod profile;
 pub(crate) mod table;
 pub mod validation;
 
@@ -66,6 +67,17 @@ pub enum Step {
     Hold {
         /// Among so many rows, one by chance.
         rows: u32,
+    },
+    /// A critical section that comes by chance, of exponentially distributed length.
+    Perhaps {
+        /// Which group's lock.
+        group: usize,
+        /// How often of a million times.
+        per_million: u32,
+        /// Mean of the computation in it.
+        ns: u64,
+        /// Cache lines of shared data that it writes.
+        lines: u32,
     },
     /// Computation outside of critical sections whose time was measured: picoseconds.
     Measured {
@@ -192,7 +204,7 @@ pub(crate) struct Guarded {
 impl Guarded {
     fn new(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair) -> Self {
         let lines = workload.steps.iter().map(|step| match step {
-            Step::Section { lines, .. } | Step::Clocked { lines, .. } => *lines,
+            Step::Section { lines, .. } | Step::Clocked { lines, .. } | Step::Perhaps { lines, .. } => *lines,
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);

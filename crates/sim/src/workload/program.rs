@@ -61,6 +61,11 @@ impl Databases {
                         held.push(row);
                     }
                 }
+                Step::Perhaps { group, per_million, ns, lines } => {
+                    if machine::random(1_000_000) < u64::from(per_million) {
+                        locks[group][0].section(exponential(ns), lines);
+                    }
+                }
                 Step::Measured { ps } => machine::work_ps(ps),
                 Step::Clock { ns } => machine::delay(ns),
                 Step::Clocked { group, ns, lines, dispatch_ps } => {

@@ -273,7 +273,8 @@ impl Touch for Simulated<'_> {
         self.visits += 1;
         let line = Self::line(key);
         let seen = &self.table.seen[line];
-        if seen.get() & self.bit() == 0 {
+        // A transaction has to read what it depends on.
+        if seen.get() & self.bit() == 0 || machine::in_transaction() {
             machine::load(self.table.lines.address(line));
             seen.set(seen.get() | self.bit());
         }
@@ -281,7 +282,7 @@ impl Touch for Simulated<'_> {
 
     fn write(&mut self, key: u32) {
         let line = Self::line(key);
-        if self.table.seen[line].replace(self.bit()) != self.bit() {
+        if self.table.seen[line].replace(self.bit()) != self.bit() || machine::in_transaction() {
             machine::store(self.table.lines.address(line));
         }
     }
