@@ -1,5 +1,8 @@
 //! `unconvoy sim`: what a user may write, and what it leaves behind.
 
+mod calibration;
+mod validation;
+
 use std::cell::Cell as Flag;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,12 +18,13 @@ use unconvoy_bench::cli::{seconds, threads};
 use unconvoy_bench::interrupt::{Interrupted, Interrupts};
 use unconvoy_bench::output::{print, with_suffix, write};
 
+use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
 use crate::figure::{self, Claim, Figure, Size};
 use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
 use crate::parameters::{self, Parameters};
-use crate::workload::{Step, WORKLOADS, Workload};
+use crate::workload::{Step, WORKLOADS, Workload, profile};
 use crate::{pair, presets, workload};
 
 /// `unconvoy sim`.
@@ -33,6 +37,24 @@ pub struct SimArgs {
     /// Simulate one of the papers' figures, and look for the shape that the paper claims
     #[arg(long, value_name = "NAME", value_parser = known_figure)]
     pub figure: Option<String>,
+    /// Measure this machine and write it as a machine file [default: where the preset `host` looks for it]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["figure", "workload", "machine"], value_hint = ValueHint::FilePath)]
+    pub calibrate: Option<Option<PathBuf>>,
+    /// Of `--calibrate`: how often everything is measured, some two seconds each
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Simulate what `unconvoy bench counter` or `hashtable` measured on this machine, and compare
+    #[arg(long, value_name = "RECORD.json", num_args = 0.., conflicts_with_all = ["figure", "workload", "calibrate"], value_hint = ValueHint::FilePath)]
+    pub validate: Option<Vec<PathBuf>>,
+    /// Simulate the program whose locks `unconvoy run --stats` recorded
+    #[arg(long, value_name = "STATS.json", conflicts_with_all = ["figure", "workload", "calibrate", "validate"], value_hint = ValueHint::FilePath)]
+    pub profile: Option<PathBuf>,
+    /// Of `--profile`: threads that the program ran with [default: as many as there were processors]
+    #[arg(long, value_name = "N", requires = "profile", value_parser = threads)]
+    pub recorded_threads: Option<u32>,
+    /// Of `--validate`: write the report as Markdown too
+    #[arg(long, value_name = "FILE", requires = "validate", value_hint = ValueHint::FilePath)]
+    pub markdown: Option<PathBuf>,
     /// A preset, or a machine file (TOML)
     #[arg(long, value_name = "PRESET|FILE", default_value = "host", conflicts_with = "figure", value_hint = ValueHint::FilePath)]
     pub machine: String,
@@ -42,9 +64,10 @@ pub struct SimArgs {
     /// Locks: `default`, LOCK, or LOCK+LOAD, or `all`; `transactions` for none, on a machine that has some
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "default,tpmcs+none,futex+none", value_parser = known_lock, conflicts_with = "figure")]
     pub locks: Vec<String>,
-    /// Simulated seconds that are measured at each point; a fifth of that passes before
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds, conflicts_with = "figure")]
-    pub seconds: f64,
+    /// Simulated seconds that are measured at each point; a fifth of that passes before [default: 1; of `--validate`: as
+    /// many as were measured]
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "figure")]
+    pub seconds: Option<f64>,
     /// Of `counter`: time between two requests, in nanoseconds
     #[arg(long, value_name = "NS", conflicts_with = "figure")]
     pub think: Option<u64>,
@@ -71,8 +94,15 @@ pub struct SimArgs {
     pub print_machine: bool,
 }
 
+/// Simulated seconds of a point.
+const SECONDS: f64 = 1.0;
+
 fn known_workload(name: &str) -> Result<String, String> {
-    workload::named(name).map(|_| name.to_string())
+    if WORKLOADS.iter().any(|(known, _)| *known == name) {
+        Ok(name.to_string())
+    } else {
+        workload::named(name).map(|_| name.to_string())
+    }
 }
 
 fn known_figure(name: &str) -> Result<String, String> {
@@ -104,7 +134,9 @@ Examples:
   unconvoy sim counter --machine server --threads 32,64,128,256 --locks default,tpmcs+none
   unconvoy sim tm1 --machine niagara2-64 --threads 32,64,96,128 --json tm1.json
   unconvoy sim --figure asplos-11 --plot figures/asplos-11
-  unconvoy sim --machine server --print-machine > mine.toml && unconvoy sim --machine mine.toml";
+  unconvoy sim --machine server --print-machine > mine.toml && unconvoy sim --machine mine.toml
+  unconvoy run --stats s.json -- ./server && unconvoy sim --profile s.json --machine server
+  unconvoy sim --calibrate && unconvoy sim --validate counter.json hashtable.json";
 
 /// Does what the arguments say; the exit status.
 pub fn sim(args: &SimArgs) -> u8 {
@@ -115,6 +147,9 @@ pub fn sim(args: &SimArgs) -> u8 {
 }
 
 fn run(args: &SimArgs) -> anyhow::Result<()> {
+    if let Some(file) = &args.calibrate {
+        return calibration::run(file.as_deref(), args.rounds as usize);
+    }
     if let Some(name) = &args.figure {
         return simulate_figure(args, figure::named(name).map_err(anyhow::Error::msg)?);
     }
@@ -122,11 +157,25 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     if args.print_machine {
         return Ok(print(&toml::to_string(&machine)?)?);
     }
-    let workload = workload(args)?;
+    if let Some(records) = &args.validate {
+        return validation::run(args, machine, records);
+    }
+    let (workload, assumptions) = match &args.profile {
+        Some(path) => {
+            let profile = profile::read(path, args.recorded_threads)?;
+            (profile.workload, profile.assumptions)
+        }
+        None => (workload(args, &machine)?, Vec::new()),
+    };
     let cells = cells(args, &machine, &workload);
     let subject = Subject { figure: None, on: Some((&machine, &workload)) };
-    let ended = simulate(args, subject, &cells, args.json.as_deref())?;
-    print(&format!("{}\n{}\n", table(&ended), caption(&machine, &workload, args)))?;
+    let write = |ended: &Ended| match &args.json {
+        Some(path) => write_json(path, &Record::of(args, subject, ended)),
+        None => Ok(()),
+    };
+    let ended = simulate(args, &cells, &write)?;
+    let assumed: String = assumptions.iter().map(|line| format!("Assumed: {line}.\n")).collect();
+    print(&format!("{}\n{}\n{assumed}", table(&ended), caption(&machine, &workload, args)))?;
     finish(&ended)
 }
 
@@ -140,9 +189,9 @@ fn machine(name: &str) -> anyhow::Result<Parameters> {
     parameters::parse(&text).map_err(|error| anyhow!("{name} is no machine: {error}"))
 }
 
-fn workload(args: &SimArgs) -> anyhow::Result<Workload> {
+fn workload(args: &SimArgs, machine: &Parameters) -> anyhow::Result<Workload> {
     let name = args.workload.as_deref().unwrap_or("counter");
-    let mut workload = workload::named(name).map_err(anyhow::Error::msg)?;
+    let mut workload = workload::on(machine, name).map_err(anyhow::Error::msg)?;
     if name != "counter" && (args.think.is_some() || args.section.is_some()) {
         bail!("--think and --section are of the workload counter, and this is {name}");
     }
@@ -178,8 +227,9 @@ fn cells(args: &SimArgs, machine: &Parameters, workload: &Workload) -> Vec<Cell>
                 workload: workload.clone(),
                 lock: lock.clone(),
                 threads,
-                seconds: args.seconds,
+                seconds: args.seconds.unwrap_or(SECONDS),
                 seed: args.seed,
+                warm_up: None,
                 interval_ns: None,
             }),
         };
@@ -223,7 +273,7 @@ impl<'a> Record<'a> {
             simulated: true,
             unconvoy: env!("CARGO_PKG_VERSION"),
             seed: args.seed,
-            seconds: args.figure.is_none().then_some(args.seconds),
+            seconds: args.figure.is_none().then_some(args.seconds.unwrap_or(SECONDS)),
             figure: subject.figure.map(|figure| figure.name),
             machine: subject.on.map(|(machine, _)| machine),
             workload: subject.on.map(|(_, workload)| workload),
@@ -235,8 +285,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Simulates the cells, with progress on standard error; writes the record after each.
-fn simulate(args: &SimArgs, subject: Subject<'_>, cells: &[Cell], json: Option<&Path>) -> anyhow::Result<Ended> {
+/// Simulates the cells, with progress on standard error; has what there is written after each.
+fn simulate(args: &SimArgs, cells: &[Cell], write: &dyn Fn(&Ended) -> anyhow::Result<()>) -> anyhow::Result<Ended> {
     let interrupts = Interrupts::of_process()?;
     let jobs = args.jobs.map(|jobs| jobs as usize);
     let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -251,10 +301,10 @@ fn simulate(args: &SimArgs, subject: Subject<'_>, cells: &[Cell], json: Option<&
     let ended = grid::run(cells, jobs, |results, is_news| {
         bar.set_position(bar.position().max(results.len() as u64));
         bar.tick();
-        if is_news && let Some(path) = json {
+        if is_news {
             let so_far = Ended { results: results.to_vec(), failures: Vec::new(), complete: false };
             // A disk that is full now may have room at the end, where failing is an error.
-            let _ = write_json(path, &Record::of(args, subject, &so_far));
+            let _ = write(&so_far);
         }
         if is_news && bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
             last_line.set(Instant::now());
@@ -266,13 +316,11 @@ fn simulate(args: &SimArgs, subject: Subject<'_>, cells: &[Cell], json: Option<&
         interrupts.check().is_ok()
     });
     bar.finish_and_clear();
-    if let Some(path) = json {
-        write_json(path, &Record::of(args, subject, &ended))?;
-    }
+    write(&ended)?;
     Ok(ended)
 }
 
-fn write_json(path: &Path, record: &Record<'_>) -> anyhow::Result<()> {
+fn write_json(path: &Path, record: &impl Serialize) -> anyhow::Result<()> {
     write(path, serde_json::to_string_pretty(record)? + "\n")
 }
 
@@ -288,11 +336,10 @@ fn finish(ended: &Ended) -> anyhow::Result<()> {
 
 fn caption(machine: &Parameters, workload: &Workload, args: &SimArgs) -> String {
     format!(
-        "Simulated: {} on {} ({} contexts), {} s at each point, seed {}. Parts are of the threads' time.",
+        "Simulated: {} on {}, {} s at each point, seed {}. Parts are of the threads' time.",
         workload.name,
-        machine.name,
-        machine.topology.contexts(),
-        args.seconds,
+        machine.origin(),
+        args.seconds.unwrap_or(SECONDS),
         args.seed
     )
 }
@@ -346,7 +393,8 @@ fn simulate_figure(args: &SimArgs, figure: &'static Figure) -> anyhow::Result<()
     let base = args.plot.clone().unwrap_or_else(|| PathBuf::from(figure.name));
     let json = args.json.clone().unwrap_or_else(|| with_suffix(&base, ".json"));
     let cells = figure.cells(size, args.seed);
-    let ended = simulate(args, Subject { figure: Some(figure), on: None }, &cells, Some(&json))?;
+    let subject = Subject { figure: Some(figure), on: None };
+    let ended = simulate(args, &cells, &|ended| write_json(&json, &Record::of(args, subject, ended)))?;
     let claims = figure.judge(&ended.results);
     let what = if ended.complete { "" } else { "INCOMPLETE. " };
     let caption = format!("{what}Simulated, not measured: unconvoy {}, seed {}", env!("CARGO_PKG_VERSION"), args.seed);

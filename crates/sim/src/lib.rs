@@ -16,8 +16,11 @@
 //! | [`outcome`], [`experiment`] | one simulated point of a grid, and other experiments |
 //! | [`grid`] | many of them, on all processors of the host |
 //! | [`figure`] | the papers' figures: plans, claims, drawings |
+//! | [`calibrate`] | the machine that this runs on, measured |
+//! | [`validate`] | simulated and measured throughput, compared |
 //! | [`command`] | `unconvoy sim` |
 
+pub mod calibrate;
 pub mod command;
 pub mod experiment;
 pub mod figure;
@@ -31,4 +34,5 @@ pub mod presets;
 pub mod process;
 pub mod simulation;
 mod solaris;
+pub mod validate;
 pub mod workload;

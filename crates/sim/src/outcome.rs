@@ -24,6 +24,8 @@ pub struct Point {
     pub threads: u32,
     /// Simulated seconds that are measured.
     pub seconds: f64,
+    /// Those that pass before, if not the usual [part](WARM_UP).
+    pub warm_up: Option<f64>,
     /// Of all that is left to chance.
     pub seed: u64,
     /// The controller's interval, if it is not the load manager's own.
@@ -131,7 +133,7 @@ fn jain(counts: &[u64]) -> f64 {
 }
 
 /// Part of the measured time that passes before it, so that queues and load control have settled.
-const WARM_UP: f64 = 0.2;
+pub const WARM_UP: f64 = 0.2;
 /// Simulated time between two looks at whether somebody wants to stop.
 const LOOK_NS: u64 = 1_000_000;
 
@@ -201,7 +203,8 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
     if let Some(interval) = point.interval_ns {
         simulation.set_interval(process, interval);
     }
-    let warm = (scheduling.map_or(point.seconds * WARM_UP, |scheduling| scheduling.settle_s) * 1e9) as u64;
+    let usual = point.warm_up.unwrap_or(point.seconds * WARM_UP);
+    let warm = (scheduling.map_or(usual, |scheduling| scheduling.settle_s) * 1e9) as u64;
     let end = warm + (point.seconds * 1e9) as u64;
     advance(&mut simulation, 0, warm, stop)?;
     let (finished, counts) = (running.finished(), simulation.counts());

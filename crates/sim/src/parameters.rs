@@ -93,6 +93,10 @@ pub struct Memory {
     /// For how long a line serves nobody else while a reader gets a copy. (A writer has it to itself for the whole
     /// of its transfer.)
     pub read_occupancy_ns: u64,
+    /// Whether a core goes on while a line that it stores to is on its way. Its next atomic access and its next fence
+    /// wait for that; then it is the first to have the line.
+    #[serde(default)]
+    pub store_buffer: bool,
     /// A full memory fence.
     pub fence_ns: u64,
     /// One turn of a polling loop beyond its loads.
@@ -123,6 +127,9 @@ pub struct Scheduler {
     pub wake_call_ns: u64,
     /// What it takes for each thread that it wakes.
     pub wake_thread_ns: u64,
+    /// What it takes beyond that if the thread goes to a context that is idle, which has to be told.
+    #[serde(default)]
+    pub wake_idle_ns: u64,
     /// The system call that yields, with nobody to yield to.
     pub yield_ns: u64,
     /// A thread that wakes has run this much less than those that waited, at most.
@@ -143,6 +150,42 @@ pub struct Scheduler {
     pub sensor_ns: u64,
     /// And for each thread of the process.
     pub sensor_thread_ns: u64,
+}
+
+/// Where the numbers of a machine are from that was measured, and what programs take on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibrated {
+    /// When.
+    pub date: String,
+    /// Its processors, as the system calls them.
+    pub processor: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Whether it was busy with something else meanwhile, so that times may be too long.
+    pub busy: bool,
+    /// What the programs of `unconvoy bench` take.
+    pub programs: Programs,
+}
+
+/// What one turn of the benchmark's programs takes on one thread beyond the accesses that are simulated, in picoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Programs {
+    /// A turn of `counter` beyond its section and think time.
+    pub counter_turn_ps: u64,
+    /// What it takes more with another lock than the default: the interposer goes through a table of locks.
+    pub counter_dispatch_ps: u64,
+    /// Of an operation of `hashtable`, what comes before the lock.
+    pub table_outside_ps: u64,
+    /// What comes under the lock, beyond the way along the list.
+    pub table_section_ps: u64,
+    /// A step on that way.
+    pub table_visit_ps: u64,
+    /// Calling what locks and unlocks.
+    pub table_call_ps: u64,
+    /// What that takes more with another lock than the default.
+    pub table_dispatch_ps: u64,
 }
 
 /// Who wins when two transactions meet at a line. Against what is in no transaction a transaction always loses.
@@ -195,6 +238,25 @@ pub struct Parameters {
     /// Hardware transactions; without this table the machine has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
+    /// Of a machine that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<Calibrated>,
+}
+
+impl Parameters {
+    /// The machine in a few words, and whether its numbers were measured.
+    pub fn origin(&self) -> String {
+        let contexts = self.topology.contexts();
+        let measured = match &self.calibrated {
+            Some(calibrated) => {
+                let busy = if calibrated.busy { ", WHILE IT WAS BUSY" } else { "" };
+                format!(", calibrated {} ({}, {}{busy})", calibrated.date, calibrated.processor, calibrated.kernel)
+            }
+            None if self.name == "host" => ", not calibrated".to_string(),
+            None => String::new(),
+        };
+        format!("{} ({contexts} contexts{measured})", self.name)
+    }
 }
 
 /// The machine of a TOML file.

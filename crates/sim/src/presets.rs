@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::parameters::{Count, Memory, Parameters, Policy, Scheduler, Topology, Transactions};
+use crate::calibrate::default_path;
+use crate::parameters::{Count, Memory, Parameters, Policy, Scheduler, Topology, Transactions, parse};
 
 /// The names of the presets, and a sentence about each.
 pub const PRESETS: &[(&str, &str)] = &[
@@ -13,7 +14,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("metatm-8", "8 processors of 1 GHz with transactions (the Syncchar report's section 5)"),
     ("metatm-16", "the same with 16"),
     ("metatm-32", "the same with 32"),
-    ("host", "one socket of as many contexts as this machine has, Linux 6"),
+    ("host", "this machine, as `unconvoy sim --calibrate` measured it, or else as is usual for its size"),
 ];
 
 /// The preset of this name.
@@ -30,7 +31,7 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "metatm-8" => metatm(name, 8),
         "metatm-16" => metatm(name, 16),
         "metatm-32" => metatm(name, 32),
-        "host" => host(),
+        "host" => return host(),
         _ => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
             return Err(format!(
@@ -67,9 +68,10 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             memory_ns: 130,       // [T] some 180 cycles
             rmw_ns: 20,           // [T] atomics are done in the second-level cache, not in the core's
             read_occupancy_ns: 2, // [T] a bank takes a request every other cycle
-            fence_ns: 15,         // a drained store buffer: one access to the second-level cache
-            pause_ns: 6,          // a loop of a few instructions, on a pipeline shared with others
-            clock_ns: 60,         // [A] section 4: gethrtime takes 40 to 80 ns
+            store_buffer: false, // the first-level cache writes through: what a store takes is in what the next access to the line takes
+            fence_ns: 15,        // a drained store buffer: one access to the second-level cache
+            pause_ns: 6,         // a loop of a few instructions, on a pipeline shared with others
+            clock_ns: 60,        // [A] section 4: gethrtime takes 40 to 80 ns
             // [D] section 3.2: none with 16 contexts. With 64, four threads share a pipeline, and TM-1 goes on to scale
             // almost linearly ([A] Figure 1): they wait for memory most of the time.
             shared_core_slowdown: if contexts_per_core > 2 { 40 } else { 0 },
@@ -83,6 +85,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             park_ns: 2_000,          // part of the 10 to 15 us
             wake_call_ns: 1_000,
             wake_thread_ns: 2_000,
+            wake_idle_ns: 0,                // part of the 10 to 15 us
             yield_ns: 2_000,                // a system call and a look at the queue
             sleeper_credit_ns: 100_000_000, // [S] the time-sharing class: who sleeps gains priority, who computes loses it
             wake_preempt_ns: 20_000_000,    // [S] the same: a thread that has used a part of its quantum gives way
@@ -95,6 +98,7 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
             sensor_thread_ns: 3_000, // [A] section 5.3: every thread of the process is traversed; some us each
         },
         transactions: None,
+        calibrated: None,
     }
 }
 
@@ -110,6 +114,7 @@ const LINUX: Scheduler = Scheduler {
     park_ns: 400,        // [M] perf bench futex: a system call and a hash bucket
     wake_call_ns: 200,
     wake_thread_ns: 800,
+    wake_idle_ns: 0,              // an interrupt is sent in some 100 ns, but not by a virtual machine
     yield_ns: 400,                // [M] sched_yield alone on a processor
     sleeper_credit_ns: 3_000_000, // [L] a sleeper's lag is bounded by a slice
     wake_preempt_ns: 1_000_000,   // [L] a wake-up preempts who has run for its part
@@ -135,6 +140,7 @@ fn server() -> Parameters {
             memory_ns: 100,
             rmw_ns: 6,             // 18 to 20 cycles (Fog, instruction tables)
             read_occupancy_ns: 10, // copies are sent from the last-level cache
+            store_buffer: true,
             fence_ns: 10,
             pause_ns: 45,              // 140 cycles since Skylake (Intel optimisation manual, section 2.8.4)
             clock_ns: 20,              // vDSO
@@ -152,6 +158,7 @@ fn server() -> Parameters {
             backoff_first_ns: 100, // the processor has none; what retries decides. About one line transfer, and
             backoff_limit_ns: 10_000, // as the bounds of `ttas`
         }),
+        calibrated: None,
     }
 }
 
@@ -177,6 +184,7 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             memory_ns: 200,        // [S]
             rmw_ns: 1,             // [S] one instruction per cycle
             read_occupancy_ns: 16, // [-] a bus that snoops serves one request after the other
+            store_buffer: false,   // [S] one instruction per cycle, and nothing beside it
             fence_ns: 1,
             pause_ns: 1,
             clock_ns: 20, // [-]
@@ -197,6 +205,7 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             backoff_first_ns: 100, // [-] half an access to memory
             backoff_limit_ns: 10_000,
         }),
+        calibrated: None,
     }
 }
 
@@ -216,6 +225,7 @@ fn opteron() -> Parameters {
             memory_ns: 130,       // as far, on average
             rmw_ns: 10,
             read_occupancy_ns: 160, // [C] requests for a line are taken in order at its home, each until all caches have answered its probe: nothing runs in parallel
+            store_buffer: false,    // the mixes of the paper's kernel are fitted without
             fence_ns: 20,
             pause_ns: 5, // as long as a no-op before Skylake
             clock_ns: 30,
@@ -227,11 +237,25 @@ fn opteron() -> Parameters {
             ..LINUX
         },
         transactions: None,
+        calibrated: None,
+    }
+}
+
+/// This machine as it was calibrated for this user, or else as [usual](usual_host).
+fn host() -> Result<Parameters, String> {
+    let Some(path) = default_path() else { return Ok(usual_host()) };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => parse(&text).map_err(|error| {
+            let path = path.display();
+            format!("{path}, the calibration of this machine, is no machine: {error}\nunconvoy sim --calibrate makes another one")
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(usual_host()),
+        Err(error) => Err(format!("cannot read {}, the calibration of this machine: {error}", path.display())),
     }
 }
 
 /// A machine of this one's size, with what is usual for the rest.
-fn host() -> Parameters {
+pub(crate) fn usual_host() -> Parameters {
     let contexts = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
     Parameters {
         name: "host".to_string(),
@@ -239,5 +263,6 @@ fn host() -> Parameters {
         memory: Memory { shared_core_slowdown: 0, ..server().memory },
         scheduler: LINUX,
         transactions: None,
+        calibrated: None,
     }
 }

@@ -4,7 +4,7 @@ use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
-use crate::machine::{Counts, Hang, Machine, Split, TransactionCounts, Word};
+use crate::machine::{Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::platform::Simulated;
@@ -52,6 +52,11 @@ impl Simulation {
     pub(crate) fn settle<T>(&mut self, value: T) -> &'static T {
         // SAFETY: nothing that the machine's threads do outlives it, and nobody else is given such references.
         unsafe { &*self.machine.place(value) }
+    }
+
+    /// Lines of shared data, one after the other.
+    pub(crate) fn lines(&mut self, bytes: usize) -> Lines {
+        Lines::new(&mut self.machine, bytes)
     }
 
     /// Sets the interval of the process's controller, in nanoseconds.

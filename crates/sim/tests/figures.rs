@@ -37,6 +37,8 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-12", "and other has less than self", COLLAPSES),
     ("damon-1", "at 32 threads pthread is the best", GRANTED),
     ("damon-1", "yielding makes tpmcs no better", YIELDS_TO_THE_HOLDER),
+    ("damon-2", "schedctl hardly helps", GRANTED),
+    ("damon-2", "yielding makes tpmcs no better", YIELDS_TO_THE_HOLDER),
     (
         "damon-4",
         "and leaves contexts idle",

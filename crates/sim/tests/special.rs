@@ -70,6 +70,7 @@ fn the_refined_search_finds_what_doubling_misses() {
             threads,
             seconds: 0.03,
             seed: 1,
+            warm_up: None,
             interval_ns: None,
         };
         let default = |cores: u32| simulate(&point(cores), &stop).expect("it runs").per_s;

@@ -15,8 +15,10 @@
 //! A line that is busy is waited for, first come, first served: that is what makes a storm of test-and-sets slow. The
 //! access takes effect when its transfer is done.
 //!
-//! What is *not* modelled: bandwidth (of different lines), store buffers (a store that misses is waited for),
-//! prefetching, and caches between the first and the last level.
+//! With a store buffer, a store that misses is not waited for ([`stores`](super::stores)): its line is busy until the
+//! transfer is done, and whoever wants it meanwhile gets it after that.
+//!
+//! What is *not* modelled: bandwidth (of different lines), prefetching, and caches between the first and the last level.
 
 use super::arena::{LINES, Zeroable, Zeroes};
 use crate::parameters::{Memory, Topology};
@@ -76,6 +78,8 @@ pub(super) struct Transfer {
     core: usize,
     access: Access,
     pub(super) done: u64,
+    /// How much of that is the line's way, and not the wait for others.
+    pub(super) takes: u64,
 }
 
 /// How an access begins.
@@ -155,7 +159,16 @@ impl Caches {
             state.owner = core as u16 + 1;
             state.read_at = 0;
         }
-        Transfer { line, core, access, done: start + cost + extra }
+        Transfer { line, core, access, done: start + cost + extra, takes: cost }
+    }
+
+    /// An access of `core` that writes to `line`, which has just come, before anybody who waits for it has: what it takes.
+    pub(super) fn hold(&mut self, core: usize, line: usize, access: Access) -> u64 {
+        let state = self.lines.at(line);
+        state.version = state.version.wrapping_add(1);
+        let version = state.version;
+        *self.copies.at(core * CACHED + line % CACHED) = copy_of(line, version);
+        self.memory.hit_ns + if access == Access::ReadModifyWrite { self.memory.rmw_ns } else { 0 }
     }
 
     /// The transfer is done, and the access takes effect.

@@ -18,6 +18,7 @@ mod polling;
 mod retry;
 mod scheduler;
 mod special;
+mod stores;
 mod thread;
 mod transaction;
 
@@ -259,6 +260,8 @@ impl Machine {
 
     /// The running thread makes a full fence.
     pub(crate) fn fence(&mut self) {
+        let drained = self.threads[self.current as usize].stores.drained_at();
+        self.now = self.now.max(drained);
         self.now += self.parameters.memory.fence_ns;
     }
 
@@ -445,6 +448,18 @@ fn access(address: usize, access: Access) {
             machine.now += machine.parameters.memory.hit_ns;
             return None;
         };
+        if machine.parameters.memory.store_buffer {
+            let stores = &machine.threads[machine.current as usize].stores;
+            let is_ours = stores.has_at_hand(line, machine.now);
+            if access == Access::ReadModifyWrite {
+                machine.now = machine.now.max(stores.drained_at());
+            }
+            if is_ours && access != Access::Load {
+                machine.now += machine.caches.hold(machine.core, line, access);
+                machine.threads[machine.current as usize].polling.note_change();
+                return None;
+            }
+        }
         match machine.caches.begin(machine.now, machine.core, line, access) {
             Begun::Hit(cost) => {
                 machine.now += cost;
@@ -457,8 +472,20 @@ fn access(address: usize, access: Access) {
                 }
                 None
             }
+            Begun::Miss(transfer) if access == Access::Store && machine.parameters.memory.store_buffer => {
+                machine.misses += 1;
+                machine.caches.end(transfer);
+                machine.threads[machine.current as usize].stores.push(line, transfer.takes, transfer.done);
+                machine.now += machine.parameters.memory.hit_ns;
+                machine.threads[machine.current as usize].polling.note_change();
+                None
+            }
             Begun::Miss(transfer) => {
                 machine.misses += 1;
+                if access == Access::ReadModifyWrite {
+                    let stores = &mut machine.threads[machine.current as usize].stores;
+                    stores.note_arrival(line, transfer.takes, transfer.done);
+                }
                 machine.now = transfer.done;
                 Some(transfer)
             }
@@ -538,6 +565,22 @@ pub fn work(ns: u64) {
         machine.now += ns + ns * slowdown / 1000;
         machine.threads[machine.current as usize].polling.note_change();
     });
+}
+
+/// As [`work`], in picoseconds; what is left of a nanosecond is one or none, by chance.
+pub(crate) fn work_ps(ps: u64) {
+    let (ns, part) = (ps / 1000, ps % 1000);
+    work(ns + u64::from(part != 0 && random(1000) < part));
+}
+
+/// The time that the calling thread's clock shows, without what a look at it costs.
+pub(crate) fn time() -> u64 {
+    with(|machine| machine.now)
+}
+
+/// The core that the calling thread runs on.
+pub(crate) fn core() -> usize {
+    with(|machine| machine.core)
 }
 
 /// The calling thread spends `ns` nanoseconds that no other context has a part in.
@@ -709,6 +752,30 @@ impl Word {
 pub fn wait_for_word(word: &Word, is_waiting: impl Fn() -> bool) {
     while is_waiting() {
         park(core::ptr::from_ref(word.0).addr(), || !is_waiting(), None);
+    }
+}
+
+/// Some memory of the machine, by cache lines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines {
+    base: usize,
+    count: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(machine: &mut Machine, bytes: usize) -> Self {
+        let count = bytes.div_ceil(arena::LINE);
+        let place = (0..count).map(|_| machine.place([0_u8; arena::LINE]).addr());
+        Lines { base: place.min().unwrap_or(0), count }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Of the line of this number.
+    pub(crate) fn address(&self, line: usize) -> usize {
+        self.base + line * arena::LINE
     }
 }
 

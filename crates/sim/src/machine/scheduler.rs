@@ -50,7 +50,10 @@ impl Machine {
         self.moves(thread, Place::Ready, now);
         self.enqueue(thread, context);
         if self.contexts[context].current == NOBODY {
-            self.dispatch(context, now, self.parameters.scheduler.idle_exit_ns);
+            if self.current != NOBODY {
+                self.now += self.parameters.scheduler.wake_idle_ns; // the waker's
+            }
+            self.dispatch(context, self.now.max(now), self.parameters.scheduler.idle_exit_ns);
             return;
         }
         self.arm_tick(context, now);

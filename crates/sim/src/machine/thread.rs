@@ -9,6 +9,7 @@ use super::address_set::AddressSet;
 use super::polling::Polling;
 use super::retry::Restart;
 use super::special::Sliced;
+use super::stores::Stores;
 use super::transaction::Transaction;
 
 /// Code runs on it, and a panic is formatted on it.
@@ -73,6 +74,7 @@ pub(super) struct Thread {
     pub(super) sliced: Sliced,
     pub(super) note: ThreadNote,
     pub(super) polling: Polling,
+    pub(super) stores: Stores,
     pub(super) account: Account,
     pub(super) transaction: Transaction,
     pub(super) restart: Restart,
@@ -117,6 +119,7 @@ impl Thread {
             sliced: Sliced::default(),
             note: ThreadNote::default(),
             polling: Polling::default(),
+            stores: Stores::default(),
             account: Account::new(now),
             transaction: Transaction::default(),
             restart: Restart::default(),

@@ -5,11 +5,14 @@
 
 use super::kernel;
 use super::validation::Program;
-use super::{Step, Workload, counter};
+use super::{Step, Workload, bench_counter, counter, hashtable};
+use crate::parameters::Parameters;
 
 /// The names, and a sentence about each.
 pub const WORKLOADS: &[(&str, &str)] = &[
     ("counter", "one lock, 60 ns in it, 1 us between two requests"),
+    ("bench-counter", "the program of `unconvoy bench counter`: 100 ns under one lock, and what its loop takes"),
+    ("hashtable", "the program of `unconvoy bench hashtable`: 100 buckets, a hot set that moves"),
     ("tm1", "very small transactions on a storage manager, as TM-1 on Shore-MT"),
     ("tpcc", "transactions that lock rows and wait 6 ms for disks, as TPC-C on Shore-MT"),
     ("raytrace", "frequent short sections of few locks, as SPLASH-2's Raytrace"),
@@ -25,7 +28,20 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("rb-tree", "insertions and removals in a red-black tree of keys to 200 (the same)"),
 ];
 
-/// The workload of this name.
+/// The workload of this name, with what it takes on this machine.
+///
+/// # Errors
+///
+/// There is none.
+pub fn on(machine: &Parameters, name: &str) -> Result<Workload, String> {
+    match name {
+        "bench-counter" => Ok(bench_counter(machine, 100, 0)),
+        "hashtable" => Ok(hashtable(machine)),
+        _ => named(name),
+    }
+}
+
+/// The workload of this name that is the same on every machine.
 ///
 /// # Errors
 ///

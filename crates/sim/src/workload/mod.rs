@@ -1,9 +1,12 @@
 //! What simulated programs do: transactions of work, critical sections and waits, over and over.
 
+mod bench;
 mod kernel;
 mod mixes;
+pub mod profile;
 mod program;
 pub mod red_black;
+pub(crate) mod table;
 pub mod validation;
 
 use std::cell::Cell;
@@ -15,7 +18,9 @@ use crate::machine::{self, Activity};
 use crate::pair::{Lock, Pair};
 use crate::simulation::Simulation;
 
-pub use mixes::{WORKLOADS, named};
+pub(crate) use bench::USUAL;
+pub use bench::{bench_counter, hashtable};
+pub use mixes::{WORKLOADS, named, on};
 use program::Databases;
 use validation::{Program, Shared, Worker};
 
@@ -62,6 +67,52 @@ pub enum Step {
     Hold {
         /// Among so many rows, one by chance.
         rows: u32,
+    },
+    /// A critical section that comes by chance, of exponentially distributed length.
+    Perhaps {
+        /// Which group's lock.
+        group: usize,
+        /// How often of a million times.
+        per_million: u32,
+        /// Mean of the computation in it.
+        ns: u64,
+        /// Cache lines of shared data that it writes.
+        lines: u32,
+    },
+    /// Computation outside of critical sections whose time was measured: picoseconds.
+    Measured {
+        /// How long.
+        ps: u64,
+    },
+    /// A critical section that looks at the clock until its time is over, whether or not it had a processor.
+    Clocked {
+        /// Which group's lock.
+        group: usize,
+        /// Until when.
+        ns: u64,
+        /// Cache lines of shared data that it writes.
+        lines: u32,
+        /// What the calls that lock and unlock take more with another lock than the default, picoseconds.
+        dispatch_ps: u64,
+    },
+    /// The same outside of critical sections.
+    Clock {
+        /// Until when.
+        ns: u64,
+    },
+    /// An operation on the hash table of `unconvoy bench hashtable`, whose buckets have the locks of the first group.
+    /// Picoseconds.
+    Table {
+        /// To choose a key and an operation.
+        outside_ps: u64,
+        /// Under the lock, whatever the list.
+        section_ps: u64,
+        /// For each node on the way to the key.
+        visit_ps: u64,
+        /// What the calls that lock and unlock take beyond their accesses.
+        call_ps: u64,
+        /// What they take more with another lock than the default.
+        dispatch_ps: u64,
     },
     /// The task ends, by chance, and another one is started in its place.
     Renew {
@@ -141,11 +192,12 @@ pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, p
         let (locks, databases, steps) = (locks.clone(), databases.clone(), steps.clone());
         let mut worker = shared.as_ref().map(|shared| Worker::new(simulation, shared));
         let body = move || {
+            let mut random = fastrand::Rng::with_seed(machine::random(u64::MAX));
             machine::set_activity(Activity::Work);
             // Not all at once.
             machine::work(machine::random(1000));
             loop {
-                databases.transaction(&steps, &locks, worker.as_mut());
+                databases.transaction(&steps, &locks, &mut random, worker.as_mut());
                 finished.set(finished.get() + 1);
             }
         };
@@ -163,13 +215,25 @@ pub(crate) struct Guarded {
 impl Guarded {
     fn new(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair) -> Self {
         let lines = workload.steps.iter().map(|step| match step {
-            Step::Section { lines, .. } => *lines,
+            Step::Section { lines, .. } | Step::Clocked { lines, .. } | Step::Perhaps { lines, .. } => *lines,
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);
         let lock =
             if workload.in_kernel { simulation.kernel_lock(process, pair) } else { simulation.lock(process, pair) };
         Guarded { lock, data: (0..lines).map(|_| simulation.word()).collect() }
+    }
+
+    /// One critical section that lasts until the clock says so.
+    fn clocked(&self, ns: u64, lines: u32, call_ps: u64) {
+        machine::work_ps(call_ps / 2);
+        self.lock.lock();
+        for word in &self.data[..lines as usize] {
+            word.increment();
+        }
+        machine::delay(ns);
+        machine::work_ps(call_ps - call_ps / 2);
+        self.lock.unlock();
     }
 
     /// One critical section.

@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use super::table::{Costs, Table};
 use super::validation::Worker;
 use super::{Guarded, Step};
 use crate::machine::{self, Activity, Word};
@@ -12,6 +13,7 @@ use crate::simulation::Simulation;
 /// row: these are logical locks, that a database keeps in tables of its own, and no mutexes.
 pub(super) struct Databases {
     rows: Vec<Row>,
+    table: Option<Table>,
 }
 
 struct Row {
@@ -28,11 +30,19 @@ impl Databases {
         let rows = steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
         let row =
             |_| Row { is_held: Cell::new(false), waiters: RefCell::new(VecDeque::new()), word: simulation.word() };
-        Databases { rows: (0..rows.unwrap_or(0)).map(row).collect() }
+        let rows = (0..rows.unwrap_or(0)).map(row).collect();
+        let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
+        Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
     }
 
     /// Goes through the steps once.
-    pub(super) fn transaction(&self, steps: &[Step], locks: &[Vec<Guarded>], mut worker: Option<&mut Worker>) {
+    pub(super) fn transaction(
+        &self,
+        steps: &[Step],
+        locks: &[Vec<Guarded>],
+        random: &mut fastrand::Rng,
+        mut worker: Option<&mut Worker>,
+    ) {
         let mut held: Vec<usize> = Vec::new();
         for step in steps {
             match *step {
@@ -49,6 +59,24 @@ impl Databases {
                     if held.last().is_none_or(|&last| row > last) {
                         self.hold(row);
                         held.push(row);
+                    }
+                }
+                Step::Perhaps { group, per_million, ns, lines } => {
+                    if machine::random(1_000_000) < u64::from(per_million) {
+                        locks[group][0].section(exponential(ns), lines);
+                    }
+                }
+                Step::Measured { ps } => machine::work_ps(ps),
+                Step::Clock { ns } => machine::delay(ns),
+                Step::Clocked { group, ns, lines, dispatch_ps } => {
+                    let guarded = &locks[group][0];
+                    guarded.clocked(ns, lines, guarded.lock.call_ps(0, dispatch_ps));
+                }
+                Step::Table { outside_ps, section_ps, visit_ps, call_ps, dispatch_ps } => {
+                    let call_ps = locks[0][0].lock.call_ps(call_ps, dispatch_ps);
+                    let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
+                    if let Some(table) = &self.table {
+                        table.operation(random, &locks[0], costs);
                     }
                 }
                 Step::Renew { one_in, ns } => {
