@@ -40,7 +40,7 @@ test-lint:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench
+	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom

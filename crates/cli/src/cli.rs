@@ -11,6 +11,7 @@ use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
 use unconvoy::load::control::settings::INTERVAL_MS;
 use unconvoy::load::sensor::choice::Choice;
 use unconvoy_bench::cli::BenchArgs;
+use unconvoy_sim::command::SimArgs;
 
 use crate::compare::plan::Configuration;
 
@@ -34,6 +35,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Measure unconvoy's locks on workloads of its own, and judge them by what they promise.
     Bench(Box<BenchArgs>),
+    /// Run unconvoy's locks on a simulated machine of any size.
+    Sim(Box<SimArgs>),
     /// List the locks, the load managers and the controller's policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,

@@ -51,6 +51,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Run(args) => match run::run(&args)? {},
         Command::Compare(args) => compare::compare(&args),
         Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
+        Command::Sim(args) => Ok(unconvoy_sim::command::sim(&args)),
         Command::Locks => {
             print(listing::locks())?;
             Ok(0)

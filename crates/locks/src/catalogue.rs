@@ -115,26 +115,29 @@ pub const SENSOR: &[Entry] = &[
 ];
 
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
-/// ...]`: contention managers on the native platform, and load managers. The one list of what there
-/// is; the interposer, the generic suite and the benchmarks are made from it.
+/// ...]`: contention managers on the native platform, or on the one that is named, and load managers. The one
+/// list of what there is; the interposer, the generic suite, the benchmarks and the simulator are made from it.
 #[macro_export]
 macro_rules! with_managers {
     ($callback:path) => {
+        $crate::with_managers!($callback, $crate::platform::Native);
+    };
+    ($callback:path, $platform:ty) => {
         $callback! {
             [
-                ("loiter", $crate::contention::loiter::Loiter<$crate::platform::Native>),
-                ("tpmcs", $crate::contention::tpmcs::TpMcs<$crate::platform::Native>),
-                ("tpmcs-yield", $crate::contention::tpmcs::TpMcsYield<$crate::platform::Native>),
-                ("tpmcs-slice", $crate::contention::tpmcs::TpMcsSlice<$crate::platform::Native>),
-                ("mcs", $crate::contention::mcs::Mcs<$crate::platform::Native>),
-                ("clh", $crate::contention::clh::Clh<$crate::platform::Native>),
-                ("ticket", $crate::contention::ticket::Ticket<$crate::platform::Native>),
-                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$crate::platform::Native>),
-                ("requester", $crate::contention::requester::Requester<$crate::platform::Native>),
-                ("ttas", $crate::contention::ttas::Ttas<$crate::platform::Native>),
-                ("tas", $crate::contention::tas::Tas<$crate::platform::Native>),
-                ("elided", $crate::contention::elided::Elided<$crate::platform::Native>),
-                ("futex", $crate::contention::futex::Futex<$crate::platform::Native>)
+                ("loiter", $crate::contention::loiter::Loiter<$platform>),
+                ("tpmcs", $crate::contention::tpmcs::TpMcs<$platform>),
+                ("tpmcs-yield", $crate::contention::tpmcs::TpMcsYield<$platform>),
+                ("tpmcs-slice", $crate::contention::tpmcs::TpMcsSlice<$platform>),
+                ("mcs", $crate::contention::mcs::Mcs<$platform>),
+                ("clh", $crate::contention::clh::Clh<$platform>),
+                ("ticket", $crate::contention::ticket::Ticket<$platform>),
+                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$platform>),
+                ("requester", $crate::contention::requester::Requester<$platform>),
+                ("ttas", $crate::contention::ttas::Ttas<$platform>),
+                ("tas", $crate::contention::tas::Tas<$platform>),
+                ("elided", $crate::contention::elided::Elided<$platform>),
+                ("futex", $crate::contention::futex::Futex<$platform>)
             ]
             [
                 ("control", $crate::load::control::Control),

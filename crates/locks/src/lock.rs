@@ -54,7 +54,7 @@ fn wait<P: Platform, L: LoadManager<P>>(
     deadline: Option<u64>,
     mut attempt: impl FnMut(&mut Asking<'_, P, L>) -> Outcome,
 ) -> Acquired {
-    let mut waiter = L::arrive(P::now(), core::ptr::from_ref(gate).addr() as u64);
+    let mut waiter = L::arrive(P::now(), P::place(gate));
     let held = loop {
         let mut asking = Asking { waiter: &mut waiter, spot, deadline, late: false };
         match attempt(&mut asking) {
@@ -234,7 +234,7 @@ impl Spot for Bare<'_> {
 #[cold]
 pub fn poll<P: Platform, L: LoadManager<P>>(attempt: &dyn Fn() -> bool) -> Acquired {
     wait::<P, L>(&Gate::new(), &Bare(attempt), None, |asking| {
-        let mut backoff = Backoff::new(POLL_BACKOFF_NS.0, POLL_BACKOFF_NS.1, core::ptr::from_ref(asking).addr() as u64);
+        let mut backoff = Backoff::new(POLL_BACKOFF_NS.0, POLL_BACKOFF_NS.1, P::place(asking));
         loop {
             if attempt() {
                 return Outcome::Acquired;

@@ -1,7 +1,7 @@
 //! Bounded exponential backoff (Agarwal and Cherian, ISCA 1989; the ASPLOS 2010 paper, section
 //! 2.2).
 
-use crate::platform::{Platform, delay};
+use crate::platform::Platform;
 
 /// The delays of one waiter: from `first` nanoseconds, doubling, to `limit`, each drawn from its
 /// upper half so that waiters that met once do not meet again.
@@ -28,7 +28,7 @@ impl Backoff {
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
         let half = self.current / 2;
-        delay::<P>(half + u64::from(self.random) % (half + 1));
+        P::delay(half + u64::from(self.random) % (half + 1));
         self.current = (self.current * 2).min(self.limit);
     }
 }

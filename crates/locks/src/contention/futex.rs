@@ -58,7 +58,7 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
             if turn.turn(P::now()) == Verdict::Leave {
                 return Outcome::Left;
             }
-            P::pause();
+            P::pause_counted();
         }
         loop {
             // Before asking whether to leave: a wake-up that is meant for us must not be lost with us

@@ -88,8 +88,8 @@ pub struct Node<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    /// A node that is in no queue.
-    pub(crate) fn detached(index: u32, link: u32) -> Self {
+    /// A node that is in no queue; `index` and `link` are the platform's pool's.
+    pub fn detached(index: u32, link: u32) -> Self {
         Node {
             status: P::U32::new(WAITING),
             index,

@@ -103,7 +103,7 @@ impl<P: Platform> RwWord<P> {
     /// Contends until acquired, or until `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::place(turn));
         let outcome = loop {
             if self.seems_free(share) && self.try_acquire(share) {
                 break Outcome::Acquired;

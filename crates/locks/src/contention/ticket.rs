@@ -31,7 +31,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform, delay};
+use crate::platform::{Atomic, Platform};
 
 /// Tickets that may be out at a time: the bits of `left`.
 const WINDOW: u64 = 32;
@@ -67,7 +67,7 @@ pub struct Proportional;
 impl Pace for Proportional {
     #[inline]
     fn wait<P: Platform>(_word: &P::U64, _seen: u64, ahead: u64) {
-        delay::<P>(BACKOFF_NS * ahead);
+        P::delay(BACKOFF_NS * ahead);
     }
 }
 

@@ -44,7 +44,7 @@ unsafe impl<P: Platform> Contention<P> for Ttas<P> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, core::ptr::from_ref(turn).addr() as u64);
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::place(turn));
         loop {
             if self.word.is_free() && self.try_lock() {
                 return Outcome::Acquired;

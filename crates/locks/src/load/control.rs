@@ -429,7 +429,7 @@ impl<P: Platform> LoadManager<P> for Control {
         control.report_polling(waiter.polled);
         match waiter.claim.take() {
             Some(claim) => {
-                let place = core::ptr::from_ref(gate).addr() as u64;
+                let place = P::place(gate);
                 let replaced = core::mem::take(&mut waiter.exchanges) && control.slots.wake_longest() == Some(place);
                 if !replaced && !spot.is_awaited() {
                     control.slots.give_back(claim);

@@ -26,7 +26,7 @@ use super::gate::{Gate, Spot};
 use super::passive::{Order, PassiveSets, Place};
 use super::{Departure, LoadManager};
 use crate::contention::Verdict;
-use crate::platform::{Platform, delay};
+use crate::platform::Platform;
 
 /// Waiters of a lock that contend: with the holder, the two threads that keep it busy.
 const ACTIVE: u32 = 1;
@@ -156,7 +156,7 @@ impl Waiter {
             if self.is_long::<P>(now) && self.park(gate, spot, deadline) {
                 return true;
             }
-            delay::<P>(LOOK_NS);
+            P::delay(LOOK_NS);
         }
     }
 

@@ -102,6 +102,32 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Tells the processor that this thread polls.
     fn pause();
 
+    /// As [`pause`](Self::pause), in a loop that ends after a number of turns and not by the clock or what it reads:
+    /// a machine that lets time pass faster for those that only look must not do so here.
+    #[inline(always)]
+    fn pause_counted() {
+        Self::pause();
+    }
+
+    /// Busy-waits about `ns` nanoseconds, without touching shared memory.
+    #[inline]
+    fn delay(ns: u64) {
+        let end = Self::now() + ns;
+        loop {
+            Self::pause();
+            if Self::now() >= end {
+                return;
+            }
+        }
+    }
+
+    /// A number that tells places in memory apart, of which it says nothing else: its address, but on a
+    /// machine that is to do the same twice.
+    #[inline(always)]
+    fn place<T>(of: &T) -> u64 {
+        core::ptr::from_ref(of).addr() as u64
+    }
+
     /// Polls as [`pause`](Self::pause) does, but for up to some microseconds, in a state that saves
     /// power where the processor has one, while `word` holds `seen`. May return at any time.
     fn doze(word: &Self::U64, seen: u64);
@@ -180,17 +206,5 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn live_load() -> Option<LiveLoad> {
         None
-    }
-}
-
-/// Busy-waits about `ns` nanoseconds, without touching shared memory.
-#[inline]
-pub(crate) fn delay<P: Platform>(ns: u64) {
-    let end = P::now() + ns;
-    loop {
-        P::pause();
-        if P::now() >= end {
-            return;
-        }
     }
 }

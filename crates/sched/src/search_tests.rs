@@ -1,0 +1,201 @@
+use super::*;
+use proptest::prelude::*;
+
+fn published(cores: u32) -> BoundSearch {
+    BoundSearch::new(Parameters::published(cores))
+}
+
+/// A curve T as the waiting share that gives it.
+fn at(bound: u32, tasks: u32, throughput: f64) -> Measured {
+    Measured { bound, tasks, waiting: 1.0 - throughput / f64::from(bound.min(tasks)) }
+}
+
+/// Follows the search on the curve `throughput` until it has been told the same bound ten times; the bounds that it had.
+fn follow(search: &mut BoundSearch, tasks: u32, throughput: impl Fn(u32) -> f64) -> Vec<u32> {
+    let mut bounds = vec![BoundSearch::FIRST];
+    let mut stays = 0;
+    while stays < 10 {
+        let bound = bounds[bounds.len() - 1];
+        match search.step(at(bound, tasks, throughput(bound.min(tasks)))) {
+            Step::Move(to) => {
+                bounds.push(to);
+                stays = 0;
+            }
+            Step::Stay => stays += 1,
+            Step::Anew => panic!("nothing has changed"),
+        }
+    }
+    bounds
+}
+
+/// Useful cores of a machine whose one lock saturates at `peak` cores and then costs more with each waiter: linear up to
+/// the peak, then down by `fall` for each core more.
+fn collapse(peak: u32, fall: f64) -> impl Fn(u32) -> f64 {
+    move |cores| {
+        let (cores, peak) = (f64::from(cores), f64::from(peak));
+        if cores <= peak { 0.9 * cores } else { 0.9 * peak / (1.0 + fall * (cores - peak)) }
+    }
+}
+
+#[test]
+fn throughput_is_cores_times_useful_part() {
+    // Section 2: 21.77 % of the time is waited for on 16 cores, 92.24 % on 32.
+    let at = |bound, waiting| Measured { bound, tasks: 32, waiting }.throughput();
+    assert!((at(16, 0.2177) - 12.517).abs() < 0.001);
+    assert!((at(32, 0.9224) - 2.483).abs() < 0.001);
+    assert_eq!(Measured { bound: 16, tasks: 4, waiting: 0.5 }.throughput(), 2.0, "cores without a task do nothing");
+}
+
+#[test]
+fn a_bound_doubles_after_two_confirmations_and_steps_back_after_three() {
+    let mut search = published(32);
+    assert_eq!(search.step(at(1, 32, 0.9)), Step::Stay);
+    assert_eq!(search.step(at(1, 32, 0.9)), Step::Move(2));
+    assert_eq!(search.step(at(2, 32, 1.7)), Step::Stay);
+    assert_eq!(search.step(at(2, 32, 1.7)), Step::Move(4));
+    // 1, -1, -2, move.
+    assert_eq!(search.step(at(4, 32, 1.6)), Step::Stay);
+    assert_eq!(search.step(at(4, 32, 1.6)), Step::Stay);
+    assert!(!search.is_settled());
+    assert_eq!(search.step(at(4, 32, 1.6)), Step::Move(2));
+    assert!(search.is_settled());
+}
+
+#[test]
+fn one_contrary_value_changes_nothing_but_the_count() {
+    let mut search = published(32);
+    search.step(at(1, 32, 0.9));
+    assert_eq!(search.step(at(1, 32, 0.9)), Step::Move(2));
+    assert_eq!(search.step(at(2, 32, 0.5)), Step::Stay);
+    assert_eq!(search.step(at(2, 32, 1.7)), Step::Stay, "the direction changes");
+    assert_eq!(search.step(at(2, 32, 1.7)), Step::Stay);
+    assert_eq!(search.step(at(2, 32, 1.7)), Step::Move(4));
+}
+
+#[test]
+fn the_paper_s_ten_is_found_as_eight_and_as_ten_with_the_refinement() {
+    // Section 4.6, parallel find: "the number of allocated cores is eight instead of the optimal value ten".
+    let curve = collapse(10, 0.2);
+    assert_eq!(follow(&mut published(32), 32, &curve), [1, 2, 4, 8, 16, 8]);
+    let refined = follow(&mut BoundSearch::new(Parameters::refined(32)), 32, &curve);
+    assert_eq!(refined.last(), Some(&10), "{refined:?}");
+}
+
+#[test]
+fn the_paper_s_sixteen_is_found() {
+    // Section 2: collapse begins beyond 16 cores.
+    assert_eq!(follow(&mut published(32), 32, collapse(16, 0.3)), [1, 2, 4, 8, 16, 32, 16]);
+}
+
+#[test]
+fn right_at_the_collapse_too_many_cores_are_allocated_unless_refined() {
+    // Section 4.6: "when the collapse just occurs, our scheduler tends to allocate more cores than the optimal (e.g.,
+    // parallel postmark using 17 or 18 working tasks)": 18 cores are a little worse than 16 and better than 8.
+    let curve = collapse(16, 0.3);
+    assert_eq!(follow(&mut published(32), 18, &curve), [1, 2, 4, 8, 16, 18, 16]);
+    let gentle =
+        |cores: u32| if cores <= 12 { 0.9 * f64::from(cores) } else { 0.9 * (12.0 - 0.1 * f64::from(cores - 12)) };
+    assert_eq!(
+        follow(&mut published(32), 16, gentle).last(),
+        Some(&16),
+        "8 is less than 16: the search ends at the top"
+    );
+    let mut refined = BoundSearch::new(Parameters::refined(32));
+    assert_eq!(follow(&mut refined, 16, gentle).last(), Some(&12));
+}
+
+#[test]
+fn what_scales_gets_all_cores_or_as_many_as_there_are_tasks() {
+    let linear = |cores: u32| 0.99 * f64::from(cores);
+    for parameters in [Parameters::published(32), Parameters::refined(32)] {
+        assert_eq!(follow(&mut BoundSearch::new(parameters), 32, linear).last(), Some(&32));
+        assert_eq!(follow(&mut BoundSearch::new(parameters), 11, linear).last(), Some(&11));
+        assert_eq!(follow(&mut BoundSearch::new(parameters), 1, linear), [1]);
+        assert_eq!(follow(&mut BoundSearch::new(Parameters { cores: 24, ..parameters }), 32, linear).last(), Some(&24));
+    }
+}
+
+#[test]
+fn more_tasks_let_the_set_grow_on() {
+    let linear = |cores: u32| 0.99 * f64::from(cores);
+    for parameters in [Parameters::published(32), Parameters::refined(32)] {
+        let mut search = BoundSearch::new(parameters);
+        let mut bound = 1;
+        for tasks in [1, 2, 3, 5, 8, 13, 21, 32] {
+            for _ in 0..60 {
+                match search.step(at(bound, tasks, linear(bound.min(tasks)))) {
+                    Step::Move(to) => bound = to,
+                    Step::Stay => {}
+                    Step::Anew => panic!("there is only more of it"),
+                }
+            }
+            assert_eq!(bound, tasks, "{:?}", parameters.search);
+        }
+    }
+}
+
+#[test]
+fn a_throughput_outside_of_the_band_begins_anew() {
+    let settled = || {
+        let mut search = published(32);
+        follow(&mut search, 32, collapse(8, 0.2));
+        assert!(search.is_settled());
+        search
+    };
+    let found = collapse(8, 0.2)(8);
+    assert_eq!(settled().step(at(8, 32, found * 1.2 * 0.92)), Step::Stay);
+    assert_eq!(settled().step(at(8, 32, found * 0.8)), Step::Stay);
+    assert_eq!(settled().step(at(8, 32, found * 0.7)), Step::Anew);
+    assert_eq!(settled().step(at(8, 7, found * 0.9)), Step::Anew, "a core of the set has no task any more");
+    // Above the band there is only what was far below its cores.
+    let mut search = published(32);
+    follow(&mut search, 32, |cores| if cores <= 8 { 0.5 * f64::from(cores) } else { 1.0 });
+    assert_eq!(search.step(at(8, 32, 4.0 * 1.3)), Step::Anew);
+}
+
+#[test]
+fn a_new_search_begins_without_memory() {
+    let mut search = published(32);
+    follow(&mut search, 32, collapse(16, 0.3));
+    search.restart();
+    assert_eq!(follow(&mut search, 32, collapse(4, 0.5)), [1, 2, 4, 8, 4]);
+}
+
+proptest! {
+    /// Whatever the curve with one peak, the published search ends within a doubling, the refined one within a core.
+    #[test]
+    fn the_peak_is_found(cores in 1_u32..=1024, tasks in 1_u32..=1024, peak in 1_u32..=1024, fall in 0.01_f64..2.0) {
+        let curve = collapse(peak, fall);
+        let best = peak.min(cores).min(tasks);
+        let end = |parameters| {
+            let bounds = follow(&mut BoundSearch::new(parameters), tasks, &curve);
+            prop_assert!(bounds.len() <= 60, "{bounds:?}");
+            Ok(bounds[bounds.len() - 1])
+        };
+        let found = end(Parameters::published(cores))?;
+        prop_assert!(found <= 2 * best && best <= 2 * found, "{found}, not {best}");
+        let found = end(Parameters::refined(cores))?;
+        prop_assert!(found.abs_diff(best) <= 1, "{found}, not {best}");
+    }
+
+    /// Whatever is measured, the bound is one of the machine's, and no larger than there are tasks for.
+    #[test]
+    fn a_bound_is_always_one(cores in 1_u32..=64, steps in prop::collection::vec((1_u32..=64, 0.0_f64..=1.0), 0..200), refined: bool) {
+        let parameters = if refined { Parameters::refined(cores) } else { Parameters::published(cores) };
+        let mut search = BoundSearch::new(parameters);
+        let mut bound = BoundSearch::FIRST;
+        for (tasks, waiting) in steps {
+            match search.step(Measured { bound, tasks, waiting }) {
+                Step::Move(to) => {
+                    prop_assert!((1..=cores).contains(&to));
+                    bound = to;
+                }
+                Step::Stay => {}
+                Step::Anew => {
+                    search.restart();
+                    bound = BoundSearch::FIRST;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What an access costs, by where the line is.
+
+use std::hint::black_box;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence as full_fence};
+use std::time::{Duration, Instant};
+
+use unconvoy::platform::{Native, Platform as _};
+
+use super::threads::confined;
+use super::topology::Two;
+use super::{median, per_call};
+
+/// A line of its own, whatever the prefetcher fetches beside it.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+/// Elements of a chain that fits into the first cache, and of one that fits into none.
+const SHORT: usize = 256;
+const LONG: usize = 8 << 20;
+
+/// The time of a step along a chain of dependent loads through `len` elements of 8 bytes, in an order that no prefetcher
+/// guesses: one cycle through all of them (Sattolo's algorithm).
+fn step(len: usize) -> f64 {
+    const STEPS: u32 = 200_000;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut next: Vec<u64> = (0..len as u64).collect();
+    for last in (1..len).rev() {
+        next.swap(last, random.usize(..last));
+    }
+    let mut place = 0;
+    median(|| {
+        let begin = Instant::now();
+        for _ in 0..STEPS {
+            place = next[place as usize];
+        }
+        black_box(place);
+        begin.elapsed().as_nanos() as f64 / f64::from(STEPS)
+    })
+}
+
+/// A load that the first cache serves, nanoseconds.
+pub(super) fn hit() -> f64 {
+    step(SHORT)
+}
+
+/// A load that no cache serves: in 64 MiB, of which the largest caches hold some part.
+pub(super) fn miss() -> f64 {
+    step(LONG)
+}
+
+/// What an atomic addition costs beyond a load, when the next one needs its result.
+pub(super) fn read_modify_write() -> f64 {
+    let line = Line::default();
+    let mut seen = 0;
+    per_call(|| seen = line.0.fetch_add(seen & 1, SeqCst)) - hit()
+}
+
+/// A fence with a store to wait for.
+pub(super) fn fence() -> f64 {
+    let line = Line::default();
+    let store = || line.0.store(black_box(1), Relaxed);
+    let both = per_call(|| {
+        store();
+        full_fence(SeqCst);
+    });
+    both - per_call(store)
+}
+
+/// [`Platform::pause`](unconvoy::platform::Platform::pause).
+pub(super) fn pause() -> f64 {
+    per_call(Native::pause)
+}
+
+/// [`Platform::now`](unconvoy::platform::Platform::now).
+pub(super) fn clock() -> f64 {
+    per_call(|| _ = black_box(Native::now()))
+}
+
+/// A line that the other one of `two` contexts has written to.
+///
+/// The line goes round: each of the two reads what the other wrote, and writes. So a round has four transfers, a copy
+/// and an invalidation each way.
+pub(super) fn transfer((here, there): Two) -> f64 {
+    const ROUNDS: u64 = 2_000;
+    let line = Line::default();
+    let answer = |end: u64| {
+        let mut round = 0;
+        while round < end {
+            let seen = line.0.load(Acquire);
+            if seen == 2 * round + 1 {
+                line.0.store(seen + 1, Release);
+                round += 1;
+            }
+        }
+    };
+    let mut of_round = f64::NAN;
+    std::thread::scope(|scope| {
+        scope.spawn(|| confined(there, || answer(ROUNDS * super::TRIES as u64)));
+        let mut round = 0;
+        of_round = confined(here, || {
+            median(|| {
+                let begin = Instant::now();
+                for _ in 0..ROUNDS {
+                    line.0.store(2 * round + 1, Release);
+                    while line.0.load(Acquire) != 2 * round + 2 {}
+                    round += 1;
+                }
+                begin.elapsed().as_nanos() as f64 / ROUNDS as f64
+            })
+        });
+    });
+    of_round / 4.0
+}
+
+/// By how many thousandths computation slows down while the other one of `two` contexts computes.
+pub(super) fn slowdown((here, there): Two) -> f64 {
+    const WINDOW: Duration = Duration::from_millis(20);
+    let stop = Line::default();
+    // Steps that depend on each other, of one multiplication and two shifts.
+    let compute = |mut state: u64| {
+        for _ in 0..1_000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state = state.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+        black_box(state)
+    };
+    let rate = || {
+        let (begin, mut done) = (Instant::now(), 0.0);
+        while begin.elapsed() < WINDOW {
+            compute(begin.elapsed().as_nanos() as u64 | 1);
+            done += 1.0;
+        }
+        done
+    };
+    let alone = confined(here, || median(rate));
+    let mut together = f64::NAN;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            confined(there, || {
+                while stop.0.load(Relaxed) == 0 {
+                    compute(1);
+                }
+            });
+        });
+        together = confined(here, || median(rate));
+        stop.0.store(1, Relaxed);
+    });
+    1_000.0 * (alone / together - 1.0)
+}

@@ -1,0 +1,196 @@
+//! How far simulation and measurement are apart. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use unconvoy_bench::statistics::Spread;
+
+/// A lock at one thread count, measured and simulated.
+#[derive(Debug, Clone, Serialize)]
+pub struct Compared {
+    /// Which workload.
+    pub workload: String,
+    /// `CONTENTION+LOAD`.
+    pub lock: String,
+    /// Threads.
+    pub threads: u32,
+    /// Operations per second that were measured.
+    pub measured: Spread,
+    /// Those that were simulated.
+    pub simulated: f64,
+    /// Of the simulation, relative to the measured median: 0.5 is half as much too much.
+    pub error: f64,
+}
+
+impl Compared {
+    pub(super) fn new(workload: String, lock: String, threads: u32, measured: Spread, simulated: f64) -> Self {
+        let error = if measured.median > 0.0 { simulated / measured.median - 1.0 } else { f64::MAX };
+        Compared { workload, lock, threads, measured, simulated, error }
+    }
+}
+
+/// Who wins at a thread count of a workload.
+#[derive(Debug, Clone, Serialize)]
+pub struct Winner {
+    /// Which workload.
+    pub workload: String,
+    /// Threads.
+    pub threads: u32,
+    /// The fastest lock in the measurement, by medians.
+    pub measured: String,
+    /// The fastest one in the simulation.
+    pub simulated: String,
+    /// Measured throughput of the simulation's winner, relative to that of the measurement's: what following the
+    /// simulation's advice gives of the best.
+    pub of_best: f64,
+    /// Whether they are one and the same.
+    pub same: bool,
+    /// Whether the simulation's winner is as fast as the measured one: its measured median is not more than
+    /// [`NEAR`] below the other's, or not below the other's slowest run.
+    pub as_good: bool,
+}
+
+/// Nearer than that, two locks are as fast.
+pub const NEAR: f64 = 0.03;
+
+/// What the comparison comes to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// Rows that were compared.
+    pub rows: usize,
+    /// The median of the errors' sizes.
+    pub median_error: f64,
+    /// The same of each workload.
+    pub by_workload: BTreeMap<String, f64>,
+    /// The same of each thread count.
+    pub by_threads: BTreeMap<u32, f64>,
+    /// The same of each contention manager.
+    pub by_contention: BTreeMap<String, f64>,
+    /// The same of each load manager.
+    pub by_load: BTreeMap<String, f64>,
+    /// The median distance of a measurement's slowest or fastest run, whichever is farther, from its median: an error
+    /// that the measurement itself has.
+    pub noise: f64,
+    /// Rows whose simulated throughput lies between the slowest and the fastest measured run, as a part of all.
+    pub within_spread: f64,
+    /// Thread counts of a workload.
+    pub points: usize,
+    /// Part of them in which simulation and measurement have the same winner.
+    pub same_winner: f64,
+    /// Part of them in which the simulation's winner is [as good](Winner::as_good).
+    pub as_good_winner: f64,
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    Spread::of(values).map_or(0.0, |spread| spread.median)
+}
+
+fn by<K: Ord>(rows: &[Compared], key: impl Fn(&Compared) -> K) -> BTreeMap<K, f64> {
+    let mut groups: BTreeMap<K, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(key(row)).or_default().push(row.error.abs());
+    }
+    groups.into_iter().map(|(key, errors)| (key, median(errors.into_iter()))).collect()
+}
+
+/// The winners of all points.
+pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
+    let mut points: BTreeMap<(&str, u32), Vec<&Compared>> = BTreeMap::new();
+    for row in rows {
+        points.entry((&row.workload, row.threads)).or_default().push(row);
+    }
+    let winner = |((workload, threads), rows): ((&str, u32), Vec<&Compared>)| {
+        let best = rows.iter().max_by(|one, other| one.measured.median.total_cmp(&other.measured.median))?;
+        let chosen = rows.iter().max_by(|one, other| one.simulated.total_cmp(&other.simulated))?;
+        let of_best = chosen.measured.median / best.measured.median;
+        let (same, near) = (chosen.lock == best.lock, of_best >= 1.0 - NEAR);
+        Some(Winner {
+            workload: workload.to_string(),
+            threads,
+            measured: best.lock.clone(),
+            simulated: chosen.lock.clone(),
+            of_best,
+            same,
+            as_good: same || near || chosen.measured.median >= best.measured.min,
+        })
+    };
+    points.into_iter().filter_map(winner).collect()
+}
+
+/// What `rows` come to.
+pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
+    let part = |count: usize, all: usize| count as f64 / all.max(1) as f64;
+    let half = |lock: &str, first: bool| {
+        let (contention, load) = lock.split_once('+').unwrap_or((lock, ""));
+        if first { contention } else { load }.to_string()
+    };
+    let farthest = |row: &Compared| {
+        let Spread { median, min, max, .. } = row.measured;
+        if median > 0.0 { (max - median).max(median - min) / median } else { 0.0 }
+    };
+    Verdict {
+        rows: rows.len(),
+        median_error: median(rows.iter().map(|row| row.error.abs())),
+        by_workload: by(rows, |row| row.workload.clone()),
+        by_threads: by(rows, |row| row.threads),
+        by_contention: by(rows, |row| half(&row.lock, true)),
+        by_load: by(rows, |row| half(&row.lock, false)),
+        noise: median(rows.iter().map(farthest)),
+        within_spread: part(rows.iter().filter(|row| row.measured.contains(row.simulated)).count(), rows.len()),
+        points: winners.len(),
+        same_winner: part(winners.iter().filter(|winner| winner.same).count(), winners.len()),
+        as_good_winner: part(winners.iter().filter(|winner| winner.as_good).count(), winners.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(lock: &str, threads: u32, measured: &[f64], simulated: f64) -> Compared {
+        let measured = Spread::of(measured.iter().copied()).expect("values");
+        Compared::new("w".to_string(), lock.to_string(), threads, measured, simulated)
+    }
+
+    #[test]
+    fn errors_are_medians_of_sizes() {
+        let rows = [
+            compared("a+x", 1, &[10.0], 11.0),
+            compared("b+x", 1, &[10.0], 5.0),
+            compared("a+y", 1, &[10.0, 20.0, 30.0], 25.0),
+        ];
+        let verdict = judge(&rows, &winners(&rows));
+        assert_eq!((verdict.rows, verdict.median_error), (3, 0.25));
+        assert!((verdict.by_contention["a"] - 0.175).abs() < 1e-9 && verdict.by_load["y"] == 0.25, "{verdict:?}");
+        assert!((verdict.within_spread - 1.0 / 3.0).abs() < 1e-9 && verdict.noise == 0.0);
+    }
+
+    #[test]
+    fn a_winner_may_be_another_one_that_is_as_fast() {
+        let rows = [
+            // Another one, but 2 % slower.
+            compared("a+x", 1, &[100.0], 9.0),
+            compared("b+x", 1, &[98.0], 10.0),
+            // Another one, slower, but not than the winner's slowest run.
+            compared("a+x", 2, &[80.0, 100.0, 120.0], 9.0),
+            compared("b+x", 2, &[85.0], 10.0),
+            // Another one.
+            compared("a+x", 4, &[100.0], 9.0),
+            compared("b+x", 4, &[50.0], 10.0),
+            // The same.
+            compared("a+x", 8, &[100.0], 10.0),
+            compared("b+x", 8, &[50.0], 9.0),
+        ];
+        let winners = winners(&rows);
+        let found: Vec<(bool, bool)> = winners.iter().map(|winner| (winner.same, winner.as_good)).collect();
+        assert_eq!(found, [(false, true), (false, true), (false, false), (true, true)]);
+        let verdict = judge(&rows, &winners);
+        assert_eq!((verdict.points, verdict.same_winner, verdict.as_good_winner), (4, 0.25, 0.75));
+    }
+
+    #[test]
+    fn nothing_comes_to_nothing() {
+        let verdict = judge(&[], &winners(&[]));
+        assert_eq!((verdict.rows, verdict.points, verdict.median_error), (0, 0, 0.0));
+    }
+}

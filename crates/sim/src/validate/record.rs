@@ -1,0 +1,150 @@
+//! What `unconvoy bench counter` and `unconvoy bench hashtable` measured, as far as it can be simulated.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use unconvoy_bench::statistics::Spread;
+
+use crate::pair;
+use crate::parameters::Parameters;
+use crate::workload::{Workload, bench_counter, hashtable};
+
+/// The format of records that is understood.
+const SCHEMA: &str = "unconvoy-bench-1";
+
+/// Of a record, what is compared.
+#[derive(Deserialize)]
+struct File {
+    schema: String,
+    benchmark: String,
+    context: Context,
+    parameters: Asked,
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cpu: String,
+    kernel: String,
+    processors: u32,
+    date: String,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    seconds: f64,
+    #[serde(default = "usual_section")]
+    section_ns: u64,
+    #[serde(default)]
+    latency: bool,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+fn usual_section() -> u64 {
+    100
+}
+
+#[derive(Deserialize)]
+struct Run {
+    cell: Place,
+    measured: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    configuration: String,
+    threads: u32,
+    #[serde(default)]
+    think: u64,
+}
+
+/// A record.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// As the user named it.
+    pub(super) file: String,
+    /// Processor, kernel and date.
+    pub(super) machine: String,
+    /// Processors of that machine.
+    pub(super) processors: u32,
+    /// Length of a measurement, seconds.
+    pub(super) seconds: f64,
+    pub(super) rows: Vec<Row>,
+    /// Rows that cannot be simulated, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+/// What was measured of one lock at one thread count.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) workload: Workload,
+    /// With its think time, if it has one.
+    pub(super) title: String,
+    /// `CONTENTION+LOAD`.
+    pub(super) lock: String,
+    pub(super) threads: u32,
+    /// Operations per second.
+    pub(super) measured: Spread,
+}
+
+/// Reads a record; rows with more than `most` threads are left out.
+///
+/// # Errors
+///
+/// It cannot be read, is no record, or of a benchmark or a lock that is not known here.
+pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Result<Record> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let hint = "a record is the .json file that `unconvoy bench counter --locks all --out BASENAME` writes";
+    let file: File =
+        serde_json::from_str(&text).with_context(|| format!("{name} is no record of a benchmark; {hint}"))?;
+    if file.schema != SCHEMA {
+        bail!("{name} is a record of the format {}, and {SCHEMA} is understood", file.schema);
+    }
+    if !["counter", "hashtable"].contains(&file.benchmark.as_str()) {
+        bail!("{name} is of the benchmark {}; counter and hashtable can be simulated", file.benchmark);
+    }
+    if file.parameters.latency {
+        bail!(
+            "{name} was measured with --latency, which costs each operation two looks at the clock; without it, please"
+        );
+    }
+    if !file.parameters.options.is_empty() {
+        bail!("{name} was measured with {}, which is not simulated", file.parameters.options.join(" "));
+    }
+    let mut samples: BTreeMap<(u64, u32, String), Vec<f64>> = BTreeMap::new();
+    let mut left_out: BTreeMap<String, u32> = BTreeMap::new();
+    for Run { cell, measured } in file.runs {
+        if cell.configuration == "libc" || cell.configuration == "libc-adaptive" {
+            *left_out.entry(format!("{}: not a lock of unconvoy", cell.configuration)).or_default() += 1;
+        } else if cell.threads > most {
+            *left_out.entry(format!("more than {most} threads")).or_default() += 1;
+        } else {
+            let pair = pair::named(&cell.configuration).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
+            let ops = measured.get("ops_per_sec").with_context(|| format!("{name}: a run has no ops_per_sec"))?;
+            samples.entry((cell.think, cell.threads, pair.name())).or_default().push(*ops);
+        }
+    }
+    let row = |((think, threads, lock), values): ((u64, u32, String), Vec<f64>)| {
+        let (workload, title) = match file.benchmark.as_str() {
+            "counter" if think == 0 => (bench_counter(machine, file.parameters.section_ns, 0), "counter".to_string()),
+            "counter" => {
+                (bench_counter(machine, file.parameters.section_ns, think), format!("counter, think {think} ns"))
+            }
+            _ => (hashtable(machine), "hashtable".to_string()),
+        };
+        Spread::of(values).map(|measured| Row { workload, title, lock, threads, measured })
+    };
+    let Context { cpu, kernel, processors, date } = file.context;
+    Ok(Record {
+        file: name.to_string(),
+        machine: format!("{cpu}, {processors} processors, {kernel}, {date}"),
+        processors,
+        seconds: file.parameters.seconds,
+        rows: samples.into_iter().filter_map(row).collect(),
+        left_out: left_out.into_iter().map(|(why, runs)| format!("{why} ({runs} runs)")).collect(),
+    })
+}

@@ -1,0 +1,50 @@
+//! The programs of `unconvoy bench` as it runs them by default: each turn with what it takes on the simulated machine, as far
+//! as that was measured.
+
+use super::{Step, Workload};
+use crate::parameters::{Parameters, Programs};
+
+/// On a machine that was not measured: some 30 instructions a turn, a chain of dependent loads along a list.
+pub(crate) const USUAL: Programs = Programs {
+    counter_turn_ps: 2_000,
+    counter_dispatch_ps: 1_000,
+    table_outside_ps: 20_000,
+    table_section_ps: 40_000,
+    table_visit_ps: 1_000,
+    table_call_ps: 2_000,
+    table_dispatch_ps: 4_000,
+};
+
+/// What was measured on the machine, or else what is usual.
+fn programs(machine: &Parameters) -> Programs {
+    machine.calibrated.as_ref().map_or(USUAL, |calibrated| calibrated.programs)
+}
+
+/// `unconvoy bench counter`: one lock, `section_ns` in it and `think_ns` out of it, by the clock, and one line of data.
+///
+/// The time of a turn is outside of the section: the clock that ends the section hides what is inside.
+pub fn bench_counter(machine: &Parameters, section_ns: u64, think_ns: u64) -> Workload {
+    let programs = programs(machine);
+    let section = Step::Clocked { group: 0, ns: section_ns, lines: 1, dispatch_ps: programs.counter_dispatch_ps };
+    let think = (think_ns > 0).then_some(Step::Clock { ns: think_ns });
+    let steps = [Some(section), Some(Step::Measured { ps: programs.counter_turn_ps }), think];
+    Workload {
+        name: "bench-counter".to_string(),
+        locks: vec![1],
+        in_kernel: false,
+        steps: steps.into_iter().flatten().collect(),
+    }
+}
+
+/// `unconvoy bench hashtable`: 100 buckets with a lock each, and keys by Zipf's law whose hot set moves.
+pub fn hashtable(machine: &Parameters) -> Workload {
+    let programs = programs(machine);
+    let table = Step::Table {
+        outside_ps: programs.table_outside_ps,
+        section_ps: programs.table_section_ps,
+        visit_ps: programs.table_visit_ps,
+        call_ps: programs.table_call_ps,
+        dispatch_ps: programs.table_dispatch_ps,
+    };
+    Workload { name: "hashtable".to_string(), locks: vec![100], in_kernel: false, steps: vec![table] }
+}

@@ -1,0 +1,134 @@
+//! The steps of a transaction.
+
+use core::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use super::table::{Costs, Table};
+use super::validation::Worker;
+use super::{Guarded, Step};
+use crate::machine::{self, Activity, Word};
+use crate::simulation::Simulation;
+
+/// The rows of a database that transactions lock for as long as they last. A waiter sleeps at once, and is handed the
+/// row: these are logical locks, that a database keeps in tables of its own, and no mutexes.
+pub(super) struct Databases {
+    rows: Vec<Row>,
+    table: Option<Table>,
+}
+
+struct Row {
+    is_held: Cell<bool>,
+    waiters: RefCell<VecDeque<u32>>,
+    word: Word,
+}
+
+/// Finding the row's entry in the table of locks.
+const LOOK_UP_NS: u64 = 500;
+
+impl Databases {
+    pub(super) fn new(simulation: &mut Simulation, steps: &[Step]) -> Self {
+        let rows = steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
+        let row =
+            |_| Row { is_held: Cell::new(false), waiters: RefCell::new(VecDeque::new()), word: simulation.word() };
+        let rows = (0..rows.unwrap_or(0)).map(row).collect();
+        let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
+        Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
+    }
+
+    /// Goes through the steps once.
+    pub(super) fn transaction(
+        &self,
+        steps: &[Step],
+        locks: &[Vec<Guarded>],
+        random: &mut fastrand::Rng,
+        mut worker: Option<&mut Worker>,
+    ) {
+        let mut held: Vec<usize> = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Work { ns } => machine::work(ns),
+                Step::Varying { ns } => machine::work(exponential(ns)),
+                Step::Section { group, ns, lines } => {
+                    let group = &locks[group];
+                    let which = if group.len() == 1 { 0 } else { machine::random(group.len() as u64) as usize };
+                    group[which].section(ns, lines);
+                }
+                Step::Hold { rows } => {
+                    // In ascending order, so that nobody waits in a circle.
+                    let row = machine::random(u64::from(rows)) as usize;
+                    if held.last().is_none_or(|&last| row > last) {
+                        self.hold(row);
+                        held.push(row);
+                    }
+                }
+                Step::Perhaps { group, per_million, ns, lines } => {
+                    if machine::random(1_000_000) < u64::from(per_million) {
+                        locks[group][0].section(exponential(ns), lines);
+                    }
+                }
+                Step::Measured { ps } => machine::work_ps(ps),
+                Step::Clock { ns } => machine::delay(ns),
+                Step::Clocked { group, ns, lines, dispatch_ps } => {
+                    let guarded = &locks[group][0];
+                    guarded.clocked(ns, lines, guarded.lock.call_ps(0, dispatch_ps));
+                }
+                Step::Table { outside_ps, section_ps, visit_ps, call_ps, dispatch_ps } => {
+                    let call_ps = locks[0][0].lock.call_ps(call_ps, dispatch_ps);
+                    let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
+                    if let Some(table) = &self.table {
+                        table.operation(random, &locks[0], costs);
+                    }
+                }
+                Step::Renew { one_in, ns } => {
+                    if machine::random(u64::from(one_in)) == 0 {
+                        machine::renew(ns);
+                    }
+                }
+                Step::Away { ns } => {
+                    machine::set_activity(Activity::Away);
+                    machine::away(ns);
+                    machine::set_activity(Activity::Work);
+                }
+                Step::Validation { .. } => {
+                    if let Some(worker) = worker.as_deref_mut() {
+                        worker.thinks();
+                        worker.section(|body| {
+                            locks[0][0].lock.section(body);
+                        });
+                    }
+                }
+            }
+        }
+        held.into_iter().for_each(|row| self.let_go(row));
+    }
+
+    fn hold(&self, row: usize) {
+        machine::work(LOOK_UP_NS);
+        let row = &self.rows[row];
+        row.word.increment();
+        if row.is_held.replace(true) {
+            row.waiters.borrow_mut().push_back(machine::current());
+            machine::set_activity(Activity::Away);
+            machine::wait_for_word(&row.word, || row.waiters.borrow().contains(&machine::current()));
+            machine::set_activity(Activity::Work);
+        }
+    }
+
+    fn let_go(&self, row: usize) {
+        machine::work(LOOK_UP_NS);
+        let row = &self.rows[row];
+        row.word.increment();
+        if row.waiters.borrow_mut().pop_front().is_some() {
+            row.word.wake_one();
+        } else {
+            row.is_held.set(false);
+        }
+    }
+}
+
+/// A random time about a mean of `ns` nanoseconds.
+fn exponential(ns: u64) -> u64 {
+    const STEPS: u64 = 1 << 32;
+    let uniform = (machine::random(STEPS) + 1) as f64 / STEPS as f64;
+    (-(ns as f64) * uniform.ln()) as u64
+}
