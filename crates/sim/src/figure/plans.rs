@@ -281,7 +281,7 @@ fn asplos_8(size: Size) -> Vec<Cell> {
 }
 
 fn asplos_9(size: Size) -> Vec<Cell> {
-    let delays = size.of(&[12_u32, 15, 18, 24, 36, 48, 72, 100][..], &[12, 18, 100]);
+    let delays = size.of(&[12_u32, 15, 18, 24, 36, 48, 72, 100][..], &[12, 24, 100]);
     let rows = [("95 %", SPINNING, 61), ("150 %", SPINNING, 96), ("150 %, load control", CONTROLLED, 96)];
     let machine = machine("niagara2-64");
     let at = |(series, lock, threads): (&str, &str, u32)| {
@@ -297,7 +297,7 @@ fn asplos_9(size: Size) -> Vec<Cell> {
                     &counter,
                     lock,
                     threads,
-                    if delay < 18 { 0.5 } else { size.of(8.0, 2.0) },
+                    if delay < 15 { 0.5 } else { size.of(8.0, 2.0) },
                 )),
             }
         };
