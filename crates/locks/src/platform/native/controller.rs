@@ -288,12 +288,24 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     Native::unpark(&raw const BARRED, u32::MAX);
     // Not for ever: a signal handler may have come between the start of a controller and its thread.
     let give_up = Native::now() + LONGEST_FAREWELL_NS;
+    let mut thread = THREAD.id();
     while (STATE.load(SeqCst) == RUNNING || THREAD.id() != 0) && Native::now() < give_up {
+        thread = if thread == 0 { THREAD.id() } else { thread };
+        Native::yield_now();
+    }
+    // Its id is cleared a moment before the kernel counts one thread less.
+    while thread != 0 && is_known(thread) && Native::now() < give_up {
         Native::yield_now();
     }
     let result = work();
     BARRED.fetch_sub(1, Relaxed);
     result
+}
+
+/// Whether the kernel has a thread of this process with the number `thread`.
+fn is_known(thread: i32) -> bool {
+    // SAFETY: signal 0 is none.
+    unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, std::process::id(), thread, 0) }.is_ok()
 }
 
 /// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
