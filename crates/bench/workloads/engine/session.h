@@ -50,6 +50,7 @@ class Session {
 				++(conflict.deadlock ? outcome.deadlocks : outcome.timeouts);
 				if (outcome.deadlocks + outcome.timeouts > kMaxRepeats)
 					give_up(outcome);
+				let_the_other_go_first(outcome);
 			}
 		}
 	}
@@ -108,6 +109,7 @@ class Session {
 	void commit();
 	void roll_back();
 	[[noreturn]] static void give_up(const Outcome &outcome);
+	static void let_the_other_go_first(const Outcome &outcome);
 	/* Fails or throws unless `status` is good. */
 	static void changed(const rocksdb::Status &status);
 
