@@ -108,6 +108,8 @@ impl MariaDb {
         let data = directory.path().join("data");
         let shared = |command: &mut Command| {
             command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+            // A server that starts removes every temporary table in its directory, another server's too.
+            command.arg(format!("--tmpdir={}", directory.path().display()));
             command.args(when_root(&["--user=root"])).args(["--innodb-log-file-size=16M"]);
         };
         let mut install = command(&self.install);
