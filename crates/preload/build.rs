@@ -8,6 +8,8 @@ fn main() {
         // A cancelled thread unwinds through the wait, running its clean-up handlers.
         .flag("-fexceptions")
         .flag("-fasynchronous-unwind-tables")
+        // Not every linker describes how to unwind from the stubs that a call of libc would go through.
+        .flag("-fno-plt")
         .flag("-Wall")
         .flag("-Wextra")
         .opt_level(2)

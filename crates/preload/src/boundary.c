@@ -11,6 +11,15 @@
 #include <unistd.h>
 
 /*
+ * Apart from the function with the handler: seven arguments move the stack pointer, and a cancellation that arrives in
+ * between would enter the handler with a stack that is not aligned.
+ */
+static __attribute__((noinline)) int futex_wait(uint32_t *word, int operation, uint32_t expected, const struct timespec *until)
+{
+	return syscall(SYS_futex, word, operation, expected, until, NULL, FUTEX_BITSET_MATCH_ANY) == -1 ? errno : 0;
+}
+
+/*
  * Sleeps while *word == expected, as a cancellation point. On cancellation runs abandon(argument) and does not return.
  * `until` is absolute on the realtime or the monotonic clock; NULL: no time-out. Returns 0 or an error number; errno is left alone.
  *
@@ -25,7 +34,7 @@ int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, c
 
 	pthread_cleanup_push(abandon, argument);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	result = syscall(SYS_futex, word, operation, expected, until, NULL, FUTEX_BITSET_MATCH_ANY) == -1 ? errno : 0;
+	result = futex_wait(word, operation, expected, until);
 	pthread_setcanceltype(type, NULL);
 	pthread_cleanup_pop(0);
 	errno = saved;
