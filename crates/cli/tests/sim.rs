@@ -12,9 +12,14 @@ fn sim(arguments: &str) -> assert_cmd::assert::Assert {
 fn a_table_and_a_record() {
     let directory = tempfile::tempdir().expect("a directory");
     let json = directory.path().join("r.json");
-    sim(&format!("--machine niagara2-16 --threads 8,24 --locks default,mcs+none --seconds 0.02 --json {}", json.display()))
-        .success()
-        .stdout(contains("loiter").or(contains("default")).and(contains("Simulated: counter on niagara2-16 (16 contexts)")));
+    sim(&format!(
+        "--machine niagara2-16 --threads 8,24 --locks default,mcs+none --seconds 0.02 --json {}",
+        json.display()
+    ))
+    .success()
+    .stdout(
+        contains("loiter").or(contains("default")).and(contains("Simulated: counter on niagara2-16 (16 contexts)")),
+    );
     let record: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     assert_eq!(record["complete"], true);
@@ -44,8 +49,9 @@ fn unknown_names_are_told_with_what_there_is() {
 
 #[test]
 fn transactions_are_simulated_where_the_machine_has_some() {
-    let output = sim("rb-tree --machine metatm-8 --threads 32 --locks ttas+none,elided+none,transactions --seconds 0.01")
-        .success();
+    let output =
+        sim("rb-tree --machine metatm-8 --threads 32 --locks ttas+none,elided+none,transactions --seconds 0.01")
+            .success();
     let output = String::from_utf8(output.get_output().stdout.clone()).expect("text");
     assert!(output.contains("aborts") && output.contains("│ transactions"), "{output}");
     sim("prob --machine metatm-32 --threads 32 --locks transactions --seconds 0.01").success();

@@ -34,7 +34,10 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "host" => return host(),
         _ => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            return Err(format!("there is no machine {name}: the presets are {}, anything else is a file", names.join(", ")));
+            return Err(format!(
+                "there is no machine {name}: the presets are {}, anything else is a file",
+                names.join(", ")
+            ));
         }
     };
     Ok(preset)
@@ -58,41 +61,41 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
         name: name.to_string(),
         topology: topology(1, 1, 8, contexts_per_core),
         memory: Memory {
-            hit_ns: 2,             // [T] 3 cycles
-            same_cache_ns: 19,     // [T] 26 cycles to the second-level cache, which all cores share
-            same_socket_ns: 19,    // there is no other cache
+            hit_ns: 2,          // [T] 3 cycles
+            same_cache_ns: 19,  // [T] 26 cycles to the second-level cache, which all cores share
+            same_socket_ns: 19, // there is no other cache
             other_socket_ns: 19,
-            memory_ns: 130,        // [T] some 180 cycles
-            rmw_ns: 20,            // [T] atomics are done in the second-level cache, not in the core's
-            read_occupancy_ns: 2,  // [T] a bank takes a request every other cycle
-            store_buffer: false,   // the first-level cache writes through: what a store takes is in what the next access to the line takes
-            fence_ns: 15,          // a drained store buffer: one access to the second-level cache
-            pause_ns: 6,           // a loop of a few instructions, on a pipeline shared with others
-            clock_ns: 60,          // [A] section 4: gethrtime takes 40 to 80 ns
+            memory_ns: 130,       // [T] some 180 cycles
+            rmw_ns: 20,           // [T] atomics are done in the second-level cache, not in the core's
+            read_occupancy_ns: 2, // [T] a bank takes a request every other cycle
+            store_buffer: false, // the first-level cache writes through: what a store takes is in what the next access to the line takes
+            fence_ns: 15,        // a drained store buffer: one access to the second-level cache
+            pause_ns: 6,         // a loop of a few instructions, on a pipeline shared with others
+            clock_ns: 60,        // [A] section 4: gethrtime takes 40 to 80 ns
             // [D] section 3.2: none with 16 contexts. With 64, four threads share a pipeline, and TM-1 goes on to scale
             // almost linearly ([A] Figure 1): they wait for memory most of the time.
             shared_core_slowdown: if contexts_per_core > 2 { 40 } else { 0 },
         },
         scheduler: Scheduler {
-            slice_ns: 100_000_000,         // [D] section 2.2: a preempted thread waits 100 ms or longer
-            tick_ns: 10_000_000,           // [A] section 5.3: the system tick
-            switch_ns: 6_000,              // [A] section 2: two switches add 10 to 15 us; [D]: 10 to 20 us to wake a thread
-            idle_exit_ns: 2_000,           // a cross call to an idle context
-            switches_per_s: 134_000,       // [D] section 4.2
-            park_ns: 2_000,                // part of the 10 to 15 us
+            slice_ns: 100_000_000,   // [D] section 2.2: a preempted thread waits 100 ms or longer
+            tick_ns: 10_000_000,     // [A] section 5.3: the system tick
+            switch_ns: 6_000,        // [A] section 2: two switches add 10 to 15 us; [D]: 10 to 20 us to wake a thread
+            idle_exit_ns: 2_000,     // a cross call to an idle context
+            switches_per_s: 134_000, // [D] section 4.2
+            park_ns: 2_000,          // part of the 10 to 15 us
             wake_call_ns: 1_000,
             wake_thread_ns: 2_000,
-            wake_idle_ns: 0,               // part of the 10 to 15 us
-            yield_ns: 2_000,               // a system call and a look at the queue
+            wake_idle_ns: 0,                // part of the 10 to 15 us
+            yield_ns: 2_000,                // a system call and a look at the queue
             sleeper_credit_ns: 100_000_000, // [S] the time-sharing class: who sleeps gains priority, who computes loses it
-            wake_preempt_ns: 20_000_000,   // [S] the same: a thread that has used a part of its quantum gives way
-            balance_ns: 10_000_000,        // [S] at a tick
-            extension_ns: 10_000_000,      // [S] schedctl: until the next tick
-            timer_tick_ns: 10_000_000,     // [D] section 3.4: no sleep is shorter than the clock's 10 ms
+            wake_preempt_ns: 20_000_000,    // [S] the same: a thread that has used a part of its quantum gives way
+            balance_ns: 10_000_000,         // [S] at a tick
+            extension_ns: 10_000_000,       // [S] schedctl: until the next tick
+            timer_tick_ns: 10_000_000,      // [D] section 3.4: no sleep is shorter than the clock's 10 ms
             timer_slack_ns: 0,
             spawn_ns: 50_000,
             sensor_ns: 20_000,
-            sensor_thread_ns: 3_000,       // [A] section 5.3: every thread of the process is traversed; some us each
+            sensor_thread_ns: 3_000, // [A] section 5.3: every thread of the process is traversed; some us each
         },
         transactions: None,
         calibrated: None,
@@ -103,25 +106,25 @@ fn niagara(name: &str, contexts_per_core: u32) -> Parameters {
 ///
 /// Sources: [L] the kernel's source (`kernel/sched/fair.c`, `kernel/futex`), [M] measured, with the command's name.
 const LINUX: Scheduler = Scheduler {
-    slice_ns: 3_000_000,           // [L] sysctl_sched_base_slice, scaled: 0.7 ms (1 + log2 of up to 8 contexts)
-    tick_ns: 4_000_000,            // [L] CONFIG_HZ=250, the default of most distributions
-    switch_ns: 1_500,              // [M] perf bench sched pipe: 2 to 3 us for a switch and a wake-up
-    idle_exit_ns: 3_000,           // [M] an interrupt to an idle context, and out of a shallow sleep state
-    switches_per_s: 0,             // run queues have a lock each
-    park_ns: 400,                  // [M] perf bench futex: a system call and a hash bucket
+    slice_ns: 3_000_000, // [L] sysctl_sched_base_slice, scaled: 0.7 ms (1 + log2 of up to 8 contexts)
+    tick_ns: 4_000_000,  // [L] CONFIG_HZ=250, the default of most distributions
+    switch_ns: 1_500,    // [M] perf bench sched pipe: 2 to 3 us for a switch and a wake-up
+    idle_exit_ns: 3_000, // [M] an interrupt to an idle context, and out of a shallow sleep state
+    switches_per_s: 0,   // run queues have a lock each
+    park_ns: 400,        // [M] perf bench futex: a system call and a hash bucket
     wake_call_ns: 200,
     wake_thread_ns: 800,
-    wake_idle_ns: 0,               // an interrupt is sent in some 100 ns, but not by a virtual machine
-    yield_ns: 400,                 // [M] sched_yield alone on a processor
-    sleeper_credit_ns: 3_000_000,  // [L] a sleeper's lag is bounded by a slice
-    wake_preempt_ns: 1_000_000,    // [L] a wake-up preempts who has run for its part
-    balance_ns: 4_000_000,         // [L] at a tick
-    extension_ns: 0,               // [L] before Linux 7.0 there is none
-    timer_tick_ns: 0,              // [L] high-resolution timers
-    timer_slack_ns: 50_000,        // [L] the default of prctl(PR_SET_TIMERSLACK)
+    wake_idle_ns: 0,              // an interrupt is sent in some 100 ns, but not by a virtual machine
+    yield_ns: 400,                // [M] sched_yield alone on a processor
+    sleeper_credit_ns: 3_000_000, // [L] a sleeper's lag is bounded by a slice
+    wake_preempt_ns: 1_000_000,   // [L] a wake-up preempts who has run for its part
+    balance_ns: 4_000_000,        // [L] at a tick
+    extension_ns: 0,              // [L] before Linux 7.0 there is none
+    timer_tick_ns: 0,             // [L] high-resolution timers
+    timer_slack_ns: 50_000,       // [L] the default of prctl(PR_SET_TIMERSLACK)
     spawn_ns: 20_000,
     sensor_ns: 5_000,
-    sensor_thread_ns: 1_000,       // [M] docs/sensors.md: reading one schedstat file
+    sensor_thread_ns: 1_000, // [M] docs/sensors.md: reading one schedstat file
 };
 
 /// Two sockets of 32 cores with two contexts, as sold from 2021 on.
@@ -130,30 +133,30 @@ fn server() -> Parameters {
         name: "server".to_string(),
         topology: topology(2, 1, 32, 2),
         memory: Memory {
-            hit_ns: 1,              // 4 to 5 cycles at 3 to 4 GHz (Intel optimisation manual, section 2.6)
-            same_cache_ns: 60,      // a line that another core of the mesh has modified: 50 to 70 ns (core-to-core-latency)
-            same_socket_ns: 60,     // there is one last-level cache per socket
-            other_socket_ns: 140,   // the same tool, across sockets
+            hit_ns: 1,            // 4 to 5 cycles at 3 to 4 GHz (Intel optimisation manual, section 2.6)
+            same_cache_ns: 60, // a line that another core of the mesh has modified: 50 to 70 ns (core-to-core-latency)
+            same_socket_ns: 60, // there is one last-level cache per socket
+            other_socket_ns: 140, // the same tool, across sockets
             memory_ns: 100,
-            rmw_ns: 6,              // 18 to 20 cycles (Fog, instruction tables)
-            read_occupancy_ns: 10,  // copies are sent from the last-level cache
+            rmw_ns: 6,             // 18 to 20 cycles (Fog, instruction tables)
+            read_occupancy_ns: 10, // copies are sent from the last-level cache
             store_buffer: true,
             fence_ns: 10,
-            pause_ns: 45,           // 140 cycles since Skylake (Intel optimisation manual, section 2.8.4)
-            clock_ns: 20,           // vDSO
+            pause_ns: 45,              // 140 cycles since Skylake (Intel optimisation manual, section 2.8.4)
+            clock_ns: 20,              // vDSO
             shared_core_slowdown: 500, // two contexts do 1.3 times the work of one
         },
         scheduler: LINUX,
         transactions: Some(Transactions {
-            policy: Policy::Requester,           // Intel SDM, volume 1, section 16.3: a conflicting access by another processor aborts
-            read_lines: lines(65_536),           // Nakaike et al. (ISCA 2015) measured 4 MB of loads on a Core i7-4770
-            write_lines: lines(512),             // the first-level data cache: 32 KiB
-            write_ways: lines(8),                // its associativity; the same study measured 22 KB of stores
-            begin_ns: 8,                         // with the end some 50 cycles, about what an uncontended lock costs; an estimate
+            policy: Policy::Requester, // Intel SDM, volume 1, section 16.3: a conflicting access by another processor aborts
+            read_lines: lines(65_536), // Nakaike et al. (ISCA 2015) measured 4 MB of loads on a Core i7-4770
+            write_lines: lines(512),   // the first-level data cache: 32 KiB
+            write_ways: lines(8),      // its associativity; the same study measured 22 KB of stores
+            begin_ns: 8,               // with the end some 50 cycles, about what an uncontended lock costs; an estimate
             commit_ns: 8,
-            abort_ns: 50,                        // a try that fails costs some 100 ns (crates/locks/src/contention/elided.rs), what it did included; an estimate
-            backoff_first_ns: 100,               // the processor has none; what retries decides. About one line transfer, and
-            backoff_limit_ns: 10_000,            // as the bounds of `ttas`
+            abort_ns: 50, // a try that fails costs some 100 ns (crates/locks/src/contention/elided.rs), what it did included; an estimate
+            backoff_first_ns: 100, // the processor has none; what retries decides. About one line transfer, and
+            backoff_limit_ns: 10_000, // as the bounds of `ttas`
         }),
         calibrated: None,
     }
@@ -174,9 +177,9 @@ fn metatm(name: &str, processors: u32) -> Parameters {
         name: name.to_string(),
         topology: topology(1, processors, 1, 1), // [S] caches of the second level are private
         memory: Memory {
-            hit_ns: 1,             // [S] the first level adds nothing to the cycle of an instruction, the second 16
-            same_cache_ns: 16,     // [S] there is no other core behind it
-            same_socket_ns: 200,   // [-] as from memory
+            hit_ns: 1,           // [S] the first level adds nothing to the cycle of an instruction, the second 16
+            same_cache_ns: 16,   // [S] there is no other core behind it
+            same_socket_ns: 200, // [-] as from memory
             other_socket_ns: 200,
             memory_ns: 200,        // [S]
             rmw_ns: 1,             // [S] one instruction per cycle
@@ -184,7 +187,7 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             store_buffer: false,   // [S] one instruction per cycle, and nothing beside it
             fence_ns: 1,
             pause_ns: 1,
-            clock_ns: 20,          // [-]
+            clock_ns: 20, // [-]
             shared_core_slowdown: 0,
         },
         scheduler: Scheduler {
@@ -195,11 +198,11 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             policy: Policy::Timestamp, // [-] nobody starves
             read_lines: lines(65_536), // [S] lines of the second-level cache, [-] and that it bounds a transaction
             write_lines: lines(65_536),
-            write_ways: lines(8),      // [S]
-            begin_ns: 1,               // [-] one instruction
+            write_ways: lines(8), // [S]
+            begin_ns: 1,          // [-] one instruction
             commit_ns: 1,
-            abort_ns: 20,              // [-] about one access to the second-level cache
-            backoff_first_ns: 100,     // [-] half an access to memory
+            abort_ns: 20,          // [-] about one access to the second-level cache
+            backoff_first_ns: 100, // [-] half an access to memory
             backoff_limit_ns: 10_000,
         }),
         calibrated: None,
@@ -216,21 +219,21 @@ fn opteron() -> Parameters {
         topology: topology(8, 1, 4, 1),
         memory: Memory {
             hit_ns: 1,
-            same_cache_ns: 60,      // [B] some 120 cycles for a line of another core of the chip
+            same_cache_ns: 60, // [B] some 120 cycles for a line of another core of the chip
             same_socket_ns: 60,
-            other_socket_ns: 160,   // [B] 240 to 330 cycles over one and two hops; eight chips are one to three hops apart
-            memory_ns: 130,         // as far, on average
+            other_socket_ns: 160, // [B] 240 to 330 cycles over one and two hops; eight chips are one to three hops apart
+            memory_ns: 130,       // as far, on average
             rmw_ns: 10,
             read_occupancy_ns: 160, // [C] requests for a line are taken in order at its home, each until all caches have answered its probe: nothing runs in parallel
             store_buffer: false,    // the mixes of the paper's kernel are fitted without
             fence_ns: 20,
-            pause_ns: 5,            // as long as a no-op before Skylake
+            pause_ns: 5, // as long as a no-op before Skylake
             clock_ns: 30,
             shared_core_slowdown: 0,
         },
         scheduler: Scheduler {
-            tick_ns: 1_000_000,           // CONFIG_HZ=1000 of the kernel of that time
-            slice_ns: 6_000_000,          // sched_latency of CFS
+            tick_ns: 1_000_000,  // CONFIG_HZ=1000 of the kernel of that time
+            slice_ns: 6_000_000, // sched_latency of CFS
             ..LINUX
         },
         transactions: None,

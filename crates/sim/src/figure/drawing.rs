@@ -70,7 +70,11 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
     let series = distinct(results.iter().map(|result| result.series.clone()));
     let outcome = |of: fn(&crate::outcome::Outcome) -> f64| move |measured: &Measured| measured.outcome().map(of);
     let lines = |panel: &str, of: &dyn Fn(&Measured) -> Option<f64>| -> Vec<Line> {
-        series.iter().map(|series| (series.clone(), line(panel, series, of))).filter(|line| !line.1.is_empty()).collect()
+        series
+            .iter()
+            .map(|series| (series.clone(), line(panel, series, of)))
+            .filter(|line| !line.1.is_empty())
+            .collect()
     };
     match shown {
         Shown::Throughput => panels
@@ -82,7 +86,10 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
             .flat_map(|panel| {
                 [
                     (format!("{panel}, per simulated second"), lines(panel, &outcome(|outcome| outcome.per_s))),
-                    ("context switches per second".to_string(), lines(panel, &outcome(|outcome| outcome.switches_per_s))),
+                    (
+                        "context switches per second".to_string(),
+                        lines(panel, &outcome(|outcome| outcome.switches_per_s)),
+                    ),
                 ]
             })
             .collect(),

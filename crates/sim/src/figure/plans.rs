@@ -4,7 +4,7 @@ use super::{Figure, Shown, Size, claims, taco};
 use crate::experiment::{Bump, Task};
 use crate::grid::Cell;
 use crate::outcome::Point;
-use crate::parameters::Parameters;
+use crate::parameters::{Count, Parameters};
 use crate::presets;
 use crate::workload::{self, Workload};
 
@@ -98,6 +98,15 @@ pub(super) const FIGURES: &[Figure] = &[
         claims: claims::asplos_12,
         across: "threads of other",
         shown: Shown::Shares,
+    },
+    Figure {
+        name: "sizes",
+        title: "Managers on servers of 64 to 1024 contexts (simulated)",
+        remark: "Not from a paper. Servers of 1 to 16 sockets of 64 contexts, four threads for each context; one lock for each 16 contexts, sections of 500 ns, 20 us between them.",
+        plan: sizes,
+        claims: claims::sizes,
+        across: "contexts",
+        shown: Shown::Throughput,
     },
     Figure {
         name: "damon-1",
@@ -223,7 +232,7 @@ fn lines(
 }
 
 fn tm1_lines(locks: &[(&str, &str)], threads: &[u32], size: Size) -> Vec<Cell> {
-    lines("TM-1", &machine("niagara2-64"), &mix("tm1"), locks, threads, size.of(2.0, 0.5))
+    lines("TM-1", &machine("niagara2-64"), &mix("tm1"), locks, threads, size.of(4.0, 2.0))
 }
 
 fn asplos_1(size: Size) -> Vec<Cell> {
@@ -283,7 +292,13 @@ fn asplos_9(size: Size) -> Vec<Cell> {
                 series: series.to_string(),
                 x: f64::from(delay),
                 // What is lost are single preemptions of the holder, some a second: the shortest delays have more.
-                task: Task::Point(point(&machine, &counter, lock, threads, if delay < 18 { 0.5 } else { size.of(8.0, 3.0) })),
+                task: Task::Point(point(
+                    &machine,
+                    &counter,
+                    lock,
+                    threads,
+                    if delay < 18 { 0.5 } else { size.of(8.0, 3.0) },
+                )),
             }
         };
         delays.iter().map(cell).collect::<Vec<_>>()
@@ -306,13 +321,13 @@ fn asplos_10(size: Size) -> Vec<Cell> {
 }
 
 fn asplos_11(size: Size) -> Vec<Cell> {
-    let threads = size.of(&[1_u32, 8, 16, 32, 48, 63, 72, 80, 96, 112, 128][..], &[1, 32, 63, 96, 128]);
+    let threads = size.of(&[1_u32, 8, 16, 32, 48, 63, 72, 80, 96, 112, 128][..], &[1, 63, 96, 128]);
     let locks = [("pthread", BLOCKING), ("TP-MCS", SPINNING), ("load control", CONTROLLED)];
     let machine = machine("niagara2-64");
-    [("Raytrace", "raytrace", 0.5), ("TM-1", "tm1", 0.5), ("TPC-C", "tpcc", 1.0)]
+    [("Raytrace", "raytrace", 0.4), ("TM-1", "tm1", 1.5), ("TPC-C", "tpcc", 1.0)]
         .into_iter()
         .flat_map(|(panel, name, least)| {
-            lines(panel, &machine, &mix(name), &locks, threads, size.of(4.0 * least, least))
+            lines(panel, &machine, &mix(name), &locks, threads, size.of(2.0 * least, least))
         })
         .collect()
 }
@@ -321,12 +336,8 @@ fn asplos_12(size: Size) -> Vec<Cell> {
     let others = size.of(&[8_u32, 16, 32, 64, 96, 128, 192][..], &[64, 192]);
     let (machine, tm1) = (machine("niagara2-64"), mix("tm1"));
     let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(6.0, 2.0));
-    let mut cells = vec![Cell {
-        panel: "TM-1".to_string(),
-        series: "alone".to_string(),
-        x: 0.0,
-        task: Task::Point(own()),
-    }];
+    let mut cells =
+        vec![Cell { panel: "TM-1".to_string(), series: "alone".to_string(), x: 0.0, task: Task::Point(own()) }];
     for (series, lock) in [("without", SPINNING), ("with", CONTROLLED)] {
         cells.extend(others.iter().map(|&threads| Cell {
             panel: "TM-1".to_string(),
@@ -348,13 +359,27 @@ const DAMON_LOCKS: [(&str, &str); 5] = [
 
 fn damon_1(size: Size) -> Vec<Cell> {
     let threads = size.of(&[1_u32, 4, 8, 12, 15, 16, 18, 20, 24, 28, 32][..], &[8, 15, 32]);
-    // It takes a preempted waiter to freeze mcs, and some tenths of a second until there is one.
-    lines("16 contexts", &machine("niagara2-16"), &mix("tm1"), &DAMON_LOCKS, threads, size.of(6.0, 2.0))
+    damon_lines("16 contexts", "niagara2-16", threads, size.of(6.0, 2.0))
 }
 
 fn damon_2(size: Size) -> Vec<Cell> {
-    let threads = size.of(&[1_u32, 16, 24, 31, 37, 39, 47, 56, 63, 72, 80, 96, 128][..], &[16, 39, 63, 96]);
-    lines("64 contexts", &machine("niagara2-64"), &mix("tm1"), &DAMON_LOCKS, threads, size.of(2.0, 0.5))
+    let threads = size.of(&[1_u32, 16, 24, 31, 37, 39, 47, 56, 63, 72, 80, 96, 128][..], &[31, 39, 63, 96]);
+    damon_lines("64 contexts", "niagara2-64", threads, size.of(3.0, 1.5))
+}
+
+fn damon_lines(panel: &str, machine: &str, threads: &[u32], seconds: f64) -> Vec<Cell> {
+    let machine = self::machine(machine);
+    let of = |lock: &(&str, &str)| {
+        let seconds = match lock.0 {
+            // Until a waiter is preempted, which takes up to some seconds, it does well.
+            "mcs" => 4.0 * seconds,
+            // Waiters that all look at the time stamp of one node are slow to simulate.
+            "yield" => seconds / 5.0,
+            _ => seconds,
+        };
+        lines(panel, &machine, &mix("tm1"), core::slice::from_ref(lock), threads, seconds)
+    };
+    DAMON_LOCKS.iter().flat_map(of).collect()
 }
 
 fn damon_3(size: Size) -> Vec<Cell> {
@@ -369,4 +394,39 @@ fn damon_3(size: Size) -> Vec<Cell> {
 fn damon_4(size: Size) -> Vec<Cell> {
     let threads = size.of(&[15_u32, 31, 39, 47, 63, 79, 95, 127][..], &[31, 47, 95]);
     tm1_lines(&[("tpmcs", SPINNING), ("backoff", BACKOFF), ("pthread", BLOCKING)], threads, size)
+}
+
+/// Every contention manager, without load control and with it, and every load manager, on servers of one to sixteen
+/// sockets with four threads for each context.
+fn sizes(size: Size) -> Vec<Cell> {
+    use unconvoy::catalogue::{CONTENTION, LOAD};
+    let mut locks: Vec<(&str, String, String)> = Vec::new();
+    for contention in CONTENTION {
+        locks.push(("spinning", contention.name.to_string(), format!("{}+none", contention.name)));
+        locks.push(("load control", contention.name.to_string(), format!("{}+control", contention.name)));
+    }
+    locks.extend(
+        LOAD.iter()
+            .map(|load| ("TP-MCS under every load manager", load.name.to_string(), format!("tpmcs+{}", load.name))),
+    );
+    if size == Size::Reduced {
+        locks.retain(|(.., lock)| ["tpmcs+none", "tpmcs+control", "loiter+control"].contains(&lock.as_str()));
+    }
+    let sockets = size.of(&[1_u32, 2, 4, 8, 16][..], &[1, 2]);
+    let mut cells = Vec::new();
+    for &sockets in sockets {
+        let mut machine = machine("server");
+        machine.topology.sockets = Count::new(sockets);
+        let contexts = machine.topology.contexts() as u32;
+        for (panel, series, lock) in &locks {
+            let point = point(&machine, &workload::buckets(contexts / 16), lock, 4 * contexts, size.of(0.1, 0.05));
+            cells.push(Cell {
+                panel: panel.to_string(),
+                series: series.clone(),
+                x: f64::from(contexts),
+                task: Task::Point(point),
+            });
+        }
+    }
+    cells
 }

@@ -7,8 +7,8 @@ use unconvoy::platform::ThreadNote;
 use super::account::Account;
 use super::address_set::AddressSet;
 use super::polling::Polling;
-use super::special::Sliced;
 use super::retry::Restart;
+use super::special::Sliced;
 use super::stores::Stores;
 use super::transaction::Transaction;
 

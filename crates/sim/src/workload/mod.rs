@@ -145,6 +145,17 @@ pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
     }
 }
 
+/// `locks` locks, one of them by chance for each section of 500 ns, and 20 us on average between two.
+pub(crate) fn buckets(locks: u32) -> Workload {
+    let section = Step::Section { group: 0, ns: 500, lines: 1 };
+    Workload {
+        name: "buckets".to_string(),
+        locks: vec![locks],
+        steps: vec![section, Step::Varying { ns: 20_000 }],
+        in_kernel: false,
+    }
+}
+
 /// A program that runs: its threads, and how often each has come to the end.
 pub struct Running {
     /// Numbers of its threads.
