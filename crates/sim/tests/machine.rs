@@ -10,7 +10,8 @@ use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::workload;
 
-/// Two sockets of two caches of two cores of one context; round numbers.
+/// Two sockets of two caches of two cores of one context; round numbers; stores are waited for, so that they can be
+/// seen.
 fn plain() -> Parameters {
     let mut parameters = presets::named("server").expect("a preset");
     let topology = &mut parameters.topology;
@@ -22,6 +23,7 @@ fn plain() -> Parameters {
     (memory.hit_ns, memory.same_cache_ns, memory.same_socket_ns) = (1, 20, 50);
     (memory.other_socket_ns, memory.memory_ns, memory.rmw_ns) = (100, 80, 5);
     (memory.read_occupancy_ns, memory.clock_ns, memory.shared_core_slowdown) = (10, 0, 0);
+    memory.store_buffer = false;
     parameters
 }
 
