@@ -111,7 +111,9 @@ fn a_record_is_compared_with_its_simulation() {
     );
     sim(&words)
         .success()
-        .stdout(contains("points with the same winner").and(contains("left out: libc: not a lock of unconvoy (1 runs)")))
+        .stdout(
+            contains("points with the same winner").and(contains("left out: libc: not a lock of unconvoy (1 runs)")),
+        )
         .stderr(contains("not calibrated").and(contains("2 processors, and this one has 128")));
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(path("v.json")).expect("written")).expect("JSON");
@@ -157,7 +159,9 @@ fn the_preset_host_is_the_calibration_if_there_is_one() {
     );
     run(&calibrated).success().stdout(contains("host (128 contexts, calibrated D (P, K, WHILE IT WAS BUSY))"));
     let broken = calibrated.replace("hit_ns = ", "hit_ns = -");
-    run(&broken).failure().stderr(contains("host.toml, the calibration of this machine, is no machine").and(contains("line ")));
+    run(&broken)
+        .failure()
+        .stderr(contains("host.toml, the calibration of this machine, is no machine").and(contains("line ")));
 }
 
 #[test]
@@ -166,9 +170,13 @@ fn a_calibration_is_a_machine_file() {
     let file = directory.path().join("here");
     std::fs::write(&file, "").expect("written");
     // Before anything is measured.
-    sim(&format!("--calibrate {}", file.join("m.toml").display())).failure().stderr(contains("cannot make the directory"));
+    sim(&format!("--calibrate {}", file.join("m.toml").display()))
+        .failure()
+        .stderr(contains("cannot make the directory"));
     let machine = directory.path().join("m.toml");
-    sim(&format!("--calibrate {} --rounds 1", machine.display())).success().stdout(contains("Calibrated:").and(contains("--machine")));
+    sim(&format!("--calibrate {} --rounds 1", machine.display()))
+        .success()
+        .stdout(contains("Calibrated:").and(contains("--machine")));
     let text = std::fs::read_to_string(&machine).expect("written");
     assert!(text.contains("same_cache_ns") && text.contains("# futex wake of nobody ("), "{text}");
     sim(&format!("bench-counter --machine {} --threads 1,2 --locks default --seconds 0.01", machine.display()))
@@ -183,14 +191,17 @@ fn a_recorded_program_is_simulated() {
     let file = directory.path().join("s.json");
     // Of four threads: one lock for 500 ns and 2 us outside, then thrice another for 200 ns and 1 us outside.
     std::fs::write(&file, include_str!("stats/two-locks.json")).expect("written");
-    let with = |words: &str| sim(&format!("--profile {} --machine server --threads 2,8 --seconds 0.01 {words}", file.display()));
-    with("--recorded-threads 4").success().stdout(
-        contains("Simulated: profile of two-locks on server")
-            .and(contains("Assumed: its threads computed whenever they did not hold a lock: 1452 ns between two sections")),
-    );
+    let with = |words: &str| {
+        sim(&format!("--profile {} --machine server --threads 2,8 --seconds 0.01 {words}", file.display()))
+    };
+    with("--recorded-threads 4").success().stdout(contains("Simulated: profile of two-locks on server").and(contains(
+        "Assumed: its threads computed whenever they did not hold a lock: 1452 ns between two sections",
+    )));
     with("").success().stdout(contains("Assumed: the program ran with 2 threads"));
     std::fs::write(&file, "{}").expect("written");
-    with("").failure().stderr(contains("is no record of locks; a record is what `unconvoy run --stats FILE -- PROGRAM`"));
+    with("")
+        .failure()
+        .stderr(contains("is no record of locks; a record is what `unconvoy run --stats FILE -- PROGRAM`"));
     std::fs::write(&file, include_str!("stats/two-locks.json").replace("stats-1", "stats-7")).expect("written");
     with("").failure().stderr(contains("unconvoy-stats-7"));
     sim("--profile /nonexistent.json").failure().stderr(contains("cannot read /nonexistent.json"));

@@ -198,7 +198,10 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
 {
     fn lock(&self) {
         // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due go first.
-        if !(if IS_DEFAULT { self.state.try_lock_politely() } else { self.state.try_lock() }) {
+        let state = &self.state;
+        let acquired =
+            if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };
+        if !acquired {
             let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
             lock::acquire_counted::<Simulated, C, L>(&self.state, &self.gate, Some(account), None);
         }

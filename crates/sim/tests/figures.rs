@@ -28,6 +28,7 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-5", "and 1.5 times as much as under load control", FEW_WAIT),
     ("asplos-10", "at 150 % load .5 ms is worse", STEADY),
     ("asplos-10", "at 150 % load 100 ms is worse", STEADY),
+    ("asplos-10", "a reading costs more the more threads", STEADY),
     (
         "asplos-11",
         "Raytrace: one thread is at least a tenth slower",
@@ -37,6 +38,8 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-12", "and other has less than self", COLLAPSES),
     ("damon-1", "at 32 threads pthread is the best", GRANTED),
     ("damon-1", "yielding makes tpmcs no better", YIELDS_TO_THE_HOLDER),
+    ("damon-2", "schedctl hardly helps", GRANTED),
+    ("damon-2", "yielding makes tpmcs no better", YIELDS_TO_THE_HOLDER),
     (
         "damon-4",
         "and leaves contexts idle",

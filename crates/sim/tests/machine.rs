@@ -10,8 +10,7 @@ use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::workload;
 
-/// Two sockets of two caches of two cores of one context; round numbers; stores are waited for, so that they can be
-/// seen.
+/// Two sockets of two caches of two cores of one context; round numbers.
 fn plain() -> Parameters {
     let mut parameters = presets::named("server").expect("a preset");
     let topology = &mut parameters.topology;
@@ -23,7 +22,7 @@ fn plain() -> Parameters {
     (memory.hit_ns, memory.same_cache_ns, memory.same_socket_ns) = (1, 20, 50);
     (memory.other_socket_ns, memory.memory_ns, memory.rmw_ns) = (100, 80, 5);
     (memory.read_occupancy_ns, memory.clock_ns, memory.shared_core_slowdown) = (10, 0, 0);
-    memory.store_buffer = false;
+    memory.store_buffer = false; // what a store takes is what is measured here
     parameters
 }
 

@@ -25,6 +25,7 @@ fn plain(policy: Policy, cores: u32) -> Parameters {
     let memory = &mut parameters.memory;
     (memory.hit_ns, memory.same_cache_ns, memory.memory_ns, memory.rmw_ns) = (1, 20, 80, 5);
     (memory.read_occupancy_ns, memory.clock_ns, memory.shared_core_slowdown) = (10, 0, 0);
+    memory.store_buffer = false; // what a store takes is what is measured here
     parameters.transactions = Some(Transactions {
         policy,
         read_lines: lines(1024),

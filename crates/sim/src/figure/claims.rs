@@ -203,17 +203,17 @@ pub(super) fn asplos_9(results: &[Result]) -> Vec<Claim> {
     let ratio = |series: &str, x: f64| results.ratio("counter", (series, x), ("95 %", x));
     let gain = |x: f64| results.ratio("counter", ("150 %, load control", x), ("150 %", x));
     vec![
-        claim("at 18 us 150 % load has at most .7 of 95 % without load control", ratio("150 %", 18.0), 0.0..=0.7),
+        claim("at 12 us 150 % load has at most .7 of 95 % without load control", ratio("150 %", 12.0), 0.0..=0.7),
         claim(
-            "less contention, less loss: at 100 us a larger part of 95 % load than at 18 us",
-            ratio("150 %", 100.0).zip(ratio("150 %", 18.0)).map(|(one, other)| one / other),
+            "less contention, less loss: at 100 us a larger part of 95 % load than at 12 us",
+            ratio("150 %", 100.0).zip(ratio("150 %", 12.0)).map(|(one, other)| one / other),
             1.0..=ANY,
         ),
-        claim("with load control at least .8 of 95 % at 18 us", ratio("150 %, load control", 18.0), 0.8..=ANY),
-        claim("and 1.2 times what there is without or more", gain(18.0), 1.2..=ANY),
+        claim("with load control at least .8 of 95 % at 24 us", ratio("150 %, load control", 24.0), 0.8..=ANY),
+        claim("and at 12 us 1.2 times what there is without or more", gain(12.0), 1.2..=ANY),
         claim(
-            "load control does least for 12 us: a smaller part of 95 % load than at 18 us",
-            ratio("150 %, load control", 12.0).zip(ratio("150 %, load control", 18.0)).map(|(one, other)| one / other),
+            "load control does least for 12 us: a smaller part of 95 % load than at 24 us",
+            ratio("150 %, load control", 12.0).zip(ratio("150 %, load control", 24.0)).map(|(one, other)| one / other),
             0.0..=1.0,
         ),
     ]
@@ -229,7 +229,7 @@ pub(super) fn asplos_10(results: &[Result]) -> Vec<Claim> {
         claim(
             "a reading costs more the more threads there are: .5 ms costs 150 % load more than 98 %",
             ratio("150 %", 0.5, 7.0).zip(ratio("98 %", 0.5, 7.0)).map(|(one, other)| one / other),
-            0.0..=1.0,
+            0.0..=0.99,
         ),
     ]
 }

@@ -281,7 +281,7 @@ fn asplos_8(size: Size) -> Vec<Cell> {
 }
 
 fn asplos_9(size: Size) -> Vec<Cell> {
-    let delays = size.of(&[12_u32, 15, 18, 24, 36, 48, 72, 100][..], &[12, 18, 100]);
+    let delays = size.of(&[12_u32, 15, 18, 24, 36, 48, 72, 100][..], &[12, 24, 100]);
     let rows = [("95 %", SPINNING, 61), ("150 %", SPINNING, 96), ("150 %, load control", CONTROLLED, 96)];
     let machine = machine("niagara2-64");
     let at = |(series, lock, threads): (&str, &str, u32)| {
@@ -297,7 +297,7 @@ fn asplos_9(size: Size) -> Vec<Cell> {
                     &counter,
                     lock,
                     threads,
-                    if delay < 18 { 0.5 } else { size.of(8.0, 3.0) },
+                    if delay < 15 { 0.5 } else { size.of(8.0, 2.0) },
                 )),
             }
         };
@@ -324,7 +324,7 @@ fn asplos_11(size: Size) -> Vec<Cell> {
     let threads = size.of(&[1_u32, 8, 16, 32, 48, 63, 72, 80, 96, 112, 128][..], &[1, 63, 96, 128]);
     let locks = [("pthread", BLOCKING), ("TP-MCS", SPINNING), ("load control", CONTROLLED)];
     let machine = machine("niagara2-64");
-    [("Raytrace", "raytrace", 0.4), ("TM-1", "tm1", 1.5), ("TPC-C", "tpcc", 1.0)]
+    [("Raytrace", "raytrace", 0.2), ("TM-1", "tm1", 1.5), ("TPC-C", "tpcc", 1.0)]
         .into_iter()
         .flat_map(|(panel, name, least)| {
             lines(panel, &machine, &mix(name), &locks, threads, size.of(2.0 * least, least))
@@ -374,7 +374,7 @@ fn damon_lines(panel: &str, machine: &str, threads: &[u32], seconds: f64) -> Vec
             // Until a waiter is preempted, which takes up to some seconds, it does well.
             "mcs" => 4.0 * seconds,
             // Waiters that all look at the time stamp of one node are slow to simulate.
-            "yield" => seconds / 5.0,
+            "yield" => seconds / 15.0,
             _ => seconds,
         };
         lines(panel, &machine, &mix("tm1"), core::slice::from_ref(lock), threads, seconds)

@@ -3,9 +3,9 @@
 mod bench;
 mod kernel;
 mod mixes;
+pub mod profile;
 mod program;
 pub mod red_black;
-pub mod profile;
 pub(crate) mod table;
 pub mod validation;
 
