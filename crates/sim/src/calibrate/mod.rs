@@ -85,7 +85,7 @@ pub const ROUNDS: u32 = 11;
 /// Above this part of the processors' time, others keep the machine busy.
 const BUSY: f64 = 0.05;
 
-/// Asks the sensor of everything what one round says of it.
+/// What has been found in a round, and who is told of each quantity.
 struct Round<'a> {
     found: Vec<(&'static str, &'static str, Outcome)>,
     step: &'a mut dyn FnMut(&'static str) -> anyhow::Result<()>,

@@ -12,6 +12,10 @@ use unconvoy_bench::output::{can_write, print, write};
 
 use crate::calibrate::{Calibration, calibrate, default_path, steps, to_toml};
 
+/// Thousandths beyond which a slowdown is one of a shared core: two contexts of one do at most some 1.5 times the work of
+/// one alone, where cores of their own would do twice as much but for a common limit of power.
+const SHARED: u32 = 200;
+
 /// Measures, and writes the machine file.
 pub(super) fn run(file: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
     let is_default = file.is_none();
@@ -60,6 +64,14 @@ fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {
         let others = 100.0 * calibration.others;
         text.push_str(&format!(
             "The machine was busy: others used {others:.0} % of its processors just before. Times may be too long; do it again when it is idle.\n"
+        ));
+    }
+    let machine = &calibration.machine;
+    if machine.memory.shared_core_slowdown > SHARED && *machine.topology.contexts_per_core == 1 {
+        let part = machine.memory.shared_core_slowdown / 10;
+        text.push_str(&format!(
+            "Two processors slow each other down by {part} %: they may be contexts of one core. The system does not say so; if it is true, set \
+             contexts_per_core = 2 and cores_per_cache to half in the file.\n"
         ));
     }
     let missing: Vec<&str> = calibration

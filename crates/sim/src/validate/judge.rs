@@ -48,6 +48,9 @@ pub struct Winner {
     /// Whether the simulation's winner is as fast as the measured one: its measured median is not more than
     /// [`NEAR`] below the other's, or not below the other's slowest run.
     pub as_good: bool,
+    /// Whether the measurement cannot tell the two apart: that, or the simulation's winner's fastest run was not below the
+    /// other's slowest.
+    pub overlaps: bool,
 }
 
 /// Nearer than that, two locks are as fast.
@@ -79,6 +82,8 @@ pub struct Verdict {
     pub same_winner: f64,
     /// Part of them in which the simulation's winner is [as good](Winner::as_good).
     pub as_good_winner: f64,
+    /// Part of them in which the measurement cannot [tell](Winner::overlaps) the winners apart.
+    pub overlapping_winner: f64,
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -112,6 +117,7 @@ pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
             of_best,
             same,
             as_good: same || near || chosen.measured.median >= best.measured.min,
+            overlaps: same || near || chosen.measured.max >= best.measured.min,
         })
     };
     points.into_iter().filter_map(winner).collect()
@@ -140,6 +146,7 @@ pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
         points: winners.len(),
         same_winner: part(winners.iter().filter(|winner| winner.same).count(), winners.len()),
         as_good_winner: part(winners.iter().filter(|winner| winner.as_good).count(), winners.len()),
+        overlapping_winner: part(winners.iter().filter(|winner| winner.overlaps).count(), winners.len()),
     }
 }
 
@@ -174,18 +181,24 @@ mod tests {
             // Another one, slower, but not than the winner's slowest run.
             compared("a+x", 2, &[80.0, 100.0, 120.0], 9.0),
             compared("b+x", 2, &[85.0], 10.0),
+            // Another one, whose fastest run was as fast as the winner's slowest.
+            compared("a+x", 4, &[90.0, 100.0], 9.0),
+            compared("b+x", 4, &[50.0, 91.0], 10.0),
             // Another one.
-            compared("a+x", 4, &[100.0], 9.0),
-            compared("b+x", 4, &[50.0], 10.0),
+            compared("a+x", 6, &[100.0], 9.0),
+            compared("b+x", 6, &[50.0], 10.0),
             // The same.
             compared("a+x", 8, &[100.0], 10.0),
             compared("b+x", 8, &[50.0], 9.0),
         ];
         let winners = winners(&rows);
-        let found: Vec<(bool, bool)> = winners.iter().map(|winner| (winner.same, winner.as_good)).collect();
-        assert_eq!(found, [(false, true), (false, true), (false, false), (true, true)]);
+        let found: Vec<[bool; 3]> =
+            winners.iter().map(|winner| [winner.same, winner.as_good, winner.overlaps]).collect();
+        let (yes, no) = (true, false);
+        assert_eq!(found, [[no, yes, yes], [no, yes, yes], [no, no, yes], [no, no, no], [yes, yes, yes]]);
         let verdict = judge(&rows, &winners);
-        assert_eq!((verdict.points, verdict.same_winner, verdict.as_good_winner), (4, 0.25, 0.75));
+        let parts = [verdict.same_winner, verdict.as_good_winner, verdict.overlapping_winner];
+        assert_eq!((verdict.points, parts), (5, [0.2, 0.6, 0.8]));
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Report<'_> {
             ("median error of throughput", verdict.median_error, "25 % or less", verdict.median_error <= 0.25),
             ("points with the same winner", verdict.same_winner, "80 % or more", verdict.same_winner >= 0.8),
             ("points whose simulated winner is as fast as the measured one", verdict.as_good_winner, "", true),
+            ("points whose two winners the measurement cannot tell apart", verdict.overlapping_winner, "", true),
             ("rows simulated within the measured spread", verdict.within_spread, "", true),
             ("median distance of a row's farthest run from its own median", verdict.noise, "", true),
         ];
@@ -60,15 +61,16 @@ impl Report<'_> {
         let _ = write!(
             text,
             "\n\n{} rows, {} points. A point is a workload at a thread count. As fast: the measured median of the lock that wins in the simulation is at most {} below \
-             the fastest, or not below the slowest run of that.\n\n",
+             the fastest, or not below the slowest run of that. Cannot tell apart: that, or the fastest run of the former is not below the slowest of the latter.\n\n",
             verdict.rows,
             verdict.points,
             percent(NEAR)
         );
         let winner = |winner: &super::Winner| {
-            let verdict = match (winner.same, winner.as_good) {
-                (true, _) => "the same",
-                (_, true) => "as fast",
+            let verdict = match winner {
+                super::Winner { same: true, .. } => "the same",
+                super::Winner { as_good: true, .. } => "as fast",
+                super::Winner { overlaps: true, .. } => "not told apart",
                 _ => "ANOTHER",
             };
             let of_best = percent(winner.of_best);
