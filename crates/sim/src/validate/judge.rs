@@ -1,6 +1,6 @@
 //! How far simulation and measurement are apart. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use unconvoy_bench::statistics::Spread;
@@ -16,6 +16,8 @@ pub struct Compared {
     pub threads: u32,
     /// Operations per second that were measured.
     pub measured: Spread,
+    /// The same of each run, with its round.
+    pub runs: Vec<(u32, f64)>,
     /// Those that were simulated.
     pub simulated: f64,
     /// Of the simulation, relative to the measured median: 0.5 is half as much too much.
@@ -23,9 +25,23 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub(super) fn new(workload: String, lock: String, threads: u32, measured: Spread, simulated: f64) -> Self {
+    pub(super) fn new(
+        workload: String,
+        lock: String,
+        threads: u32,
+        (measured, runs): (Spread, Vec<(u32, f64)>),
+        simulated: f64,
+    ) -> Self {
         let error = if measured.median > 0.0 { simulated / measured.median - 1.0 } else { f64::MAX };
-        Compared { workload, lock, threads, measured, simulated, error }
+        Compared { workload, lock, threads, measured, runs, simulated, error }
+    }
+
+    fn in_round(&self, round: u32) -> Option<f64> {
+        self.runs.iter().find(|run| run.0 == round).map(|run| run.1)
+    }
+
+    fn in_other_rounds(&self, round: u32) -> Option<Spread> {
+        Spread::of(self.runs.iter().filter(|run| run.0 != round).map(|run| run.1))
     }
 }
 
@@ -56,6 +72,18 @@ pub struct Winner {
 /// Nearer than that, two locks are as fast.
 pub const NEAR: f64 = 0.03;
 
+/// What the measurement says of itself: how well one of its rounds foretells who wins the others. No simulation can be
+/// expected to do better.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Repeatability {
+    /// Rounds of points, each against the other rounds of its point.
+    pub rounds: usize,
+    /// Part of them whose winner is that of the others, by medians.
+    pub same_winner: f64,
+    /// Part of them whose winner is [as good](Winner::as_good) in the others.
+    pub as_good_winner: f64,
+}
+
 /// What the comparison comes to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
@@ -84,6 +112,12 @@ pub struct Verdict {
     pub as_good_winner: f64,
     /// Part of them in which the measurement cannot [tell](Winner::overlaps) the winners apart.
     pub overlapping_winner: f64,
+    /// The same of the measurement against itself.
+    pub repeatability: Repeatability,
+}
+
+fn part(count: usize, all: usize) -> f64 {
+    count as f64 / all.max(1) as f64
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -98,12 +132,39 @@ fn by<K: Ord>(rows: &[Compared], key: impl Fn(&Compared) -> K) -> BTreeMap<K, f6
     groups.into_iter().map(|(key, errors)| (key, median(errors.into_iter()))).collect()
 }
 
-/// The winners of all points.
-pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
+fn points(rows: &[Compared]) -> BTreeMap<(&str, u32), Vec<&Compared>> {
     let mut points: BTreeMap<(&str, u32), Vec<&Compared>> = BTreeMap::new();
     for row in rows {
         points.entry((&row.workload, row.threads)).or_default().push(row);
     }
+    points
+}
+
+/// Each round of each point against the others of that point.
+fn repeatability(rows: &[Compared]) -> Repeatability {
+    let (mut rounds, mut same, mut as_good) = (0, 0, 0);
+    for rows in points(rows).into_values() {
+        let numbers: BTreeSet<u32> = rows.iter().flat_map(|row| &row.runs).map(|run| run.0).collect();
+        for round in numbers {
+            let here = rows.iter().filter_map(|row| Some((row, row.in_round(round)?)));
+            let elsewhere = || rows.iter().filter_map(|row| Some((row, row.in_other_rounds(round)?)));
+            let chosen = here.max_by(|one, other| one.1.total_cmp(&other.1));
+            let best = elsewhere().max_by(|one, other| one.1.median.total_cmp(&other.1.median));
+            let (Some((chosen, _)), Some((best, best_elsewhere))) = (chosen, best) else {
+                continue;
+            };
+            let of_chosen = elsewhere().find(|(row, _)| row.lock == chosen.lock).map_or(0.0, |(_, of)| of.median);
+            let is_near = of_chosen >= (1.0 - NEAR) * best_elsewhere.median || of_chosen >= best_elsewhere.min;
+            rounds += 1;
+            same += usize::from(chosen.lock == best.lock);
+            as_good += usize::from(chosen.lock == best.lock || is_near);
+        }
+    }
+    Repeatability { rounds, same_winner: part(same, rounds), as_good_winner: part(as_good, rounds) }
+}
+
+/// The winners of all points.
+pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
     let winner = |((workload, threads), rows): ((&str, u32), Vec<&Compared>)| {
         let best = rows.iter().max_by(|one, other| one.measured.median.total_cmp(&other.measured.median))?;
         let chosen = rows.iter().max_by(|one, other| one.simulated.total_cmp(&other.simulated))?;
@@ -120,12 +181,11 @@ pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
             overlaps: same || near || chosen.measured.max >= best.measured.min,
         })
     };
-    points.into_iter().filter_map(winner).collect()
+    points(rows).into_iter().filter_map(winner).collect()
 }
 
 /// What `rows` come to.
 pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
-    let part = |count: usize, all: usize| count as f64 / all.max(1) as f64;
     let half = |lock: &str, first: bool| {
         let (contention, load) = lock.split_once('+').unwrap_or((lock, ""));
         if first { contention } else { load }.to_string()
@@ -147,6 +207,7 @@ pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
         same_winner: part(winners.iter().filter(|winner| winner.same).count(), winners.len()),
         as_good_winner: part(winners.iter().filter(|winner| winner.as_good).count(), winners.len()),
         overlapping_winner: part(winners.iter().filter(|winner| winner.overlaps).count(), winners.len()),
+        repeatability: repeatability(rows),
     }
 }
 
@@ -155,7 +216,8 @@ mod tests {
     use super::*;
 
     fn compared(lock: &str, threads: u32, measured: &[f64], simulated: f64) -> Compared {
-        let measured = Spread::of(measured.iter().copied()).expect("values");
+        let runs = (1..).zip(measured.iter().copied()).collect();
+        let measured = (Spread::of(measured.iter().copied()).expect("values"), runs);
         Compared::new("w".to_string(), lock.to_string(), threads, measured, simulated)
     }
 
@@ -199,6 +261,21 @@ mod tests {
         let verdict = judge(&rows, &winners);
         let parts = [verdict.same_winner, verdict.as_good_winner, verdict.overlapping_winner];
         assert_eq!((verdict.points, parts), (5, [0.2, 0.6, 0.8]));
+    }
+
+    #[test]
+    fn a_measurement_may_not_agree_with_itself() {
+        let told = |rows: &[Compared]| {
+            let Repeatability { rounds, same_winner, as_good_winner } = judge(rows, &winners(rows)).repeatability;
+            (rounds, same_winner, as_good_winner)
+        };
+        let steady = [compared("a+x", 1, &[10.0, 11.0], 1.0), compared("b+x", 1, &[9.0, 8.0], 1.0)];
+        assert_eq!(told(&steady), (2, 1.0, 1.0));
+        let changing = [compared("a+x", 1, &[10.0, 5.0], 1.0), compared("b+x", 1, &[9.0, 8.0], 1.0)];
+        assert_eq!(told(&changing), (2, 0.0, 0.0));
+        let near = [compared("a+x", 1, &[10.0, 9.9], 1.0), compared("b+x", 1, &[9.9, 10.0], 1.0)];
+        assert_eq!(told(&near), (2, 0.0, 1.0));
+        assert_eq!(told(&[compared("a+x", 1, &[10.0], 1.0)]), (0, 0.0, 0.0), "one round has no others");
     }
 
     #[test]

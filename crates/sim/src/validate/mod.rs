@@ -22,7 +22,7 @@ use crate::experiment::Task;
 use crate::grid::{Cell, Ended};
 use crate::outcome::Point;
 use crate::parameters::Parameters;
-pub use judge::{Compared, NEAR, Verdict, Winner};
+pub use judge::{Compared, NEAR, Repeatability, Verdict, Winner};
 use record::Record;
 
 /// Threads beyond which rows are left out: the goal is for 1 to 32.
@@ -161,7 +161,7 @@ impl Validation {
                     self.records[..number].iter().flat_map(|record| &record.rows).any(|other| other.title == row.title);
                 let title =
                     if several && again { format!("{} ({})", row.title, record.file) } else { row.title.clone() };
-                Some(Compared::new(title, row.lock.clone(), row.threads, row.measured, simulated))
+                Some(Compared::new(title, row.lock.clone(), row.threads, (row.measured, row.runs.clone()), simulated))
             };
             record.rows.iter().filter_map(compared).collect::<Vec<_>>()
         };

@@ -51,6 +51,8 @@ fn usual_section() -> u64 {
 struct Run {
     cell: Place,
     measured: BTreeMap<String, f64>,
+    #[serde(default)]
+    round: u32,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +90,8 @@ pub(super) struct Row {
     pub(super) threads: u32,
     /// Operations per second.
     pub(super) measured: Spread,
+    /// The same of each run, with its round.
+    pub(super) runs: Vec<(u32, f64)>,
 }
 
 /// Reads a record; rows with more than `most` threads are left out.
@@ -115,9 +119,9 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     if !file.parameters.options.is_empty() {
         bail!("{name} was measured with {}, which is not simulated", file.parameters.options.join(" "));
     }
-    let mut samples: BTreeMap<(u64, u32, String), Vec<f64>> = BTreeMap::new();
+    let mut samples: BTreeMap<(u64, u32, String), Vec<(u32, f64)>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u32> = BTreeMap::new();
-    for Run { cell, measured } in file.runs {
+    for Run { cell, measured, round } in file.runs {
         if cell.configuration == "libc" || cell.configuration == "libc-adaptive" {
             *left_out.entry(format!("{}: not a lock of unconvoy", cell.configuration)).or_default() += 1;
         } else if cell.threads > most {
@@ -125,10 +129,10 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
         } else {
             let pair = pair::named(&cell.configuration).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
             let ops = measured.get("ops_per_sec").with_context(|| format!("{name}: a run has no ops_per_sec"))?;
-            samples.entry((cell.think, cell.threads, pair.name())).or_default().push(*ops);
+            samples.entry((cell.think, cell.threads, pair.name())).or_default().push((round, *ops));
         }
     }
-    let row = |((think, threads, lock), values): ((u64, u32, String), Vec<f64>)| {
+    let row = |((think, threads, lock), runs): ((u64, u32, String), Vec<(u32, f64)>)| {
         let (workload, title) = match file.benchmark.as_str() {
             "counter" if think == 0 => (bench_counter(machine, file.parameters.section_ns, 0), "counter".to_string()),
             "counter" => {
@@ -136,7 +140,8 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
             }
             _ => (hashtable(machine), "hashtable".to_string()),
         };
-        Spread::of(values).map(|measured| Row { workload, title, lock, threads, measured })
+        let measured = Spread::of(runs.iter().map(|&(_, ops)| ops))?;
+        Some(Row { workload, title, lock, threads, measured, runs })
     };
     let Context { cpu, kernel, processors, date } = file.context;
     Ok(Record {

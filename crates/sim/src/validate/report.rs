@@ -44,6 +44,13 @@ impl Report<'_> {
             ("points with the same winner", verdict.same_winner, "80 % or more", verdict.same_winner >= 0.8),
             ("points whose simulated winner is as fast as the measured one", verdict.as_good_winner, "", true),
             ("points whose two winners the measurement cannot tell apart", verdict.overlapping_winner, "", true),
+            (
+                "rounds of the measurement whose winner is that of its other rounds",
+                verdict.repeatability.same_winner,
+                "",
+                true,
+            ),
+            ("rounds whose winner is as fast in the other rounds", verdict.repeatability.as_good_winner, "", true),
             ("rows simulated within the measured spread", verdict.within_spread, "", true),
             ("median distance of a row's farthest run from its own median", verdict.noise, "", true),
         ];
