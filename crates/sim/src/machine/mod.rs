@@ -32,7 +32,7 @@ use corosensei::{CoroutineResult, Yielder};
 pub use account::{Activity, Split};
 use account::{Load, LockClock};
 pub use address_set::{AddressSet, recorded};
-use arena::{Arena, LINES, Zeroable, Zeroes};
+use arena::{Arena, LINES, Zeroes};
 use coherence::{Access, Begun, Caches};
 use event::{Event, Events};
 pub use retry::{Refusal, abort_transaction, has_transactions, in_transaction, transaction};
@@ -56,9 +56,6 @@ const NOBODY: u32 = u32::MAX;
 /// another, so that none is seen to be somewhere too early. (Without this, every access of a busy machine is an event.)
 const LOOK_AHEAD_NS: u64 = 10;
 
-// SAFETY: a number.
-unsafe impl Zeroable for u8 {}
-
 thread_local! {
     /// The machine whose thread runs on this thread of the host; null outside of simulated threads.
     static RUNNING: Cell<*mut Machine> = const { Cell::new(core::ptr::null_mut()) };
@@ -69,9 +66,9 @@ pub struct Machine {
     parameters: Parameters,
     arena: Arena,
     caches: Caches,
-    /// 1 for lines that a suspended thread may watch.
-    is_watched: Zeroes<u8>,
-    watchers: HashMap<u32, Vec<u32>>,
+    /// For lines that a suspended thread has watched, its list's place in `watchers`; 0 for others.
+    watch_list: Zeroes<u32>,
+    watchers: Vec<Vec<u32>>,
     events: Events,
     threads: Vec<Thread>,
     contexts: Vec<Context>,
@@ -150,8 +147,8 @@ impl Machine {
         Ok(Machine {
             arena: Arena::new()?,
             caches: Caches::new(topology, parameters.memory),
-            is_watched: Zeroes::new(LINES),
-            watchers: HashMap::new(),
+            watch_list: Zeroes::new(LINES),
+            watchers: Vec::new(),
             events,
             threads: Vec::new(),
             idle: contexts.len(),
@@ -535,9 +532,7 @@ pub(crate) fn read_modify_write(address: usize) {
 pub(crate) fn changed(address: usize) {
     if is_inside() {
         with(|machine| {
-            if let Some(line) = machine.arena.line_of(address)
-                && *machine.is_watched.at(line) != 0
-            {
+            if let Some(line) = machine.arena.line_of(address) {
                 machine.wake_watchers(line);
             }
         });

@@ -132,15 +132,19 @@ impl Machine {
         if polling.watches == LINES {
             let oldest = polling.watched[0];
             polling.forget(oldest);
-            if let Some(watchers) = self.watchers.get_mut(&oldest) {
-                watchers.retain(|&watcher| watcher != current);
-            }
+            let list = *self.watch_list.at(oldest as usize) as usize;
+            self.watchers[list].retain(|&watcher| watcher != current);
         }
         let polling = &mut self.threads[current as usize].polling;
         polling.watched[polling.watches] = line;
         polling.watches += 1;
-        self.watchers.entry(line).or_default().push(current);
-        *self.is_watched.at(line as usize) = 1;
+        let list = self.watch_list.at(line as usize);
+        if *list == 0 {
+            // The first one is nobody's: 0 stands for no list.
+            *list = self.watchers.len().max(1) as u32;
+            self.watchers.resize_with(*list as usize + 1, Vec::new);
+        }
+        self.watchers[*list as usize].push(current);
     }
 
     /// Registers the running thread at one line.
@@ -158,11 +162,17 @@ impl Machine {
     }
 
     /// The running thread has changed what is in `line`: who polls it sees that with its next turn.
-    #[cold]
+    #[inline(always)]
     pub(super) fn wake_watchers(&mut self, line: usize) {
-        *self.is_watched.at(line) = 0;
-        let line = line as u32;
-        let Some(mut watchers) = self.watchers.remove(&line) else { return };
+        let list = *self.watch_list.at(line) as usize;
+        if list != 0 && !self.watchers[list].is_empty() {
+            self.wake_list(list, line as u32);
+        }
+    }
+
+    #[cold]
+    fn wake_list(&mut self, list: usize, line: u32) {
+        let mut watchers = core::mem::take(&mut self.watchers[list]);
         watchers.retain(|&watcher| {
             if watcher == self.current {
                 return true; // its own
@@ -171,10 +181,7 @@ impl Machine {
             self.sees_change(watcher);
             false
         });
-        if !watchers.is_empty() {
-            *self.is_watched.at(line as usize) = 1;
-            self.watchers.insert(line, watchers);
-        }
+        self.watchers[list] = watchers;
     }
 
     fn sees_change(&mut self, watcher: u32) {

@@ -335,9 +335,7 @@ impl Machine {
             // SAFETY: the bytes of a cell in the machine's memory, which stays and which nobody has a reference into
             // that is no cell's.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, len) };
-            if let Some(line) = self.arena.line_of(place.addr())
-                && *self.is_watched.at(line) != 0
-            {
+            if let Some(line) = self.arena.line_of(place.addr()) {
                 self.wake_watchers(line);
             }
         }
