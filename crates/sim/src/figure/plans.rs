@@ -232,11 +232,11 @@ fn lines(
 }
 
 fn tm1_lines(locks: &[(&str, &str)], threads: &[u32], size: Size) -> Vec<Cell> {
-    lines("TM-1", &machine("niagara2-64"), &mix("tm1"), locks, threads, size.of(4.0, 2.0))
+    lines("TM-1", &machine("niagara2-64"), &mix("tm1"), locks, threads, size.of(3.0, 2.0))
 }
 
 fn asplos_1(size: Size) -> Vec<Cell> {
-    let threads = size.of(&[1_u32, 8, 16, 24, 32, 40, 48, 56, 63, 72, 80, 96, 128, 160, 192][..], &[8, 32, 63, 128]);
+    let threads = size.of(&[1_u32, 8, 16, 24, 32, 40, 48, 56, 63, 72, 80, 96, 128][..], &[8, 32, 63, 128]);
     tm1_lines(&[("spinning", SPINNING), ("blocking", BLOCKING)], threads, size)
 }
 
@@ -335,7 +335,7 @@ fn asplos_11(size: Size) -> Vec<Cell> {
 fn asplos_12(size: Size) -> Vec<Cell> {
     let others = size.of(&[8_u32, 16, 32, 64, 96, 128, 192][..], &[64, 192]);
     let (machine, tm1) = (machine("niagara2-64"), mix("tm1"));
-    let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(6.0, 2.0));
+    let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(4.0, 2.0));
     let mut cells =
         vec![Cell { panel: "TM-1".to_string(), series: "alone".to_string(), x: 0.0, task: Task::Point(own()) }];
     for (series, lock) in [("without", SPINNING), ("with", CONTROLLED)] {
@@ -359,12 +359,12 @@ const DAMON_LOCKS: [(&str, &str); 5] = [
 
 fn damon_1(size: Size) -> Vec<Cell> {
     let threads = size.of(&[1_u32, 4, 8, 12, 15, 16, 18, 20, 24, 28, 32][..], &[8, 15, 32]);
-    damon_lines("16 contexts", "niagara2-16", threads, size.of(6.0, 2.0))
+    damon_lines("16 contexts", "niagara2-16", threads, size.of(4.0, 2.0))
 }
 
 fn damon_2(size: Size) -> Vec<Cell> {
     let threads = size.of(&[1_u32, 16, 24, 31, 37, 39, 47, 56, 63, 72, 80, 96, 128][..], &[31, 39, 63, 96]);
-    damon_lines("64 contexts", "niagara2-64", threads, size.of(3.0, 1.5))
+    damon_lines("64 contexts", "niagara2-64", threads, size.of(2.0, 1.5))
 }
 
 fn damon_lines(panel: &str, machine: &str, threads: &[u32], seconds: f64) -> Vec<Cell> {
@@ -386,8 +386,8 @@ fn damon_3(size: Size) -> Vec<Cell> {
     let locks = [("pthread", BLOCKING), ("tpmcs", SPINNING), ("backoff", BACKOFF)];
     let small = size.of(&[1_u32, 4, 8, 12, 15, 18, 20, 24, 28, 32][..], &[15, 32]);
     let large = size.of(&[1_u32, 16, 31, 39, 47, 63, 72, 80, 96, 128][..], &[63, 96, 128]);
-    let mut cells = lines("16 contexts", &machine("niagara2-16"), &mix("tm1"), &locks, small, size.of(4.0, 1.5));
-    cells.extend(lines("64 contexts", &machine("niagara2-64"), &mix("tm1"), &locks, large, size.of(4.0, 1.5)));
+    let mut cells = lines("16 contexts", &machine("niagara2-16"), &mix("tm1"), &locks, small, size.of(3.0, 1.5));
+    cells.extend(lines("64 contexts", &machine("niagara2-64"), &mix("tm1"), &locks, large, size.of(3.0, 1.5)));
     cells
 }
 
@@ -412,7 +412,7 @@ fn sizes(size: Size) -> Vec<Cell> {
     if size == Size::Reduced {
         locks.retain(|(.., lock)| ["tpmcs+none", "tpmcs+control", "loiter+control"].contains(&lock.as_str()));
     }
-    let sockets = size.of(&[1_u32, 2, 4, 8, 16][..], &[1, 2]);
+    let sockets = size.of(&[1_u32, 4, 16][..], &[1, 2]);
     let mut cells = Vec::new();
     for &sockets in sockets {
         let mut machine = machine("server");
