@@ -66,8 +66,8 @@ impl Bump {
             for (number, target) in targets.into_iter().enumerate() {
                 let now = machine::now();
                 machine::away((begin + number as u64 * hold).saturating_sub(now));
+                noted.borrow_mut().push(machine::now()); // before the wake-ups, which are part of the reaction
                 control.slots.set_target(target);
-                noted.borrow_mut().push(machine::now());
             }
         });
         let mut counts = Vec::new();
