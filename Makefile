@@ -6,6 +6,7 @@
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
+#   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
 #   make install  into PREFIX (default /usr/local)
 
 PREFIX ?= /usr/local
@@ -13,7 +14,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs install header clean
+.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs figures-simulated install header clean
 
 all: setup build
 
@@ -73,6 +74,10 @@ bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
 
+# The papers' figures on simulated machines, an hour or two on two processors; what Ctrl-C left is continued by the next call.
+figures-simulated: build
+	scripts/figures-simulated.sh
+
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
@@ -85,4 +90,4 @@ install: build
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-grids .bench-programs
+	rm -rf .demo .bench .bench-grids .bench-programs .figures
