@@ -1,7 +1,7 @@
 //! What a user may write after `unconvoy bench`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
@@ -67,6 +67,24 @@ pub enum Command {
     Memory(memory::Options),
     /// Turns the JSON records of a directory into one Markdown page on standard output
     Report(report::Options),
+}
+
+impl Command {
+    /// Where a benchmark of a few moments writes. The long ones look for themselves, since they may go on with what is there.
+    pub(crate) fn out(&self) -> Option<&Path> {
+        let common = match self {
+            Command::Pair(options) => &options.common,
+            Command::Condvar(options) => &options.common,
+            Command::Rwlock(options) => &options.common,
+            Command::Sensor(options) => &options.common,
+            Command::Bump(options) => &options.common,
+            Command::Steadiness(options) => &options.common,
+            Command::Idle(options) => &options.common,
+            Command::Memory(options) => &options.common,
+            _ => return None,
+        };
+        common.out.as_deref()
+    }
 }
 
 /// Options of every benchmark.

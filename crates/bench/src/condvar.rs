@@ -15,7 +15,7 @@ const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     #[command(flatten)]
     places: Places,
     /// Threads of pingpong (odd counts are left out), producers of queue

@@ -40,7 +40,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// What goes on in the window.

@@ -75,6 +75,9 @@ pub fn bench(args: &BenchArgs) -> u8 {
     let Some(command) = &args.command else {
         return exit(Err(anyhow::anyhow!("nothing to measure: name a benchmark, or a --figure")));
     };
+    if let Some(Err(error)) = command.out().map(output::can_write) {
+        return exit(Err(error)); // before it measures what could not be kept
+    }
     let result = match command {
         Command::Counter(options) => counter::run(options),
         Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options),

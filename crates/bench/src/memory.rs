@@ -28,7 +28,7 @@ const SAMPLES: u32 = 4;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     #[command(flatten)]
     places: Places,
     /// Thread counts

@@ -20,7 +20,7 @@ const METRIC: Metric = Metric { name: "ns_per_pair", heading: "ns per pair" };
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     #[command(flatten)]
     places: Places,
     /// Kinds of locks

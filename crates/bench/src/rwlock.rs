@@ -21,7 +21,7 @@ const READERS: u32 = 2;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     #[command(flatten)]
     places: Places,
     /// Threads that use the table

@@ -41,7 +41,7 @@ const SECTION: Duration = Duration::from_nanos(100);
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// Threads that contend; the paper's 63 clients
     #[arg(long, value_name = "N", default_value_t = 63, value_parser = threads)]
     threads: u32,

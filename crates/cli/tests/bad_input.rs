@@ -127,3 +127,17 @@ fn statistics_that_are_none_are_said_to_be_none() {
         stage.unconvoy().args(["stats", file]).assert().code(1).stderr(contains(cause));
     }
 }
+
+/// Before anything was measured: a benchmark takes some seconds at least.
+#[test]
+fn a_benchmark_that_could_not_write_its_record_does_not_begin() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("file"), "").expect("a file");
+    for benchmark in ["pair", "condvar", "rwlock", "sensor", "bump", "steadiness", "idle", "memory", "counter"] {
+        let out = stage.path("file").join("record");
+        let mut command = stage.unconvoy();
+        command.args(["bench", benchmark, "--seconds", "60", "--out"]).arg(out);
+        command.timeout(std::time::Duration::from_secs(30)); // it would measure for longer
+        command.assert().code(1).stdout("").stderr(contains("file"));
+    }
+}

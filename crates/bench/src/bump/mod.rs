@@ -54,7 +54,7 @@ const ENOUGH: u32 = 20;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// Threads that contend [default: 4 per processor]
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<u32>,

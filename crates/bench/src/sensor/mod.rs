@@ -19,7 +19,7 @@ use crate::record::Record;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// Sensors to read, by their names; bpf takes UNCONVOY_BPF in the environment, as `unconvoy run --sensor bpf` sets it
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "schedstat", value_parser = sensor)]
     sensors: Vec<Choice>,
