@@ -13,6 +13,8 @@
 //! | [`conflicts`] | hot spots, and how conflicts are distributed | sections 3.1 and 6.2, Table 3 |
 //! | [`analysis`] | the whole, as sections come in | section 4 |
 //! | [`projection`] | what the program gains | section 4.4, Table 2 |
+//! | [`advice`] | what to do about it | sections 3.1, 3.3, 6.1 and 6.3 |
+//! | [`report`] | all of it, for people and programs | Tables 2 and 3 |
 //!
 //! There is no file, clock or thread in here. Whoever has sections gives them to an [`Analysis`] in the order of their unlocks; time held and acquisitions come
 //! from elsewhere, too.
@@ -43,18 +45,22 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod analysis;
 pub mod compare;
 pub mod conflicts;
 pub mod estimate;
 pub mod projection;
 mod relation;
+pub mod report;
 pub mod set;
 mod window;
 
+pub use advice::{Advice, advise};
 pub use analysis::{Analysis, Estimates, LockAnalysis, MOST_PROCESSORS, Options, OptionsError, Pairs, Section};
 pub use compare::compare;
 pub use conflicts::{FalseSharing, Histogram, HotSpot, PlaceCount, Uses};
 pub use estimate::{Estimate, Outcome};
 pub use projection::Projection;
+pub use report::{LockTimes, Nameless, Names, Report, Run};
 pub use set::{Access, AddressSet, Granularity};
