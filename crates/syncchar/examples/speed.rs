@@ -46,8 +46,8 @@ fn main() {
             analysis.section(Section { lock, thread, ..Section::default() }, accesses);
         }
         let locks = analysis.finish();
-        let samples: u64 = locks.iter().flat_map(|lock| &lock.estimates).map(|estimates| estimates.samples).sum();
-        println!("{name}: {:.2} s, {samples} samples, peak {} MiB", start.elapsed().as_secs_f64(), peak_mib());
+        let windows: u64 = locks.iter().flat_map(|lock| &lock.estimates).map(|estimates| estimates.windows).sum();
+        println!("{name}: {:.2} s, {windows} windows, peak {} MiB", start.elapsed().as_secs_f64(), peak_mib());
     }
 }
 

@@ -196,7 +196,7 @@ impl Advice {
 /// Advice for a lock, the most promising first; never none. `conditional` says whether a place is a store that the source makes under
 /// a condition: whoever can look at the code (a conditional move before the store, as in Figure 2) knows.
 pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Advice> {
-    let known = lock.estimates.iter().filter(|estimates| estimates.samples > 0);
+    let known = lock.estimates.iter().filter(|estimates| estimates.windows > 0);
     let largest = known.max_by_key(|estimates| estimates.processors);
     let Some(estimates) = largest.filter(|_| lock.pairs.compared >= FEWEST_PAIRS) else {
         return vec![Advice::TooFew { pairs: lock.pairs.compared }];

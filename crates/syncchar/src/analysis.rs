@@ -23,7 +23,7 @@ pub struct Options {
     pub processors: Vec<u32>,
     /// Sections after which a window closes although fewer threads were seen than processors are asked for; 512 in the paper (section 4.2).
     pub window: u32,
-    /// Samples drawn of each window; the paper draws one. More of them make the means steadier for more time.
+    /// Samples drawn of a window of more than a quarter of `window` sections; of a shorter one there is one, as in the paper.
     pub draws: u32,
     /// Take one of so many of the sections given, at random; 1 for all. A collector has sampled already.
     pub one_in: u32,
@@ -33,7 +33,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { processors: vec![2, 8, 16, 32], window: 512, draws: 1, one_in: 1, seed: 0 }
+        Options { processors: vec![2, 8, 16, 32], window: 512, draws: 8, one_in: 1, seed: 0 }
+    }
+}
+
+impl Options {
+    fn open(&self) -> Window {
+        Window::new(self.window / 4, self.draws)
     }
 }
 
@@ -88,6 +94,7 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Tallies {
+    windows: u64,
     bytes: Tally,
     lines: Tally,
 }
@@ -139,8 +146,8 @@ pub struct LockAnalysis {
 pub struct Estimates {
     /// n.
     pub processors: u32,
-    /// Samples compared.
-    pub samples: u64,
+    /// Windows compared.
+    pub windows: u64,
     /// Whether no window closed, and the one that was open at the end was compared instead.
     pub partial: bool,
     /// By byte.
@@ -185,6 +192,7 @@ impl Analysis {
         A: IntoIterator<Item = Access, IntoIter: ExactSizeIterator>,
     {
         let options = &self.options;
+        let locks = self.locks.len();
         let state = self.locks.entry(section.lock).or_insert_with(|| State::new(section.lock, options));
         if options.one_in > 1 && state.rng.u32(..options.one_in) != 0 {
             return;
@@ -208,6 +216,7 @@ impl Analysis {
             let window = &mut state.windows[index];
             window.add(section.thread, &mut state.rng, &mut set);
             if window.threads() == *processors as usize || window.sections() == options.window {
+                state.conflicts.share(locks);
                 close(window, &mut state.tallies[index], &mut self.comparison, &mut state.conflicts);
             }
         }
@@ -218,7 +227,7 @@ impl Analysis {
         if let Some(state) = self.locks.get_mut(&lock) {
             state.close_first(&mut self.comparison);
             state.windows.clear();
-            state.windows.resize_with(self.options.processors.len(), || Window::new(self.options.draws));
+            state.windows.resize_with(self.options.processors.len(), || self.options.open());
         }
     }
 
@@ -241,18 +250,20 @@ impl Analysis {
 
 /// Compares a window's samples, and empties it.
 fn close(window: &mut Window, tallies: &mut Tallies, comparison: &mut Comparison, conflicts: &mut Conflicts) {
+    tallies.windows += 1;
+    let weight = window.weight();
     for sample in window.samples() {
         let sets: Vec<&AddressSet> = sample.iter().map(|set| &**set).collect();
         let (bytes, lines) = comparison.compare(&sets, conflicts);
-        tallies.bytes.add(bytes);
-        tallies.lines.add(lines);
+        tallies.bytes.add(bytes, weight);
+        tallies.lines.add(lines, weight);
     }
     window.clear();
 }
 
 impl State {
     fn new(lock: u32, options: &Options) -> Self {
-        let windows = options.processors.iter().map(|_| Window::new(options.draws)).collect();
+        let windows = options.processors.iter().map(|_| options.open()).collect();
         State {
             // Of its own, so that a lock's numbers do not depend on how its sections interleave with those of others.
             rng: Rng::with_seed(options.seed ^ u64::from(lock).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -273,7 +284,7 @@ impl State {
     fn close_first(&mut self, comparison: &mut Comparison) -> Vec<bool> {
         let mut closed = Vec::with_capacity(self.windows.len());
         for (window, tallies) in self.windows.iter_mut().zip(&mut self.tallies) {
-            let first = tallies.bytes.samples() == 0 && window.threads() > 0;
+            let first = tallies.windows == 0 && window.threads() > 0;
             if first {
                 close(window, tallies, comparison, &mut self.conflicts);
             }
@@ -287,7 +298,7 @@ impl State {
         let estimates = processors.iter().zip(&self.tallies).zip(partial);
         let estimates = estimates.map(|((processors, tallies), partial)| Estimates {
             processors: *processors,
-            samples: tallies.bytes.samples(),
+            windows: tallies.windows,
             partial: *partial,
             byte: tallies.bytes.estimate(),
             line: tallies.lines.estimate(),

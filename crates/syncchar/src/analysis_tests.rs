@@ -26,7 +26,7 @@ fn a_window_closes_when_all_threads_were_seen() {
     // Threads 0 0 0 1 | 0 0 0 1 | ...
     let sections: Vec<Told> = (0..400).map(|index| (0, u32::from(index % 4 == 3), vec![0], vec![])).collect();
     let lock = &analyse(for_processors(&[2]), &sections)[0];
-    assert_eq!((lock.estimates[0].samples, lock.estimates[0].partial), (100, false));
+    assert_eq!((lock.estimates[0].windows, lock.estimates[0].partial), (100, false));
     assert_eq!((lock.sections, lock.threads, lock.words), (400, 2, 1.0));
 }
 
@@ -34,7 +34,7 @@ fn a_window_closes_when_all_threads_were_seen() {
 fn a_window_closes_at_512_sections() {
     let sections: Vec<Told> = (0..1100).map(|index| (0, index % 3, vec![0], vec![])).collect();
     let lock = &analyse(for_processors(&[8]), &sections)[0];
-    assert_eq!((lock.estimates[0].samples, lock.estimates[0].byte.threads), (2, 3.0));
+    assert_eq!((lock.estimates[0].windows, lock.estimates[0].byte.threads), (2, 3.0));
     // Three threads and no conflict: three times as fast, and not more on eight processors (section 4.3).
     assert_eq!((lock.estimates[0].byte.speed_up(), lock.estimates[0].byte.conflict_probability()), (3.0, 0.0));
 }
@@ -43,8 +43,8 @@ fn a_window_closes_at_512_sections() {
 fn an_open_window_counts_if_it_is_the_only_one() {
     let sections: Vec<Told> = (0..10).map(|index| (0, index % 3, vec![], vec![0])).collect();
     let lock = &analyse(for_processors(&[2, 8]), &sections)[0];
-    assert_eq!((lock.estimates[0].partial, lock.estimates[0].samples), (false, 5));
-    assert_eq!((lock.estimates[1].partial, lock.estimates[1].samples), (true, 1));
+    assert_eq!((lock.estimates[0].partial, lock.estimates[0].windows), (false, 5));
+    assert_eq!((lock.estimates[1].partial, lock.estimates[1].windows), (true, 1));
     assert_eq!(lock.estimates[1].byte.speed_up(), 1.0);
 }
 
@@ -68,7 +68,7 @@ fn a_retired_lock_keeps_what_was_found() {
     // The third section is gone; this one starts a window.
     analysis.section(section(1), [byte(0, true)]);
     let lock = &analysis.finish()[0];
-    assert_eq!((lock.estimates[0].samples, lock.sections), (1, 4));
+    assert_eq!((lock.estimates[0].windows, lock.sections), (1, 4));
 }
 
 #[test]

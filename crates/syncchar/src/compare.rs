@@ -24,8 +24,10 @@ pub(crate) struct Comparison {
     /// Byte conflicts within the line at hand.
     near: Relation,
     cells: Vec<Cell>,
-    /// Per section, whether it writes in the line at hand; its index comes with it.
+    /// The sections in the line at hand, and whether they write in it.
     here: Vec<(usize, bool)>,
+    /// Per section, 1 + where it is in `here`; 0 if it is not.
+    place_here: Vec<usize>,
 }
 
 /// One access of one section of the sample.
@@ -105,10 +107,16 @@ impl Comparison {
             start += word;
         }
         self.here.clear();
+        self.place_here.clear();
+        self.place_here.resize(threads, 0);
         for touch in &self.touches[run.clone()] {
-            match self.here.iter_mut().find(|(section, _)| *section == touch.section) {
-                Some((_, writes)) => *writes |= touch.access.written != 0,
-                None => self.here.push((touch.section, touch.access.written != 0)),
+            let writes = touch.access.written != 0;
+            match self.place_here[touch.section] {
+                0 => {
+                    self.here.push((touch.section, writes));
+                    self.place_here[touch.section] = self.here.len();
+                }
+                place => self.here[place - 1].1 |= writes,
             }
         }
         let mut falsely = 0;

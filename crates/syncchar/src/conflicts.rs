@@ -32,15 +32,20 @@ pub(crate) mod pattern {
     }
 }
 
-/// Words that a lock remembers the conflicts of. A word in more than 1 / (MOST_SPOTS / 2) of the conflicts is never forgotten for good.
+/// Words that a lock remembers the conflicts of, at most and at least; and those that all locks together remember, of some 250 bytes each. Words
+/// that were in few conflicts are forgotten first.
 const MOST_SPOTS: usize = 4096;
+const FEWEST_SPOTS: usize = 64;
+const ALL_SPOTS: usize = 1 << 20;
 
 /// Places that a word remembers, each for reading and for writing.
 const MOST_PLACES: usize = 4;
 
 /// Conflicts of one lock, of all its samples at all numbers of processors.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Conflicts {
+    /// Words to remember.
+    most: usize,
     /// Pairs of sections compared.
     pub compared: u64,
     /// Pairs that conflict on a byte.
@@ -153,6 +158,29 @@ impl Histogram {
     pub const ROWS: [&str; 6] = ["0-19%", "20-39%", "40-59%", "60-79%", "80-99%", "100%"];
 }
 
+/// Words that each of so many locks remembers.
+fn most(locks: usize) -> usize {
+    (ALL_SPOTS / locks.max(1)).clamp(FEWEST_SPOTS, MOST_SPOTS)
+}
+
+impl Default for Conflicts {
+    fn default() -> Self {
+        Conflicts {
+            most: MOST_SPOTS,
+            compared: 0,
+            on_bytes: 0,
+            on_lines_only: 0,
+            patterns: [0; pattern::COUNT],
+            spots: HashMap::default(),
+            forgotten: 0,
+            dropped: 0,
+            false_lines: HashMap::default(),
+            workset_words: 0,
+            worksets: 0,
+        }
+    }
+}
+
 impl Conflicts {
     /// Counts the words of a sample.
     pub fn workset(&mut self, words: usize) {
@@ -160,9 +188,14 @@ impl Conflicts {
         self.workset_words += words as u64;
     }
 
+    /// Shares the memory out among so many locks.
+    pub fn share(&mut self, locks: usize) {
+        self.most = most(locks);
+    }
+
     /// Counts a word on which `pairs` pairs of a sample conflict, with the accesses of all sections of the sample that touch it.
     pub fn word(&mut self, address: u64, pairs: u32, accesses: impl Iterator<Item = Access>) {
-        if self.spots.len() >= MOST_SPOTS && !self.spots.contains_key(&address) {
+        while self.spots.len() >= self.most && !self.spots.contains_key(&address) {
             self.forget();
         }
         let missed = self.forgotten;
@@ -191,7 +224,7 @@ impl Conflicts {
 
     /// Counts pairs that share this line falsely.
     pub fn line(&mut self, line: u64, pairs: u32) {
-        if self.false_lines.len() >= MOST_SPOTS && !self.false_lines.contains_key(&line) {
+        while self.false_lines.len() >= self.most && !self.false_lines.contains_key(&line) {
             let middle = median(self.false_lines.values().copied());
             self.false_lines.retain(|_, pairs| *pairs > middle);
         }
@@ -351,18 +384,26 @@ mod tests {
         assert_eq!((&hot.readers[..], &hot.writers[..]), (&places[..], &places[..]));
     }
 
+    #[test]
+    fn many_locks_remember_less() {
+        assert_eq!([1, 256, 1024, 1_000_000].map(most), [MOST_SPOTS, MOST_SPOTS, 1024, FEWEST_SPOTS]);
+    }
+
     /// However many words conflict once, the table stays small and the hot ones stay in it.
     #[test]
     fn memory_is_bounded() {
         let mut conflicts = Conflicts::default();
         let words = 10 * MOST_SPOTS as u64;
         for word in 0..words {
+            if word == words / 2 {
+                conflicts.share(ALL_SPOTS / 200);
+            }
             conflicts.on_bytes += 2;
             conflicts.word(0x10_0000 + word * 8, 1, [].into_iter());
             conflicts.word(0x1000, 1, [].into_iter());
             conflicts.line(word, 1);
         }
-        assert!(conflicts.spots.len() <= MOST_SPOTS && conflicts.false_lines.len() <= MOST_SPOTS);
+        assert!(conflicts.spots.len() <= 200 && conflicts.false_lines.len() <= 200);
         assert_eq!(conflicts.hot_spots(1)[0].pairs, words);
         assert_eq!(conflicts.histogram().words, [words, 0, 1, 0, 0, 0]);
     }

@@ -30,10 +30,11 @@ impl Outcome {
     }
 }
 
-/// Running means over the samples of one lock and one number of processors.
+/// Running means over the windows of one lock and one number of processors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    samples: u64,
+    /// The sum of the weights; these are integers, so that no mean leaves its bounds by rounding.
+    weight: u64,
     threads: u64,
     independence: u64,
     conflicting: u64,
@@ -41,24 +42,22 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, outcome: Outcome) {
-        self.samples += 1;
-        self.threads += u64::from(outcome.threads);
-        self.independence += u64::from(outcome.independence());
-        self.conflicting += u64::from(outcome.conflicting);
-        self.density += outcome.density();
+    /// Adds a sample. Each window weighs the same, however many samples were drawn of it.
+    pub fn add(&mut self, outcome: Outcome, weight: u32) {
+        let weight = u64::from(weight);
+        self.weight += weight;
+        self.threads += weight * u64::from(outcome.threads);
+        self.independence += weight * u64::from(outcome.independence());
+        self.conflicting += weight * u64::from(outcome.conflicting);
+        self.density += weight as f64 * outcome.density();
     }
 
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// The means; without a sample, those of a single thread, of which nothing is known to gain.
+    /// The means; without a window, those of a single thread, of which nothing is known to gain.
     pub fn estimate(&self) -> Estimate {
-        if self.samples == 0 {
+        if self.weight == 0 {
             return Estimate { threads: 1.0, independence: 1.0, conflicting: 0.0, density: 0.0 };
         }
-        let mean = |sum: f64| sum / self.samples as f64;
+        let mean = |sum: f64| sum / self.weight as f64;
         Estimate {
             threads: mean(self.threads as f64),
             independence: mean(self.independence as f64),
@@ -68,7 +67,7 @@ impl Tally {
     }
 }
 
-/// Means over all samples of a lock, for one number of processors n and one granularity.
+/// Means over all windows of a lock, for one number of processors n and one granularity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Sections that a sample had: n, unless fewer threads take the lock.
@@ -100,7 +99,7 @@ mod tests {
 
     fn mean(outcomes: &[Outcome]) -> Estimate {
         let mut tally = Tally::default();
-        outcomes.iter().for_each(|outcome| tally.add(*outcome));
+        outcomes.iter().for_each(|outcome| tally.add(*outcome, 1));
         tally.estimate()
     }
 
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sample_nothing_is_gained() {
+    fn without_a_window_nothing_is_gained() {
         let none = Tally::default().estimate();
         assert_eq!((none.speed_up(), none.conflict_probability()), (1.0, 0.0));
     }
