@@ -79,6 +79,7 @@ pub enum Advice {
     /// Different data in one cache line.
     Pad {
         /// The line most often at fault.
+        #[serde(with = "crate::address")]
         line: u64,
         /// The sections' speed-up by line.
         by_line: f64,
@@ -88,6 +89,7 @@ pub enum Advice {
     /// A store that the source makes under a condition and the code always (section 3.3, Figure 2).
     ConditionalStore {
         /// The word.
+        #[serde(with = "crate::address")]
         address: u64,
         /// The place of the store.
         place: u32,
@@ -97,6 +99,7 @@ pub enum Advice {
     /// A counter that is mostly written (sections 3.1 and 6.1).
     PerThreadCounter {
         /// The word.
+        #[serde(with = "crate::address")]
         address: u64,
         /// Share of the conflicts that the word is in.
         share: f64,
@@ -106,6 +109,7 @@ pub enum Advice {
     /// A word that sections write and none looks at (sections 2 and 6.3).
     MoveStatistic {
         /// The word.
+        #[serde(with = "crate::address")]
         address: u64,
         /// Share of the conflicts that the word is in.
         share: f64,
@@ -115,6 +119,7 @@ pub enum Advice {
     /// A structure with a single entry, such as a list's head (sections 3.1 and 6.1).
     EntryPoints {
         /// The word most conflicts are about.
+        #[serde(with = "crate::address")]
         address: u64,
         /// Share of the conflicts that the word is in.
         share: f64,

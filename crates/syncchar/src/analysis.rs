@@ -95,6 +95,7 @@ struct State {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tallies {
     windows: u64,
+    partial: bool,
     bytes: Tally,
     lines: Tally,
 }
@@ -235,8 +236,8 @@ impl Analysis {
     pub fn finish(mut self) -> Vec<LockAnalysis> {
         let mut locks: Vec<LockAnalysis> = Vec::with_capacity(self.locks.len());
         for (lock, mut state) in self.locks.drain().filter(|(_, state)| state.sections > 0) {
-            let partial = state.close_first(&mut self.comparison);
-            locks.push(state.analysis(lock, &self.options.processors, &partial));
+            state.close_first(&mut self.comparison);
+            locks.push(state.analysis(lock, &self.options.processors));
         }
         locks.sort_unstable_by_key(|lock| lock.lock);
         locks
@@ -280,26 +281,23 @@ impl State {
         }
     }
 
-    /// Closes each window that has something to compare and whose like never closed; which they were.
-    fn close_first(&mut self, comparison: &mut Comparison) -> Vec<bool> {
-        let mut closed = Vec::with_capacity(self.windows.len());
+    /// Closes each window that has something to compare and whose like never closed.
+    fn close_first(&mut self, comparison: &mut Comparison) {
         for (window, tallies) in self.windows.iter_mut().zip(&mut self.tallies) {
-            let first = tallies.windows == 0 && window.threads() > 0;
-            if first {
+            if tallies.windows == 0 && window.threads() > 0 {
+                tallies.partial = true;
                 close(window, tallies, comparison, &mut self.conflicts);
             }
-            closed.push(first);
         }
-        closed
     }
 
-    fn analysis(&self, lock: u32, processors: &[u32], partial: &[bool]) -> LockAnalysis {
+    fn analysis(&self, lock: u32, processors: &[u32]) -> LockAnalysis {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
-        let estimates = processors.iter().zip(&self.tallies).zip(partial);
-        let estimates = estimates.map(|((processors, tallies), partial)| Estimates {
+        let estimates = processors.iter().zip(&self.tallies);
+        let estimates = estimates.map(|(processors, tallies)| Estimates {
             processors: *processors,
             windows: tallies.windows,
-            partial: *partial,
+            partial: tallies.partial,
             byte: tallies.bytes.estimate(),
             line: tallies.lines.estimate(),
         });

@@ -118,6 +118,7 @@ pub struct PlaceCount {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotSpot {
     /// Its address, a multiple of 8.
+    #[serde(with = "crate::address")]
     pub address: u64,
     /// Conflicting pairs of sections that it is involved in.
     pub pairs: u64,
@@ -137,6 +138,7 @@ pub struct HotSpot {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FalseSharing {
     /// Its address, a multiple of 64.
+    #[serde(with = "crate::address")]
     pub address: u64,
     /// Pairs of sections that meet in this line, but not in a byte of it.
     pub pairs: u64,

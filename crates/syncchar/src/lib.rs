@@ -46,6 +46,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod advice;
 pub mod analysis;
 pub mod compare;

@@ -85,6 +85,7 @@ pub struct Report {
     /// The program's gain if all locks' sections ran optimistically, for each number of processors. Empty without times.
     pub projections: Vec<Projection>,
     /// Names of the words in this report that have one.
+    #[serde(with = "crate::address::names")]
     pub words: BTreeMap<u64, String>,
     /// Names of the places in this report that have one.
     pub places: BTreeMap<u32, String>,
