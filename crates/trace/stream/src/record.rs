@@ -86,7 +86,7 @@ pub struct Section {
     pub lock: u32,
     /// The thread's number, any that no other thread of the run has.
     pub thread: u32,
-    /// When it unlocked: increasing over all sections of all locks. Streams need not be in this order, if threads write on their own.
+    /// When it unlocked: increasing over all sections of all locks. A lock's sections come in this order; those of different locks need not.
     pub order: u64,
     /// Of [`flag`].
     pub flags: u32,
