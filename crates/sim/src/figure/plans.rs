@@ -324,7 +324,7 @@ fn asplos_11(size: Size) -> Vec<Cell> {
     let threads = size.of(&[1_u32, 8, 16, 32, 48, 63, 72, 80, 96, 112, 128][..], &[1, 63, 96, 128]);
     let locks = [("pthread", BLOCKING), ("TP-MCS", SPINNING), ("load control", CONTROLLED)];
     let machine = machine("niagara2-64");
-    [("Raytrace", "raytrace", 1.0, 0.2), ("TM-1", "tm1", 3.0, 1.5), ("TPC-C", "tpcc", 2.0, 1.0)]
+    [("Raytrace", "raytrace", 0.4, 0.2), ("TM-1", "tm1", 3.0, 1.5), ("TPC-C", "tpcc", 2.0, 1.0)]
         .into_iter()
         .flat_map(|(panel, name, full, reduced)| {
             lines(panel, &machine, &mix(name), &locks, threads, size.of(full, reduced))
