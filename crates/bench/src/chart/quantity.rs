@@ -27,7 +27,9 @@ impl Unit {
     /// The same for an axis, whose values are round: no digits that say nothing.
     pub fn tick(self, value: f64) -> String {
         self.with_digits(value, |scaled| {
-            let text = format!("{scaled:.2}");
+            // A round value has two digits at most, however small it is.
+            let places = (1.0 - scaled.abs().log10().floor()).max(2.0) as usize;
+            let text = format!("{scaled:.places$}");
             text.trim_end_matches('0').trim_end_matches('.').to_string()
         })
     }
@@ -91,5 +93,7 @@ mod tests {
         assert_eq!(Unit::Plain.tick(0.2), "0.2");
         assert_eq!(Unit::Seconds.tick(1e-6), "1 µs");
         assert_eq!(Unit::Plain.tick(0.0), "0");
+        assert_eq!((Unit::Plain.tick(0.01), Unit::Plain.tick(0.005)), ("0.01".to_string(), "0.005".to_string()));
+        assert_eq!(Unit::Plain.tick(0.000_25), "0.00025");
     }
 }
