@@ -419,7 +419,8 @@ fn sizes(size: Size) -> Vec<Cell> {
         machine.topology.sockets = Count::new(sockets);
         let contexts = machine.topology.contexts() as u32;
         for (panel, series, lock) in &locks {
-            let point = point(&machine, &workload::buckets(contexts / 16), lock, 4 * contexts, size.of(0.1, 0.05));
+            let mut point = point(&machine, &workload::buckets(contexts / 16), lock, 4 * contexts, 0.05);
+            point.warm_up = Some(size.of(0.02, 0.01)); // until the controller's first reading is heeded
             cells.push(Cell {
                 panel: panel.to_string(),
                 series: series.clone(),
