@@ -22,9 +22,10 @@ use std::panic::{catch_unwind, resume_unwind};
 
 use unconvoy::platform::Begun;
 
+use super::access::synchronise;
 use super::coherence::Access;
 use super::transaction::{CELL_BYTES, Cause, TransactionCounts, Transactions};
-use super::{Machine, is_inside, synchronise, with};
+use super::{Machine, is_inside, with};
 
 /// Why a section did not run as a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
