@@ -23,6 +23,8 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
+use unconvoy_bench::statistics::Spread;
+
 use crate::outcome::{self, Point, Stop};
 use crate::parameters::{Calibrated, Parameters, Programs};
 use crate::presets;
@@ -344,9 +346,7 @@ fn median(measure: impl FnMut() -> f64) -> f64 {
 
 /// The median of `values`.
 fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
 }
 
 /// Nanoseconds that one call of `call` takes.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::{median, per_call};
-use crate::workload::table::{KEYS, Lists, Operation, THETA, Touch, Zipf};
+use crate::workload::table::{KEYS, Lists, Operation, THETA, Visits, Zipf};
 
 /// The programs' loops.
 pub(super) struct Loops {
@@ -33,16 +33,6 @@ fn ticks() -> u64 {
 
 /// The section that `counter` is measured with here, nanoseconds: its default.
 const SECTION_NS: f64 = 100.0;
-
-struct Visits(u64);
-
-impl Touch for Visits {
-    fn visit(&mut self, _: u32) {
-        self.0 += 1;
-    }
-    fn write(&mut self, _: u32) {}
-    fn write_bucket(&mut self) {}
-}
 
 /// A mutex of libc.
 struct Mutex(UnsafeCell<libc::pthread_mutex_t>);

@@ -90,6 +90,17 @@ pub(crate) trait Touch {
     fn write_bucket(&mut self);
 }
 
+/// How many nodes are looked at.
+pub(crate) struct Visits(pub(crate) u64);
+
+impl Touch for Visits {
+    fn visit(&mut self, _: u32) {
+        self.0 += 1;
+    }
+    fn write(&mut self, _: u32) {}
+    fn write_bucket(&mut self) {}
+}
+
 struct Node {
     key: u64,
     value: Cell<u64>,
@@ -151,17 +162,9 @@ impl Lists {
 
     /// How far down its list a key is, if it is there.
     pub(crate) fn depth(&self, key: u32) -> Option<u64> {
-        struct Count(u64);
-        impl Touch for Count {
-            fn visit(&mut self, _: u32) {
-                self.0 += 1;
-            }
-            fn write(&mut self, _: u32) {}
-            fn write_bucket(&mut self) {}
-        }
-        let mut count = Count(0);
-        let (_, found) = self.find(key, &mut count);
-        found.map(|_| count.0)
+        let mut visits = Visits(0);
+        let (_, found) = self.find(key, &mut visits);
+        found.map(|_| visits.0)
     }
 
     /// Does it; whether the key was there.
@@ -296,20 +299,12 @@ impl Touch for Simulated<'_> {
 mod tests {
     use super::*;
 
-    struct Nothing;
-
-    impl Touch for Nothing {
-        fn visit(&mut self, _: u32) {}
-        fn write(&mut self, _: u32) {}
-        fn write_bucket(&mut self) {}
-    }
-
     #[test]
     fn the_table_stays_half_full_and_its_lists_whole() {
         let (lists, zipf, mut random) = (Lists::new(), Zipf::new(KEYS, THETA), fastrand::Rng::with_seed(1));
         for _ in 0..200_000 {
             let key = zipf.next(&mut random);
-            lists.operate(Operation::draw(&mut random), key, &mut Nothing);
+            lists.operate(Operation::draw(&mut random), key, &mut Visits(0));
         }
         let there = (0..KEYS).filter(|&key| lists.depth(key).is_some()).count();
         assert!((4_000..6_000).contains(&there), "{there}");
