@@ -41,7 +41,8 @@ test-lint:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim
+	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim \
+		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom

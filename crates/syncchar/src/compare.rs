@@ -1,0 +1,183 @@
+//! A sample's sections compared, each with each (section 4.3 of the paper, Figure 4), by byte and by line at once.
+//!
+//! Pairs are not intersected one by one. The accesses of all sections are sorted by address; what nobody writes, or only one section touches,
+//! is skipped, and that is most of them. In the runs that are left, readers and writers meet.
+
+use crate::conflicts::{Conflicts, pattern};
+use crate::estimate::Outcome;
+use crate::relation::Relation;
+use crate::set::{Access, AddressSet};
+use std::ops::Range;
+
+/// Compares the sections of a sample, by byte and by line.
+pub fn compare(sample: &[AddressSet]) -> (Outcome, Outcome) {
+    let sets: Vec<&AddressSet> = sample.iter().collect();
+    Comparison::default().compare(&sets, &mut Conflicts::default())
+}
+
+/// What a comparison needs, kept for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    touches: Vec<Touch>,
+    bytes: Relation,
+    lines: Relation,
+    /// Byte conflicts within the line at hand.
+    near: Relation,
+    cells: Vec<Cell>,
+    /// The sections in the line at hand, and whether they write in it.
+    here: Vec<(usize, bool)>,
+    /// Per section, 1 + where it is in `here`; 0 if it is not.
+    place_here: Vec<usize>,
+}
+
+/// One access of one section of the sample.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    section: usize,
+    access: Access,
+}
+
+/// What is known of a pair of sections.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    patterns: u8,
+    /// Conflicting words, up to 2.
+    words: u8,
+    /// The first of them.
+    address: u64,
+}
+
+impl Comparison {
+    /// Compares the sections of a sample, by byte and by line, and counts what they conflict on.
+    pub fn compare(&mut self, sample: &[&AddressSet], conflicts: &mut Conflicts) -> (Outcome, Outcome) {
+        let threads = sample.len();
+        self.bytes.reset(threads);
+        self.lines.reset(threads);
+        self.cells.clear();
+        self.cells.resize(threads * threads, Cell::default());
+        self.touches.clear();
+        for (section, set) in sample.iter().enumerate() {
+            self.touches.extend(set.accesses().iter().map(|access| Touch { section, access: *access }));
+        }
+        // A stable sort finds the sets' sorted runs and merges them.
+        self.touches.sort_by_key(|touch| touch.access.address);
+        let mut words = 0;
+        let mut start = 0;
+        while start < self.touches.len() {
+            let line = self.touches[start].access.line();
+            let mut end = start;
+            let (mut written, mut shared) = (0, false);
+            let mut address = u64::MAX;
+            while let Some(touch) = self.touches.get(end).filter(|touch| touch.access.line() == line) {
+                written |= touch.access.written;
+                shared |= touch.section != self.touches[start].section;
+                words += usize::from(touch.access.address != address);
+                address = touch.access.address;
+                end += 1;
+            }
+            if written != 0 && shared {
+                self.line(start..end, conflicts);
+            }
+            start = end;
+        }
+        for io in sample.iter().enumerate().filter(|(_, set)| set.io()).map(|(section, _)| section) {
+            for other in (0..threads).filter(|other| *other != io) {
+                self.bytes.relate(io, other);
+                self.lines.relate(io, other);
+                self.cells[io.min(other) * threads + io.max(other)].patterns |= pattern::IO;
+            }
+        }
+        conflicts.workset(words);
+        self.pairs(threads, conflicts);
+        let outcome = |(conflicting, pairs)| Outcome { threads: threads as u32, conflicting, pairs };
+        (outcome(self.bytes.count()), outcome(self.lines.count()))
+    }
+
+    /// Relates the sections that meet in one line.
+    fn line(&mut self, run: Range<usize>, conflicts: &mut Conflicts) {
+        let threads = self.cells.len().isqrt();
+        self.near.reset(threads);
+        let mut start = run.start;
+        while start < run.end {
+            let address = self.touches[start].access.address;
+            let word = self.touches[start..run.end].iter().take_while(|touch| touch.access.address == address).count();
+            if word > 1 {
+                self.word(start..start + word, threads, conflicts);
+            }
+            start += word;
+        }
+        self.here.clear();
+        self.place_here.clear();
+        self.place_here.resize(threads, 0);
+        for touch in &self.touches[run.clone()] {
+            let writes = touch.access.written != 0;
+            match self.place_here[touch.section] {
+                0 => {
+                    self.here.push((touch.section, writes));
+                    self.place_here[touch.section] = self.here.len();
+                }
+                place => self.here[place - 1].1 |= writes,
+            }
+        }
+        let mut falsely = 0;
+        for (index, (section, writes)) in self.here.iter().enumerate() {
+            for (other, other_writes) in &self.here[index + 1..] {
+                if writes | other_writes {
+                    self.lines.relate(*section, *other);
+                    falsely += u32::from(!self.near.has(*section, *other));
+                }
+            }
+        }
+        if falsely > 0 {
+            conflicts.line(self.touches[run.start].access.line(), falsely);
+        }
+    }
+
+    /// Relates the sections that meet in one word; each touches it once.
+    fn word(&mut self, run: Range<usize>, threads: usize, conflicts: &mut Conflicts) {
+        let touches = &self.touches[run];
+        let mut pairs = 0;
+        for (index, a) in touches.iter().enumerate() {
+            for b in &touches[index + 1..] {
+                let meet = a.access.written & b.access.touched() | b.access.written & a.access.touched();
+                if meet == 0 {
+                    continue;
+                }
+                pairs += 1;
+                self.bytes.relate(a.section, b.section);
+                self.near.relate(a.section, b.section);
+                let cell = &mut self.cells[a.section.min(b.section) * threads + a.section.max(b.section)];
+                cell.patterns |= pattern::of(&a.access, &b.access);
+                if cell.words == 0 {
+                    cell.address = a.access.address;
+                }
+                cell.words = (cell.words + 1).min(2);
+            }
+        }
+        if pairs > 0 {
+            conflicts.word(touches[0].access.address, pairs, touches.iter().map(|touch| touch.access));
+        }
+    }
+
+    /// Counts the pairs, and those that conflict on one word only.
+    fn pairs(&self, threads: usize, conflicts: &mut Conflicts) {
+        for a in 0..threads {
+            for b in a + 1..threads {
+                let cell = self.cells[a * threads + b];
+                conflicts.compared += 1;
+                conflicts.on_bytes += u64::from(cell.words > 0);
+                conflicts.on_lines_only += u64::from(cell.patterns == 0 && self.lines.has(a, b));
+                if cell.patterns != 0 {
+                    conflicts.patterns[usize::from(cell.patterns)] += 1;
+                }
+                if cell.words == 1 && cell.patterns & pattern::IO == 0 {
+                    conflicts.alone(cell.address);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! The report for a terminal: Table 2, what the program would gain, then each lock.
+
+use super::{LockReport, Report};
+use crate::conflicts::{Histogram, HotSpot, PlaceCount};
+use crate::estimate::Estimate;
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+
+/// Hot spots shown of each lock.
+const SPOTS: usize = 8;
+
+pub(super) fn render(report: &Report, most: usize) -> String {
+    let mut out = heading(report);
+    if !report.locks.is_empty() {
+        out.push_str(&held(report));
+        out.push_str(&gain(report));
+    }
+    for lock in report.locks.iter().take(most) {
+        out.push_str(&detail(report, lock));
+    }
+    let hidden = report.locks.len().saturating_sub(most);
+    if hidden > 0 {
+        let _ = writeln!(out, "\n{hidden} more locks are in the tables only.");
+    }
+    for remark in &report.remarks {
+        let _ = writeln!(out, "\nnote: {remark}");
+    }
+    out
+}
+
+fn heading(report: &Report) -> String {
+    let run = &report.run;
+    let mut out = format!("{} (address sets by {}", run.program.join(" "), run.source);
+    if let Some(seconds) = run.seconds {
+        let _ = write!(out, "; native run {seconds:.3} s");
+    }
+    out.push_str(")\n");
+    out
+}
+
+/// Table 2.
+fn held(report: &Report) -> String {
+    let processors = &report.options.processors;
+    let mut header = vec!["lock".to_string(), "time held".into(), "sections".into()];
+    header.extend(processors.iter().map(|n| format!("indep. {n}")));
+    header.extend(processors.iter().map(|n| format!("density {n}")));
+    let mut table = table(header, 1);
+    let row = |name: String, share: String, sections: String, estimates: Vec<Estimate>| {
+        let mut row = vec![name, share, sections];
+        row.extend(estimates.iter().map(|estimate| format!("{:.2}", estimate.independence)));
+        row.extend(estimates.iter().map(|estimate| format!("{:.2}", estimate.density)));
+        row
+    };
+    for lock in &report.locks {
+        let analysis = &lock.analysis;
+        let estimates = analysis.estimates.iter().map(|estimates| estimates.byte).collect();
+        table.add_row(row(lock.name.clone(), percent(lock.share), analysis.sections.to_string(), estimates));
+    }
+    if !report.average.is_empty() {
+        let shares: Vec<f64> = report.locks.iter().filter_map(|lock| lock.share).collect();
+        let all = (!shares.is_empty()).then(|| shares.iter().sum());
+        let sections: u64 = report.locks.iter().map(|lock| lock.analysis.sections).sum();
+        let estimates = report.average.iter().map(|average| average.byte).collect();
+        table.add_row(row("Weighted Average".into(), percent(all), sections.to_string(), estimates));
+    }
+    format!(
+        "\nData independence and conflict density by byte, for each number of processors; sections are those analysed.\n{table}\n"
+    )
+}
+
+/// Speed-ups of sections and program.
+fn gain(report: &Report) -> String {
+    let processors = &report.options.processors;
+    let mut header = vec!["speed-up".to_string()];
+    header.extend(processors.iter().map(|n| format!("sections {n}")));
+    let projected = !report.projections.is_empty();
+    if projected {
+        header.extend(processors.iter().map(|n| format!("program {n}")));
+    }
+    let mut table = table(header, 1);
+    let both = |byte: f64, line: f64| match format!("{byte:.2}") == format!("{line:.2}") {
+        true => format!("{byte:.2}"),
+        false => format!("{byte:.2} ({line:.2})"),
+    };
+    for lock in &report.locks {
+        let mut row = vec![lock.name.clone()];
+        let estimates = &lock.analysis.estimates;
+        row.extend(estimates.iter().map(|estimates| both(estimates.byte.speed_up(), estimates.line.speed_up())));
+        row.extend(lock.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
+        table.add_row(row);
+    }
+    if projected {
+        let mut row = vec!["all locks".to_string()];
+        row.extend(report.projections.iter().map(|gain| both(gain.sections, gain.sections_by_line)));
+        row.extend(report.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
+        table.add_row(row);
+        let mut row = vec!["run time, s".to_string()];
+        row.extend(report.projections.iter().map(|_| String::new()));
+        row.extend(report.projections.iter().map(|gain| format!("{:.3}", gain.seconds)));
+        table.add_row(row);
+    }
+    format!("\nIf sections ran optimistically: by byte, and in brackets by cache line where that differs.\n{table}\n")
+}
+
+fn detail(report: &Report, lock: &LockReport) -> String {
+    let analysis = &lock.analysis;
+    let mut out = format!("\n{}\n", lock.name);
+    for advised in &lock.advice {
+        let _ = writeln!(out, "  -> {}", advised.sentence);
+    }
+    let _ = writeln!(
+        out,
+        "  {} sections of {} threads, {:.1} words each, {} read-only, {} with I/O",
+        analysis.sections,
+        analysis.threads,
+        analysis.words,
+        percent(Some(analysis.read_only)),
+        percent(Some(analysis.io)),
+    );
+    if let Some(times) = &lock.times {
+        let _ = writeln!(
+            out,
+            "  natively {} acquisitions, held {:.6} s, waited for {:.6} s",
+            times.acquisitions, times.held, times.waited
+        );
+    }
+    if analysis.histogram.conflicts > 0 {
+        let _ = writeln!(out, "  words by the share of conflicts that they are in:");
+        let Histogram { words, workset, conflicts } = analysis.histogram;
+        let rows: Vec<String> =
+            Histogram::ROWS.iter().zip(words).map(|(row, words)| format!("{row}: {words}")).collect();
+        let _ = writeln!(out, "    {}", rows.join("  "));
+        let _ = writeln!(out, "    mean workset {workset:.0} words, {conflicts} conflicts sampled");
+    }
+    for spot in analysis.hot_spots.iter().take(SPOTS) {
+        out.push_str(&hot_spot(report, spot));
+    }
+    for line in analysis.false_sharing.iter().take(1) {
+        let _ = writeln!(out, "  {} is falsely shared by {} pairs of sections", word(report, line.address), line.pairs);
+    }
+    out
+}
+
+fn hot_spot(report: &Report, spot: &HotSpot) -> String {
+    let places = |places: &[PlaceCount]| {
+        let named = places.iter().map(|place| match report.places.get(&place.place) {
+            Some(name) => name.clone(),
+            None => format!("place {}", place.place),
+        });
+        named.collect::<Vec<_>>().join(", ")
+    };
+    let mut out = format!(
+        "  {}: in {} of the conflicts, the only word of {}\n",
+        word(report, spot.address),
+        percent(Some(spot.share)),
+        percent(Some(spot.alone))
+    );
+    if !spot.readers.is_empty() {
+        let _ = writeln!(out, "    read at {}", places(&spot.readers));
+    }
+    if !spot.writers.is_empty() {
+        let _ = writeln!(out, "    written at {}", places(&spot.writers));
+    }
+    out
+}
+
+fn word(report: &Report, address: u64) -> String {
+    match report.words.get(&address) {
+        Some(name) => format!("{name} ({address:#x})"),
+        None => format!("{address:#x}"),
+    }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "unknown".into(), |share| format!("{:.2}%", 100.0 * share))
+}
+
+/// A table whose columns from `numbers` on are numbers.
+fn table(header: Vec<String>, numbers: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
+    for column in table.column_iter_mut().skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

@@ -1,0 +1,113 @@
+use super::*;
+use crate::{Access, Analysis, Section};
+
+struct Named;
+
+impl Names for Named {
+    fn lock(&self, lock: u32) -> Option<String> {
+        (lock == 0).then(|| "cache".into())
+    }
+
+    fn word(&self, address: u64) -> Option<String> {
+        (address == 0x1000).then(|| "hits".into())
+    }
+
+    fn place(&self, place: u32) -> Option<String> {
+        (place == 3).then(|| "lookup, cache.c:12".into())
+    }
+
+    fn is_conditional_store(&self, _place: u32) -> bool {
+        false
+    }
+}
+
+/// Two locks of two threads: all sections of lock 0 increment one word, those of lock 1 have a word per thread.
+fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
+    let options = Options { processors: vec![2, 8], ..Options::default() };
+    let mut analysis = Analysis::new(options.clone()).unwrap();
+    for index in 0..4000u32 {
+        let (lock, thread) = (index % 2, index / 2 % 2);
+        let address = [0x1000, 0x2000 + u64::from(thread) * 64][lock as usize];
+        let access = Access { address, read: 0xff, written: 0xff, read_place: 3, written_place: 3 };
+        analysis.section(Section { lock, thread, ..Section::default() }, [access]);
+    }
+    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds };
+    Report::new(run, &options, analysis.finish(), times, &Named)
+}
+
+fn times(held: &[(u32, f64)]) -> HashMap<u32, LockTimes> {
+    held.iter().map(|(lock, held)| (*lock, LockTimes { acquisitions: 2000, held: *held, waited: 0.5 })).collect()
+}
+
+#[test]
+fn joined_with_times() {
+    let report = report(Some(10.0), times(&[(0, 1.0), (1, 4.0)]));
+    let [first, second] = &report.locks[..] else { panic!("two locks") };
+    assert_eq!((&*first.name, &*second.name), ("lock 1", "cache"), "longest held first");
+    assert_eq!((first.share, second.share), (Some(0.4), Some(0.1)));
+    // Lock 1: 6 s outside and 4 s twice as fast; on 8 processors too, as only two threads take it.
+    for projection in &first.projections {
+        assert_eq!((projection.sections, projection.seconds, projection.program), (2.0, 8.0, 1.25));
+    }
+    assert_eq!(second.projections[0].seconds, 10.0);
+    // All locks: 5 s outside, 2 s and 1 s.
+    assert_eq!(report.projections[0].seconds, 8.0);
+    assert_eq!(report.projections[0].sections, (4.0 * 2.0 + 1.0) / 5.0);
+    // Weighted by time held: lock 1 has I 2 and D 0, lock 0 has I 1 and D 2.
+    let average = report.average[0].byte;
+    assert!((average.independence - 1.8).abs() < 1e-12 && (average.density - 0.4).abs() < 1e-12);
+    assert_eq!(report.words, BTreeMap::from([(0x1000, "hits".to_string())]));
+    assert_eq!(report.places, BTreeMap::from([(3, "lookup, cache.c:12".to_string())]));
+    assert!(report.remarks.is_empty(), "{:?}", report.remarks);
+}
+
+#[test]
+fn without_times() {
+    let report = report(None, HashMap::new());
+    assert!(report.average.is_empty() && report.projections.is_empty());
+    assert!(report.locks.iter().all(|lock| lock.share.is_none() && lock.projections.is_empty()));
+    assert!(report.text(10).contains("unknown"));
+}
+
+#[test]
+fn json_round_trip() {
+    let mut report = report(Some(10.0), times(&[(0, 1.0)]));
+    // The kernel's addresses survive.
+    report.words.insert(u64::MAX - 7, "jiffies".into());
+    let json = serde_json::to_string(&report).unwrap();
+    for expected in [r#""kind":"per-thread-counter","address":"0x1000""#, r#""0xfffffffffffffff8":"jiffies""#] {
+        assert!(json.contains(expected), "{expected} is not in {json}");
+    }
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+}
+
+#[test]
+fn text() {
+    let text = report(Some(10.0), times(&[(0, 1.0), (1, 4.0), (7, 0.1)])).text(10);
+    for expected in [
+        "served -v (address sets by sim; native run 10.000 s)",
+        "40.00%",
+        "Weighted Average",
+        "50.00%",
+        "-> Make the counter hits per-thread",
+        "hits (0x1000): in 100.00% of the conflicts, the only word of 100.00%",
+        "written at lookup, cache.c:12",
+        "100%: 1",
+        "note: 1 lock was held in the native run",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    assert!(!text.contains("1.0 times as fast"), "{text}");
+    // A table's lines are equally wide.
+    let widths: Vec<usize> = text.lines().filter(|line| line.contains('│')).map(|line| line.chars().count()).collect();
+    assert!(widths.len() > 6 && widths.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1, "{text}");
+}
+
+#[test]
+fn nothing_seen_is_said() {
+    let options = Options::default();
+    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0) };
+    let report = Report::new(run, &options, Vec::new(), HashMap::new(), &Nameless);
+    let text = report.text(10);
+    assert!(text.contains("No critical section was seen") && !text.contains('│'), "{text}");
+}

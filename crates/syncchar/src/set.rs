@@ -1,0 +1,205 @@
+//! The address set of one critical section, and when two of them conflict (section 2 of the paper).
+
+/// The bytes of a word, the unit in which accesses are told.
+pub const WORD: u64 = 8;
+
+/// The bytes of a cache line, the unit on which hardware transactions conflict (section 5: 64-byte lines).
+pub const LINE: u64 = 64;
+
+/// What a section did to one aligned word of 8 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The word's address; the lowest three bits are ignored.
+    pub address: u64,
+    /// Bit n: byte n was read.
+    pub read: u8,
+    /// Bit n: byte n was written.
+    pub written: u8,
+    /// The place in the code that first read it, by any numbering; 0 for none or unknown.
+    pub read_place: u32,
+    /// The place that first wrote it; 0 for none or unknown.
+    pub written_place: u32,
+}
+
+impl Access {
+    /// Bytes touched.
+    pub(crate) fn touched(&self) -> u8 {
+        self.read | self.written
+    }
+
+    /// Whether one instruction both reads and writes it, as an increment in memory does.
+    pub(crate) fn in_place(&self) -> bool {
+        self.read != 0 && self.written != 0 && self.read_place != 0 && self.read_place == self.written_place
+    }
+
+    pub(crate) fn line(&self) -> u64 {
+        self.address / LINE
+    }
+}
+
+/// The unit at which accesses conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granularity {
+    /// The same byte: what the program's data makes inevitable.
+    Byte,
+    /// The same line of [`LINE`] bytes: what hardware sees. False sharing is the difference.
+    Line,
+}
+
+/// Read set and write set of one section. Lock words and the thread's own stack are no part of it (section 4.1): whoever collects leaves
+/// them out.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSet {
+    /// In the order of addresses, each word once.
+    accesses: Vec<Access>,
+    io: bool,
+}
+
+impl AddressSet {
+    /// The set of these accesses, in any order; a word may come several times, and its first places count.
+    pub fn new(accesses: impl IntoIterator<Item = Access>) -> Self {
+        let mut accesses: Vec<Access> = accesses.into_iter().collect();
+        for access in &mut accesses {
+            access.address &= !(WORD - 1);
+        }
+        // Stable: the first place to touch a word stays first.
+        accesses.sort_by_key(|access| access.address);
+        accesses.dedup_by(|later, first| {
+            let same = later.address == first.address;
+            if same {
+                first.read_place = if first.read_place == 0 { later.read_place } else { first.read_place };
+                first.written_place = if first.written_place == 0 { later.written_place } else { first.written_place };
+                first.read |= later.read;
+                first.written |= later.written;
+            }
+            same
+        });
+        AddressSet { accesses, io: false }
+    }
+
+    /// The same set, of a section that did I/O or not. Such a section conflicts with every other: an operation on a device is in no address set,
+    /// and it cannot be undone (section 4.1).
+    pub fn with_io(self, io: bool) -> Self {
+        AddressSet { io, ..self }
+    }
+
+    /// Its words, in the order of addresses, each once.
+    pub fn accesses(&self) -> &[Access] {
+        &self.accesses
+    }
+
+    /// Whether its section did I/O.
+    pub fn io(&self) -> bool {
+        self.io
+    }
+
+    /// Whether its section wrote nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.accesses.iter().all(|access| access.written == 0)
+    }
+
+    /// Whether the two can not run at once: one's write set meets the other's address set, or one did I/O. Symmetric.
+    ///
+    /// A sample is compared at once, by what gives the same answers ([`compare`](crate::compare())); this is the definition.
+    pub fn conflicts(&self, other: &AddressSet, granularity: Granularity) -> bool {
+        let unit = match granularity {
+            Granularity::Byte => WORD,
+            Granularity::Line => LINE,
+        };
+        let meet = |a: &Access, b: &Access| match granularity {
+            Granularity::Byte => a.written & b.touched() | b.written & a.touched() != 0,
+            Granularity::Line => (a.written != 0 && b.touched() != 0) || (b.written != 0 && a.touched() != 0),
+        };
+        let (mut mine, mut others) = (&self.accesses[..], &other.accesses[..]);
+        while let (Some(a), Some(b)) = (mine.first(), others.first()) {
+            let (a_unit, b_unit) = (a.address / unit, b.address / unit);
+            if a_unit == b_unit {
+                let same = |accesses: &[Access]| accesses.partition_point(|access| access.address / unit == a_unit);
+                let (mine_here, others_here) = (&mine[..same(mine)], &others[..same(others)]);
+                if mine_here.iter().any(|a| others_here.iter().any(|b| meet(a, b))) {
+                    return true;
+                }
+                (mine, others) = (&mine[mine_here.len()..], &others[others_here.len()..]);
+            } else if a_unit < b_unit {
+                mine = &mine[1..];
+            } else {
+                others = &others[1..];
+            }
+        }
+        self.io || other.io
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An access of one byte.
+    pub(crate) fn byte(address: u64, written: bool) -> Access {
+        let mask = 1 << (address % WORD);
+        Access {
+            address,
+            read: if written { 0 } else { mask },
+            written: if written { mask } else { 0 },
+            read_place: 0,
+            written_place: 0,
+        }
+    }
+
+    /// The critical sections of Table 1, each with the addresses that it reads and the one that it writes.
+    pub(crate) fn table_1() -> [AddressSet; 3] {
+        let set = |read: &[u64], written: u64| {
+            AddressSet::new(
+                read.iter().map(|address| byte(*address, false)).chain(std::iter::once(byte(written, true))),
+            )
+        };
+        [
+            set(&[0x1000, 0x1032, 0x1064, 0x2000, 0x2064, 0x3000, 0x3064], 0x3032),
+            set(&[0x1000, 0x1032, 0x1064, 0x2000, 0x2064, 0x3000, 0x3064], 0x2032),
+            set(&[0x1000, 0x1064], 0x1032),
+        ]
+    }
+
+    #[test]
+    fn table_1_by_byte() {
+        let [first, second, third] = table_1();
+        assert!(!first.conflicts(&second, Granularity::Byte), "1 and 2 are data independent");
+        assert!(third.conflicts(&first, Granularity::Byte) && first.conflicts(&third, Granularity::Byte));
+        assert!(third.conflicts(&second, Granularity::Byte) && second.conflicts(&third, Granularity::Byte));
+    }
+
+    /// By line, 1 and 2 share falsely: 1 writes 0x3032, and 2 reads 0x3000.
+    #[test]
+    fn table_1_by_line() {
+        let [first, second, third] = table_1();
+        assert!(first.conflicts(&second, Granularity::Line));
+        assert!(third.conflicts(&first, Granularity::Line) && third.conflicts(&second, Granularity::Line));
+    }
+
+    #[test]
+    fn readers_do_not_conflict() {
+        let reader = AddressSet::new([byte(0x1000, false)]);
+        assert!(!reader.conflicts(&reader.clone(), Granularity::Line));
+        assert!(reader.is_read_only() && !AddressSet::new([byte(0x1000, true)]).is_read_only());
+    }
+
+    #[test]
+    fn io_conflicts_with_everything() {
+        let nothing = AddressSet::default();
+        let io = AddressSet::default().with_io(true);
+        for granularity in [Granularity::Byte, Granularity::Line] {
+            assert!(io.conflicts(&nothing, granularity) && nothing.conflicts(&io, granularity));
+            assert!(!nothing.conflicts(&nothing.clone(), granularity));
+        }
+    }
+
+    #[test]
+    fn a_word_told_twice_is_one() {
+        let twice = AddressSet::new([
+            Access { address: 0x1000, read: 1, read_place: 3, ..Access::default() },
+            Access { address: 0x1004, written: 2, read_place: 4, written_place: 5, ..Access::default() },
+        ]);
+        let once = Access { address: 0x1000, read: 1, written: 2, read_place: 3, written_place: 5 };
+        assert_eq!(twice.accesses(), [once]);
+    }
+}

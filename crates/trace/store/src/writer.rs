@@ -1,0 +1,226 @@
+//! Records to rows, rows to columns.
+//!
+//! Each row group's checksum goes into the table of contents: readers of Parquet take a page's content on trust, and a damaged one is to be refused
+//! before it is decoded.
+
+use crate::checksum::{Checksum, Summed};
+use crate::row::{Kind, Row, long, schema, text, word};
+use crate::{Error, GROUP};
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use std::io::Write;
+use std::sync::Arc;
+use unconvoy_trace_stream::Record;
+
+/// Writes a kept trace. Nothing can be read of the file before [`finish`](Writer::finish).
+pub struct Writer<W: Write + Send> {
+    file: SerializedFileWriter<Summed<W>>,
+    rows: Columns,
+    groups: usize,
+}
+
+/// A row group's columns, as they fill.
+#[derive(Default)]
+struct Columns {
+    rows: usize,
+    records: Vec<ByteArray>,
+    words: [Sparse<i32>; word::NAMES.len()],
+    longs: [Sparse<i64>; long::NAMES.len()],
+    texts: [Sparse<ByteArray>; text::NAMES.len()],
+    frames: Sparse<i64>,
+    /// 0 where a row's first return address, or a row without, starts; 1 for the other addresses.
+    frame_repetition: Vec<i16>,
+}
+
+/// A column with nulls: its values, and per row whether there is one.
+#[derive(Default)]
+struct Sparse<T> {
+    values: Vec<T>,
+    levels: Vec<i16>,
+}
+
+impl<T> Sparse<T> {
+    fn push(&mut self, value: Option<T>) {
+        self.levels.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// Starts a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn new(to: W) -> Result<Self, Error> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("unconvoy ", env!("CARGO_PKG_VERSION")).to_string())
+            // Per row group, so that a query for one lock skips what has none of it; per page it is not worth its space.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .build();
+        let file = SerializedFileWriter::new(Summed::new(to), schema(), Arc::new(properties)).map_err(Error::Write)?;
+        Ok(Writer { file, rows: Columns::default(), groups: 0 })
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn write(&mut self, record: &Record) -> Result<(), Error> {
+        match record {
+            Record::Context(json) => self.row(Row::new(Kind::Context).text(text::JSON, json.as_bytes())),
+            Record::End(json) => self.row(Row::new(Kind::End).text(text::JSON, json.as_bytes())),
+            Record::Module(module) => self.row(
+                Row::new(Kind::Module)
+                    .long(long::ADDRESS, module.base)
+                    .long(long::SIZE, module.end.wrapping_sub(module.base))
+                    .long(long::FILE_OFFSET, module.offset)
+                    .text(text::NAME, module.path),
+            ),
+            Record::Lock(lock) => self.row(
+                Row::new(Kind::Lock)
+                    .word(word::LOCK, lock.number)
+                    .word(word::INCARNATION, lock.incarnation)
+                    .long(long::ADDRESS, lock.address)
+                    .long(long::SIZE, lock.size.into())
+                    .long(long::PC, lock.pc)
+                    .text(text::NAME, lock.name),
+            ),
+            Record::Section(section, entries) => {
+                let row = |kind| {
+                    Row::new(kind)
+                        .word(word::LOCK, section.lock)
+                        .word(word::THREAD, section.thread)
+                        .word(word::FLAGS, section.flags)
+                        .long(long::ORDER, section.order)
+                };
+                self.row(row(Kind::Section).word(word::ENTRIES, entries.len() as u32))?;
+                for entry in entries.iter() {
+                    self.row(
+                        row(Kind::Entry)
+                            .long(long::ADDRESS, entry.address)
+                            .word(word::READ, entry.read.into())
+                            .word(word::WRITTEN, entry.written.into())
+                            .word(word::READ_PLACE, entry.read_place)
+                            .word(word::WRITTEN_PLACE, entry.written_place),
+                    )?;
+                }
+                Ok(())
+            }
+            Record::Place(place) => {
+                self.row(Row::new(Kind::Place).word(word::PLACE, place.number).long(long::PC, place.pc))
+            }
+            Record::Allocation(allocation) => {
+                let row = Row::new(Kind::Allocation)
+                    .word(word::THREAD, allocation.thread)
+                    .long(long::ADDRESS, allocation.address)
+                    .long(long::SIZE, allocation.size);
+                self.row(Row { frames: allocation.frames().collect(), ..row })
+            }
+            Record::Counts(counts) => self.row(
+                Row::new(Kind::Counts)
+                    .word(word::LOCK, counts.lock)
+                    .long(long::ACQUISITIONS, counts.acquisitions)
+                    .long(long::SAMPLED, counts.sampled)
+                    .long(long::CONTENDED, counts.contended),
+            ),
+        }
+    }
+
+    /// Writes what is left and the table of contents, and gives the underlying writer back, flushed.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.flush()?;
+        let mut to = self.file.into_inner().map_err(Error::Write)?.to;
+        to.flush().map_err(|error| Error::Write(error.into()))?;
+        Ok(to)
+    }
+
+    fn row(&mut self, row: Row) -> Result<(), Error> {
+        self.rows.push(row);
+        if self.rows.rows == GROUP { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.rows.rows == 0 {
+            return Ok(());
+        }
+        let rows = std::mem::take(&mut self.rows);
+        let number = self.groups;
+        self.groups += 1;
+        let write = |file: &mut SerializedFileWriter<Summed<W>>| {
+            file.flush()?;
+            file.inner_mut().start();
+            let mut group = file.next_row_group()?;
+            rows.write(&mut group)?;
+            group.close()?;
+            file.flush()?;
+            let checksum = file.inner().checksum();
+            file.append_key_value_metadata(KeyValue::new(Checksum::key(number), checksum.to_string()));
+            Ok(())
+        };
+        write(&mut self.file).map_err(Error::Write)
+    }
+}
+
+impl Columns {
+    fn push(&mut self, row: Row) {
+        self.rows += 1;
+        let (_, name) = Kind::ALL[row.kind as usize];
+        self.records.push(ByteArray::from(name));
+        // Parquet's unsigned integers are signed ones with another reading of their bits.
+        for (column, value) in self.words.iter_mut().zip(row.words) {
+            column.push(value.map(|value| value as i32));
+        }
+        for (column, value) in self.longs.iter_mut().zip(row.longs) {
+            column.push(value.map(|value| value as i64));
+        }
+        for (column, value) in self.texts.iter_mut().zip(row.texts) {
+            column.push(value.map(ByteArray::from));
+        }
+        // Level 0 is no list, 1 an empty one, 2 an element.
+        match (row.kind, &row.frames[..]) {
+            (Kind::Allocation, []) => self.frames.levels.push(1),
+            (_, []) => self.frames.levels.push(0),
+            (_, frames) => self.frames.levels.extend(frames.iter().map(|_| 2)),
+        }
+        self.frame_repetition.push(0);
+        self.frame_repetition.extend(row.frames.iter().skip(1).map(|_| 1));
+        self.frames.values.extend(row.frames.iter().map(|frame| *frame as i64));
+    }
+
+    fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<W>) -> Result<(), ParquetError> {
+        column::<ByteArrayType, W>(group, &self.records, None, None)?;
+        for sparse in &self.words {
+            column::<Int32Type, W>(group, &sparse.values, Some(&sparse.levels), None)?;
+        }
+        for sparse in &self.longs {
+            column::<Int64Type, W>(group, &sparse.values, Some(&sparse.levels), None)?;
+        }
+        for sparse in &self.texts {
+            column::<ByteArrayType, W>(group, &sparse.values, Some(&sparse.levels), None)?;
+        }
+        column::<Int64Type, W>(group, &self.frames.values, Some(&self.frames.levels), Some(&self.frame_repetition))
+    }
+}
+
+/// Writes the next column of a row group.
+fn column<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<W>,
+    values: &[T::T],
+    definition: Option<&[i16]>,
+    repetition: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("too few columns".into()))?;
+    column.typed::<T>().write_batch(values, definition, repetition)?;
+    column.close()
+}

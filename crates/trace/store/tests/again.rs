@@ -1,0 +1,98 @@
+//! A kept trace analysed again says what the stream said: the same numbers to the digit.
+
+use std::collections::HashMap;
+use std::io::Seek;
+use unconvoy_syncchar::{Access, Analysis, LockAnalysis, Options, Section};
+use unconvoy_trace_store as store;
+use unconvoy_trace_stream::{self as stream, Entries, Entry, Record, append, flag};
+
+/// Gives an analysis the sections of a trace, and tells it of locks that were initialised anew.
+struct Feed {
+    analysis: Analysis,
+    /// Which lock lives at an address.
+    lives: HashMap<u64, u32>,
+}
+
+impl Feed {
+    fn new(processors: &[u32]) -> Self {
+        let options = Options { processors: processors.to_vec(), ..Options::default() };
+        Feed { analysis: Analysis::new(options).unwrap(), lives: HashMap::new() }
+    }
+
+    fn record(&mut self, record: &Record) {
+        match record {
+            Record::Lock(lock) => {
+                if let Some(before) = self.lives.insert(lock.address, lock.number) {
+                    self.analysis.retire(before);
+                }
+            }
+            Record::Section(section, entries) => {
+                let io = section.flags & flag::IO != 0;
+                let cut_short = section.flags & flag::CUT_SHORT != 0;
+                let accesses = entries.iter().map(|entry| Access {
+                    address: entry.address,
+                    read: entry.read,
+                    written: entry.written,
+                    read_place: entry.read_place,
+                    written_place: entry.written_place,
+                });
+                self.analysis.section(Section { lock: section.lock, thread: section.thread, io, cut_short }, accesses);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Threads with a word each and a common one; halfway, the lock is initialised anew.
+fn collected() -> Vec<u8> {
+    let mut stream = stream::MAGIC.to_vec();
+    for order in 0..4000u64 {
+        if order % 2000 == 0 {
+            let life = (order / 2000) as u32;
+            let lock = stream::Lock { number: life, address: 0x100, size: 40, incarnation: life, pc: 1, name: b"" };
+            append(&mut stream, &Record::Lock(lock));
+        }
+        let thread = (order % 7) as u32;
+        let entry = |address, written| Entry { address, read: 1, written, read_place: 1, written_place: 1 };
+        let entries = [entry(0x1000, u8::from(order % 3 == 0)), entry(0x2000 + u64::from(thread) * 8, 1)];
+        let flags = if order % 50 == 0 { flag::IO } else { 0 };
+        let section = stream::Section { lock: (order / 2000) as u32, thread, order, flags };
+        append(&mut stream, &Record::Section(section, Entries::from(&entries[..])));
+    }
+    append(&mut stream, &Record::End("{}"));
+    stream
+}
+
+fn kept_and_read(processors: &[u32], bytes: &[u8]) -> Vec<LockAnalysis> {
+    let mut reader = stream::Reader::new(bytes).unwrap();
+    let mut writer = store::Writer::new(tempfile::tempfile().unwrap()).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        writer.write(&record).unwrap();
+    }
+    let mut file = writer.finish().unwrap();
+    file.rewind().unwrap();
+    let mut reader = store::Reader::new(file).unwrap();
+    let mut feed = Feed::new(processors);
+    while let Some(record) = reader.next_record().unwrap() {
+        feed.record(&record);
+    }
+    feed.analysis.finish()
+}
+
+#[test]
+fn the_same_to_the_digit() {
+    let bytes = collected();
+    let mut reader = stream::Reader::new(&bytes[..]).unwrap();
+    let mut feed = Feed::new(&[2, 8]);
+    while let Some(record) = reader.next_record().unwrap() {
+        feed.record(&record);
+    }
+    let live = feed.analysis.finish();
+    assert_eq!(live.len(), 2);
+    assert!(live.iter().all(|lock| lock.sections == 2000 && lock.threads == 7));
+    assert_eq!(kept_and_read(&[2, 8], &bytes), live);
+    // Other processors, from the same trace.
+    let other = kept_and_read(&[4], &bytes);
+    assert_eq!(other[0].estimates[0].processors, 4);
+    assert_eq!(other[0].sections, live[0].sections);
+}

@@ -1,0 +1,237 @@
+//! A kept trace says what the stream said; cut off or foreign it is refused with the offset.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::process::Command;
+use unconvoy_trace_store::{BATCH, Error, GROUP, Reader, Writer};
+use unconvoy_trace_stream::{
+    Allocation, Context, Counts, End, Entries, Entry, Lock, MAX_FRAMES, Module, Place, Record, Section, append,
+};
+
+/// A stream with one record of each kind, and sections with so many entries.
+fn records(sections: &[Vec<Entry>], frames: &[u64], numbers: [u64; 4], name: &str) -> Vec<u8> {
+    let mut stream = unconvoy_trace_stream::MAGIC.to_vec();
+    let [a, b, c, d] = numbers;
+    let context = Context { source: "sim", ..Context::default() }.json();
+    append(&mut stream, &Record::Context(&context));
+    append(&mut stream, &Record::Module(Module { base: a, end: b, offset: c, path: name.as_bytes() }));
+    let lock =
+        Lock { number: a as u32, address: b, size: c as u32, incarnation: d as u32, pc: a, name: name.as_bytes() };
+    append(&mut stream, &Record::Lock(lock));
+    append(&mut stream, &Record::Place(Place { number: a as u32, pc: b }));
+    append(&mut stream, &Record::Allocation(Allocation::new(a, b, c as u32, frames)));
+    for (index, entries) in sections.iter().enumerate() {
+        let section =
+            Section { lock: b as u32, thread: c as u32, order: d.wrapping_add(index as u64), flags: a as u32 };
+        append(&mut stream, &Record::Section(section, Entries::from(&entries[..])));
+    }
+    append(&mut stream, &Record::Allocation(Allocation::new(d, c, b as u32, &[])));
+    append(&mut stream, &Record::Counts(Counts { lock: a as u32, acquisitions: b, sampled: c, contended: d }));
+    append(&mut stream, &Record::End(&End::default().json()));
+    stream
+}
+
+/// Keeps a stream in a temporary file.
+fn keep(stream: &[u8]) -> File {
+    let mut reader = unconvoy_trace_stream::Reader::new(stream).unwrap();
+    let mut writer = Writer::new(tempfile::tempfile().unwrap()).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        writer.write(&record).unwrap();
+    }
+    let mut file = writer.finish().unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+/// The stream that a kept trace says.
+fn told(file: File) -> Result<Vec<u8>, Error> {
+    let mut reader = Reader::new(file)?;
+    let mut stream = unconvoy_trace_stream::MAGIC.to_vec();
+    while let Some(record) = reader.next_record()? {
+        append(&mut stream, &record);
+    }
+    Ok(stream)
+}
+
+fn entry(number: u64) -> Entry {
+    Entry { address: number * 8, read: 1 + number as u8 % 255, written: 0, read_place: number as u32, written_place: 0 }
+}
+
+fn temporary(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+fn bytes(file: File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut &file, &mut bytes).unwrap();
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn says_what_the_stream_said(
+        sections in vec(vec(any::<(u64, u8, u8, u32, u32)>(), 0..9), 0..9),
+        frames in vec(any::<u64>(), 0..=MAX_FRAMES),
+        numbers: [u64; 4],
+        name: String,
+    ) {
+        let entries = |section: &Vec<(u64, u8, u8, u32, u32)>| -> Vec<Entry> {
+            let entry = |(address, read, written, read_place, written_place): &(u64, u8, u8, u32, u32)| Entry {
+                address: address & !7,
+                read: read | u8::from(*written == 0),
+                written: *written,
+                read_place: *read_place,
+                written_place: *written_place,
+            };
+            section.iter().map(entry).collect()
+        };
+        let sections: Vec<Vec<Entry>> = sections.iter().map(entries).collect();
+        let stream = records(&sections, &frames, numbers, &name);
+        prop_assert_eq!(told(keep(&stream)).unwrap(), stream);
+    }
+
+    /// Whatever byte is damaged, there is a trace or an error, never a panic.
+    #[test]
+    fn damage_is_no_panic(at: prop::sample::Index, value: u8) {
+        let stream = records(&vec![vec![entry(1), entry(2)]; 20], &[1, 2], [1, 2, 3, 4], "n");
+        let mut bytes = bytes(keep(&stream));
+        let at = at.index(bytes.len());
+        bytes[at] = value;
+        let _ = told(temporary(&bytes));
+    }
+}
+
+/// Sections reach over batches and row groups.
+#[test]
+fn many_rows() {
+    let sections: Vec<Vec<Entry>> =
+        [GROUP - 20, 3, BATCH, GROUP + 5].iter().map(|count| (0..*count as u64).map(entry).collect()).collect();
+    let stream = records(&sections, &[1, 2, 3], [1, 2, 3, 4], "name");
+    assert_eq!(told(keep(&stream)).unwrap(), stream);
+}
+
+#[test]
+fn truncated_anywhere_is_refused_with_the_offset() {
+    let whole = bytes(keep(&records(&vec![vec![entry(1)]; 3], &[], [1, 2, 3, 4], "")));
+    for length in 0..whole.len() {
+        match told(temporary(&whole[..length])) {
+            Err(Error::Truncated { offset }) => assert_eq!(offset, length as u64),
+            other => panic!("{length} of {}: {:?}", whole.len(), other.map(|_| "read")),
+        }
+    }
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    for foreign in [&b"UNCVSET1"[..], b"x", b"{\"schema\": 1}", &[0; 100]] {
+        assert!(matches!(told(temporary(foreign)), Err(Error::Foreign)));
+    }
+}
+
+#[test]
+fn foreign_columns_are_refused() {
+    use parquet::file::{properties::WriterProperties, writer::SerializedFileWriter};
+    let schema = parquet::schema::parser::parse_message_type("message other { required int32 lock; }").unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let writer = SerializedFileWriter::new(file, schema.into(), WriterProperties::builder().build().into()).unwrap();
+    let mut file = writer.into_inner().unwrap();
+    let length = file.stream_position().unwrap();
+    file.rewind().unwrap();
+    assert!(matches!(told(file), Err(Error::ForeignColumns { offset }) if offset == length));
+}
+
+/// A stream that was cut off is kept as far as it goes.
+#[test]
+fn without_an_end() {
+    let mut writer = Writer::new(tempfile::tempfile().unwrap()).unwrap();
+    writer.write(&Record::Place(Place { number: 1, pc: 2 })).unwrap();
+    let mut file = writer.finish().unwrap();
+    file.rewind().unwrap();
+    let mut reader = Reader::new(file).unwrap();
+    assert_eq!(reader.next_record().unwrap(), Some(Record::Place(Place { number: 1, pc: 2 })));
+    assert_eq!(reader.next_record().unwrap(), None);
+}
+
+/// A Python that has this module, or nothing, after saying why. `UNCONVOY_PYTHON` names another Python.
+fn python_with(module: &str) -> Option<String> {
+    let python = std::env::var("UNCONVOY_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    let has = has.is_ok_and(|output| output.status.success());
+    if !has {
+        println!(
+            "skipped: {python} has no module {module} (pip install {module}; UNCONVOY_PYTHON names another Python)"
+        );
+    }
+    has.then_some(python)
+}
+
+/// Runs a program in a folder with a `trace.parquet`; what it prints.
+fn run(python: &str, program: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = File::create(directory.path().join("trace.parquet")).unwrap();
+    let sections = vec![vec![entry(1), Entry { address: 1 << 63, written: 0xff, ..Entry::default() }]; 5];
+    file.write_all(&bytes(keep(&records(&sections, &[7, 1 << 63], [2, 2, 3, 4], "näme")))).unwrap();
+    let output = Command::new(python).args(["-c", program]).current_dir(&directory).output().unwrap();
+    assert!(output.status.success(), "{program}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const EXPECTED: &str =
+    "[(8, 5, 0), (9223372036854775808, 5, 255)]\n[([7, 9223372036854775808],), ([],)]\n[('näme',)]\n";
+
+#[test]
+fn duckdb_reads_it() {
+    let Some(python) = python_with("duckdb") else { return };
+    let program = r#"
+import duckdb
+ask = lambda query: print(duckdb.sql(query).fetchall())
+ask("""SELECT address, count(DISTINCT "order"), max(written) FROM 'trace.parquet'
+    WHERE record = 'entry' AND lock = 2 GROUP BY address ORDER BY address""")
+ask("SELECT frames FROM 'trace.parquet' WHERE record = 'allocation'")
+ask("SELECT name FROM 'trace.parquet' WHERE record = 'lock'")
+"#;
+    assert_eq!(run(&python, program), EXPECTED);
+}
+
+#[test]
+fn polars_reads_it() {
+    let Some(python) = python_with("polars") else { return };
+    let program = r#"
+import polars as pl
+trace = pl.scan_parquet("trace.parquet")
+entries = trace.filter(pl.col("record") == "entry").group_by("address")
+print(entries.agg(pl.col("order").n_unique(), pl.col("written").max()).sort("address").collect().rows())
+print(trace.filter(pl.col("record") == "allocation").select("frames").collect().rows())
+print(trace.filter(pl.col("record") == "lock").select("name").collect().rows())
+"#;
+    assert_eq!(run(&python, program), EXPECTED);
+}
+
+/// What docs/syncchar-trace.md asks is answered.
+#[test]
+fn documented_questions() {
+    let document = include_str!("../../../../docs/syncchar-trace.md");
+    let blocks = |language: &str| -> Vec<&str> {
+        document.split(&format!("```{language}\n")).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    };
+    let (sql, polars) = (blocks("sql"), blocks("python"));
+    assert_eq!((sql.len(), polars.len()), (2, 1));
+    if let Some(python) = python_with("duckdb") {
+        for (query, expected) in sql.iter().zip(["80", "5"]) {
+            let program = format!("import duckdb\nfor row in duckdb.sql(\"\"\"{}\"\"\").fetchall(): print(row)", query);
+            // The documented lock is another one than the test's.
+            let answer = run(&python, &program.replace("lock = 0", "lock = 2"));
+            assert!(answer.contains(expected), "{query}\n{answer}");
+        }
+    }
+    if let Some(python) = python_with("polars") {
+        let answer = run(&python, polars[0]);
+        assert!(answer.contains("address") && answer.contains("len"), "{answer}");
+    }
+}
