@@ -1,0 +1,165 @@
+//! Bytes to records, one at a time: a stream is never held whole.
+
+use crate::record::{
+    Allocation, Counts, ENTRY, Entries, Lock, MAX_FRAMES, Module, Place, Record, SECTION_HEAD, Section, kind, u32_at,
+    u64_at,
+};
+use crate::{Error, MAGIC, MAX_PAYLOAD};
+use std::io::{ErrorKind, Read};
+
+/// Reads a stream. Its own buffer holds one record; give it a buffered reader, since a record takes two or more calls.
+#[derive(Debug)]
+pub struct Reader<R: Read> {
+    from: R,
+    /// Where the next record starts.
+    offset: u64,
+    payload: Vec<u8>,
+    ended: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Starts reading: takes the magic.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Foreign`] unless it is one, [`Error::Truncated`] at 0 if there are fewer bytes and they could be its start.
+    pub fn new(mut from: R) -> Result<Self, Error> {
+        let mut magic = [0; MAGIC.len()];
+        let got = fill(&mut from, &mut magic, 0)?;
+        if magic[..got] != MAGIC[..got] {
+            return Err(Error::Foreign);
+        }
+        if got < MAGIC.len() {
+            return Err(Error::Truncated { offset: 0 });
+        }
+        Ok(Reader { from, offset: MAGIC.len() as u64, payload: Vec::new(), ended: false })
+    }
+
+    /// The next record, or nothing after the end record. Records of unknown kinds are skipped.
+    ///
+    /// # Errors
+    ///
+    /// The stream was cut off or is malformed; the error has the offset, and reading on makes no sense.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
+        loop {
+            let mut head = [0; 8];
+            let got = fill(&mut self.from, &mut head, self.offset)?;
+            let offset = self.offset;
+            match (got, self.ended) {
+                (0, true) => return Ok(None),
+                (0, false) => return Err(Error::Unended { offset }),
+                (_, true) => return Err(Error::Malformed { offset, what: "it comes after the end record" }),
+                (1..8, false) => return Err(Error::Truncated { offset }),
+                _ => {}
+            }
+            let (kind, length) = (u32_at(&head, 0), u32_at(&head, 4) as usize);
+            if length > MAX_PAYLOAD {
+                return Err(Error::Malformed { offset, what: "it is longer than any record may be" });
+            }
+            self.payload.clear();
+            // Not reserved at once: a length that is wrong costs no more memory than there are bytes.
+            let read = (&mut self.from).take(length as u64).read_to_end(&mut self.payload);
+            let got = read.map_err(|error| Error::Read { offset, error })?;
+            if got < length {
+                return Err(Error::Truncated { offset });
+            }
+            self.offset += (head.len() + length) as u64;
+            if (kind::CONTEXT..=kind::END).contains(&kind) {
+                self.ended = kind == kind::END;
+                return decode(kind, &self.payload).map(Some).map_err(|what| Error::Malformed { offset, what });
+            }
+        }
+    }
+
+    /// Where the next record starts, in bytes from the stream's start.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+/// Reads until `into` is full or nothing is left; how much it got.
+fn fill(from: &mut impl Read, into: &mut [u8], offset: u64) -> Result<usize, Error> {
+    let mut got = 0;
+    while got < into.len() {
+        match from.read(&mut into[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Read { offset: offset + got as u64, error }),
+        }
+    }
+    Ok(got)
+}
+
+fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
+    let (shortest, exact) = match kind {
+        kind::MODULE => (24, false),
+        kind::LOCK => (28, false),
+        kind::SECTION => (SECTION_HEAD, false),
+        kind::PLACE => (12, true),
+        kind::ALLOCATION => (24, false),
+        kind::COUNTS => (28, true),
+        _ => (0, false),
+    };
+    if payload.len() < shortest || (exact && payload.len() > shortest) {
+        return Err("its length is not that of its kind");
+    }
+    Ok(match kind {
+        kind::CONTEXT => Record::Context(text(payload)?),
+        kind::END => Record::End(text(payload)?),
+        kind::MODULE => Record::Module(Module {
+            base: u64_at(payload, 0),
+            end: u64_at(payload, 8),
+            offset: u64_at(payload, 16),
+            path: &payload[24..],
+        }),
+        kind::LOCK => Record::Lock(Lock {
+            number: u32_at(payload, 0),
+            address: u64_at(payload, 4),
+            size: u32_at(payload, 12),
+            incarnation: u32_at(payload, 16),
+            pc: u64_at(payload, 20),
+            name: &payload[28..],
+        }),
+        kind::SECTION => {
+            let section = Section {
+                lock: u32_at(payload, 0),
+                thread: u32_at(payload, 4),
+                order: u64_at(payload, 8),
+                flags: u32_at(payload, 16),
+            };
+            let entries = &payload[SECTION_HEAD..];
+            if u32_at(payload, 20) as usize * ENTRY != entries.len() {
+                return Err("its length is not that of its entries");
+            }
+            let entries = Entries::read(entries);
+            for entry in entries.iter() {
+                if entry.address % 8 != 0 {
+                    return Err("an entry's address is not a multiple of 8");
+                }
+                if entry.read | entry.written == 0 {
+                    return Err("an entry was neither read nor written");
+                }
+            }
+            Record::Section(section, entries)
+        }
+        kind::PLACE => Record::Place(Place { number: u32_at(payload, 0), pc: u64_at(payload, 4) }),
+        kind::ALLOCATION => {
+            let frames = &payload[24..];
+            if u32_at(payload, 20) as usize > MAX_FRAMES || u32_at(payload, 20) as usize * 8 != frames.len() {
+                return Err("its length is not that of its return addresses");
+            }
+            Record::Allocation(Allocation::read(u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16), frames))
+        }
+        _ => Record::Counts(Counts {
+            lock: u32_at(payload, 0),
+            acquisitions: u64_at(payload, 4),
+            sampled: u64_at(payload, 12),
+            contended: u64_at(payload, 20),
+        }),
+    })
+}
+
+fn text(payload: &[u8]) -> Result<&str, &'static str> {
+    std::str::from_utf8(payload).map_err(|_| "its text is not UTF-8")
+}

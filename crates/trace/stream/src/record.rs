@@ -1,0 +1,273 @@
+//! The records and how their payloads are laid out.
+
+/// The most return addresses of an allocation record.
+pub const MAX_FRAMES: usize = 8;
+
+/// Bytes of an entry, and of a section's payload before its entries.
+pub(crate) const ENTRY: usize = 24;
+pub(crate) const SECTION_HEAD: usize = 24;
+
+pub(crate) mod kind {
+    pub const CONTEXT: u32 = 1;
+    pub const MODULE: u32 = 2;
+    pub const LOCK: u32 = 3;
+    pub const SECTION: u32 = 4;
+    pub const PLACE: u32 = 5;
+    pub const ALLOCATION: u32 = 6;
+    pub const COUNTS: u32 = 7;
+    pub const END: u32 = 8;
+}
+
+/// Flags of a section.
+pub mod flag {
+    /// It made a system call, or accessed a device: optimistic concurrency cannot undo it, so it is never independent (section 4.1).
+    pub const IO: u32 = 1;
+    /// It touched more than was recorded.
+    pub const CUT_SHORT: u32 = 2;
+    /// It ended by waiting for a condition, which released the lock.
+    pub const WAITED: u32 = 4;
+}
+
+/// One record; see the [crate]'s table. JSON is text here, for the caller's own parser.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record<'a> {
+    /// What ran, and how it was sampled: JSON as by [`Context::json`](crate::Context::json).
+    Context(&'a str),
+    /// Mapped code or data.
+    Module(Module<'a>),
+    /// A lock, before its first section.
+    Lock(Lock<'a>),
+    /// A sampled section and its address set.
+    Section(Section, Entries<'a>),
+    /// A place in the code, before the first section that names it.
+    Place(Place),
+    /// A piece of heap.
+    Allocation(Allocation<'a>),
+    /// A lock's totals.
+    Counts(Counts),
+    /// The last record: JSON as by [`End::json`](crate::End::json).
+    End(&'a str),
+}
+
+/// Code or data of a file, mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module<'a> {
+    /// The first address.
+    pub base: u64,
+    /// The first address after it.
+    pub end: u64,
+    /// The file's offset that is mapped at `base`, in bytes.
+    pub offset: u64,
+    /// The file; not always UTF-8.
+    pub path: &'a [u8],
+}
+
+/// A lock in one of its lives: destroyed and initialised again, it is another lock (section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock<'a> {
+    /// From 0, in the order of first acquisitions.
+    pub number: u32,
+    /// Where it is.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u32,
+    /// How many locks were at this address before.
+    pub incarnation: u32,
+    /// Where the caller of its first acquisition goes on.
+    pub pc: u64,
+    /// Its name if the collector knows one, else empty.
+    pub name: &'a [u8],
+}
+
+/// A sampled critical section, less its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The lock's number.
+    pub lock: u32,
+    /// The thread's number, any that no other thread of the run has.
+    pub thread: u32,
+    /// When it unlocked: increasing over all sections of all locks. Streams need not be in this order, if threads write on their own.
+    pub order: u64,
+    /// Of [`flag`].
+    pub flags: u32,
+}
+
+/// One aligned word of 8 bytes in a section's address set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// A multiple of 8.
+    pub address: u64,
+    /// Bit n: byte n of the word was read.
+    pub read: u8,
+    /// Bit n: byte n of the word was written.
+    pub written: u8,
+    /// The place that first read it; 0 for none.
+    pub read_place: u32,
+    /// The place that first wrote it; 0 for none.
+    pub written_place: u32,
+}
+
+/// A place in the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// From 1.
+    pub number: u32,
+    /// The instruction's address.
+    pub pc: u64,
+}
+
+/// A piece of heap. Only those that live while a sampled section touches them need be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation<'a> {
+    /// The first byte.
+    pub address: u64,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Who allocated it.
+    pub thread: u32,
+    /// Return addresses, the allocator's caller first; at most [`MAX_FRAMES`].
+    frames: Frames<'a>,
+}
+
+impl<'a> Allocation<'a> {
+    /// An allocation of `size` bytes at `address`; of `frames`, the first [`MAX_FRAMES`] are kept.
+    pub fn new(address: u64, size: u64, thread: u32, frames: &'a [u64]) -> Self {
+        Allocation { address, size, thread, frames: Frames::Told(&frames[..frames.len().min(MAX_FRAMES)]) }
+    }
+
+    pub(crate) fn read(address: u64, size: u64, thread: u32, frames: &'a [u8]) -> Self {
+        Allocation { address, size, thread, frames: Frames::Read(frames) }
+    }
+
+    /// Return addresses, the allocator's caller first.
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        let frames = self.frames;
+        (0..frames.len()).map(move |index| frames.at(index))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Frames<'a> {
+    Told(&'a [u64]),
+    Read(&'a [u8]),
+}
+
+impl Frames<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Frames::Told(frames) => frames.len(),
+            Frames::Read(bytes) => bytes.len() / 8,
+        }
+    }
+
+    fn at(&self, index: usize) -> u64 {
+        match self {
+            Frames::Told(frames) => frames[index],
+            Frames::Read(bytes) => u64_at(bytes, index * 8),
+        }
+    }
+}
+
+impl PartialEq for Frames<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && (0..self.len()).all(|index| self.at(index) == other.at(index))
+    }
+}
+
+impl Eq for Frames<'_> {}
+
+/// A lock's totals, sampled or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// The lock's number.
+    pub lock: u32,
+    /// Times it was acquired.
+    pub acquisitions: u64,
+    /// Sections of it that were sampled.
+    pub sampled: u64,
+    /// Acquisitions that had to wait.
+    pub contended: u64,
+}
+
+/// The entries of a section: told by a writer, or still as the bytes that a reader read.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'a>(Held<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Held<'a> {
+    Told(&'a [Entry]),
+    Read(&'a [u8]),
+}
+
+impl<'a> Entries<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Self {
+        debug_assert_eq!(bytes.len() % ENTRY, 0);
+        Entries(Held::Read(bytes))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Held::Told(entries) => entries.len(),
+            Held::Read(bytes) => bytes.len() / ENTRY,
+        }
+    }
+
+    /// Whether the section touched nothing that counts.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Each entry, in the order in which they were written.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
+        let held = self.0;
+        (0..self.len()).map(move |index| match held {
+            Held::Told(entries) => entries[index],
+            Held::Read(bytes) => Entry::decode(&bytes[index * ENTRY..][..ENTRY]),
+        })
+    }
+}
+
+impl<'a> From<&'a [Entry]> for Entries<'a> {
+    fn from(entries: &'a [Entry]) -> Self {
+        Entries(Held::Told(entries))
+    }
+}
+
+impl PartialEq for Entries<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Entry {
+    pub(crate) fn encode(&self) -> [u8; ENTRY] {
+        let mut bytes = [0; ENTRY];
+        bytes[0..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8] = self.read;
+        bytes[9] = self.written;
+        bytes[12..16].copy_from_slice(&self.read_place.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.written_place.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        Entry {
+            address: u64_at(bytes, 0),
+            read: bytes[8],
+            written: bytes[9],
+            read_place: u32_at(bytes, 12),
+            written_place: u32_at(bytes, 16),
+        }
+    }
+}
+
+/// The u32 at `offset`, which the caller has checked to be within `bytes`.
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
+}
+
+/// Likewise a u64.
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,124 @@
+//! Records to bytes. [`append`] needs no stream: threads of a collector may each fill a buffer of whole records and write
+//! it in one piece, under whatever lock they like.
+
+use crate::record::{ENTRY, Entries, Entry, Record, SECTION_HEAD, Section, kind};
+use crate::{MAGIC, MAX_ENTRIES, MAX_PAYLOAD, flag};
+use std::io::{self, Write};
+
+/// Writes a stream, one record per call to the underlying writer; give it a buffered one.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    to: W,
+    record: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a stream: writes its magic.
+    pub fn new(mut to: W) -> io::Result<Self> {
+        to.write_all(&MAGIC)?;
+        Ok(Writer { to, record: Vec::new() })
+    }
+
+    /// Writes one record.
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        self.record.clear();
+        append(&mut self.record, record);
+        self.to.write_all(&self.record)
+    }
+
+    /// Writes a section, as by [`append_section`].
+    pub fn section(&mut self, section: &Section, entries: &[Entry]) -> io::Result<()> {
+        self.record.clear();
+        append_section(&mut self.record, section, entries);
+        self.to.write_all(&self.record)
+    }
+
+    /// Writes records that [`append`] and [`append_section`] have collected.
+    pub fn records(&mut self, records: &[u8]) -> io::Result<()> {
+        self.to.write_all(records)
+    }
+
+    /// Flushes the underlying writer, and gives it back.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+/// Appends a record to `out`. A section of more than [`MAX_ENTRIES`] entries is cut short, and flagged so; text beyond
+/// [`MAX_PAYLOAD`] bytes is a defect of the caller.
+///
+/// # Panics
+///
+/// If a record other than a section is longer than [`MAX_PAYLOAD`].
+pub fn append(out: &mut Vec<u8>, record: &Record) {
+    match record {
+        Record::Context(json) => framed(out, kind::CONTEXT, |out| out.extend_from_slice(json.as_bytes())),
+        Record::End(json) => framed(out, kind::END, |out| out.extend_from_slice(json.as_bytes())),
+        Record::Module(module) => framed(out, kind::MODULE, |out| {
+            u64s(out, &[module.base, module.end, module.offset]);
+            out.extend_from_slice(module.path);
+        }),
+        Record::Lock(lock) => framed(out, kind::LOCK, |out| {
+            u32s(out, &[lock.number]);
+            u64s(out, &[lock.address]);
+            u32s(out, &[lock.size, lock.incarnation]);
+            u64s(out, &[lock.pc]);
+            out.extend_from_slice(lock.name);
+        }),
+        Record::Section(section, entries) => append_entries(out, section, *entries),
+        Record::Place(place) => framed(out, kind::PLACE, |out| {
+            u32s(out, &[place.number]);
+            u64s(out, &[place.pc]);
+        }),
+        Record::Allocation(allocation) => framed(out, kind::ALLOCATION, |out| {
+            u64s(out, &[allocation.address, allocation.size]);
+            u32s(out, &[allocation.thread, allocation.frames().len() as u32]);
+            for frame in allocation.frames() {
+                u64s(out, &[frame]);
+            }
+        }),
+        Record::Counts(counts) => framed(out, kind::COUNTS, |out| {
+            u32s(out, &[counts.lock]);
+            u64s(out, &[counts.acquisitions, counts.sampled, counts.contended]);
+        }),
+    }
+}
+
+/// Appends a section to `out`. Its entries have aligned addresses, each once; the place numbers are of place records that came before.
+/// Of more than [`MAX_ENTRIES`], the first are written, and the section is flagged [`flag::CUT_SHORT`].
+pub fn append_section(out: &mut Vec<u8>, section: &Section, entries: &[Entry]) {
+    append_entries(out, section, Entries::from(entries));
+}
+
+fn append_entries(out: &mut Vec<u8>, section: &Section, entries: Entries) {
+    let kept = entries.len().min(MAX_ENTRIES);
+    let flags = section.flags | if kept < entries.len() { flag::CUT_SHORT } else { 0 };
+    out.reserve(8 + SECTION_HEAD + kept * ENTRY);
+    framed(out, kind::SECTION, |out| {
+        u32s(out, &[section.lock, section.thread]);
+        u64s(out, &[section.order]);
+        u32s(out, &[flags, kept as u32]);
+        for entry in entries.iter().take(kept) {
+            out.extend_from_slice(&entry.encode());
+        }
+    });
+}
+
+/// A record's head, its payload, and then the length in the head.
+fn framed(out: &mut Vec<u8>, kind: u32, payload: impl FnOnce(&mut Vec<u8>)) {
+    u32s(out, &[kind, 0]);
+    let start = out.len();
+    payload(out);
+    let length = out.len() - start;
+    assert!(length <= MAX_PAYLOAD, "a record of {length} bytes");
+    out[start - 4..start].copy_from_slice(&(length as u32).to_le_bytes());
+}
+
+fn u32s(out: &mut Vec<u8>, values: &[u32]) {
+    values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+}
+
+fn u64s(out: &mut Vec<u8>, values: &[u64]) {
+    values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+}
