@@ -26,6 +26,8 @@ pub struct Collector {
     pub mapped: AtomicBool,
     /// Locks have the layout of glibc for x86-64.
     pub layout_known: AtomicBool,
+    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
+    linker: [AtomicU64; 2],
     places: Mutex<HashMap<u64, u32>>,
     /// Where callers of allocators go on.
     pub allocator_returns: RwLock<HashSet<u64>>,
@@ -70,6 +72,7 @@ pub fn install(options: Options) -> Result<(), String> {
         modules: Mutex::new(Modules::before_program()),
         mapped: AtomicBool::new(false),
         layout_known: AtomicBool::new(false),
+        linker: [const { AtomicU64::new(0) }; 2],
         places: Mutex::new(HashMap::new()),
         allocator_returns: RwLock::new(HashSet::new()),
         threads: AtomicU32::new(0),
@@ -111,11 +114,24 @@ impl Collector {
             let path = path.as_os_str().as_bytes();
             self.tell(&Record::Module(Module { base: *base, end: *end, offset: *offset, path }));
         }
+        // Written once, when a function is bound: no section's data.
+        for (address, size) in modules.take_linkage() {
+            locks().mark(address, size as u32);
+        }
+        let (base, end) = modules.linker();
+        self.linker[0].store(base, Ordering::Relaxed);
+        self.linker[1].store(end, Ordering::Relaxed);
         self.layout_known.store(modules.locks_are_libcs(), Ordering::Relaxed);
     }
 
     pub fn modules(&self) -> MutexGuard<'_, Modules> {
         self.modules.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether `pc` is the dynamic linker's.
+    pub fn is_linker(&self, pc: u64) -> bool {
+        let [base, end] = &self.linker;
+        (base.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
     }
 
     /// The number of a place in the code, told when it is first asked for.

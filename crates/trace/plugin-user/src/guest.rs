@@ -123,7 +123,7 @@ fn try_read_host<const N: usize>(address: u64) -> Option<[u8; N]> {
 
 /// Reads a string of the program's, which need not be there, up to its zero byte or `most` bytes.
 pub fn try_read_string(address: u64, most: usize) -> Vec<u8> {
-    let bytes = (address..).map_while(|at| try_read::<1>(at)).map(|[byte]| byte);
+    let bytes = (address..).map_while(try_read::<1>).map(|[byte]| byte);
     bytes.take_while(|byte| *byte != 0).take(most).collect()
 }
 

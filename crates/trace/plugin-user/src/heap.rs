@@ -148,7 +148,9 @@ impl Heap {
                 return None;
             }
             // Another thread may free it now, and allocate another there: telling one twice or not is all that comes of it.
-            if piece & TOLD != 0 || granule.compare_exchange(piece, piece | TOLD, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            if piece & TOLD != 0
+                || granule.compare_exchange(piece, piece | TOLD, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            {
                 return Some(None);
             }
             let frames = self.frames((piece >> 18) as u32 % SITES);

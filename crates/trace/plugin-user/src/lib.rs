@@ -120,7 +120,9 @@ extern "C" fn calls(
             // Nobody knows whether the program survives it.
             number::KILL | number::TKILL | number::TGKILL => collector.log.write(),
             number::FORK | number::VFORK => drop(collector.forks.fetch_add(1, Ordering::Relaxed)),
-            number::CLONE if a1 & libc::CLONE_THREAD as u64 == 0 => drop(collector.forks.fetch_add(1, Ordering::Relaxed)),
+            number::CLONE if a1 & libc::CLONE_THREAD as u64 == 0 => {
+                drop(collector.forks.fetch_add(1, Ordering::Relaxed))
+            }
             number::EXIT_GROUP => collector.status.store(a1 as i32 & 0xff, Ordering::Relaxed),
             number::EXECVE if !executable(a1) => {}
             number::EXECVE | number::EXECVEAT => becomes_another(collector),

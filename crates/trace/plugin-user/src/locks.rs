@@ -129,11 +129,12 @@ impl Locks {
         while at < end {
             let next_page = (at | (GRANULES as u64 * 8 - 1)) + 1;
             if let Some(page) = self.bytes.page(at) {
-                for index in granule(at)..granule(next_page.min(end) - 1) + 1 {
-                    if page[index].load(Ordering::Relaxed) != 0 {
-                        page[index].store(0, Ordering::Relaxed);
-                        let word = (at & !(GRANULES as u64 * 8 - 1)) + index as u64 * 8;
+                let words = (at..next_page.min(end)).step_by(8);
+                for (word, bytes) in words.zip(&page[granule(at)..]) {
+                    if bytes.load(Ordering::Relaxed) != 0 {
+                        bytes.store(0, Ordering::Relaxed);
                         self.retire_at(word);
+                        // A spin lock has 4 bytes.
                         self.retire_at(word + 4);
                     }
                 }

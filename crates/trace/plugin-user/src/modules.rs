@@ -1,7 +1,7 @@
 //! What is mapped where, and where the functions are that the plug-in listens to.
 
 use crate::guest;
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -116,8 +116,10 @@ pub struct Modules {
     functions: HashMap<u64, &'static Function>,
     /// The same by name, and whether it is in the C library.
     by_name: Vec<(usize, u64, bool)>,
-    /// Where the dynamic linker's own code is.
-    linker: Vec<(u64, u64)>,
+    /// Where the dynamic linker's own code is; empty if there is none.
+    linker: (u64, u64),
+    /// Addresses and sizes of linkage tables that nobody has [taken](Modules::take_linkage).
+    linkage: Vec<(u64, u64)>,
     /// For the report: how many of the functions were found in which file.
     found: BTreeMap<PathBuf, usize>,
     notes: Vec<String>,
@@ -154,7 +156,9 @@ impl Modules {
             }
         }
         for mapping in &fresh {
-            if mapping.offset == 0 && !self.searched.iter().any(|(path, base)| path == &mapping.path && *base == mapping.base) {
+            if mapping.offset == 0
+                && !self.searched.iter().any(|(path, base)| path == &mapping.path && *base == mapping.base)
+            {
                 self.searched.push((mapping.path.clone(), mapping.base));
                 self.search(mapping, program);
             }
@@ -167,9 +171,14 @@ impl Modules {
         self.functions.get(&pc).copied()
     }
 
-    /// Whether `pc` is the dynamic linker's.
-    pub fn is_linker(&self, pc: u64) -> bool {
-        self.linker.iter().any(|(base, end)| (*base..*end).contains(&pc))
+    /// Where the linkage tables are of files that were not there before: addresses and sizes.
+    pub fn take_linkage(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.linkage)
+    }
+
+    /// Where the dynamic linker's own code is.
+    pub fn linker(&self) -> (u64, u64) {
+        self.linker
     }
 
     /// Files in which functions were found, with how many.
@@ -192,12 +201,12 @@ impl Modules {
     fn search(&mut self, mapping: &Mapping, program: &Path) {
         let name = mapping.path.file_name().unwrap_or_default().to_string_lossy();
         let is_program = mapping.path == program;
-        let is_linker = name.starts_with("ld-linux") || name.starts_with("ld-2.") || name.starts_with("ld.so");
+        let is_linker = name.starts_with("ld-linux") || name.starts_with("ld-2.");
         if is_linker {
             // All of its mappings; it has no gaps.
             let pieces = self.mappings.iter().filter(|other| other.path == mapping.path && other.base >= mapping.base);
             let end = pieces.map(|piece| piece.end).max().unwrap_or(mapping.end);
-            self.linker.push((mapping.base, end.max(mapping.base + (1 << 18))));
+            self.linker = (mapping.base, end);
         }
         // The linker has an allocator of its own under the same names, for the time before the program's is there.
         if is_linker || !(is_program || name.contains(".so")) {
@@ -205,7 +214,10 @@ impl Modules {
         }
         let bytes = match std::fs::read(&mapping.path) {
             Ok(bytes) => bytes,
-            Err(error) => return self.note(&format!("{} cannot be read ({error}): its functions are not known", mapping.path.display())),
+            Err(error) => {
+                return self
+                    .note(&format!("{} cannot be read ({error}): its functions are not known", mapping.path.display()));
+            }
         };
         let file = match object::File::parse(&*bytes) {
             Ok(file) => file,
@@ -213,9 +225,11 @@ impl Modules {
             Err(_) => return,
         };
         // Where its lowest segment asked to be; the first mapping is of that segment.
-        let lowest = object::ObjectSegment::address;
-        let asked = object::Object::segments(&file).map(|segment| lowest(&segment) & !0xfff).min().unwrap_or(0);
+        let asked = file.segments().map(|segment| segment.address() & !0xfff).min().unwrap_or(0);
         let bias = mapping.base.wrapping_sub(asked);
+        for section in file.sections().filter(|section| matches!(section.name(), Ok(".got" | ".got.plt"))) {
+            self.linkage.push((section.address().wrapping_add(bias), section.size()));
+        }
         let mut here: Vec<(usize, u64)> = Vec::new();
         // The symbol table proper has a static program's functions; a library's are dynamic symbols, stripped or not.
         let statics = is_program.then(|| file.symbols()).into_iter().flatten();

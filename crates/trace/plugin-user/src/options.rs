@@ -20,10 +20,10 @@ pub struct Options {
 /// Reads QEMU's `name=value` arguments; what is wrong with them otherwise.
 pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Options, String> {
     let mut out = None;
-    let mut options =
-        Options { out: PathBuf::new(), rate: 10, seed: 1, words: 1 << 14, heap: true };
+    let mut options = Options { out: PathBuf::new(), rate: 10, seed: 1, words: 1 << 14, heap: true };
     for argument in arguments {
-        let (name, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: not of the form name=value"))?;
+        let (name, value) =
+            argument.split_once('=').ok_or_else(|| format!("{argument}: not of the form name=value"))?;
         let number = |range: std::ops::RangeInclusive<u64>| match value.parse::<u64>() {
             Ok(number) if range.contains(&number) => Ok(number),
             _ => Err(format!("{name}={value}: not a number from {} to {}", range.start(), range.end())),

@@ -140,6 +140,10 @@ impl Thread {
             }
             _ => {}
         }
+        // What the dynamic linker does with its own lock is not recorded, so that lock would seem to protect nothing.
+        if collector.is_linker(returns_to) {
+            return;
+        }
         if let Some(inside) = &self.inside {
             // A locking function that another calls, or goes on as, is that one's own business. Else the other was left without a return (a jump, a cancellation).
             let goes_on = stack == inside.stack && returns_to == inside.returns_to && function != inside.function;
@@ -370,8 +374,7 @@ impl Thread {
             }
         }
         let start = self.out.len();
-        let section =
-            Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags | cut_short };
+        let section = Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags | cut_short };
         append_section(&mut self.out, &section, entries);
         collector.log.append(&self.out, |copy, base| {
             // Its order is its place: after the record's head, the lock's and the thread's number.
@@ -420,14 +423,7 @@ impl Thread {
         Some(counted)
     }
 
-    fn allocates(
-        &mut self,
-        collector: &Collector,
-        stack: u64,
-        returns_to: u64,
-        size: u64,
-        stored_at: Option<u64>,
-    ) {
+    fn allocates(&mut self, collector: &Collector, stack: u64, returns_to: u64, size: u64, stored_at: Option<u64>) {
         // What an allocator allocates by another (`operator new` by `malloc`) is the outer's.
         if self.allocating.as_ref().is_some_and(|outer| stack < outer.stack) {
             return;

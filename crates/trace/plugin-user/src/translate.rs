@@ -83,26 +83,26 @@ fn calibrate(pc: u64, first: *mut Instruction, instructions: impl Iterator<Item 
     }
 }
 
-fn listen(collector: &Collector, pc: u64, first: *mut Instruction, instructions: impl Iterator<Item = *mut Instruction>) {
-    let mut modules = collector.modules();
-    let linker = modules.is_linker(pc);
+fn listen(
+    collector: &Collector,
+    pc: u64,
+    first: *mut Instruction,
+    instructions: impl Iterator<Item = *mut Instruction>,
+) {
+    let linker = collector.is_linker(pc);
     // The dynamic linker maps a file piece by piece; it has all when it returns.
     if !linker && collector.mapped.load(Ordering::Relaxed) {
-        drop(modules);
         collector.look_at_modules();
-        modules = collector.modules();
     }
-    let function = modules.function(pc);
-    drop(modules);
+    let function = collector.modules().function(pc);
     let execute = |callback: api::Executed, data: u64| {
         // SAFETY: the first instruction of the block being translated.
         unsafe {
             api::qemu_plugin_register_vcpu_insn_exec_cb(first, callback, api::NO_REGISTERS, data as *mut c_void);
         }
     };
-    let of_heap = |function: &Function| {
-        matches!(function, Function::Allocate(_) | Function::Reallocate | Function::Free)
-    };
+    let of_heap =
+        |function: &Function| matches!(function, Function::Allocate(_) | Function::Reallocate | Function::Free);
     if let Some(function) = function.filter(|function| collector.options.heap || !of_heap(function)) {
         execute(entered_stub, ptr::from_ref(function) as u64);
     }
@@ -128,18 +128,16 @@ fn listen(collector: &Collector, pc: u64, first: *mut Instruction, instructions:
             let bytes = std::slice::from_raw_parts(bytes, api::qemu_plugin_insn_size(instruction));
             (api::qemu_plugin_insn_vaddr(instruction), bytes)
         };
-        if !is_linkage(bytes) {
-            let place = u64::from(collector.place(at)) | if is_atomic(bytes) { ATOMIC } else { 0 };
-            // SAFETY: as above.
-            unsafe {
-                api::qemu_plugin_register_vcpu_mem_cb(
-                    instruction,
-                    accessed,
-                    api::NO_REGISTERS,
-                    api::READ_WRITE,
-                    place as *mut c_void,
-                );
-            }
+        let place = u64::from(collector.place(at)) | if is_atomic(bytes) { ATOMIC } else { 0 };
+        // SAFETY: as above.
+        unsafe {
+            api::qemu_plugin_register_vcpu_mem_cb(
+                instruction,
+                accessed,
+                api::NO_REGISTERS,
+                api::READ_WRITE,
+                place as *mut c_void,
+            );
         }
     }
 }
@@ -163,12 +161,6 @@ fn follows_call(pc: u64) -> bool {
         || indirect(4, &[1])
         || indirect(6, &[0, 2])
         || indirect(7, &[0, 2])
-}
-
-/// A jump or call through a word at a fixed address: the linkage table's, which is written once, when the function is bound.
-fn is_linkage(bytes: &[u8]) -> bool {
-    let bytes = bytes.strip_prefix(&[0xf2]).unwrap_or(bytes);
-    matches!(bytes, [0xff, 0x25 | 0x15, ..])
 }
 
 /// Whether the instruction has a lock prefix, or is an exchange with memory.
