@@ -35,7 +35,7 @@ pub struct Collector {
     pub sections: AtomicU64,
     /// Unlocks of what was never seen locked.
     pub unmatched: AtomicU64,
-    pub forks: AtomicU32,
+    forks: AtomicU32,
     /// Of the program, once it is known; [`i32::MIN`] before.
     pub status: AtomicI32,
     notes: Mutex<Vec<String>>,
@@ -155,6 +155,11 @@ impl Collector {
             pc: lock.pc,
             name: &[],
         }));
+    }
+
+    /// The program makes a process, which is not followed.
+    pub fn forked(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Remembers, for the end record, what could not be seen.

@@ -9,6 +9,8 @@
 //! like one, and the first memory access must be at the state's rsp or 8 below, where that block pops or pushes ([`Calibration`]). Until then
 //! nothing of the state is read but by a system call that fails instead of faulting; without it nothing is sampled, and the stream says why.
 
+use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Byte offsets in `CPUX86State`.
@@ -52,7 +54,7 @@ impl State {
     }
 
     /// No state.
-    pub const NONE: State = State(std::ptr::null_mut());
+    pub const NONE: State = State(ptr::null_mut());
 
     /// A general register; right at the first instruction of a block.
     pub fn register(self, which: usize) -> u64 {
@@ -74,6 +76,33 @@ impl State {
             let flags = self.0.byte_add(RFLAGS);
             let now = flags.read_volatile();
             flags.write_volatile(if on { now | ALIGNMENT_CHECK } else { now & !ALIGNMENT_CHECK });
+        }
+    }
+}
+
+/// A thread's means to have QEMU forget the callbacks of an instruction that it has left before its end, see `translate`: `qemu_plugin_disable_mem_helpers(current_cpu)`. It is
+/// no part of the interface, but QEMU 7.2 exports both for its own modules, and later versions do it by themselves, and have no such function.
+#[derive(Clone, Copy)]
+pub struct Forgetting(Option<(unsafe extern "C" fn(*mut c_void), *mut c_void)>);
+
+impl Forgetting {
+    /// For the calling thread, which runs the program.
+    pub fn of_this_thread() -> Self {
+        // SAFETY: strings; the first is the address of a function of that type, the second of this thread's pointer to its processor.
+        unsafe {
+            let function = libc::dlsym(libc::RTLD_DEFAULT, c"qemu_plugin_disable_mem_helpers".as_ptr());
+            let current = libc::dlsym(libc::RTLD_DEFAULT, c"current_cpu".as_ptr()).cast::<*mut c_void>();
+            let processor = if current.is_null() { ptr::null_mut() } else { current.read() };
+            let known = !function.is_null() && !processor.is_null();
+            Forgetting(known.then(|| (std::mem::transmute::<*mut c_void, _>(function), processor)))
+        }
+    }
+
+    /// Has it forget them.
+    pub fn forget(self) {
+        if let Some((function, processor)) = self.0 {
+            // SAFETY: by `of_this_thread`; the processor lives as long as its thread, which is here.
+            unsafe { function(processor) };
         }
     }
 }

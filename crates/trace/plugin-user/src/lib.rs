@@ -119,10 +119,8 @@ extern "C" fn calls(
             number::MMAP if a3 & libc::PROT_EXEC as u64 != 0 => collector.mapped.store(true, Ordering::Relaxed),
             // Nobody knows whether the program survives it.
             number::KILL | number::TKILL | number::TGKILL => collector.log.write(),
-            number::FORK | number::VFORK => drop(collector.forks.fetch_add(1, Ordering::Relaxed)),
-            number::CLONE if a1 & libc::CLONE_THREAD as u64 == 0 => {
-                drop(collector.forks.fetch_add(1, Ordering::Relaxed))
-            }
+            number::FORK | number::VFORK => collector.forked(),
+            number::CLONE if a1 & libc::CLONE_THREAD as u64 == 0 => collector.forked(),
             number::EXIT_GROUP => collector.status.store(a1 as i32 & 0xff, Ordering::Relaxed),
             number::EXECVE if !executable(a1) => {}
             number::EXECVE | number::EXECVEAT => becomes_another(collector),

@@ -215,8 +215,10 @@ impl Modules {
         let bytes = match std::fs::read(&mapping.path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                return self
-                    .note(&format!("{} cannot be read ({error}): its functions are not known", mapping.path.display()));
+                return self.note(&format!(
+                    "{} cannot be read ({error}): its functions are not known",
+                    mapping.path.display()
+                ));
             }
         };
         let file = match object::File::parse(&*bytes) {

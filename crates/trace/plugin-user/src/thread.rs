@@ -6,7 +6,7 @@
 //! their releases, which nothing can fail.
 
 use crate::collector::{Collector, heap, locks};
-use crate::guest::{self, State, register};
+use crate::guest::{self, Forgetting, State, register};
 use crate::heap::{Frames, View};
 use crate::locks::{CONDITION, Kind, Lock};
 use crate::modules::{Function, Lockable, Size};
@@ -38,6 +38,7 @@ const ABOVE_FRAMES: u64 = 1 << 16;
 /// See the [module](self).
 pub struct Thread {
     state: State,
+    forgetting: Forgetting,
     number: u32,
     /// As the kernel has it, and glibc in a mutex's owner.
     id: u32,
@@ -99,6 +100,7 @@ impl Thread {
         let number = collector.threads.fetch_add(1, Ordering::Relaxed);
         Thread {
             state,
+            forgetting: Forgetting::of_this_thread(),
             number,
             // SAFETY: no preconditions. QEMU's threads are the program's.
             id: unsafe { libc::gettid() } as u32,
@@ -178,6 +180,9 @@ impl Thread {
         self.inside = watch.then_some(Inside { function, stack, returns_to, draws });
         self.recording = false;
         // Here and nowhere else: a block that changes it may be chained to one of either kind, and this one belongs to a locking function.
+        if self.state.watching() {
+            self.forgetting.forget();
+        }
         if self.state.watching() != watch {
             self.state.watch(watch);
         }

@@ -117,10 +117,6 @@ fn listen(
     if follows_call(pc) {
         execute(returned_stub, pc);
     }
-    // What the dynamic linker touches when it binds a function at its first call is not the section's.
-    if linker {
-        return;
-    }
     for instruction in instructions {
         // SAFETY: an instruction of the block being translated, and its bytes.
         let (at, bytes) = unsafe {
@@ -128,7 +124,11 @@ fn listen(
             let bytes = std::slice::from_raw_parts(bytes, api::qemu_plugin_insn_size(instruction));
             (api::qemu_plugin_insn_vaddr(instruction), bytes)
         };
-        let place = u64::from(collector.place(at)) | if is_atomic(bytes) { ATOMIC } else { 0 };
+        if ends_block(bytes) {
+            continue;
+        }
+        // What the dynamic linker touches when it binds a function at its first call is not the section's.
+        let place = if linker { 0 } else { u64::from(collector.place(at)) } | if is_atomic(bytes) { ATOMIC } else { 0 };
         // SAFETY: as above.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(
@@ -163,17 +163,29 @@ fn follows_call(pc: u64) -> bool {
         || indirect(7, &[0, 2])
 }
 
+/// An instruction without its prefixes, and whether one of them was `lock`.
+fn opcode(bytes: &[u8]) -> (&[u8], bool) {
+    let is_prefix =
+        |byte: &u8| matches!(byte, 0x66 | 0xf0 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x2e | 0x36 | 0x3e | 0x26 | 0x40..=0x4f);
+    let prefixes = bytes.iter().take_while(|byte| is_prefix(byte)).count();
+    (&bytes[prefixes..], bytes[..prefixes].contains(&0xf0))
+}
+
 /// Whether the instruction has a lock prefix, or is an exchange with memory.
 fn is_atomic(bytes: &[u8]) -> bool {
-    for byte in bytes {
-        match byte {
-            0xf0 | 0x86 | 0x87 => return true,
-            // Other prefixes.
-            0x66 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x2e | 0x36 | 0x3e | 0x26 | 0x40..=0x4f => {}
-            _ => return false,
-        }
+    let (opcode, locked) = opcode(bytes);
+    locked || matches!(opcode, [0x86 | 0x87, ..])
+}
+
+/// Whether the instruction jumps, calls or returns. QEMU 7.2 sets a pointer to the callbacks of an instruction that uses its helper functions, and clears it after the instruction: too late for
+/// these, whose jump needs a helper. A later helper of an instruction without callbacks would follow the pointer, to memory that a flush of the translations has freed.
+/// All they touch is the own stack, and the word that an indirect one reads its target from.
+fn ends_block(bytes: &[u8]) -> bool {
+    match opcode(bytes).0 {
+        [0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..] => true,
+        [0xff, modrm, ..] => matches!(modrm >> 3 & 7, 2..=5),
+        _ => false,
     }
-    false
 }
 
 with_state!(begins_stub => begins);
@@ -234,6 +246,9 @@ extern "C" fn accessed(vcpu: c_uint, information: u32, address: u64, place: *mut
     // SAFETY: what QEMU has just handed over.
     let (shift, written) =
         unsafe { (api::qemu_plugin_mem_size_shift(information), api::qemu_plugin_mem_is_store(information)) };
+    if place as u32 == 0 {
+        return;
+    }
     let read = !written || place & ATOMIC != 0;
     thread.accesses(Access { address, size: 1 << shift.min(6), read, written, place: place as u32 });
 }
