@@ -1,0 +1,252 @@
+//! The program's files as they lay in memory: which one an address belongs to, and what it is called there.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use addr2line::{Loader, demangle_auto};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+/// Code of these is not what a developer would change: of an inlined chain, the first function from elsewhere counts.
+const LIBRARY_SOURCES: [&str; 4] = ["/usr/include/", "/c++/", "/rustc/", "/library/std/"];
+
+/// A piece of a file, mapped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address.
+    pub base: u64,
+    /// The first address after it.
+    pub end: u64,
+    /// The file's offset at `base`.
+    pub offset: u64,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// Bytes of an x86 instruction, at most.
+const LONGEST_INSTRUCTION: usize = 15;
+
+/// All files.
+#[derive(Default)]
+pub struct Images {
+    by_base: BTreeMap<u64, Image>,
+    named: RefCell<HashMap<u64, Option<String>>>,
+}
+
+/// One file.
+struct Image {
+    path: PathBuf,
+    base: u64,
+    end: u64,
+    /// What is added to the file's own addresses.
+    bias: u64,
+    variables: OnceCell<Vec<Variable>>,
+    code: OnceCell<Option<Loader>>,
+}
+
+struct Variable {
+    address: u64,
+    size: u64,
+    name: String,
+}
+
+/// Where something lies in a file: the same in each run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The file, without links.
+    pub file: PathBuf,
+    /// From the lowest address at which it is mapped.
+    pub offset: u64,
+}
+
+impl Images {
+    /// The files that are mapped so. One that cannot be read has addresses, but no names.
+    pub fn new(mappings: &[Mapping]) -> Self {
+        let mut by_base: BTreeMap<u64, Image> = BTreeMap::new();
+        for first in mappings.iter().filter(|mapping| mapping.offset == 0) {
+            let pieces = mappings.iter().filter(|other| other.path == first.path && other.base >= first.base);
+            let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
+            let (low, high) = extent(&first.path).unwrap_or((0, mapped - first.base));
+            // The same piece is told again when its neighbour is given other permissions.
+            by_base.entry(first.base).or_insert_with(|| Image {
+                path: first.path.clone(),
+                base: first.base,
+                end: first.base + (high - low),
+                bias: first.base.wrapping_sub(low),
+                variables: OnceCell::new(),
+                code: OnceCell::new(),
+            });
+        }
+        Self { by_base, named: RefCell::default() }
+    }
+
+    fn at(&self, address: u64) -> Option<&Image> {
+        let (_, image) = self.by_base.range(..=address).next_back()?;
+        (address < image.end).then_some(image)
+    }
+
+    /// Where the address lies; nothing if in no file.
+    pub fn origin(&self, address: u64) -> Option<Origin> {
+        let image = self.at(address)?;
+        Some(Origin { file: image.path.clone(), offset: address - image.base })
+    }
+
+    /// The variable that the address is in, or the file and the place in it.
+    pub fn variable(&self, address: u64) -> Option<String> {
+        let image = self.at(address)?;
+        let own = address.wrapping_sub(image.bias);
+        let variables = image.variables.get_or_init(|| variables(&image.path).unwrap_or_default());
+        let before = variables.partition_point(|variable| variable.address <= own);
+        let found = before.checked_sub(1).map(|index| &variables[index]);
+        match found.filter(|variable| own < variable.address + variable.size) {
+            Some(Variable { address, name, .. }) if *address == own => Some(name.clone()),
+            Some(Variable { address, name, .. }) => Some(format!("{name}+{:#x}", own - address)),
+            None => Some(image.place(address)),
+        }
+    }
+
+    /// The function and source line of an instruction, as far as they are known.
+    pub fn code(&self, pc: u64) -> Option<String> {
+        let mut named = self.named.borrow_mut();
+        named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
+    }
+
+    /// The same of a call, by where it goes on.
+    pub fn call(&self, return_address: u64) -> Option<String> {
+        self.code(return_address.wrapping_sub(1))
+    }
+
+    /// Whether the code there is the C or C++ library's.
+    pub fn is_library(&self, pc: u64) -> bool {
+        const LIBRARIES: [&str; 4] = ["libc.so", "libstdc++.so", "libc++.so", "libc-2."];
+        self.at(pc).is_some_and(|image| LIBRARIES.iter().any(|library| image.file_name().starts_with(library)))
+    }
+
+    /// The function around `pc`, from its first instruction until at least the one at `pc` has ended, with the address of the first; nothing if that are more
+    /// than `most` bytes.
+    pub fn function_until(&self, pc: u64, most: usize) -> Option<(u64, Vec<u8>)> {
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let start = image.loader()?.find_symbol_info(own)?.address();
+        let length = usize::try_from(own - start).ok().filter(|length| *length <= most)? + LONGEST_INSTRUCTION;
+        let bytes = std::fs::read(&image.path).ok()?;
+        let file = object::File::parse(&*bytes).ok()?;
+        let segment = |segment: object::Segment| {
+            let from = usize::try_from(start.checked_sub(segment.address())?).ok()?;
+            let data = segment.data().ok()?.get(from..)?;
+            Some(data[..length.min(data.len())].to_vec())
+        };
+        Some((start.wrapping_add(image.bias), file.segments().find_map(segment)?))
+    }
+}
+
+impl Image {
+    fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// A place without a name.
+    fn place(&self, address: u64) -> String {
+        format!("{}+{:#x}", self.file_name(), address - self.base)
+    }
+
+    fn loader(&self) -> Option<&Loader> {
+        self.code.get_or_init(|| Loader::new(&self.path).ok()).as_ref()
+    }
+
+    fn code(&self, pc: u64) -> String {
+        let own = pc.wrapping_sub(self.bias);
+        let Some(loader) = self.loader() else { return self.place(pc) };
+        let mut outermost = None;
+        if let Ok(mut frames) = loader.find_frames(own) {
+            while let Ok(Some(frame)) = frames.next() {
+                let Some(location) = frame.location.as_ref() else { continue };
+                let (Some(file), Some(line)) = (location.file, location.line) else { continue };
+                let function =
+                    frame.function.as_ref().and_then(|function| Some(function.demangle().ok()?.into_owned()));
+                let at = format!("{}:{line}", file.rsplit('/').next().unwrap_or(file));
+                let text = match function {
+                    Some(function) => format!("{} ({at})", brief(&function)),
+                    None => at,
+                };
+                if !LIBRARY_SOURCES.iter().any(|part| file.contains(part)) {
+                    return text;
+                }
+                outermost = Some(text);
+            }
+        }
+        let symbol = || {
+            let symbol = loader.find_symbol_info(own)?;
+            Some(format!("{} in {}", brief(&demangle_auto(symbol.name().into(), None)), self.file_name()))
+        };
+        outermost.or_else(symbol).unwrap_or_else(|| self.place(pc))
+    }
+}
+
+/// The lowest and highest address that a file asks for, from page to page below.
+fn extent(path: &Path) -> Option<(u64, u64)> {
+    let bytes = std::fs::read(path).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let low = file.segments().map(|segment| segment.address() & !0xfff).min()?;
+    let high = file.segments().map(|segment| segment.address() + segment.size()).max()?;
+    Some((low, high))
+}
+
+/// A file's variables, by address.
+fn variables(path: &Path) -> Option<Vec<Variable>> {
+    let bytes = std::fs::read(path).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let mut variables: Vec<Variable> = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.is_definition() && symbol.size() > 0 && symbol.kind() == SymbolKind::Data)
+        .filter_map(|symbol| {
+            let name = brief(&demangle_auto(symbol.name().ok()?.into(), None));
+            Some(Variable { address: symbol.address(), size: symbol.size(), name })
+        })
+        .collect();
+    variables.sort_by_key(|variable| variable.address);
+    Some(variables)
+}
+
+/// A function's name without its parameters, which fill lines in C++.
+fn brief(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)::", "");
+    let from = name.find("operator()").map_or(0, |at| at + "operator()".len());
+    let end = name[from..].find('(').map_or(name.len(), |at| from + at);
+    name[..end].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_brief() {
+        assert_eq!(brief("leveldb::DBImpl::Write(leveldb::WriteOptions const&)"), "leveldb::DBImpl::Write");
+        assert_eq!(brief("(anonymous namespace)::Cache::Lookup(int)"), "Cache::Lookup");
+        assert_eq!(brief("main"), "main");
+        assert_eq!(brief("f()::{lambda(int)#1}::operator()(int) const"), "f()::{lambda(int)#1}::operator()");
+    }
+
+    #[test]
+    fn this_test_has_a_name() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let mapping = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (base, end) = fields[0].split_once('-').unwrap();
+            let path = PathBuf::from(fields.get(5).filter(|path| path.starts_with('/'))?);
+            Some(Mapping { base: hex(base), end: hex(end), offset: hex(fields[2]), path })
+        };
+        let images = Images::new(&maps.lines().filter_map(mapping).collect::<Vec<_>>());
+        let function = names_are_brief as fn() as usize as u64;
+        let name = images.code(function).unwrap();
+        assert!(name.contains("names_are_brief") && name.contains("images.rs:"), "{name}");
+        static VARIABLE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let address = VARIABLE.as_ptr() as u64;
+        assert!(images.variable(address).unwrap().contains("VARIABLE"));
+        assert_eq!(images.origin(address).unwrap().file, std::env::current_exe().unwrap().canonicalize().unwrap());
+        assert_eq!(images.origin(8), None);
+    }
+}
