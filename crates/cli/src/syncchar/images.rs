@@ -177,7 +177,7 @@ impl Image {
         }
         let symbol = || {
             let symbol = loader.find_symbol_info(own)?;
-            Some(format!("{} in {}", brief(&demangle_auto(symbol.name().into(), None)), self.file_name()))
+            Some(format!("{} in {}", readable(symbol.name()), self.file_name()))
         };
         outermost.or_else(symbol).unwrap_or_else(|| self.place(pc))
     }
@@ -201,12 +201,18 @@ fn variables(path: &Path) -> Option<Vec<Variable>> {
         .chain(file.dynamic_symbols())
         .filter(|symbol| symbol.is_definition() && symbol.size() > 0 && symbol.kind() == SymbolKind::Data)
         .filter_map(|symbol| {
-            let name = brief(&demangle_auto(symbol.name().ok()?.into(), None));
+            let name = readable(symbol.name().ok()?);
             Some(Variable { address: symbol.address(), size: symbol.size(), name })
         })
         .collect();
     variables.sort_by_key(|variable| variable.address);
     Some(variables)
+}
+
+/// A symbol as a developer writes it. A name of C is left alone, though it may look like a mangled type.
+fn readable(symbol: &str) -> String {
+    let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
+    if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { symbol.to_string() }
 }
 
 /// A function's name without its parameters, which fill lines in C++.
@@ -227,6 +233,12 @@ mod tests {
         assert_eq!(brief("(anonymous namespace)::Cache::Lookup(int)"), "Cache::Lookup");
         assert_eq!(brief("main"), "main");
         assert_eq!(brief("f()::{lambda(int)#1}::operator()(int) const"), "f()::{lambda(int)#1}::operator()");
+    }
+
+    #[test]
+    fn only_mangled_names_are_demangled() {
+        assert_eq!(readable("m"), "m");
+        assert_eq!(readable("_ZN5Cache6LookupEi"), "Cache::Lookup");
     }
 
     #[test]

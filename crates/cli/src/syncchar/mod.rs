@@ -79,9 +79,10 @@ fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
 
 fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
     let program = &args.program[0];
-    let path = inspect::resolve(program).filter(|path| path.is_file());
+    let path = inspect::resolve(program);
     let path = path.ok_or_else(|| Refusal::not_started(program, &std::io::ErrorKind::NotFound.into()))?;
-    if nix::unistd::access(&path, nix::unistd::AccessFlags::X_OK).is_err() {
+    // As execve(2) says of directories, too.
+    if !path.is_file() || nix::unistd::access(&path, nix::unistd::AccessFlags::X_OK).is_err() {
         return Err(Refusal::not_started(program, &nix::errno::Errno::EACCES.into()).into());
     }
     let interposer = library::find().map_err(Refusal::installation)?;

@@ -1,5 +1,6 @@
 //! Where results go: looked at before anything runs, written when all has been seen.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,9 @@ use super::{complain, page};
 use crate::cli::SynccharArgs;
 use crate::refusal::Refusal;
 use crate::run::writable;
+
+/// Locks that the tables of the text and of the page have at most; JSON has all.
+const LISTED: usize = 100;
 
 /// The files that were asked for.
 pub struct Outputs {
@@ -69,16 +73,16 @@ impl Outputs {
                 .with_context(|| format!("cannot write {}", path.display()))
         };
         if let Some(path) = &self.json {
-            let json = serde_json::to_vec_pretty(report).map_err(anyhow::Error::from);
-            note(write(path, json.map(|mut bytes| [std::mem::take(&mut bytes), b"\n".to_vec()].concat())));
+            let json = serde_json::to_string_pretty(report).map_err(anyhow::Error::from);
+            note(write(path, json.map(|json| format!("{json}\n").into_bytes())));
         }
         if let Some(path) = &self.html {
-            note(write(path, page::render(report, top)));
+            note(write(path, page::render(report, LISTED, top)));
         }
         if let Some(trace) = &mut self.trace {
             note(trace.finish());
         }
-        crate::print(report.text(top))?;
+        crate::print(listed(report).text(top))?;
         Ok(status)
     }
 }
@@ -105,6 +109,17 @@ impl Drop for Unfinished {
         // Gone under this name if all went well.
         let _ = std::fs::remove_file(&self.beside);
     }
+}
+
+/// The report with as many locks as one can read.
+fn listed(report: &Report) -> Cow<'_, Report> {
+    if report.locks.len() <= LISTED {
+        return Cow::Borrowed(report);
+    }
+    let mut listed = report.clone();
+    listed.locks.truncate(LISTED);
+    listed.remarks.push(format!("{} more locks are in the JSON report only.", report.locks.len() - LISTED));
+    Cow::Owned(listed)
 }
 
 fn refused(option: &str, file: &Path, why: &str) -> Refusal {
