@@ -32,6 +32,9 @@ const WRITER: u64 = 24;
 /// Locks whose counts a thread keeps, before it adds them to the lock's: by address, one each.
 const CACHED: usize = 512;
 
+/// Bytes of allocations that are told together with a section; with the largest section, less than the log takes.
+const AT_ONCE: usize = 1 << 15;
+
 /// How much lies above a thread's first frame: its own control block and thread-local variables. glibc puts them on the stack's end.
 const ABOVE_FRAMES: u64 = 1 << 16;
 
@@ -375,6 +378,11 @@ impl Thread {
                     let frames = &piece.frames[..frames];
                     let allocation = Allocation::new(piece.address, piece.size, piece.thread, frames);
                     append(&mut self.out, &Record::Allocation(allocation));
+                    // A section and its pieces may be more than the log takes at once.
+                    if self.out.len() > AT_ONCE {
+                        collector.log.append(&self.out, |_, _| {});
+                        self.out.clear();
+                    }
                 }
             }
         }
