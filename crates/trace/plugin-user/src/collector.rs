@@ -24,8 +24,10 @@ pub struct Collector {
     pub modules: Mutex<Modules>,
     /// Code was mapped since the modules were looked at.
     pub mapped: AtomicBool,
-    /// Locks have the layout of glibc for x86-64.
-    pub layout_known: AtomicBool,
+    /// All locking functions are the C library's.
+    locks_are_libcs: AtomicBool,
+    /// Unlocks whose mutex was looked at, and those of them that had the unlocking thread as owner, where glibc for x86-64 has it.
+    owners: [AtomicU32; 2],
     /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
     linker: [AtomicU64; 2],
     places: Mutex<HashMap<u64, u32>>,
@@ -40,6 +42,9 @@ pub struct Collector {
     pub status: AtomicI32,
     notes: Mutex<Vec<String>>,
 }
+
+/// So many unlocks are looked at.
+const OWNERS: u32 = 16;
 
 static COLLECTOR: OnceLock<Collector> = OnceLock::new();
 static LOCKS: Locks = Locks::new();
@@ -71,7 +76,8 @@ pub fn install(options: Options) -> Result<(), String> {
         calibration: Calibration::new(),
         modules: Mutex::new(Modules::before_program()),
         mapped: AtomicBool::new(false),
-        layout_known: AtomicBool::new(false),
+        locks_are_libcs: AtomicBool::new(false),
+        owners: [const { AtomicU32::new(0) }; 2],
         linker: [const { AtomicU64::new(0) }; 2],
         places: Mutex::new(HashMap::new()),
         allocator_returns: RwLock::new(HashSet::new()),
@@ -121,11 +127,31 @@ impl Collector {
         let (base, end) = modules.linker();
         self.linker[0].store(base, Ordering::Relaxed);
         self.linker[1].store(end, Ordering::Relaxed);
-        self.layout_known.store(modules.locks_are_libcs(), Ordering::Relaxed);
+        self.locks_are_libcs.store(modules.locks_are_libcs(), Ordering::Relaxed);
     }
 
     pub fn modules(&self) -> MutexGuard<'_, Modules> {
         self.modules.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether locks have the layout of glibc for x86-64, as far as is known.
+    pub fn layout_known(&self) -> bool {
+        let [looked, fits] = &self.owners;
+        let refuted = looked.load(Ordering::Relaxed) >= OWNERS && fits.load(Ordering::Relaxed) == 0;
+        self.locks_are_libcs.load(Ordering::Relaxed) && !refuted
+    }
+
+    /// A mutex is about to be unlocked, by its owner or not: the first few tell whether the layout is right.
+    pub fn sees_owner(&self, is_owner: bool) {
+        let [looked, fits] = &self.owners;
+        if looked.load(Ordering::Relaxed) >= OWNERS {
+            return;
+        }
+        // Before it counts as looked at.
+        fits.fetch_add(is_owner.into(), Ordering::Relaxed);
+        if looked.fetch_add(1, Ordering::Release) + 1 == OWNERS && fits.load(Ordering::Relaxed) == 0 {
+            self.note("mutexes have another layout than glibc's: contention and recursion were not seen".to_string());
+        }
     }
 
     /// Whether `pc` is the dynamic linker's.

@@ -275,7 +275,7 @@ impl Thread {
         pc: u64,
         waits: bool,
     ) -> Option<&'static Lock> {
-        let layout = collector.layout_known.load(Ordering::Relaxed);
+        let layout = collector.layout_known();
         let id = self.id;
         let counted = self.counted(collector, kind.of(), address, pc)?;
         let lock = counted.lock?;
@@ -306,7 +306,7 @@ impl Thread {
 
     /// A lock is released; by whom it is not held is not known here, and no program does that.
     fn unlocks(&mut self, collector: &Collector, kind: Lockable, address: u64) {
-        let layout = collector.layout_known.load(Ordering::Relaxed);
+        let layout = collector.layout_known();
         let Some(counted) = self.known(address) else {
             collector.unmatched.fetch_add(1, Ordering::Relaxed);
             return;
@@ -315,11 +315,12 @@ impl Thread {
         if layout && kind == Lockable::Mutex {
             // SAFETY: it is known as a lock, and held.
             let word = |offset: u64| unsafe { guest::read::<u32>(address + offset) };
+            let id = self.id;
+            collector.sees_owner(word(mutex::OWNER) == id);
             let kept = match word(mutex::KIND) & mutex::KIND_MASK {
                 mutex::RECURSIVE => word(mutex::COUNT) > 1,
                 _ => false,
             };
-            let id = self.id;
             let refused = word(mutex::KIND) & mutex::KIND_MASK == mutex::ERROR_CHECKING && word(mutex::OWNER) != id;
             if kept || refused {
                 if let Some(counted) = self.known(address) {

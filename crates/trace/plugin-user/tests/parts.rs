@@ -1,7 +1,11 @@
 //! The parts that need no QEMU. The plug-in's library cannot be linked without one, so they are compiled again here.
 
+#![cfg(target_arch = "x86_64")]
 #![allow(dead_code, reason = "each part is used as far as it is tested")]
 
+#[allow(unused_imports, unused_macros, reason = "its macro is for callbacks")]
+#[path = "../src/guest.rs"]
+mod guest;
 #[path = "../src/heap.rs"]
 mod heap;
 #[path = "../src/locks.rs"]
@@ -209,4 +213,35 @@ fn io_is_what_leaves_the_process() {
     let memory = [0, 4096, 3, 0x22];
     assert!(system_calls::is_io(1, [0; 4]) && system_calls::is_io(9, file) && system_calls::is_io(9999, [0; 4]));
     assert!(!system_calls::is_io(202, [0; 4]) && !system_calls::is_io(9, memory));
+}
+
+/// What lies in rbp is believed if it looks like a processor's state, and the first access is where its stack pointer says.
+#[test]
+fn a_state_is_believed_after_it_was_seen() {
+    use guest::{Calibration, Phase, State, register};
+    let mut state = [0_u64; 18];
+    (state[register::RSP], state[register::RDI], state[16], state[17]) = (0x7000, 5, 0x1234, 0x202);
+    let address = state.as_mut_ptr();
+    let tried = |pc: u64, address: u64, accessed: u64| {
+        let calibration = Calibration::new();
+        assert_eq!(calibration.phase(), Phase::Unseen);
+        calibration.begins(pc, address);
+        calibration.accessed(accessed);
+        (calibration.phase(), calibration.initial_stack())
+    };
+    for accessed in [0x7000, 0x6ff8] {
+        assert_eq!(tried(0x1234, address as u64, accessed), (Phase::Found, 0x7000));
+    }
+    assert_eq!(tried(0x1234, address as u64, 0x6ff0).0, Phase::Refuted, "another access");
+    assert_eq!(tried(0x1235, address as u64, 0x7000).0, Phase::Refuted, "another rip");
+    assert_eq!(tried(0x1234, address as u64 + 8, 0x7000).0, Phase::Refuted, "another place");
+    assert_eq!(tried(0x1234, 16, 0x7000).0, Phase::Refuted, "no memory");
+    // SAFETY: an array of its form.
+    let found = unsafe { State::new(address) };
+    assert!(!found.watching() && !State::NONE.watching() && found.register(register::RDI) == 5);
+    found.watch(true);
+    assert!(found.watching());
+    found.watch(false);
+    // SAFETY: the array still.
+    assert_eq!(unsafe { address.add(17).read() }, 0x202);
 }
