@@ -24,12 +24,9 @@ pub struct Collector {
     pub modules: Mutex<Modules>,
     /// Code was mapped since the modules were looked at.
     pub mapped: AtomicBool,
-    /// All locking functions are the C library's.
-    locks_are_libcs: AtomicBool,
+    settled: Settled,
     /// Unlocks whose mutex was looked at, and those of them that had the unlocking thread as owner, where glibc for x86-64 has it.
     owners: [AtomicU32; 2],
-    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
-    linker: [AtomicU64; 2],
     places: Mutex<HashMap<u64, u32>>,
     /// Where callers of allocators go on.
     pub allocator_returns: RwLock<HashSet<u64>>,
@@ -41,6 +38,18 @@ pub struct Collector {
     /// Of the program, once it is known; [`i32::MIN`] before.
     pub status: AtomicI32,
     notes: Mutex<Vec<String>>,
+}
+
+/// What every callback reads, and hardly anything changes: apart from what sections write.
+#[derive(Default)]
+#[repr(align(128))]
+struct Settled {
+    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
+    linker: [AtomicU64; 2],
+    /// All locking functions are the C library's, and no mutex showed another layout.
+    layout_known: AtomicBool,
+    /// Enough owners were looked at.
+    owners_seen: AtomicBool,
 }
 
 /// So many unlocks are looked at.
@@ -76,9 +85,8 @@ pub fn install(options: Options) -> Result<(), String> {
         calibration: Calibration::new(),
         modules: Mutex::new(Modules::before_program()),
         mapped: AtomicBool::new(false),
-        locks_are_libcs: AtomicBool::new(false),
+        settled: Settled::default(),
         owners: [const { AtomicU32::new(0) }; 2],
-        linker: [const { AtomicU64::new(0) }; 2],
         places: Mutex::new(HashMap::new()),
         allocator_returns: RwLock::new(HashSet::new()),
         threads: AtomicU32::new(0),
@@ -125,9 +133,11 @@ impl Collector {
             locks().mark(address, size as u32);
         }
         let (base, end) = modules.linker();
-        self.linker[0].store(base, Ordering::Relaxed);
-        self.linker[1].store(end, Ordering::Relaxed);
-        self.locks_are_libcs.store(modules.locks_are_libcs(), Ordering::Relaxed);
+        self.settled.linker[0].store(base, Ordering::Relaxed);
+        self.settled.linker[1].store(end, Ordering::Relaxed);
+        let [looked, fits] = self.owners.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let refuted = looked >= OWNERS && fits == 0;
+        self.settled.layout_known.store(modules.locks_are_libcs() && !refuted, Ordering::Relaxed);
     }
 
     pub fn modules(&self) -> MutexGuard<'_, Modules> {
@@ -136,27 +146,36 @@ impl Collector {
 
     /// Whether locks have the layout of glibc for x86-64, as far as is known.
     pub fn layout_known(&self) -> bool {
-        let [looked, fits] = &self.owners;
-        let refuted = looked.load(Ordering::Relaxed) >= OWNERS && fits.load(Ordering::Relaxed) == 0;
-        self.locks_are_libcs.load(Ordering::Relaxed) && !refuted
+        self.settled.layout_known.load(Ordering::Relaxed)
     }
 
     /// A mutex is about to be unlocked, by its owner or not: the first few tell whether the layout is right.
+    #[inline]
     pub fn sees_owner(&self, is_owner: bool) {
-        let [looked, fits] = &self.owners;
-        if looked.load(Ordering::Relaxed) >= OWNERS {
-            return;
+        if !self.settled.owners_seen.load(Ordering::Relaxed) {
+            self.looks_at_owner(is_owner);
         }
-        // Before it counts as looked at.
+    }
+
+    #[cold]
+    fn looks_at_owner(&self, is_owner: bool) {
+        let [looked, fits] = &self.owners;
         fits.fetch_add(is_owner.into(), Ordering::Relaxed);
-        if looked.fetch_add(1, Ordering::Release) + 1 == OWNERS && fits.load(Ordering::Relaxed) == 0 {
-            self.note("mutexes have another layout than glibc's: contention and recursion were not seen".to_string());
+        // The last of them sees all that fit: each is counted there before it is here.
+        if looked.fetch_add(1, Ordering::AcqRel) + 1 == OWNERS {
+            self.settled.owners_seen.store(true, Ordering::Relaxed);
+            if fits.load(Ordering::Relaxed) == 0 {
+                self.settled.layout_known.store(false, Ordering::Relaxed);
+                self.note(
+                    "mutexes have another layout than glibc's: contention and recursion were not seen".to_string(),
+                );
+            }
         }
     }
 
     /// Whether `pc` is the dynamic linker's.
     pub fn is_linker(&self, pc: u64) -> bool {
-        let [base, end] = &self.linker;
+        let [base, end] = &self.settled.linker;
         (base.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
     }
 

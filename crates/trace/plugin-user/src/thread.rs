@@ -306,29 +306,26 @@ impl Thread {
 
     /// A lock is released; by whom it is not held is not known here, and no program does that.
     fn unlocks(&mut self, collector: &Collector, kind: Lockable, address: u64) {
-        let layout = collector.layout_known();
+        let (layout, id) = (collector.layout_known(), self.id);
         let Some(counted) = self.known(address) else {
             collector.unmatched.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        counted.acquisitions += 1;
         if layout && kind == Lockable::Mutex {
             // SAFETY: it is known as a lock, and held.
             let word = |offset: u64| unsafe { guest::read::<u32>(address + offset) };
-            let id = self.id;
-            collector.sees_owner(word(mutex::OWNER) == id);
-            let kept = match word(mutex::KIND) & mutex::KIND_MASK {
+            let is_owner = word(mutex::OWNER) == id;
+            collector.sees_owner(is_owner);
+            let stays = match word(mutex::KIND) & mutex::KIND_MASK {
                 mutex::RECURSIVE => word(mutex::COUNT) > 1,
+                mutex::ERROR_CHECKING => !is_owner,
                 _ => false,
             };
-            let refused = word(mutex::KIND) & mutex::KIND_MASK == mutex::ERROR_CHECKING && word(mutex::OWNER) != id;
-            if kept || refused {
-                if let Some(counted) = self.known(address) {
-                    counted.acquisitions -= 1;
-                }
+            if stays {
                 return;
             }
         }
+        counted.acquisitions += 1;
         self.closes(collector, address, 0);
     }
 
@@ -361,6 +358,12 @@ impl Thread {
     /// A section ends; it is told if it was sampled, while its lock is still held, so that a lock's sections are told in their order.
     fn closes(&mut self, collector: &Collector, address: u64, flags: u32) {
         let Some(at) = self.open.iter().position(|open| open.lock.address == address) else { return };
+        self.tells(collector, at, flags);
+    }
+
+    /// The section at this place of the open ones ends.
+    #[inline(never)]
+    fn tells(&mut self, collector: &Collector, at: usize, flags: u32) {
         let Open { lock, mut set, flags: before } = self.open.remove(at);
         let cut_short = if set.cut_short() { flag::CUT_SHORT } else { 0 };
         let entries = set.entries_mut();
@@ -399,7 +402,7 @@ impl Thread {
         collector.sections.fetch_add(1, Ordering::Relaxed);
         set.clear();
         self.spare.push(set);
-        if let Some(counted) = self.known(address) {
+        if let Some(counted) = self.known(lock.address) {
             counted.sampled += 1;
         }
     }
@@ -415,26 +418,33 @@ impl Thread {
     }
 
     /// Its counts of the lock at `address`, which is made known. Nothing if there is no memory.
+    #[inline]
     fn counted(&mut self, collector: &Collector, kind: Kind, address: u64, pc: u64) -> Option<&mut Counted> {
-        let counted = &mut self.counted[slot(address)];
+        let slot = slot(address);
+        let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none_or(Lock::retired) {
             guest::try_read::<4>(address)?;
-            let lock = locks().of(address, kind, pc, |lock| collector.tell_lock(lock));
-            counted.tell();
-            *counted = Counted { address, lock: Some(lock), ..NOTHING_COUNTED };
+            self.count_now(slot, locks().of(address, kind, pc, |lock| collector.tell_lock(lock)));
         }
-        Some(counted)
+        Some(&mut self.counted[slot])
     }
 
     /// Its counts of the lock at `address`, if that was ever acquired.
+    #[inline]
     fn known(&mut self, address: u64) -> Option<&mut Counted> {
-        let counted = &mut self.counted[slot(address)];
+        let slot = slot(address);
+        let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none() {
-            let lock = locks().find(address)?;
-            counted.tell();
-            *counted = Counted { address, lock: Some(lock), ..NOTHING_COUNTED };
+            self.count_now(slot, locks().find(address)?);
         }
-        Some(counted)
+        Some(&mut self.counted[slot])
+    }
+
+    /// Counts another lock in this place.
+    #[cold]
+    fn count_now(&mut self, slot: usize, lock: &'static Lock) {
+        self.counted[slot].tell();
+        self.counted[slot] = Counted { address: lock.address, lock: Some(lock), ..NOTHING_COUNTED };
     }
 
     fn allocates(&mut self, collector: &Collector, stack: u64, returns_to: u64, size: u64, stored_at: Option<u64>) {
