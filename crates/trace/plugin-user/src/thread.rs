@@ -5,6 +5,7 @@
 //! because the blocks with callbacks, where a call may return to, ask ([`Thread::returned`]); outside of drawn sections nobody needs to know it, since acquisitions are counted by
 //! their releases, which nothing can fail.
 
+use crate::api;
 use crate::collector::{Collector, heap, locks};
 use crate::guest::{self, Forgetting, State, register};
 use crate::heap::{Frames, View};
@@ -59,6 +60,8 @@ pub struct Thread {
     allocating: Option<Allocating>,
     sites: HashMap<Frames, u32>,
     view: View,
+    /// By a hash of what QEMU tells of an access: that, one more than the logarithm of its bytes (0: nothing here), and whether it stores.
+    shapes: [(u32, u32, bool); 32],
 }
 
 struct Open {
@@ -118,6 +121,7 @@ impl Thread {
             allocating: None,
             sites: HashMap::new(),
             view: View::default(),
+            shapes: [(0, 0, false); 32],
         }
     }
 
@@ -208,6 +212,19 @@ impl Thread {
         }
         self.inside = None;
         self.recording = !self.open.is_empty();
+    }
+
+    /// Of an access: the logarithm of its bytes, and whether it is a store. QEMU is asked once for each value, of which there are few.
+    #[inline]
+    pub fn shape(&mut self, information: u32) -> (u32, bool) {
+        let shape = &mut self.shapes[(information.wrapping_mul(0x9e37_79b9) >> 27) as usize];
+        if shape.0 != information || shape.1 == 0 {
+            // SAFETY: what QEMU has just handed over.
+            let (shift, store) =
+                unsafe { (api::qemu_plugin_mem_size_shift(information), api::qemu_plugin_mem_is_store(information)) };
+            *shape = (information, 1 + shift.min(6), store);
+        }
+        (shape.1 - 1, shape.2)
     }
 
     /// The program accesses memory, in a block with memory callbacks.
