@@ -24,10 +24,9 @@ pub struct Collector {
     pub modules: Mutex<Modules>,
     /// Code was mapped since the modules were looked at.
     pub mapped: AtomicBool,
-    /// Locks have the layout of glibc for x86-64.
-    pub layout_known: AtomicBool,
-    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
-    linker: [AtomicU64; 2],
+    settled: Settled,
+    /// Unlocks whose mutex was looked at, and those of them that had the unlocking thread as owner, where glibc for x86-64 has it.
+    owners: [AtomicU32; 2],
     places: Mutex<HashMap<u64, u32>>,
     /// Where callers of allocators go on.
     pub allocator_returns: RwLock<HashSet<u64>>,
@@ -40,6 +39,21 @@ pub struct Collector {
     pub status: AtomicI32,
     notes: Mutex<Vec<String>>,
 }
+
+/// What every callback reads, and hardly anything changes: apart from what sections write.
+#[derive(Default)]
+#[repr(align(128))]
+struct Settled {
+    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
+    linker: [AtomicU64; 2],
+    /// All locking functions are the C library's, and no mutex showed another layout.
+    layout_known: AtomicBool,
+    /// Enough owners were looked at.
+    owners_seen: AtomicBool,
+}
+
+/// So many unlocks are looked at.
+const OWNERS: u32 = 16;
 
 static COLLECTOR: OnceLock<Collector> = OnceLock::new();
 static LOCKS: Locks = Locks::new();
@@ -71,8 +85,8 @@ pub fn install(options: Options) -> Result<(), String> {
         calibration: Calibration::new(),
         modules: Mutex::new(Modules::before_program()),
         mapped: AtomicBool::new(false),
-        layout_known: AtomicBool::new(false),
-        linker: [const { AtomicU64::new(0) }; 2],
+        settled: Settled::default(),
+        owners: [const { AtomicU32::new(0) }; 2],
         places: Mutex::new(HashMap::new()),
         allocator_returns: RwLock::new(HashSet::new()),
         threads: AtomicU32::new(0),
@@ -119,18 +133,49 @@ impl Collector {
             locks().mark(address, size as u32);
         }
         let (base, end) = modules.linker();
-        self.linker[0].store(base, Ordering::Relaxed);
-        self.linker[1].store(end, Ordering::Relaxed);
-        self.layout_known.store(modules.locks_are_libcs(), Ordering::Relaxed);
+        self.settled.linker[0].store(base, Ordering::Relaxed);
+        self.settled.linker[1].store(end, Ordering::Relaxed);
+        let [looked, fits] = self.owners.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let refuted = looked >= OWNERS && fits == 0;
+        self.settled.layout_known.store(modules.locks_are_libcs() && !refuted, Ordering::Relaxed);
     }
 
     pub fn modules(&self) -> MutexGuard<'_, Modules> {
         self.modules.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Whether locks have the layout of glibc for x86-64, as far as is known.
+    pub fn layout_known(&self) -> bool {
+        self.settled.layout_known.load(Ordering::Relaxed)
+    }
+
+    /// A mutex is about to be unlocked, by its owner or not: the first few tell whether the layout is right.
+    #[inline]
+    pub fn sees_owner(&self, is_owner: bool) {
+        if !self.settled.owners_seen.load(Ordering::Relaxed) {
+            self.looks_at_owner(is_owner);
+        }
+    }
+
+    #[cold]
+    fn looks_at_owner(&self, is_owner: bool) {
+        let [looked, fits] = &self.owners;
+        fits.fetch_add(is_owner.into(), Ordering::Relaxed);
+        // The last of them sees all that fit: each is counted there before it is here.
+        if looked.fetch_add(1, Ordering::AcqRel) + 1 == OWNERS {
+            self.settled.owners_seen.store(true, Ordering::Relaxed);
+            if fits.load(Ordering::Relaxed) == 0 {
+                self.settled.layout_known.store(false, Ordering::Relaxed);
+                self.note(
+                    "mutexes have another layout than glibc's: contention and recursion were not seen".to_string(),
+                );
+            }
+        }
+    }
+
     /// Whether `pc` is the dynamic linker's.
     pub fn is_linker(&self, pc: u64) -> bool {
-        let [base, end] = &self.linker;
+        let [base, end] = &self.settled.linker;
         (base.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
     }
 

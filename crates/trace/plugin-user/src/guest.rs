@@ -83,7 +83,9 @@ impl State {
 /// A thread's means to have QEMU forget the callbacks of an instruction that it has left before its end, see `translate`: `qemu_plugin_disable_mem_helpers(current_cpu)`. It is
 /// no part of the interface, but QEMU 7.2 exports both for its own modules, and later versions do it by themselves, and have no such function.
 #[derive(Clone, Copy)]
-pub struct Forgetting(Option<(unsafe extern "C" fn(*mut c_void), *mut c_void)>);
+pub struct Forgetting(Option<(Disable, *mut c_void)>);
+
+type Disable = unsafe extern "C" fn(*mut c_void);
 
 impl Forgetting {
     /// For the calling thread, which runs the program.
@@ -94,7 +96,7 @@ impl Forgetting {
             let current = libc::dlsym(libc::RTLD_DEFAULT, c"current_cpu".as_ptr()).cast::<*mut c_void>();
             let processor = if current.is_null() { ptr::null_mut() } else { current.read() };
             let known = !function.is_null() && !processor.is_null();
-            Forgetting(known.then(|| (std::mem::transmute::<*mut c_void, _>(function), processor)))
+            Forgetting(known.then(|| (std::mem::transmute::<*mut c_void, Disable>(function), processor)))
         }
     }
 

@@ -26,17 +26,24 @@ const TOLD: u64 = 2;
 const SITES: u32 = 1 << 20;
 const THREADS: u32 = 1 << 26;
 
-/// A thread's copy of where the large pieces are, so that most sections need not ask for the mutex.
+/// What a thread knows by itself, so that most sections need not ask: a copy of where the large pieces are, and pages that no small piece reaches into.
 #[derive(Default)]
 pub struct View {
     changes: u64,
     /// Start, end, and whether it was told.
     pieces: Vec<(u64, u64, bool)>,
+    /// By page, one each: its number, and how many pages of small pieces there were then.
+    without: Vec<(u64, u64)>,
 }
+
+/// Pages that a thread remembers.
+const WITHOUT: usize = 256;
 
 /// See the [module](self).
 pub struct Heap {
     small: Shadow<AtomicU64>,
+    /// Counts the pages of `small`.
+    pages: AtomicU64,
     large: Mutex<BTreeMap<u64, (Piece, bool)>>,
     /// Counts the changes of `large`; 0 while there never was one.
     changes: AtomicU64,
@@ -53,6 +60,7 @@ impl Heap {
     pub const fn new() -> Self {
         Heap {
             small: Shadow::new(),
+            pages: AtomicU64::new(0),
             large: Mutex::new(BTreeMap::new()),
             changes: AtomicU64::new(0),
             sites: Mutex::new(None),
@@ -82,7 +90,12 @@ impl Heap {
             let piece = Piece { address, size: size.min(u64::MAX - address), thread, frames };
             self.large().insert(address, (piece, false));
             self.changes.fetch_add(1, Ordering::Relaxed);
-        } else if let Some(granule) = self.small.make(address) {
+            return;
+        }
+        if self.small.page(address).is_none() {
+            self.pages.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(granule) = self.small.make(address) {
             let thread = u64::from(thread % THREADS);
             let piece = STARTS | size.saturating_sub(1) << 2 | u64::from(site) << 18 | thread << 38;
             granule.store(piece, Ordering::Relaxed);
@@ -108,8 +121,19 @@ impl Heap {
 
     /// The piece that `address` is in, unless it was told before. `view` is the asking thread's own.
     pub fn tell(&self, address: u64, view: &mut View) -> Option<Piece> {
-        if let Some(found) = self.tell_small(address) {
-            return found;
+        let (page, pages) = (address >> 12, self.pages.load(Ordering::Relaxed));
+        if view.without.is_empty() {
+            view.without = vec![(0, 0); WITHOUT];
+        }
+        let without = &mut view.without[page as usize % WITHOUT];
+        if *without != (page, pages) {
+            let pieces_near =
+                (0..=SMALL >> 12).any(|back| self.small.page(address.saturating_sub(back << 12)).is_some());
+            if !pieces_near {
+                *without = (page, pages);
+            } else if let Some(found) = self.tell_small(address) {
+                return found;
+            }
         }
         // Relaxed: a piece that another thread just made is handed over by what the program synchronises with.
         let changes = self.changes.load(Ordering::Relaxed);

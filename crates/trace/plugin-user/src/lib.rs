@@ -18,6 +18,8 @@
 //!
 //! Not seen: locks that are no functions of the C library (futexes of a program's own, Rust's and Go's), other processes than the first, and what runs after `exec`.
 
+#![cfg(target_arch = "x86_64")]
+
 mod api;
 mod collector;
 mod guest;
@@ -61,10 +63,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
         .map(|index| unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy().into_owned())
         .collect();
     let installed = match target.to_bytes() {
-        b"x86_64" if !system && cfg!(target_arch = "x86_64") => {
-            options::parse(arguments.iter().map(String::as_str)).and_then(collector::install)
-        }
-        _ => Err(format!("it is for qemu-x86_64 on x86-64, not for {}", target.to_string_lossy())),
+        b"x86_64" if !system => options::parse(arguments.iter().map(String::as_str)).and_then(collector::install),
+        _ => Err(format!("it is for qemu-x86_64, not for {}", target.to_string_lossy())),
     };
     if let Err(error) = installed {
         eprintln!("unconvoy: the plug-in is not loaded: {error}");

@@ -43,8 +43,12 @@ pub struct Log {
     written: AtomicU64,
     lost: AtomicU64,
     /// Nothing is written any more: the program became another, or this is a forked child.
-    closed: AtomicBool,
+    closed: Apart,
 }
+
+/// Every callback reads it: apart from what sections write.
+#[repr(align(128))]
+struct Apart(AtomicBool);
 
 // SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer after all were copied (`copied`, acquire).
 unsafe impl Sync for Log {}
@@ -64,7 +68,7 @@ impl Log {
             started: Instant::now(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
+            closed: Apart(AtomicBool::new(false)),
         }
     }
 
@@ -74,7 +78,7 @@ impl Log {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        while !self.closed.load(Ordering::Relaxed) {
+        while !self.closed.0.load(Ordering::Relaxed) {
             let index = self.current.load(Ordering::Acquire);
             let chunk = &self.chunks[index];
             // Acquire: a chunk that became current again is empty, and its base is set (`seal`).
@@ -122,12 +126,12 @@ impl Log {
 
     /// Nothing is written from now on; what has not been is dropped.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.closed.0.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was [closed](Log::close).
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.closed.0.load(Ordering::Relaxed)
     }
 
     /// Records that are not in the stream, for want of space or of time.

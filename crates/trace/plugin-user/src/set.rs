@@ -56,7 +56,17 @@ impl Set {
     }
 
     /// Adds an access; it may span words.
+    #[inline]
     pub fn add(&mut self, access: Access) {
+        let from = access.address & 7;
+        if from + access.size <= 8 {
+            self.add_word(access.address - from, (((1_u32 << access.size) - 1) << from) as u8, &access);
+        } else {
+            self.add_words(access);
+        }
+    }
+
+    fn add_words(&mut self, access: Access) {
         let mut address = access.address;
         let end = access.address.saturating_add(access.size);
         while address < end {

@@ -5,6 +5,7 @@
 //! because the blocks with callbacks, where a call may return to, ask ([`Thread::returned`]); outside of drawn sections nobody needs to know it, since acquisitions are counted by
 //! their releases, which nothing can fail.
 
+use crate::api;
 use crate::collector::{Collector, heap, locks};
 use crate::guest::{self, Forgetting, State, register};
 use crate::heap::{Frames, View};
@@ -32,6 +33,9 @@ const WRITER: u64 = 24;
 /// Locks whose counts a thread keeps, before it adds them to the lock's: by address, one each.
 const CACHED: usize = 512;
 
+/// Bytes of allocations that are told together with a section; with the largest section, less than the log takes.
+const AT_ONCE: usize = 1 << 15;
+
 /// How much lies above a thread's first frame: its own control block and thread-local variables. glibc puts them on the stack's end.
 const ABOVE_FRAMES: u64 = 1 << 16;
 
@@ -56,6 +60,8 @@ pub struct Thread {
     allocating: Option<Allocating>,
     sites: HashMap<Frames, u32>,
     view: View,
+    /// By a hash of what QEMU tells of an access: that, one more than the logarithm of its bytes (0: nothing here), and whether it stores.
+    shapes: [(u32, u32, bool); 32],
 }
 
 struct Open {
@@ -115,6 +121,7 @@ impl Thread {
             allocating: None,
             sites: HashMap::new(),
             view: View::default(),
+            shapes: [(0, 0, false); 32],
         }
     }
 
@@ -207,6 +214,19 @@ impl Thread {
         self.recording = !self.open.is_empty();
     }
 
+    /// Of an access: the logarithm of its bytes, and whether it is a store. QEMU is asked once for each value, of which there are few.
+    #[inline]
+    pub fn shape(&mut self, information: u32) -> (u32, bool) {
+        let shape = &mut self.shapes[(information.wrapping_mul(0x9e37_79b9) >> 27) as usize];
+        if shape.0 != information || shape.1 == 0 {
+            // SAFETY: what QEMU has just handed over.
+            let (shift, store) =
+                unsafe { (api::qemu_plugin_mem_size_shift(information), api::qemu_plugin_mem_is_store(information)) };
+            *shape = (information, 1 + shift.min(6), store);
+        }
+        (shape.1 - 1, shape.2)
+    }
+
     /// The program accesses memory, in a block with memory callbacks.
     pub fn accesses(&mut self, access: Access) {
         if self.recording && !self.stack.contains(&access.address) {
@@ -272,7 +292,7 @@ impl Thread {
         pc: u64,
         waits: bool,
     ) -> Option<&'static Lock> {
-        let layout = collector.layout_known.load(Ordering::Relaxed);
+        let layout = collector.layout_known();
         let id = self.id;
         let counted = self.counted(collector, kind.of(), address, pc)?;
         let lock = counted.lock?;
@@ -303,28 +323,26 @@ impl Thread {
 
     /// A lock is released; by whom it is not held is not known here, and no program does that.
     fn unlocks(&mut self, collector: &Collector, kind: Lockable, address: u64) {
-        let layout = collector.layout_known.load(Ordering::Relaxed);
+        let (layout, id) = (collector.layout_known(), self.id);
         let Some(counted) = self.known(address) else {
             collector.unmatched.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        counted.acquisitions += 1;
         if layout && kind == Lockable::Mutex {
             // SAFETY: it is known as a lock, and held.
             let word = |offset: u64| unsafe { guest::read::<u32>(address + offset) };
-            let kept = match word(mutex::KIND) & mutex::KIND_MASK {
+            let is_owner = word(mutex::OWNER) == id;
+            collector.sees_owner(is_owner);
+            let stays = match word(mutex::KIND) & mutex::KIND_MASK {
                 mutex::RECURSIVE => word(mutex::COUNT) > 1,
+                mutex::ERROR_CHECKING => !is_owner,
                 _ => false,
             };
-            let id = self.id;
-            let refused = word(mutex::KIND) & mutex::KIND_MASK == mutex::ERROR_CHECKING && word(mutex::OWNER) != id;
-            if kept || refused {
-                if let Some(counted) = self.known(address) {
-                    counted.acquisitions -= 1;
-                }
+            if stays {
                 return;
             }
         }
+        counted.acquisitions += 1;
         self.closes(collector, address, 0);
     }
 
@@ -357,6 +375,12 @@ impl Thread {
     /// A section ends; it is told if it was sampled, while its lock is still held, so that a lock's sections are told in their order.
     fn closes(&mut self, collector: &Collector, address: u64, flags: u32) {
         let Some(at) = self.open.iter().position(|open| open.lock.address == address) else { return };
+        self.tells(collector, at, flags);
+    }
+
+    /// The section at this place of the open ones ends.
+    #[inline(never)]
+    fn tells(&mut self, collector: &Collector, at: usize, flags: u32) {
         let Open { lock, mut set, flags: before } = self.open.remove(at);
         let cut_short = if set.cut_short() { flag::CUT_SHORT } else { 0 };
         let entries = set.entries_mut();
@@ -375,6 +399,11 @@ impl Thread {
                     let frames = &piece.frames[..frames];
                     let allocation = Allocation::new(piece.address, piece.size, piece.thread, frames);
                     append(&mut self.out, &Record::Allocation(allocation));
+                    // A section and its pieces may be more than the log takes at once.
+                    if self.out.len() > AT_ONCE {
+                        collector.log.append(&self.out, |_, _| {});
+                        self.out.clear();
+                    }
                 }
             }
         }
@@ -390,7 +419,7 @@ impl Thread {
         collector.sections.fetch_add(1, Ordering::Relaxed);
         set.clear();
         self.spare.push(set);
-        if let Some(counted) = self.known(address) {
+        if let Some(counted) = self.known(lock.address) {
             counted.sampled += 1;
         }
     }
@@ -406,26 +435,33 @@ impl Thread {
     }
 
     /// Its counts of the lock at `address`, which is made known. Nothing if there is no memory.
+    #[inline]
     fn counted(&mut self, collector: &Collector, kind: Kind, address: u64, pc: u64) -> Option<&mut Counted> {
-        let counted = &mut self.counted[slot(address)];
+        let slot = slot(address);
+        let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none_or(Lock::retired) {
             guest::try_read::<4>(address)?;
-            let lock = locks().of(address, kind, pc, |lock| collector.tell_lock(lock));
-            counted.tell();
-            *counted = Counted { address, lock: Some(lock), ..NOTHING_COUNTED };
+            self.count_now(slot, locks().of(address, kind, pc, |lock| collector.tell_lock(lock)));
         }
-        Some(counted)
+        Some(&mut self.counted[slot])
     }
 
     /// Its counts of the lock at `address`, if that was ever acquired.
+    #[inline]
     fn known(&mut self, address: u64) -> Option<&mut Counted> {
-        let counted = &mut self.counted[slot(address)];
+        let slot = slot(address);
+        let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none() {
-            let lock = locks().find(address)?;
-            counted.tell();
-            *counted = Counted { address, lock: Some(lock), ..NOTHING_COUNTED };
+            self.count_now(slot, locks().find(address)?);
         }
-        Some(counted)
+        Some(&mut self.counted[slot])
+    }
+
+    /// Counts another lock in this place.
+    #[cold]
+    fn count_now(&mut self, slot: usize, lock: &'static Lock) {
+        self.counted[slot].tell();
+        self.counted[slot] = Counted { address: lock.address, lock: Some(lock), ..NOTHING_COUNTED };
     }
 
     fn allocates(&mut self, collector: &Collector, stack: u64, returns_to: u64, size: u64, stored_at: Option<u64>) {

@@ -243,14 +243,12 @@ extern "C" fn allocated(vcpu: c_uint, pc: *mut c_void, _: *mut u64) {
 extern "C" fn accessed(vcpu: c_uint, information: u32, address: u64, place: *mut c_void) {
     let Some(thread) = thread_of(vcpu) else { return };
     let place = place as u64;
-    // SAFETY: what QEMU has just handed over.
-    let (shift, written) =
-        unsafe { (api::qemu_plugin_mem_size_shift(information), api::qemu_plugin_mem_is_store(information)) };
+    let (shift, written) = thread.shape(information);
     if place as u32 == 0 {
         return;
     }
     let read = !written || place & ATOMIC != 0;
-    thread.accesses(Access { address, size: 1 << shift.min(6), read, written, place: place as u32 });
+    thread.accesses(Access { address, size: 1 << shift, read, written, place: place as u32 });
 }
 
 /// The thread of a virtual processor, for a callback that it makes itself.

@@ -7,6 +7,10 @@ use unconvoy_trace_stream::{Reader, Record};
 
 /// The reason why nothing can be run, printed; or nothing.
 pub fn skipped() -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the plug-in is for x86-64 hosts");
+        return true;
+    }
     for (program, what) in [("qemu-x86_64", "install qemu-user 7.2"), ("cc", "install gcc")] {
         if Command::new(program).arg("--version").output().is_err() {
             println!("skipped: there is no {program} ({what})");
