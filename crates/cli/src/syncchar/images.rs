@@ -151,7 +151,11 @@ impl Image {
     }
 
     fn loader(&self) -> Option<&Loader> {
-        self.code.get_or_init(|| Loader::new(&self.path).ok()).as_ref()
+        let load = || {
+            let apart = separate_debug_file(&self.path).and_then(|file| Loader::new(file).ok());
+            apart.or_else(|| Loader::new(&self.path).ok())
+        };
+        self.code.get_or_init(load).as_ref()
     }
 
     fn code(&self, pc: u64) -> String {
@@ -192,9 +196,19 @@ fn extent(path: &Path) -> Option<(u64, u64)> {
     Some((low, high))
 }
 
+/// Where distributions install what they strip from a file, by its build id: as gdb looks for it ("Separate Debug Files" in its manual).
+fn separate_debug_file(path: &Path) -> Option<PathBuf> {
+    let bytes = std::fs::read(path).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let id: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = id.split_at_checked(2)?;
+    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
+    debug.is_file().then_some(debug)
+}
+
 /// A file's variables, by address.
 fn variables(path: &Path) -> Option<Vec<Variable>> {
-    let bytes = std::fs::read(path).ok()?;
+    let bytes = std::fs::read(separate_debug_file(path).as_deref().unwrap_or(path)).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()

@@ -8,7 +8,7 @@ use unconvoy_syncchar::Names;
 use super::conditional;
 use super::images::Images;
 use super::kept::Kept;
-use super::trace::Trace;
+use super::trace::{Lock, Trace};
 
 /// See the [module](self).
 pub struct Namer<'a> {
@@ -38,18 +38,24 @@ impl<'a> Namer<'a> {
                 names.insert(lock.number, kept);
                 continue;
             }
-            let name = match self.images.variable(lock.address) {
-                Some(variable) => variable,
-                None => match self.images.call(lock.pc) {
-                    Some(caller) => format!("lock first taken in {caller}"),
-                    None => format!("lock at {:#x}", lock.address),
-                },
-            };
+            let name = self.lock_name(lock);
             let number = like.entry(name.clone()).or_default();
             *number += 1;
             names.insert(lock.number, if *number == 1 { name } else { format!("{name} #{number}") });
         }
         names
+    }
+
+    /// A static lock's variable; else where its memory was allocated, unless that may be other memory by now; else who took it first.
+    fn lock_name(&self, lock: &Lock) -> String {
+        let allocated = || {
+            let (start, allocation) = self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
+            let site = self.allocator(&allocation.frames)?;
+            Some(format!("lock at byte {} of {} bytes allocated in {site}", lock.address - start, allocation.size))
+        };
+        let taken = || Some(format!("lock first taken in {}", self.images.call(lock.pc)?));
+        let name = self.images.variable(lock.address).or_else(allocated).or_else(taken);
+        name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
     }
 
     /// What another analysis of the same trace will ask for.
@@ -83,11 +89,7 @@ impl Names for Namer<'_> {
         let kept = self.kept.and_then(|kept| kept.words.get(&address)).cloned();
         let name = kept.or_else(|| self.images.variable(address)).or_else(|| {
             let (start, allocation) = self.trace.allocation(address)?;
-            let place = match address - start {
-                0 => "start".to_string(),
-                offset => format!("byte {offset}"),
-            };
-            let size = allocation.size;
+            let (place, size) = (format!("byte {}", address - start), allocation.size);
             Some(match self.allocator(&allocation.frames) {
                 Some(site) => format!("{place} of {size} bytes allocated in {site}"),
                 None => format!("{place} of {size} bytes of heap"),

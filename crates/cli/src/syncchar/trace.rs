@@ -95,6 +95,8 @@ pub struct Lock {
     pub number: u32,
     /// Where it is.
     pub address: u64,
+    /// Whether another lock came to be at its address.
+    pub replaced: bool,
     /// Where the caller of its first acquisition goes on.
     pub pc: u64,
     /// Times it was acquired; of a trace that was cut off, the sections that were sampled.
@@ -202,8 +204,11 @@ impl Reading<'_> {
                 let (number, address) = (lock.number, lock.address);
                 if let Some(former) = at.insert(address, number) {
                     analysis.retire(former);
+                    if let Some(former) = trace.locks.get_mut(&former) {
+                        former.replaced = true;
+                    }
                 }
-                trace.locks.insert(number, Lock { number, address, pc: lock.pc, acquisitions: 0 });
+                trace.locks.insert(number, Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0 });
             }
             Record::Section(section, entries) => {
                 let accesses = entries.iter().map(|entry| Access {
