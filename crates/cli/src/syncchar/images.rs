@@ -30,7 +30,7 @@ const LONGEST_INSTRUCTION: usize = 15;
 #[derive(Default)]
 pub struct Images {
     by_base: BTreeMap<u64, Image>,
-    named: RefCell<HashMap<u64, Option<String>>>,
+    named: RefCell<HashMap<u64, Option<Code>>>,
 }
 
 /// One file.
@@ -42,6 +42,15 @@ struct Image {
     bias: u64,
     variables: OnceCell<Vec<Variable>>,
     code: OnceCell<Option<Loader>>,
+}
+
+/// What an instruction belongs to.
+#[derive(Clone)]
+struct Code {
+    /// The function and the line, as far as they are known.
+    name: String,
+    /// The source is a library's, in headers or of its own.
+    is_librarys: bool,
 }
 
 struct Variable {
@@ -107,8 +116,7 @@ impl Images {
 
     /// The function and source line of an instruction, as far as they are known.
     pub fn code(&self, pc: u64) -> Option<String> {
-        let mut named = self.named.borrow_mut();
-        named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
+        Some(self.look(pc)?.name)
     }
 
     /// The same of a call, by where it goes on.
@@ -116,10 +124,16 @@ impl Images {
         self.code(return_address.wrapping_sub(1))
     }
 
-    /// Whether the code there is the C or C++ library's.
-    pub fn is_library(&self, pc: u64) -> bool {
-        const LIBRARIES: [&str; 4] = ["libc.so", "libstdc++.so", "libc++.so", "libc-2."];
-        self.at(pc).is_some_and(|image| LIBRARIES.iter().any(|library| image.file_name().starts_with(library)))
+    /// The same of the innermost of several calls that is in a developer's own code, or else of the innermost of all.
+    pub fn own_call(&self, return_addresses: &[u64]) -> Option<String> {
+        let calls: Vec<Code> = return_addresses.iter().filter_map(|pc| self.look(pc.wrapping_sub(1))).collect();
+        let own = calls.iter().find(|call| !call.is_librarys);
+        own.or(calls.first()).map(|call| call.name.clone())
+    }
+
+    fn look(&self, pc: u64) -> Option<Code> {
+        let mut named = self.named.borrow_mut();
+        named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
     }
 
     /// The function around `pc`, from its first instruction until at least the one at `pc` has ended, with the address of the first; nothing if that are more
@@ -158,9 +172,16 @@ impl Image {
         self.code.get_or_init(load).as_ref()
     }
 
-    fn code(&self, pc: u64) -> String {
+    /// Whether it is the C or C++ library's, whose code calls allocators for others.
+    fn is_library(&self) -> bool {
+        let name = self.file_name();
+        ["libc.so", "libstdc++.so", "libc++.so", "libc-2."].iter().any(|library| name.starts_with(library))
+    }
+
+    fn code(&self, pc: u64) -> Code {
         let own = pc.wrapping_sub(self.bias);
-        let Some(loader) = self.loader() else { return self.place(pc) };
+        let by = |name: String| Code { name, is_librarys: self.is_library() };
+        let Some(loader) = self.loader() else { return by(self.place(pc)) };
         let mut outermost = None;
         if let Ok(mut frames) = loader.find_frames(own) {
             while let Ok(Some(frame)) = frames.next() {
@@ -169,21 +190,21 @@ impl Image {
                 let function =
                     frame.function.as_ref().and_then(|function| Some(function.demangle().ok()?.into_owned()));
                 let at = format!("{}:{line}", file.rsplit('/').next().unwrap_or(file));
-                let text = match function {
+                let name = match function {
                     Some(function) => format!("{} ({at})", brief(&function)),
                     None => at,
                 };
                 if !LIBRARY_SOURCES.iter().any(|part| file.contains(part)) {
-                    return text;
+                    return by(name);
                 }
-                outermost = Some(text);
+                outermost = Some(Code { name, is_librarys: true });
             }
         }
         let symbol = || {
             let symbol = loader.find_symbol_info(own)?;
-            Some(format!("{} in {}", readable(symbol.name()), self.file_name()))
+            Some(by(format!("{} in {}", readable(symbol.name()), self.file_name())))
         };
-        outermost.or_else(symbol).unwrap_or_else(|| self.place(pc))
+        outermost.or_else(symbol).unwrap_or_else(|| by(self.place(pc)))
     }
 }
 

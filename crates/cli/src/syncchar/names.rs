@@ -50,7 +50,7 @@ impl<'a> Namer<'a> {
     fn lock_name(&self, lock: &Lock) -> String {
         let allocated = || {
             let (start, allocation) = self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
-            let site = self.allocator(&allocation.frames)?;
+            let site = self.images.own_call(allocation.frames())?;
             Some(format!("lock at byte {} of {} bytes allocated in {site}", lock.address - start, allocation.size))
         };
         let taken = || Some(format!("lock first taken in {}", self.images.call(lock.pc)?));
@@ -71,13 +71,6 @@ impl<'a> Namer<'a> {
             ..Kept::default()
         }
     }
-
-    /// The code that a developer would change of an allocation's callers.
-    fn allocator(&self, frames: &[u64]) -> Option<String> {
-        let told = || frames.iter().copied().filter(|frame| *frame != 0);
-        let own = told().find(|frame| !self.images.is_library(*frame));
-        self.images.call(own.or_else(|| told().next())?)
-    }
 }
 
 impl Names for Namer<'_> {
@@ -90,7 +83,7 @@ impl Names for Namer<'_> {
         let name = kept.or_else(|| self.images.variable(address)).or_else(|| {
             let (start, allocation) = self.trace.allocation(address)?;
             let (place, size) = (format!("byte {}", address - start), allocation.size);
-            Some(match self.allocator(&allocation.frames) {
+            Some(match self.images.own_call(allocation.frames()) {
                 Some(site) => format!("{place} of {size} bytes allocated in {site}"),
                 None => format!("{place} of {size} bytes of heap"),
             })

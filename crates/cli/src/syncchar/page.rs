@@ -2,7 +2,7 @@
 
 use askama::Template;
 use unconvoy_syncchar::report::LockReport;
-use unconvoy_syncchar::{Estimate, Histogram, HotSpot, PlaceCount, Projection, Report};
+use unconvoy_syncchar::{Estimate, Histogram, HotSpot, Projection, Report};
 
 /// Hot spots shown of a lock.
 const SPOTS: usize = 8;
@@ -177,18 +177,14 @@ impl Detail {
 
 impl Spot {
     fn new(report: &Report, spot: &HotSpot) -> Self {
-        let place = |count: &PlaceCount| match report.places.get(&count.place) {
-            Some(name) => name.clone(),
-            None => format!("place {}", count.place),
-        };
         Self {
             word: word(report, spot.address),
             address: format!("{:#x}", spot.address),
             share: percent(spot.share),
             width: format!("{:.2}", WIDEST * spot.share),
             alone: percent(spot.alone),
-            readers: spot.readers.iter().map(place).collect(),
-            writers: spot.writers.iter().map(place).collect(),
+            readers: report.names_of(&spot.readers),
+            writers: report.names_of(&spot.writers),
         }
     }
 }

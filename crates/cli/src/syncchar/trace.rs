@@ -108,8 +108,15 @@ pub struct Lock {
 pub struct Allocation {
     /// Bytes.
     pub size: u64,
-    /// Return addresses, the allocator's caller first; 0 for none.
-    pub frames: [u64; MAX_FRAMES],
+    frames: [u64; MAX_FRAMES],
+}
+
+impl Allocation {
+    /// Return addresses, the allocator's caller first.
+    pub fn frames(&self) -> &[u64] {
+        let told = self.frames.iter().position(|frame| *frame == 0);
+        &self.frames[..told.unwrap_or(MAX_FRAMES)]
+    }
 }
 
 /// All that a trace told.

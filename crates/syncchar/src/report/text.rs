@@ -142,13 +142,7 @@ fn detail(report: &Report, lock: &LockReport) -> String {
 }
 
 fn hot_spot(report: &Report, spot: &HotSpot) -> String {
-    let places = |places: &[PlaceCount]| {
-        let named = places.iter().map(|place| match report.places.get(&place.place) {
-            Some(name) => name.clone(),
-            None => format!("place {}", place.place),
-        });
-        named.collect::<Vec<_>>().join(", ")
-    };
+    let places = |places: &[PlaceCount]| report.names_of(places).join(", ");
     let mut out = format!(
         "  {}: in {} of the conflicts, the only word of {}\n",
         word(report, spot.address),
