@@ -2,10 +2,11 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 
 use addr2line::{Loader, demangle_auto};
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 /// Code of these is not what a developer would change: of an inlined chain, the first function from elsewhere counts.
 const LIBRARY_SOURCES: [&str; 4] = ["/usr/include/", "/c++/", "/rustc/", "/library/std/"];
@@ -42,6 +43,8 @@ struct Image {
     bias: u64,
     variables: OnceCell<Vec<Variable>>,
     code: OnceCell<Option<Loader>>,
+    /// What has been read of the file.
+    file: Option<ReadCache<File>>,
 }
 
 /// What an instruction belongs to.
@@ -75,7 +78,8 @@ impl Images {
         for first in mappings.iter().filter(|mapping| mapping.offset == 0) {
             let pieces = mappings.iter().filter(|other| other.path == first.path && other.base >= first.base);
             let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
-            let (low, high) = extent(&first.path).unwrap_or((0, mapped - first.base));
+            let file = File::open(&first.path).ok().map(ReadCache::new);
+            let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
             // The same piece is told again when its neighbour is given other permissions.
             by_base.entry(first.base).or_insert_with(|| Image {
                 path: first.path.clone(),
@@ -84,6 +88,7 @@ impl Images {
                 bias: first.base.wrapping_sub(low),
                 variables: OnceCell::new(),
                 code: OnceCell::new(),
+                file,
             });
         }
         Self { by_base, named: RefCell::default() }
@@ -104,7 +109,7 @@ impl Images {
     pub fn variable(&self, address: u64) -> Option<String> {
         let image = self.at(address)?;
         let own = address.wrapping_sub(image.bias);
-        let variables = image.variables.get_or_init(|| variables(&image.path).unwrap_or_default());
+        let variables = image.variables.get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
         let before = variables.partition_point(|variable| variable.address <= own);
         let found = before.checked_sub(1).map(|index| &variables[index]);
         match found.filter(|variable| own < variable.address + variable.size) {
@@ -143,9 +148,8 @@ impl Images {
         let own = pc.wrapping_sub(image.bias);
         let start = image.loader()?.find_symbol_info(own)?.address();
         let length = usize::try_from(own - start).ok().filter(|length| *length <= most)? + LONGEST_INSTRUCTION;
-        let bytes = std::fs::read(&image.path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
-        let segment = |segment: object::Segment| {
+        let file = object::File::parse(image.file.as_ref()?).ok()?;
+        let segment = |segment: object::Segment<_>| {
             let from = usize::try_from(start.checked_sub(segment.address())?).ok()?;
             let data = segment.data().ok()?.get(from..)?;
             Some(data[..length.min(data.len())].to_vec())
@@ -166,7 +170,7 @@ impl Image {
 
     fn loader(&self) -> Option<&Loader> {
         let load = || {
-            let apart = separate_debug_file(&self.path).and_then(|file| Loader::new(file).ok());
+            let apart = self.file.as_ref().and_then(separate_debug_file).and_then(|file| Loader::new(file).ok());
             apart.or_else(|| Loader::new(&self.path).ok())
         };
         self.code.get_or_init(load).as_ref()
@@ -209,18 +213,16 @@ impl Image {
 }
 
 /// The lowest and highest address that a file asks for, from page to page below.
-fn extent(path: &Path) -> Option<(u64, u64)> {
-    let bytes = std::fs::read(path).ok()?;
-    let file = object::File::parse(&*bytes).ok()?;
+fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
+    let file = object::File::parse(file).ok()?;
     let low = file.segments().map(|segment| segment.address() & !0xfff).min()?;
     let high = file.segments().map(|segment| segment.address() + segment.size()).max()?;
     Some((low, high))
 }
 
 /// Where distributions install what they strip from a file, by its build id: as gdb looks for it ("Separate Debug Files" in its manual).
-fn separate_debug_file(path: &Path) -> Option<PathBuf> {
-    let bytes = std::fs::read(path).ok()?;
-    let file = object::File::parse(&*bytes).ok()?;
+fn separate_debug_file(file: &ReadCache<File>) -> Option<PathBuf> {
+    let file = object::File::parse(file).ok()?;
     let id: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = id.split_at_checked(2)?;
     let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
@@ -228,9 +230,9 @@ fn separate_debug_file(path: &Path) -> Option<PathBuf> {
 }
 
 /// A file's variables, by address.
-fn variables(path: &Path) -> Option<Vec<Variable>> {
-    let bytes = std::fs::read(separate_debug_file(path).as_deref().unwrap_or(path)).ok()?;
-    let file = object::File::parse(&*bytes).ok()?;
+fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
+    let apart = separate_debug_file(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+    let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()
         .chain(file.dynamic_symbols())
