@@ -152,6 +152,8 @@ fn false_sharing_is_the_difference_between_line_and_byte() {
     assert!(speed_up(lock, "byte") > 3.8, "{lock:#}");
     assert!(speed_up(lock, "line") < 1.1, "{lock:#}");
     assert!(advice(lock).contains(&"pad"), "{lock:#}");
+    let word = lock["analysis"]["false_sharing"][0]["word"].as_str().unwrap();
+    assert!(report["words"][word].as_str().unwrap().starts_with("words"), "{report:#}");
 }
 
 #[test]

@@ -184,7 +184,7 @@ impl Report {
                 }
             }
             for line in &analysis.false_sharing {
-                words.extend(names.word(line.address).map(|name| (line.address, name)));
+                words.extend(names.word(line.word).map(|name| (line.word, name)));
             }
         }
         let average = averages(&locks, &options.processors);

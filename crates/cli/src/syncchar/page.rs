@@ -160,9 +160,8 @@ impl Detail {
             _ => Histogram::ROWS.into_iter().zip(analysis.histogram.words).collect(),
         };
         let falsely = analysis.false_sharing.iter().take(SPOTS);
-        let falsely = falsely.map(|line| {
-            format!("{} ({:#x}), by {} pairs of sections", word(report, line.address), line.address, line.pairs)
-        });
+        let falsely = falsely
+            .map(|line| format!("{} ({:#x}), by {} pairs of sections", word(report, line.word), line.word, line.pairs));
         Self {
             number: analysis.lock,
             name: lock.name.clone(),

@@ -136,7 +136,12 @@ fn detail(report: &Report, lock: &LockReport) -> String {
         out.push_str(&hot_spot(report, spot));
     }
     for line in analysis.false_sharing.iter().take(1) {
-        let _ = writeln!(out, "  {} is falsely shared by {} pairs of sections", word(report, line.address), line.pairs);
+        let _ = writeln!(
+            out,
+            "  the line of {} is falsely shared by {} pairs of sections",
+            word(report, line.word),
+            line.pairs
+        );
     }
     out
 }
