@@ -261,6 +261,7 @@ Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
   unconvoy compare --metric 'throughput: ([0-9.]+)' -- ./bench --threads {threads}
+  unconvoy syncchar --html report.html -- ./server --threads 8
   unconvoy locks";
 
 const RUN_EXAMPLES: &str = "\
