@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use unconvoy_bench::output::{replace, with_suffix};
+use unconvoy_bench::output::{print, replace, with_suffix};
 use unconvoy_syncchar::Report;
 use unconvoy_trace_store::Writer;
 
@@ -82,7 +82,7 @@ impl Outputs {
         if let Some(trace) = &mut self.trace {
             note(trace.finish());
         }
-        crate::print(listed(report).text(top))?;
+        print(&listed(report).text(top))?;
         Ok(status)
     }
 }
