@@ -303,8 +303,13 @@ fn ctrl_c_ends_the_run_and_reports_what_was_seen() {
         return;
     }
     let stage = Stage::new();
-    // Only emulated, where its own name is another, does it go on for long.
-    let end = "{ FILE *f = fopen(\"emulated\", \"r\"); if (f) { puts(\"sleeps\"); fflush(stdout); sleep(60); } else fclose(fopen(\"emulated\", \"w\")); }";
+    // Only its second run goes on, and takes the lock now and then: the plug-in tells when there is something to tell.
+    let end = "{ FILE *f = fopen(\"again\", \"r\"); \
+        if (!f) { fclose(fopen(\"again\", \"w\")); return 0; } \
+        for (int i = 0; i < 6000; i++) { \
+            for (int j = 0; j < 100; j++) { pthread_mutex_lock(&lock); counter++; pthread_mutex_unlock(&lock); } \
+            if (i == 50) { puts(\"goes on\"); fflush(stdout); } \
+            usleep(10000); } }";
     program(&stage, &locked("counter++;"), end);
     let mut process = stage.process();
     process
@@ -316,7 +321,7 @@ fn ctrl_c_ends_the_run_and_reports_what_was_seen() {
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    assert_eq!(line, "sleeps\n");
+    assert_eq!(line, "goes on\n");
     Process::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let mut report = String::new();
     std::io::Read::read_to_string(&mut out, &mut report).unwrap();
