@@ -12,7 +12,7 @@
 PREFIX ?= /usr/local
 CARGO ?= cargo
 RELEASE := target/release
-TESTS_PACKAGES := scripts/packages-test.txt crates/preload/tests/packages.txt
+TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt crates/preload/tests/packages.txt
 
 .PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs figures-simulated install header clean
 
@@ -42,7 +42,7 @@ test-lint:
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
 	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim \
-		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store
+		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-plugin-user
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
@@ -84,6 +84,7 @@ install: build
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
+	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1

@@ -38,6 +38,20 @@ pub mod variable {
 const NAME: &str = "libunconvoy.so";
 /// Names the interposer's file when it lies elsewhere than beside the command.
 const LIBRARY: &str = "UNCONVOY_LIBRARY";
+
+/// A shared object that the command has others load.
+struct Part {
+    name: &'static str,
+    /// Names the file when it lies elsewhere than beside the command.
+    variable: &'static str,
+    /// What to build.
+    package: &'static str,
+}
+
+const INTERPOSER: Part = Part { name: NAME, variable: LIBRARY, package: "unconvoy-preload" };
+const PLUGIN: Part =
+    Part { name: "libunconvoy_plugin_user.so", variable: "UNCONVOY_PLUGIN", package: "unconvoy-plugin-user" };
+
 /// Directories to look in, relative to that of the command: a build tree, then installations.
 const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 
@@ -47,15 +61,9 @@ const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 ///
 /// Says where it looked and what to do.
 pub fn find() -> Result<PathBuf, String> {
-    let candidates = match std::env::var_os(LIBRARY).filter(|value| !value.is_empty()) {
-        Some(path) => vec![PathBuf::from(path)],
-        None => beside_the_command(&PLACES).into_iter().map(|place| place.join(NAME)).collect(),
-    };
-    let Some(path) = candidates.iter().find(|path| path.is_file()) else {
-        return Err(missing(&candidates));
-    };
+    let path = find_part(&INTERPOSER)?;
     // Not `/proc/self/exe`-like names: the program resolves the path in its own directory.
-    let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let path = path.canonicalize().unwrap_or(path);
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         return Err(format!(
             "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: \
@@ -64,6 +72,23 @@ pub fn find() -> Result<PathBuf, String> {
         ));
     }
     Ok(path)
+}
+
+/// The path of QEMU's plug-in that samples address sets.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn find_plugin() -> Result<PathBuf, String> {
+    find_part(&PLUGIN)
+}
+
+fn find_part(part: &Part) -> Result<PathBuf, String> {
+    let candidates = match std::env::var_os(part.variable).filter(|value| !value.is_empty()) {
+        Some(path) => vec![PathBuf::from(path)],
+        None => beside_the_command(&PLACES).into_iter().map(|place| place.join(part.name)).collect(),
+    };
+    candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| part.missing(&candidates))
 }
 
 /// `LD_PRELOAD` with the interposer first, so that its symbols win.
@@ -87,13 +112,15 @@ pub fn without_preload(existing: &OsStr) -> Option<OsString> {
     (!kept.is_empty()).then(|| OsStr::from_bytes(&kept.join(&b':')).to_os_string())
 }
 
-fn missing(candidates: &[PathBuf]) -> String {
-    let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-    format!(
-        "{NAME} is missing; looked for {}. Build it (cargo build --release -p unconvoy-preload) \
-         or set {LIBRARY} to its path",
-        places.join(", ")
-    )
+impl Part {
+    fn missing(&self, candidates: &[PathBuf]) -> String {
+        let Self { name, variable, package } = self;
+        let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+        format!(
+            "{name} is missing; looked for {}. Build it (cargo build --release -p {package}) or set {variable} to its path",
+            places.join(", ")
+        )
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use unconvoy::load::control::settings::INTERVAL_MS;
 use unconvoy::load::sensor::choice::Choice;
 use unconvoy_bench::cli::BenchArgs;
 use unconvoy_sim::command::SimArgs;
+use unconvoy_syncchar::MOST_PROCESSORS;
 
 use crate::compare::plan::Configuration;
 
@@ -37,6 +38,9 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Run unconvoy's locks on a simulated machine of any size.
     Sim(Box<SimArgs>),
+    /// Tell which of a program's locks would run faster as transactions or finer locks, and what hinders.
+    #[command(after_help = SYNCCHAR_EXAMPLES)]
+    Syncchar(Box<SynccharArgs>),
     /// List the locks, the load managers and the controller's policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
@@ -159,6 +163,50 @@ pub struct CompareArgs {
     pub program: Vec<OsString>,
 }
 
+/// `unconvoy syncchar`.
+#[derive(Debug, Args)]
+pub struct SynccharArgs {
+    /// Numbers of processors to predict for.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,8,16,32",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PROCESSORS)))]
+    pub processors: Vec<u32>,
+    /// Sections after which a sample is compared although fewer threads were seen than processors
+    /// are asked for.
+    #[arg(long, value_name = "N", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub window: u32,
+    /// Sample one in N critical sections, at random.
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "analyse",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate: u32,
+    /// Seed of all that is drawn at random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Locks to tell in detail, longest held first.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Longest that each of the two runs may take, in seconds; then it is ended, and what was seen
+    /// is reported.
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "analyse")]
+    pub timeout: Option<Duration>,
+    /// Write the report as JSON.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write the report as a page that needs no other file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Keep the address sets, names and times, to analyse them again or query them (Parquet).
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "analyse")]
+    pub keep_trace: Option<PathBuf>,
+    /// Run nothing: analyse a trace that was kept.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
+    pub analyse: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required_unless_present = "analyse", trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
 /// `unconvoy stats`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
@@ -213,6 +261,7 @@ Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
   unconvoy compare --metric 'throughput: ([0-9.]+)' -- ./bench --threads {threads}
+  unconvoy syncchar --html report.html -- ./server --threads 8
   unconvoy locks";
 
 const RUN_EXAMPLES: &str = "\
@@ -243,6 +292,23 @@ Examples:
   unconvoy compare --metric 'ops/s: ([0-9.]+)' --ops 'ops: ([0-9]+)' --plot figure \\
       --json runs.json -- ./bench -t {threads}
   unconvoy compare --locks libc,default,tpmcs+none --runs 9 -- pigz -k -p {threads} file";
+
+const SYNCCHAR_EXAMPLES: &str = "\
+The program runs twice: natively, for the time that each lock is held, and emulated (by
+qemu-x86_64, several times slower), for what its critical sections touch. Standard input is given
+to both runs if it is a file.
+
+Exit status: 0 with a report, whatever the program's own. 1: nothing could be collected, or a file
+could not be written, or a trace is truncated or foreign. 2: wrong options, or a file that cannot
+be written. 125: QEMU or a part of unconvoy is missing. 126, 127: as of `run`. 130 after Ctrl-C:
+what was seen is reported.
+
+Examples:
+  unconvoy syncchar -- ./server --threads 8
+  unconvoy syncchar --processors 4,64 --html report.html -- ./server --threads 64
+  unconvoy syncchar --keep-trace server.parquet -- ./server
+  unconvoy syncchar --analyse server.parquet --processors 2,128 --window 1024
+  unconvoy syncchar --rate 1 --timeout 60 -- ./short";
 
 const LOCKS_EXAMPLES: &str = "\
 Examples:

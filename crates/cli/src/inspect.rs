@@ -91,15 +91,41 @@ pub fn interpreter(path: &Path) -> Option<String> {
     elf_interpreter(&cache)
 }
 
+/// What the kernel would execute for the file at `path`, and what it would put before the file's own arguments: for a script, its interpreter (for
+/// `env NAME`, that of that name) and its words, then the script; else the file and nothing.
+pub fn executed(path: &Path) -> (PathBuf, Vec<OsString>) {
+    let (mut file, mut before) = (path.to_path_buf(), Vec::new());
+    for _ in 0..DEEPEST_SCRIPT {
+        let Some(script) = script_interpreter(&file) else { break };
+        let mut words: Vec<OsString> = script.words.iter().map(OsString::from).collect();
+        let name = named_by_env(&script);
+        let next = match name.and_then(|name| resolve(OsStr::new(name))) {
+            Some(next) => {
+                let after = script.words.iter().position(|word| Some(word) == name).map_or(0, |place| place + 1);
+                words.drain(..after);
+                next
+            }
+            None => script.interpreter.clone(),
+        };
+        words.push(file.into_os_string());
+        words.append(&mut before);
+        (file, before) = (next, words);
+    }
+    (file, before)
+}
+
+/// `#!/usr/bin/env NAME`: what matters is NAME, which env replaces itself with.
+fn named_by_env(script: &Script) -> Option<&String> {
+    let is_env = script.interpreter.file_name() == Some(OsStr::new("env"));
+    script.words.iter().find(|word| !word.starts_with('-') && !word.contains('=')).filter(|_| is_env)
+}
+
 fn obstacle_at_depth(path: &Path, depth: u32) -> Option<Obstacle> {
     if depth == DEEPEST_SCRIPT {
         return None;
     }
     if let Some(script) = script_interpreter(path) {
-        // `#!/usr/bin/env NAME`: what matters is NAME, which env replaces itself with.
-        let is_env = script.interpreter.file_name() == Some(OsStr::new("env"));
-        let named = script.words.iter().find(|word| !word.starts_with('-') && !word.contains('='));
-        let next = match named.filter(|_| is_env) {
+        let next = match named_by_env(&script) {
             Some(name) => resolve(OsStr::new(name))?,
             None => script.interpreter,
         };

@@ -15,6 +15,7 @@ mod listing;
 mod refusal;
 mod run;
 mod stats;
+mod syncchar;
 mod wrong_usage;
 
 use std::ffi::c_int;
@@ -52,6 +53,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
         Command::Sim(args) => Ok(unconvoy_sim::command::sim(&args)),
+        Command::Syncchar(args) => syncchar::syncchar(&args),
         Command::Locks => {
             print(listing::locks())?;
             Ok(0)

@@ -118,7 +118,7 @@ fn c_string(word: impl AsRef<OsStr>) -> Result<CString, std::ffi::NulError> {
 }
 
 /// The absolute path of a file that will be written when the program ends, or why it cannot be.
-fn writable(file: &Path) -> Result<PathBuf, String> {
+pub fn writable(file: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;
     if path.is_dir() {
         return Err("this is a directory, name a file in it".to_string());

@@ -1,11 +1,12 @@
 //! `unconvoy stats`: the record of `run --stats`, as tables.
 
 use std::cmp::Reverse;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use comfy_table::{CellAlignment, Table, presets};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use unconvoy_bench::chart::quantity;
 
@@ -15,22 +16,25 @@ const SCHEMA: &str = "unconvoy-stats-1";
 /// What the interposer writes when a program ends. Missing numbers count as zero, so that a
 /// newer command reads an older record.
 #[derive(Debug, Deserialize)]
-struct Record {
+pub struct Record {
     program: String,
     pid: u32,
     lock: String,
     load: String,
-    wall_ns: u64,
+    /// From the interposer's start to the program's end.
+    pub wall_ns: u64,
     #[serde(default)]
     processors: u32,
     #[serde(default)]
     controller: Controller,
     #[serde(default)]
     slots: Slots,
+    /// Locks that found no place in the interposer's table.
     #[serde(default)]
-    dropped_locks: u64,
+    pub dropped_locks: u64,
+    /// All others.
     #[serde(default)]
-    locks: Vec<Lock>,
+    pub locks: Vec<Lock>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,27 +58,59 @@ struct Slots {
     given_back: u64,
 }
 
+/// One lock of a [`Record`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Lock {
+pub struct Lock {
     address: String,
     kind: String,
     #[serde(rename = "where")]
     place: String,
-    acquisitions: u64,
+    /// Where it lies, if in a file's memory.
+    pub at: Option<Offset>,
+    /// Where the caller of its first acquisition goes on, if that is code of a file.
+    pub first_taken: Option<Offset>,
+    /// Times it was acquired.
+    pub acquisitions: u64,
     contended: u64,
-    wait_ns: u64,
+    /// Time that threads waited for it, all together.
+    pub wait_ns: u64,
     max_wait_ns: u64,
-    hold_ns: u64,
+    /// Time it was held.
+    pub hold_ns: u64,
     slept: u64,
+}
+
+/// A place in a loaded file: the same in each run, wherever the file is loaded.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Offset {
+    /// The file.
+    pub object: PathBuf,
+    /// From the lowest address at which the file is mapped, in bytes.
+    #[serde(deserialize_with = "hexadecimal")]
+    pub offset: u64,
+}
+
+fn hexadecimal<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(D::Error::custom)
 }
 
 /// Reads `file` and renders its `top` locks by time waited.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no JSON, or is not a record of this format.
+/// As [`read`].
 pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
+    Ok(render(read(file)?, top))
+}
+
+/// Reads `file`.
+///
+/// # Errors
+///
+/// The file cannot be read, is no JSON, or is not a record of this format.
+pub fn read(file: &Path) -> anyhow::Result<Record> {
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
     let value: serde_json::Value = serde_json::from_str(&text)
@@ -84,9 +120,7 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
         Some(other) => bail!("{name} has the format {other}, this command reads {SCHEMA}"),
         None => bail!("{name} is no record of `unconvoy run --stats` (it has no \"schema\")"),
     }
-    let record: Record =
-        serde_json::from_value(value).with_context(|| format!("{name} is not a complete {SCHEMA} record"))?;
-    Ok(render(record, top))
+    serde_json::from_value(value).with_context(|| format!("{name} is not a complete {SCHEMA} record"))
 }
 
 fn render(mut record: Record, top: usize) -> String {

@@ -8,6 +8,7 @@
 //! No function here changes `errno`: the kernel is called without it.
 
 mod aliases;
+mod caller;
 mod cond;
 mod config;
 mod credentials;

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use unconvoy_locks::platform::{Native, Platform, native};
 
+use crate::caller;
 use crate::config::{say, variable};
 use crate::dispatch::pair;
 
@@ -51,6 +52,8 @@ struct Record {
     hold_ns: AtomicU64,
     /// When the present holder came by it; of several readers, the last.
     held_since: AtomicU64,
+    /// Where the caller of its first acquisition goes on; 0 if unknown.
+    first_caller: AtomicUsize,
 }
 
 static RECORDS_AT: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
@@ -114,6 +117,7 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
             match record.address.compare_exchange(0, address, AcqRel, Acquire) {
                 Ok(_) => {
                     record.kind.store(kind as u32, Relaxed);
+                    record.first_caller.store(caller::of_this_library(), Relaxed);
                     return Some(record);
                 }
                 Err(other) if other == address => return Some(record),
@@ -217,10 +221,16 @@ pub(crate) fn write() {
 
 fn as_json(record: &Record) -> serde_json::Value {
     let address = record.address.load(Relaxed);
+    let lives = Place::of(address);
+    // By its own last byte: it may be the last instruction of a function, and the return address belongs to the next.
+    let called = Place::of(record.first_caller.load(Relaxed).wrapping_sub(1));
     json!({
         "address": format!("{address:#x}"),
         "kind": KIND_NAMES[record.kind.load(Relaxed) as usize],
-        "where": place(address),
+        "where": lives.as_ref().map(Place::name).unwrap_or_default(),
+        // What stays the same from run to run: where a static lock lies in its file, and where any lock was first taken.
+        "at": lives.as_ref().map(Place::as_json),
+        "first_taken": called.map(|place| Place { offset: place.offset + 1, ..place }.as_json()),
         "acquisitions": record.acquisitions.load(Relaxed),
         "contended": record.contended.load(Relaxed),
         "wait_ns": record.wait_ns.load(Relaxed),
@@ -230,23 +240,52 @@ fn as_json(record: &Record) -> serde_json::Value {
     })
 }
 
-/// Where a lock lives: the variable of a static one, else nothing.
-fn place(address: usize) -> String {
-    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: fills `info` if the address is in a loaded object; the strings live as long as that.
-    let (object, symbol) = unsafe {
-        if libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) == 0 {
-            return String::new();
-        }
-        let info = info.assume_init();
-        let name = |text: *const core::ffi::c_char| {
-            (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy())
+/// A place in a loaded file.
+struct Place {
+    /// The file as the dynamic linker has it; the program's own by its absolute path.
+    object: String,
+    /// From the lowest address at which the file is mapped, in bytes.
+    offset: usize,
+    symbol: Option<String>,
+}
+
+impl Place {
+    /// Where the address is; nothing if in no file: on the heap, on a stack.
+    fn of(address: usize) -> Option<Self> {
+        let info = object_at(address)?;
+        // SAFETY: strings that live as long as the object is loaded.
+        let name = |text: *const core::ffi::c_char| unsafe {
+            (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        (name(info.dli_fname), name(info.dli_sname))
-    };
-    let object = object.as_deref().and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();
-    match symbol {
-        Some(symbol) => format!("{symbol} in {object}"),
-        None => object,
+        // Of the program itself, the linker knows what its caller chose to say.
+        // SAFETY: no preconditions.
+        let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
+        let is_program = object_at(entry).is_some_and(|program| program.dli_fbase == info.dli_fbase);
+        let own = || std::env::current_exe().ok().map(|path| path.to_string_lossy().into_owned());
+        Some(Self {
+            object: is_program.then(own).flatten().or_else(|| name(info.dli_fname)).unwrap_or_default(),
+            offset: address - info.dli_fbase.addr(),
+            symbol: name(info.dli_sname),
+        })
     }
+
+    /// For people: the variable, if its name is known, and the file.
+    fn name(&self) -> String {
+        let object = self.object.rsplit('/').next().unwrap_or_default();
+        match &self.symbol {
+            Some(symbol) => format!("{symbol} in {object}"),
+            None => object.to_owned(),
+        }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        json!({ "object": self.object, "offset": format!("{:#x}", self.offset) })
+    }
+}
+
+/// What the dynamic linker knows of an address.
+fn object_at(address: usize) -> Option<libc::Dl_info> {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: fills `info` if the address is in a loaded object; zeroes are a valid one.
+    unsafe { (libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
 }

@@ -115,6 +115,19 @@ fn the_record_counts_what_the_program_did() {
     acquisitions.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(acquisitions[0], 4000, "{text}");
     assert!(acquisitions.contains(&400), "{text}");
+    // What stays the same from run to run: the static lock's place, and that of the call.
+    let busy = record["locks"].as_array().into_iter().flatten().find(|lock| lock["acquisitions"] == 4000);
+    let busy = busy.expect("just counted");
+    for place in ["at", "first_taken"] {
+        assert_eq!(
+            busy[place]["object"].as_str().map(Path::new),
+            program.path.canonicalize().ok().as_deref(),
+            "{text}"
+        );
+        let offset =
+            busy[place]["offset"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+        assert!(offset.is_some_and(|offset| offset > 0 && offset < 1 << 20), "{place} of {text}");
+    }
 }
 
 #[test]

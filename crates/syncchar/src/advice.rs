@@ -78,9 +78,9 @@ pub enum Advice {
     },
     /// Different data in one cache line.
     Pad {
-        /// The line most often at fault.
+        /// A word in the line most often at fault, that sections write.
         #[serde(with = "crate::address")]
-        line: u64,
+        word: u64,
         /// The sections' speed-up by line.
         by_line: f64,
         /// What it would be by byte.
@@ -162,9 +162,9 @@ impl Advice {
                 "Let readers go without the lock (sequence lock, RCU or reader-writer lock): {} of its sections write nothing.",
                 percent(*share)
             ),
-            Advice::Pad { line, by_line, by_byte } => format!(
+            Advice::Pad { word: written, by_line, by_byte } => format!(
                 "Give data of different threads cache lines of their own, first at {}: sections that share no byte meet in a line (speed-up {by_line:.1} by line, {by_byte:.1} by byte).",
-                word(*line)
+                word(*written)
             ),
             Advice::ConditionalStore { address, share, .. } => format!(
                 "The compiler made a conditional store to {} unconditional, so that sections conflict that should not ({} of its conflicts): branch around the store.",
@@ -220,7 +220,7 @@ pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Adv
     if estimates.line.speed_up() < FALSELY_SHARED * byte.speed_up()
         && let Some(line) = lock.false_sharing.first()
     {
-        advice.push(Advice::Pad { line: line.address, by_line: estimates.line.speed_up(), by_byte: byte.speed_up() });
+        advice.push(Advice::Pad { word: line.word, by_line: estimates.line.speed_up(), by_byte: byte.speed_up() });
     }
     if byte.conflict_probability() >= WORTH_TUNING && lock.read_only < MOSTLY_READERS {
         let before = advice.len();

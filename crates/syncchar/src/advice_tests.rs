@@ -85,7 +85,7 @@ fn pad() {
     let advice = advice(|thread, _| vec![update(HEAD + u64::from(thread) * 8)]);
     assert_eq!(
         advice,
-        [Advice::Transactions { speed_up: 8.0, processors: 8 }, Advice::Pad { line: HEAD, by_line: 1.0, by_byte: 8.0 }]
+        [Advice::Transactions { speed_up: 8.0, processors: 8 }, Advice::Pad { word: HEAD, by_line: 1.0, by_byte: 8.0 }]
     );
 }
 

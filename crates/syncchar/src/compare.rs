@@ -129,7 +129,9 @@ impl Comparison {
             }
         }
         if falsely > 0 {
-            conflicts.line(self.touches[run.start].access.line(), falsely);
+            let written = self.touches[run.clone()].iter().find(|touch| touch.access.written != 0);
+            conflicts
+                .line(written.map_or(self.touches[run.start].access.address, |touch| touch.access.address), falsely);
         }
     }
 

@@ -59,7 +59,8 @@ pub(crate) struct Conflicts {
     forgotten: u64,
     /// Words forgotten.
     dropped: u64,
-    false_lines: HashMap<u64, u64, Deterministic>,
+    /// Pairs, and a word that one of the first wrote.
+    false_lines: HashMap<u64, (u64, u64), Deterministic>,
     workset_words: u64,
     worksets: u64,
 }
@@ -140,6 +141,9 @@ pub struct FalseSharing {
     /// Its address, a multiple of 64.
     #[serde(with = "crate::address")]
     pub address: u64,
+    /// A word of it that one of the sections wrote: the line may begin with data of nobody's.
+    #[serde(with = "crate::address")]
+    pub word: u64,
     /// Pairs of sections that meet in this line, but not in a byte of it.
     pub pairs: u64,
 }
@@ -224,13 +228,14 @@ impl Conflicts {
         }
     }
 
-    /// Counts pairs that share this line falsely.
-    pub fn line(&mut self, line: u64, pairs: u32) {
+    /// Counts pairs that share falsely the line of this word, which one of them wrote.
+    pub fn line(&mut self, word: u64, pairs: u32) {
+        let line = word / crate::set::LINE;
         while self.false_lines.len() >= self.most && !self.false_lines.contains_key(&line) {
-            let middle = median(self.false_lines.values().copied());
-            self.false_lines.retain(|_, pairs| *pairs > middle);
+            let middle = median(self.false_lines.values().map(|(pairs, _)| *pairs));
+            self.false_lines.retain(|_, (pairs, _)| *pairs > middle);
         }
-        *self.false_lines.entry(line).or_default() += u64::from(pairs);
+        self.false_lines.entry(line).or_insert((0, word)).0 += u64::from(pairs);
     }
 
     /// Forgets the half of the words that had the fewest conflicts; how many any of them had at most is remembered for all.
@@ -263,8 +268,12 @@ impl Conflicts {
     /// The lines most falsely shared, at most `most`.
     pub fn false_sharing(&self, most: usize) -> Vec<FalseSharing> {
         let mut lines: Vec<_> = self.false_lines.iter().collect();
-        lines.sort_unstable_by_key(|(line, pairs)| (std::cmp::Reverse(**pairs), **line));
-        let told = |(line, pairs): (&u64, &u64)| FalseSharing { address: line * crate::set::LINE, pairs: *pairs };
+        lines.sort_unstable_by_key(|(line, (pairs, _))| (std::cmp::Reverse(*pairs), **line));
+        let told = |(line, (pairs, word)): (&u64, &(u64, u64))| FalseSharing {
+            address: line * crate::set::LINE,
+            word: *word,
+            pairs: *pairs,
+        };
         lines.into_iter().take(most).map(told).collect()
     }
 
@@ -403,7 +412,7 @@ mod tests {
             conflicts.on_bytes += 2;
             conflicts.word(0x10_0000 + word * 8, 1, [].into_iter());
             conflicts.word(0x1000, 1, [].into_iter());
-            conflicts.line(word, 1);
+            conflicts.line(word * crate::set::LINE, 1);
         }
         assert!(conflicts.spots.len() <= 200 && conflicts.false_lines.len() <= 200);
         assert_eq!(conflicts.hot_spots(1)[0].pairs, words);

@@ -5,6 +5,7 @@ mod text;
 
 use crate::advice::{Advice, advise};
 use crate::analysis::{Estimates, LockAnalysis, Options};
+use crate::conflicts::PlaceCount;
 use crate::estimate::Estimate;
 use crate::projection::{Projection, projected_time, projected_time_of_all, weighted_average};
 use serde::{Deserialize, Serialize};
@@ -183,7 +184,7 @@ impl Report {
                 }
             }
             for line in &analysis.false_sharing {
-                words.extend(names.word(line.address).map(|name| (line.address, name)));
+                words.extend(names.word(line.word).map(|name| (line.word, name)));
             }
         }
         let average = averages(&locks, &options.processors);
@@ -200,6 +201,18 @@ impl Report {
             places,
             remarks,
         }
+    }
+
+    /// Names of places, each once: a line may have several instructions that access a word.
+    pub fn names_of(&self, places: &[PlaceCount]) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for place in places {
+            let name = self.places.get(&place.place).cloned().unwrap_or_else(|| format!("place {}", place.place));
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// The report for a terminal, of the `most` longest held locks in detail.

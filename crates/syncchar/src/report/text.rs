@@ -136,19 +136,18 @@ fn detail(report: &Report, lock: &LockReport) -> String {
         out.push_str(&hot_spot(report, spot));
     }
     for line in analysis.false_sharing.iter().take(1) {
-        let _ = writeln!(out, "  {} is falsely shared by {} pairs of sections", word(report, line.address), line.pairs);
+        let _ = writeln!(
+            out,
+            "  the line of {} is falsely shared by {} pairs of sections",
+            word(report, line.word),
+            line.pairs
+        );
     }
     out
 }
 
 fn hot_spot(report: &Report, spot: &HotSpot) -> String {
-    let places = |places: &[PlaceCount]| {
-        let named = places.iter().map(|place| match report.places.get(&place.place) {
-            Some(name) => name.clone(),
-            None => format!("place {}", place.place),
-        });
-        named.collect::<Vec<_>>().join(", ")
-    };
+    let places = |places: &[PlaceCount]| report.names_of(places).join(", ");
     let mut out = format!(
         "  {}: in {} of the conflicts, the only word of {}\n",
         word(report, spot.address),

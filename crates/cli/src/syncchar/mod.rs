@@ -1,0 +1,170 @@
+//! `unconvoy syncchar`: what would optimistic concurrency gain, lock by lock?
+//!
+//! The program runs twice: natively under the interposer, for times ([`native`]), then under QEMU with the plug-in, for address sets ([`emulated`]), which come
+//! through a [`pipe`], are read ([`trace`]) into the analysis and perhaps kept. [`join`] says which lock is which in both runs, [`names`] what they are called. `--analyse` starts
+//! from a kept trace instead, which has all of that in it ([`kept`]).
+
+mod child;
+mod conditional;
+mod emulated;
+mod images;
+mod join;
+mod kept;
+mod names;
+mod native;
+mod outputs;
+mod page;
+mod pipe;
+mod remarks;
+mod trace;
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+
+use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_bench::library;
+use unconvoy_syncchar::{Analysis, LockTimes, Options, Report, Run};
+
+use crate::cli::SynccharArgs;
+use crate::inspect;
+use crate::refusal::Refusal;
+
+use child::Why;
+use emulated::Emulator;
+use images::Images;
+use kept::Kept;
+use names::Namer;
+use native::Native;
+use outputs::Outputs;
+use trace::{Context, Source, Trace};
+
+/// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
+/// signal's number after Ctrl-C.
+///
+/// # Errors
+///
+/// Wrong usage or an output that cannot be written (2), a part of unconvoy or QEMU missing (125), the program missing (127) or not
+/// executable (126): whatever is wrong before the first run. A trace that cannot be analysed (1).
+pub fn syncchar(args: &SynccharArgs) -> anyhow::Result<u8> {
+    let mut processors = args.processors.clone();
+    processors.sort_unstable();
+    processors.dedup();
+    let options = Options { processors, window: args.window, seed: args.seed, ..Options::default() };
+    let analysis = Analysis::new(options.clone()).map_err(|error| Refusal::usage(error.to_string()))?;
+    let mut outputs = Outputs::check(args)?;
+    match &args.analyse {
+        Some(file) => {
+            let trace = Trace::read(Source::open(file)?, analysis, None);
+            if let Some(why) = &trace.cut_off {
+                // What came before would be half of a trace that somebody believes to be whole.
+                anyhow::bail!("{}: {why}", file.display());
+            }
+            let images = Images::new(&trace.mappings);
+            let report = analysed(&trace, &images, &options);
+            outputs.write(&report, args.top)
+        }
+        None => run_twice(args, analysis, &options, outputs),
+    }
+}
+
+/// The report of a kept trace.
+fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
+    let kept = trace.end.as_ref().and_then(|end| end.kept.clone()).unwrap_or_default();
+    let times = kept.times.into_iter().collect();
+    let mut report =
+        Report::new(run(trace, &[], kept.seconds), options, trace.analyses.clone(), times, &Namer::new(trace, images));
+    report.remarks.splice(0..0, kept.remarks);
+    report
+}
+
+fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
+    let program = &args.program[0];
+    let path = inspect::resolve(program);
+    let path = path.ok_or_else(|| Refusal::not_started(program, &std::io::ErrorKind::NotFound.into()))?;
+    // As execve(2) says of directories, too.
+    if !path.is_file() || nix::unistd::access(&path, nix::unistd::AccessFlags::X_OK).is_err() {
+        return Err(Refusal::not_started(program, &nix::errno::Errno::EACCES.into()).into());
+    }
+    let interposer = library::find().map_err(Refusal::installation)?;
+    let plugin = library::find_plugin().map_err(Refusal::installation)?;
+    let emulator = Emulator::find(plugin)?;
+    let interrupts = Interrupts::install()?;
+    let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
+
+    let input = native::Input::remember();
+    say("natively, for times");
+    let native = Native::run(args, &path, &interposer, folder.path(), &interrupts)?;
+    let mut remarks = native.remarks.clone();
+    let interrupted = |why: Option<Why>| match why {
+        Some(Why::Interrupted(signal)) => Some(signal),
+        _ => None,
+    };
+    let mut stopped = interrupted(native.ended.why);
+    let mut status = 0;
+    let trace = if stopped.is_some() {
+        remarks.push("The native run was interrupted, so the program was not emulated: no address sets.".into());
+        Trace::default()
+    } else {
+        input.rewind();
+        say("emulated, for address sets");
+        let keep = outputs.trace();
+        let (ended, trace) = emulator.run(args, &path, folder.path(), analysis, keep, &interrupts)?;
+        stopped = interrupted(ended.why);
+        remarks.extend(remarks::of_emulated(&ended, &trace, &native));
+        if trace.context.is_none() && stopped.is_none() {
+            status = 1;
+        }
+        trace
+    };
+    let images = Images::new(&trace.mappings);
+    let mut times: HashMap<u32, LockTimes> = HashMap::new();
+    if let Some(record) = &native.record {
+        let joined = join::join(record, trace.locks.values(), &images);
+        times = joined.times;
+        if trace.context.is_some() {
+            remarks.extend(joined.remarks);
+        }
+    }
+    let seconds = native.seconds();
+    let names = Namer::new(&trace, &images);
+    let mut report =
+        Report::new(run(&trace, &args.program, seconds), options, trace.analyses.clone(), times.clone(), &names);
+    if let Some(why) = &trace.not_kept {
+        complain(&format!("the trace could not be kept: {why}"));
+        status = 1;
+    } else if let Some(keep) = outputs.trace() {
+        let times = times.into_iter().collect();
+        let kept = Kept { seconds, times, remarks: remarks.clone(), ..names.keep() };
+        let end = kept.end_record(trace.end_json.as_deref())?;
+        if let Err(error) = keep.write(&unconvoy_trace_stream::Record::End(&end)) {
+            complain(&format!("the trace could not be kept: {error}"));
+            status = 1;
+        }
+    }
+    report.remarks.splice(0..0, remarks);
+    let written = outputs.write(&report, args.top)?;
+    Ok(stopped.map_or(status.max(written), |signal| 128 + signal as u8))
+}
+
+/// What ran.
+fn run(trace: &Trace, program: &[std::ffi::OsString], seconds: Option<f64>) -> Run {
+    let told = || program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    match &trace.context {
+        Some(Context { source, program: emulated, .. }) => {
+            Run { source: source.clone(), program: if program.is_empty() { emulated.clone() } else { told() }, seconds }
+        }
+        None => Run { source: "qemu-user".into(), program: told(), seconds },
+    }
+}
+
+/// What goes on, for somebody who watches.
+fn say(what: &str) {
+    if std::io::stderr().is_terminal() {
+        let _ = writeln!(std::io::stderr(), "unconvoy: the program runs {what}");
+    }
+}
+
+/// Standard error may be closed, which must not cost the results.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
+}

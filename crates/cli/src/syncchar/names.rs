@@ -1,0 +1,106 @@
+//! Names for a report's numbers: from the program's files, or from what a kept trace has of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use unconvoy_syncchar::Names;
+
+use super::conditional;
+use super::images::Images;
+use super::kept::Kept;
+use super::trace::{Lock, Trace};
+
+/// See the [module](self).
+pub struct Namer<'a> {
+    trace: &'a Trace,
+    images: &'a Images,
+    kept: Option<&'a Kept>,
+    locks: BTreeMap<u32, String>,
+    words: RefCell<BTreeMap<u64, String>>,
+}
+
+impl<'a> Namer<'a> {
+    /// Names for a trace. What it has been kept with goes first: the files may be others by now.
+    pub fn new(trace: &'a Trace, images: &'a Images) -> Self {
+        let kept = trace.end.as_ref().and_then(|end| end.kept.as_ref());
+        let mut namer = Self { trace, images, kept, locks: BTreeMap::new(), words: RefCell::default() };
+        namer.locks = namer.lock_names();
+        namer
+    }
+
+    /// Names of all locks; of several with one name, all but the first have a number, too.
+    fn lock_names(&self) -> BTreeMap<u32, String> {
+        let mut like: HashMap<String, u32> = HashMap::new();
+        let mut names = BTreeMap::new();
+        for lock in self.trace.locks.values() {
+            let kept = self.kept.and_then(|kept| kept.locks.get(&lock.number)).cloned();
+            if let Some(kept) = kept {
+                names.insert(lock.number, kept);
+                continue;
+            }
+            let name = self.lock_name(lock);
+            let number = like.entry(name.clone()).or_default();
+            *number += 1;
+            names.insert(lock.number, if *number == 1 { name } else { format!("{name} #{number}") });
+        }
+        names
+    }
+
+    /// A static lock's variable; else where its memory was allocated, unless that may be other memory by now; else who took it first.
+    fn lock_name(&self, lock: &Lock) -> String {
+        let allocated = || {
+            let (start, allocation) = self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
+            let site = self.images.own_call(allocation.frames())?;
+            Some(format!("lock at byte {} of {} bytes allocated in {site}", lock.address - start, allocation.size))
+        };
+        let taken = || Some(format!("lock first taken in {}", self.images.call(lock.pc)?));
+        let name = self.images.variable(lock.address).or_else(allocated).or_else(taken);
+        name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
+    }
+
+    /// What another analysis of the same trace will ask for.
+    pub fn keep(&self) -> Kept {
+        let mut places: Vec<u32> = self.trace.places.keys().copied().collect();
+        places.sort_unstable();
+        let conditional = places.iter().copied().filter(|place| self.is_conditional_store(*place)).collect();
+        Kept {
+            locks: self.locks.clone(),
+            places: places.iter().filter_map(|place| Some((*place, self.place(*place)?))).collect(),
+            conditional,
+            words: self.words.borrow().clone(),
+            ..Kept::default()
+        }
+    }
+}
+
+impl Names for Namer<'_> {
+    fn lock(&self, lock: u32) -> Option<String> {
+        self.locks.get(&lock).cloned()
+    }
+
+    fn word(&self, address: u64) -> Option<String> {
+        let kept = self.kept.and_then(|kept| kept.words.get(&address)).cloned();
+        let name = kept.or_else(|| self.images.variable(address)).or_else(|| {
+            let (start, allocation) = self.trace.allocation(address)?;
+            let (place, size) = (format!("byte {}", address - start), allocation.size);
+            Some(match self.images.own_call(allocation.frames()) {
+                Some(site) => format!("{place} of {size} bytes allocated in {site}"),
+                None => format!("{place} of {size} bytes of heap"),
+            })
+        })?;
+        self.words.borrow_mut().insert(address, name.clone());
+        Some(name)
+    }
+
+    fn place(&self, place: u32) -> Option<String> {
+        let kept = self.kept.and_then(|kept| kept.places.get(&place)).cloned();
+        kept.or_else(|| self.images.code(*self.trace.places.get(&place)?))
+    }
+
+    fn is_conditional_store(&self, place: u32) -> bool {
+        match self.kept {
+            Some(kept) => kept.conditional.contains(&place),
+            None => self.trace.places.get(&place).is_some_and(|pc| conditional::is_conditional_store(self.images, *pc)),
+        }
+    }
+}

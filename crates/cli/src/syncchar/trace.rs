@@ -1,0 +1,261 @@
+//! Address sets, as they come from the emulator or from a kept trace: sections go to the analysis, what names need stays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use unconvoy_syncchar::{Access, Analysis, LockAnalysis, Section};
+use unconvoy_trace_store as store;
+use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, flag};
+
+use super::images::Mapping;
+use super::kept::Kept;
+
+/// What records come from.
+pub enum Source<R: Read> {
+    /// A collector.
+    Stream(stream::Reader<R>),
+    /// A kept trace.
+    Store(Box<store::Reader>),
+}
+
+impl Source<BufReader<File>> {
+    /// Opens a kept trace, or a stream that somebody wrote into a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read or is neither, with the offset.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let open = || File::open(path).with_context(|| format!("cannot read {}", path.display()));
+        let mut magic = [0; stream::MAGIC.len()];
+        let is_stream = open()?.read_exact(&mut magic).is_ok() && magic == stream::MAGIC;
+        let opened = if is_stream {
+            stream::Reader::new(BufReader::new(open()?)).map(Self::Stream).map_err(anyhow::Error::new)
+        } else {
+            store::Reader::new(open()?).map(|reader| Self::Store(Box::new(reader))).map_err(anyhow::Error::new)
+        };
+        opened.with_context(|| path.display().to_string())
+    }
+}
+
+impl<R: Read> Source<R> {
+    fn next(&mut self) -> anyhow::Result<Option<Record<'_>>> {
+        match self {
+            Self::Stream(reader) => Ok(reader.next_record()?),
+            Self::Store(reader) => Ok(reader.next_record()?),
+        }
+    }
+}
+
+/// What ran, as the collector says.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Context {
+    /// Who collected.
+    pub source: String,
+    /// The program and its arguments.
+    pub program: Vec<String>,
+    /// One in how many sections was sampled.
+    pub rate: u32,
+}
+
+/// The collector's totals; what it does not tell is zero or empty.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// Sections seen, sampled or not.
+    pub seen: u64,
+    /// Records that could not be written.
+    pub lost: u64,
+    /// The program's status.
+    pub exit_status: Option<i32>,
+    /// Threads that it had.
+    pub threads: u64,
+    /// Processes that it made, and nobody followed.
+    pub forks_not_followed: u64,
+    /// Unlocks of what was never seen locked.
+    pub unmatched_unlocks: u64,
+    /// Where functions that lock were found.
+    pub functions: Vec<String>,
+    /// What went wrong.
+    pub notes: Vec<String>,
+    /// What unconvoy added when it kept the trace.
+    #[serde(rename = "unconvoy")]
+    pub kept: Option<Kept>,
+}
+
+/// A lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Lock {
+    /// Its number.
+    pub number: u32,
+    /// Where it is.
+    pub address: u64,
+    /// Whether another lock came to be at its address.
+    pub replaced: bool,
+    /// Where the caller of its first acquisition goes on.
+    pub pc: u64,
+    /// Times it was acquired; of a trace that was cut off, the sections that were sampled.
+    pub acquisitions: u64,
+}
+
+/// A piece of heap.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocation {
+    /// Bytes.
+    pub size: u64,
+    frames: [u64; MAX_FRAMES],
+}
+
+impl Allocation {
+    /// Return addresses, the allocator's caller first.
+    pub fn frames(&self) -> &[u64] {
+        let told = self.frames.iter().position(|frame| *frame == 0);
+        &self.frames[..told.unwrap_or(MAX_FRAMES)]
+    }
+}
+
+/// All that a trace told.
+#[derive(Default)]
+pub struct Trace {
+    /// What ran; nothing if not even that was told.
+    pub context: Option<Context>,
+    /// Mapped files.
+    pub mappings: Vec<Mapping>,
+    /// Locks by number.
+    pub locks: BTreeMap<u32, Lock>,
+    /// Addresses of places.
+    pub places: HashMap<u32, u64>,
+    /// Heap by address; of several pieces at one address, the last that was told.
+    pub heap: BTreeMap<u64, Allocation>,
+    /// Totals.
+    pub end: Option<End>,
+    /// The end record as it came.
+    pub end_json: Option<String>,
+    /// Why it ended before its end.
+    pub cut_off: Option<String>,
+    /// Why it was not kept.
+    pub not_kept: Option<String>,
+    /// What the analysis found.
+    pub analyses: Vec<LockAnalysis>,
+}
+
+impl Trace {
+    /// Reads all of it. Records other than the last are kept in `keep`, if it is given.
+    pub fn read<R: Read>(source: Source<R>, analysis: Analysis, keep: Option<&mut store::Writer<File>>) -> Self {
+        let mut trace = Self::default();
+        let mut reading = Reading { trace: &mut trace, analysis, keep, at: HashMap::new() };
+        if let Err(error) = reading.all(source) {
+            reading.trace.cut_off = Some(format!("{error:#}"));
+        }
+        let analyses = reading.analysis.finish();
+        trace.analyses = analyses;
+        if trace.end.is_none() {
+            for analysis in &trace.analyses {
+                if let Some(lock) = trace.locks.get_mut(&analysis.lock) {
+                    lock.acquisitions = analysis.sections;
+                }
+            }
+        }
+        trace
+    }
+
+    /// The piece of heap that the address is in, and where it begins.
+    pub fn allocation(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let (start, allocation) = self.heap.range(..=address).next_back()?;
+        (address - start < allocation.size.max(1)).then_some((*start, allocation))
+    }
+}
+
+struct Reading<'a> {
+    trace: &'a mut Trace,
+    analysis: Analysis,
+    keep: Option<&'a mut store::Writer<File>>,
+    /// The lock that now is at an address.
+    at: HashMap<u64, u32>,
+}
+
+impl Reading<'_> {
+    fn all<R: Read>(&mut self, mut source: Source<R>) -> anyhow::Result<()> {
+        while let Some(record) = source.next()? {
+            self.take(&record)?;
+            if let Record::End(_) = record {
+                // Of a pipe, the program's own children may keep the other end open.
+                return Ok(());
+            }
+            if let Some(writer) = &mut self.keep
+                && let Err(error) = writer.write(&record)
+            {
+                self.trace.not_kept = Some(error.to_string());
+                self.keep = None;
+            }
+        }
+        anyhow::bail!("it has no end record: its collector was cut off")
+    }
+
+    fn take(&mut self, record: &Record) -> anyhow::Result<()> {
+        let Self { trace, analysis, at, .. } = self;
+        match record {
+            Record::Context(json) => trace.context = Some(serde_json::from_str(json).context("its context record")?),
+            Record::Module(module) => trace.mappings.push(Mapping {
+                base: module.base,
+                end: module.end,
+                offset: module.offset,
+                path: PathBuf::from(std::ffi::OsStr::from_bytes(module.path)),
+            }),
+            Record::Lock(lock) => {
+                let (number, address) = (lock.number, lock.address);
+                if let Some(former) = at.insert(address, number) {
+                    analysis.retire(former);
+                    if let Some(former) = trace.locks.get_mut(&former) {
+                        former.replaced = true;
+                    }
+                }
+                trace.locks.insert(number, Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0 });
+            }
+            Record::Section(section, entries) => {
+                let accesses = entries.iter().map(|entry| Access {
+                    address: entry.address,
+                    read: entry.read,
+                    written: entry.written,
+                    read_place: entry.read_place,
+                    written_place: entry.written_place,
+                });
+                let section = Section {
+                    lock: section.lock,
+                    thread: section.thread,
+                    io: section.flags & flag::IO != 0,
+                    cut_short: section.flags & flag::CUT_SHORT != 0,
+                };
+                analysis.section(section, accesses);
+            }
+            Record::Place(place) => drop(trace.places.insert(place.number, place.pc)),
+            Record::Allocation(allocation) => {
+                let mut frames = [0; MAX_FRAMES];
+                frames.iter_mut().zip(allocation.frames()).for_each(|(to, from)| *to = from);
+                let (start, size) = (allocation.address, allocation.size);
+                // What lay there is gone.
+                let former: Vec<u64> =
+                    trace.heap.range(start..start.saturating_add(size.max(1))).map(|(address, _)| *address).collect();
+                for address in former {
+                    trace.heap.remove(&address);
+                }
+                trace.heap.insert(start, Allocation { size, frames });
+            }
+            Record::Counts(counts) => {
+                if let Some(lock) = trace.locks.get_mut(&counts.lock) {
+                    lock.acquisitions = counts.acquisitions;
+                }
+            }
+            Record::End(json) => {
+                trace.end = Some(serde_json::from_str(json).context("its end record")?);
+                trace.end_json = Some((*json).to_string());
+            }
+        }
+        Ok(())
+    }
+}

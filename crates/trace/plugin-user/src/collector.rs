@@ -1,0 +1,312 @@
+//! What the threads share.
+
+use crate::guest::{self, Calibration};
+use crate::heap::Heap;
+use crate::locks::{Lock, Locks};
+use crate::log::Log;
+use crate::modules::{Mapping, Modules};
+use crate::options::Options;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
+use unconvoy_trace_stream::{Context, Counts, End, MAGIC, Module, Place, Record, append};
+
+/// See the [module](self).
+pub struct Collector {
+    pub options: Options,
+    pub log: Log,
+    pub calibration: Calibration,
+    pub modules: Mutex<Modules>,
+    /// Code was mapped since the modules were looked at.
+    pub mapped: AtomicBool,
+    settled: Settled,
+    /// Unlocks whose mutex was looked at, and those of them that had the unlocking thread as owner, where glibc for x86-64 has it.
+    owners: [AtomicU32; 2],
+    places: Mutex<HashMap<u64, u32>>,
+    /// Where callers of allocators go on.
+    pub allocator_returns: RwLock<HashSet<u64>>,
+    pub threads: AtomicU32,
+    pub sections: AtomicU64,
+    /// Unlocks of what was never seen locked.
+    pub unmatched: AtomicU64,
+    forks: AtomicU32,
+    /// Of the program, once it is known; [`i32::MIN`] before.
+    pub status: AtomicI32,
+    notes: Mutex<Vec<String>>,
+}
+
+/// What every callback reads, and hardly anything changes: apart from what sections write.
+#[derive(Default)]
+#[repr(align(128))]
+struct Settled {
+    /// Where the dynamic linker is: as the modules have it, for those who cannot wait for them.
+    linker: [AtomicU64; 2],
+    /// All locking functions are the C library's, and no mutex showed another layout.
+    layout_known: AtomicBool,
+    /// Enough owners were looked at.
+    owners_seen: AtomicBool,
+}
+
+/// So many unlocks are looked at.
+const OWNERS: u32 = 16;
+
+static COLLECTOR: OnceLock<Collector> = OnceLock::new();
+static LOCKS: Locks = Locks::new();
+static HEAP: Heap = Heap::new();
+
+/// The locks of the program.
+pub fn locks() -> &'static Locks {
+    &LOCKS
+}
+
+/// The heap of the program.
+pub fn heap() -> &'static Heap {
+    &HEAP
+}
+
+/// The collector, once the plug-in is installed and as long as it collects.
+pub fn collector() -> Option<&'static Collector> {
+    COLLECTOR.get().filter(|collector| !collector.log.is_closed())
+}
+
+/// Starts collecting; what hinders it otherwise.
+pub fn install(options: Options) -> Result<(), String> {
+    let out = &options.out;
+    let file = File::options().write(true).create(true).truncate(true).open(out);
+    let file = file.map_err(|error| format!("{}: {error}", out.display()))?;
+    let collector = Collector {
+        options,
+        log: Log::new(file),
+        calibration: Calibration::new(),
+        modules: Mutex::new(Modules::before_program()),
+        mapped: AtomicBool::new(false),
+        settled: Settled::default(),
+        owners: [const { AtomicU32::new(0) }; 2],
+        places: Mutex::new(HashMap::new()),
+        allocator_returns: RwLock::new(HashSet::new()),
+        threads: AtomicU32::new(0),
+        sections: AtomicU64::new(0),
+        unmatched: AtomicU64::new(0),
+        forks: AtomicU32::new(0),
+        status: AtomicI32::new(i32::MIN),
+        notes: Mutex::new(Vec::new()),
+    };
+    collector.log.append(&MAGIC, |_, _| {});
+    COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())
+}
+
+impl Collector {
+    /// Tells what runs, once its stack is there: argc and the arguments lie at its initial pointer.
+    pub fn tell_context(&self) {
+        let stack = self.calibration.initial_stack();
+        let word = |index: u64| guest::try_read::<8>(stack + index * 8).map_or(0, u64::from_le_bytes);
+        let arguments = (0..word(0).min(4096)).map(|index| guest::try_read_string(word(1 + index), 1 << 16));
+        let program: Vec<String> = arguments.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect();
+        let context = Context {
+            source: "qemu-user",
+            program: &program,
+            rate: self.options.rate,
+            processors: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            page_size: 4096,
+            seed: self.options.seed,
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        self.tell(&Record::Context(&context.json()));
+    }
+
+    /// Finds what was mapped, with its functions.
+    pub fn look_at_modules(&self) {
+        self.mapped.store(false, Ordering::Relaxed);
+        let mut modules = self.modules();
+        let fresh = modules.look(&program());
+        for Mapping { base, end, offset, path } in &fresh {
+            let path = path.as_os_str().as_bytes();
+            self.tell(&Record::Module(Module { base: *base, end: *end, offset: *offset, path }));
+        }
+        // Written once, when a function is bound: no section's data.
+        for (address, size) in modules.take_linkage() {
+            locks().mark(address, size as u32);
+        }
+        let (base, end) = modules.linker();
+        self.settled.linker[0].store(base, Ordering::Relaxed);
+        self.settled.linker[1].store(end, Ordering::Relaxed);
+        let [looked, fits] = self.owners.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let refuted = looked >= OWNERS && fits == 0;
+        self.settled.layout_known.store(modules.locks_are_libcs() && !refuted, Ordering::Relaxed);
+    }
+
+    pub fn modules(&self) -> MutexGuard<'_, Modules> {
+        self.modules.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether locks have the layout of glibc for x86-64, as far as is known.
+    pub fn layout_known(&self) -> bool {
+        self.settled.layout_known.load(Ordering::Relaxed)
+    }
+
+    /// A mutex is about to be unlocked, by its owner or not: the first few tell whether the layout is right.
+    #[inline]
+    pub fn sees_owner(&self, is_owner: bool) {
+        if !self.settled.owners_seen.load(Ordering::Relaxed) {
+            self.looks_at_owner(is_owner);
+        }
+    }
+
+    #[cold]
+    fn looks_at_owner(&self, is_owner: bool) {
+        let [looked, fits] = &self.owners;
+        fits.fetch_add(is_owner.into(), Ordering::Relaxed);
+        // The last of them sees all that fit: each is counted there before it is here.
+        if looked.fetch_add(1, Ordering::AcqRel) + 1 == OWNERS {
+            self.settled.owners_seen.store(true, Ordering::Relaxed);
+            if fits.load(Ordering::Relaxed) == 0 {
+                self.settled.layout_known.store(false, Ordering::Relaxed);
+                self.note(
+                    "mutexes have another layout than glibc's: contention and recursion were not seen".to_string(),
+                );
+            }
+        }
+    }
+
+    /// Whether `pc` is the dynamic linker's.
+    pub fn is_linker(&self, pc: u64) -> bool {
+        let [base, end] = &self.settled.linker;
+        (base.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
+    }
+
+    /// The number of a place in the code, told when it is first asked for.
+    pub fn place(&self, pc: u64) -> u32 {
+        let mut places = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let next = places.len() as u32 + 1;
+        *places.entry(pc).or_insert_with(|| {
+            // Before anybody else can have the number.
+            self.tell(&Record::Place(Place { number: next, pc }));
+            next
+        })
+    }
+
+    /// Tells a lock, before its first section.
+    pub fn tell_lock(&self, lock: &Lock) {
+        self.tell(&Record::Lock(unconvoy_trace_stream::Lock {
+            number: lock.number,
+            address: lock.address,
+            size: lock.kind.size(),
+            incarnation: lock.incarnation,
+            pc: lock.pc,
+            name: &[],
+        }));
+    }
+
+    /// The program makes a process, which is not followed.
+    pub fn forked(&self) {
+        self.forks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Remembers, for the end record, what could not be seen.
+    pub fn note(&self, what: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if notes.len() < 32 && !notes.contains(&what) {
+            notes.push(what);
+        }
+    }
+
+    /// Tells the totals, writes everything, and ends the stream.
+    pub fn finish(&self) {
+        let mut out = Vec::new();
+        let mut seen = 0;
+        let mut all = locks().all();
+        all.sort_unstable_by_key(|lock| lock.number);
+        for lock in all {
+            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let acquisitions = load(&lock.acquisitions);
+            seen += acquisitions;
+            let counts = Counts {
+                lock: lock.number,
+                acquisitions,
+                sampled: load(&lock.sampled),
+                contended: load(&lock.contended),
+            };
+            append(&mut out, &Record::Counts(counts));
+            if out.len() > crate::log::CAPACITY / 2 {
+                self.log.append(&out, |_, _| {});
+                out.clear();
+            }
+        }
+        let status = self.status.load(Ordering::Relaxed);
+        let end = End {
+            sections: self.sections.load(Ordering::Relaxed),
+            seen,
+            lost: self.log.lost(),
+            exit_status: (status != i32::MIN).then_some(status),
+        };
+        append(&mut out, &Record::End(&self.end_json(end)));
+        self.log.append(&out, |_, _| {});
+        self.log.write();
+        self.log.close();
+    }
+
+    /// The end record: the stream's own keys, and what only this collector knows.
+    fn end_json(&self, end: End) -> String {
+        let mut json = end.json();
+        json.pop();
+        let (unmatched, forks) = (self.unmatched.load(Ordering::Relaxed), self.forks.load(Ordering::Relaxed));
+        let threads = self.threads.load(Ordering::Relaxed);
+        let _ = write!(json, ",\"threads\":{threads},\"unmatched_unlocks\":{unmatched},\"forks_not_followed\":{forks}");
+        let modules = self.modules();
+        let found = modules.found().iter().map(|(path, count)| format!("{count} in {}", path.display()));
+        list(&mut json, "functions", found);
+        let notes = self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let calibrated = match self.calibration.phase() {
+            guest::Phase::Found => None,
+            _ => Some("this QEMU keeps its state elsewhere: nothing was sampled".to_string()),
+        };
+        list(&mut json, "notes", modules.notes().iter().chain(&*notes).cloned().chain(calibrated));
+        json.push('}');
+        json
+    }
+
+    fn tell(&self, record: &Record) {
+        let mut out = Vec::new();
+        append(&mut out, record);
+        self.log.append(&out, |_, _| {});
+    }
+}
+
+fn program() -> std::path::PathBuf {
+    // SAFETY: called while a program runs: QEMU knows its path, a string.
+    let path = unsafe { crate::api::qemu_plugin_path_to_binary() };
+    if path.is_null() {
+        return std::path::PathBuf::new();
+    }
+    // SAFETY: as above.
+    let path = unsafe { CStr::from_ptr(path) };
+    let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+    // As in /proc/self/maps.
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+fn list(json: &mut String, key: &str, values: impl Iterator<Item = String>) {
+    let _ = write!(json, ",\"{key}\":[");
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            json.push(',');
+        }
+        json.push('"');
+        for character in value.chars() {
+            match character {
+                '"' | '\\' => json.extend(['\\', character]),
+                control if (control as u32) < 0x20 => {
+                    let _ = write!(json, "\\u{:04x}", control as u32);
+                }
+                other => json.push(other),
+            }
+        }
+        json.push('"');
+    }
+    json.push(']');
+}

@@ -1,0 +1,199 @@
+//! Pieces of heap that live, and who asked for them: told when a sampled section touches them.
+
+use crate::shadow::Shadow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the allocator's caller goes on, and its callers; 0 for none.
+pub type Frames = [u64; 4];
+
+/// Where it was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub address: u64,
+    pub size: u64,
+    pub thread: u32,
+    pub frames: Frames,
+}
+
+/// Pieces up to this many bytes are found by walking back from an address; larger ones are in a map, under a mutex: they are few.
+const SMALL: u64 = 1 << 14;
+
+/// A granule where a small piece starts: 1, whether it was told, 16 bits of its size less one, 20 of its site, 26 of its thread.
+const STARTS: u64 = 1;
+const TOLD: u64 = 2;
+const SITES: u32 = 1 << 20;
+const THREADS: u32 = 1 << 26;
+
+/// What a thread knows by itself, so that most sections need not ask: a copy of where the large pieces are, and pages that no small piece reaches into.
+#[derive(Default)]
+pub struct View {
+    changes: u64,
+    /// Start, end, and whether it was told.
+    pieces: Vec<(u64, u64, bool)>,
+    /// By page, one each: its number, and how many pages of small pieces there were then.
+    without: Vec<(u64, u64)>,
+}
+
+/// Pages that a thread remembers.
+const WITHOUT: usize = 256;
+
+/// See the [module](self).
+pub struct Heap {
+    small: Shadow<AtomicU64>,
+    /// Counts the pages of `small`.
+    pages: AtomicU64,
+    large: Mutex<BTreeMap<u64, (Piece, bool)>>,
+    /// Counts the changes of `large`; 0 while there never was one.
+    changes: AtomicU64,
+    sites: Mutex<Option<Sites>>,
+}
+
+#[derive(Default)]
+struct Sites {
+    numbers: HashMap<Frames, u32>,
+    frames: Vec<Frames>,
+}
+
+impl Heap {
+    pub const fn new() -> Self {
+        Heap {
+            small: Shadow::new(),
+            pages: AtomicU64::new(0),
+            large: Mutex::new(BTreeMap::new()),
+            changes: AtomicU64::new(0),
+            sites: Mutex::new(None),
+        }
+    }
+
+    /// The number of a site, for [`Heap::add`]; a thread keeps those that it has asked for. Nothing if there are too many.
+    pub fn site(&self, frames: Frames) -> Option<u32> {
+        let mut sites = self.sites.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let sites = sites.get_or_insert_default();
+        let next = sites.frames.len() as u32;
+        if let Some(number) = sites.numbers.get(&frames) {
+            return Some(*number);
+        }
+        if next >= SITES {
+            return None;
+        }
+        sites.numbers.insert(frames, next);
+        sites.frames.push(frames);
+        Some(next)
+    }
+
+    /// A piece now lives.
+    pub fn add(&self, address: u64, size: u64, thread: u32, site: u32) {
+        if size > SMALL {
+            let frames = self.frames(site);
+            let piece = Piece { address, size: size.min(u64::MAX - address), thread, frames };
+            self.large().insert(address, (piece, false));
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if self.small.page(address).is_none() {
+            self.pages.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(granule) = self.small.make(address) {
+            let thread = u64::from(thread % THREADS);
+            let piece = STARTS | size.saturating_sub(1) << 2 | u64::from(site) << 18 | thread << 38;
+            granule.store(piece, Ordering::Relaxed);
+        }
+    }
+
+    /// The piece at `address` is given back; its size, if it was known.
+    pub fn remove(&self, address: u64) -> Option<u64> {
+        if let Some(granule) = self.small.get(address) {
+            let piece = granule.load(Ordering::Relaxed);
+            if piece != 0 {
+                granule.store(0, Ordering::Relaxed);
+                return Some(size(piece));
+            }
+        }
+        if self.changes.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let (piece, _) = self.large().remove(&address)?;
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        Some(piece.size)
+    }
+
+    /// The piece that `address` is in, unless it was told before. `view` is the asking thread's own.
+    pub fn tell(&self, address: u64, view: &mut View) -> Option<Piece> {
+        let (page, pages) = (address >> 12, self.pages.load(Ordering::Relaxed));
+        if view.without.is_empty() {
+            view.without = vec![(0, 0); WITHOUT];
+        }
+        let without = &mut view.without[page as usize % WITHOUT];
+        if *without != (page, pages) {
+            let pieces_near =
+                (0..=SMALL >> 12).any(|back| self.small.page(address.saturating_sub(back << 12)).is_some());
+            if !pieces_near {
+                *without = (page, pages);
+            } else if let Some(found) = self.tell_small(address) {
+                return found;
+            }
+        }
+        // Relaxed: a piece that another thread just made is handed over by what the program synchronises with.
+        let changes = self.changes.load(Ordering::Relaxed);
+        if view.changes != changes {
+            let large = self.large();
+            view.changes = changes;
+            view.pieces.clear();
+            view.pieces.extend(large.values().map(|(piece, told)| (piece.address, piece.address + piece.size, *told)));
+        }
+        let at = view.pieces.partition_point(|(start, ..)| *start <= address).checked_sub(1)?;
+        let (start, end, told) = &mut view.pieces[at];
+        if address >= *end || std::mem::replace(told, true) {
+            return None;
+        }
+        let mut large = self.large();
+        let (piece, told) = large.get_mut(start)?;
+        (!std::mem::replace(told, true)).then_some(*piece)
+    }
+
+    /// Nothing if `address` is in no small piece.
+    fn tell_small(&self, address: u64) -> Option<Option<Piece>> {
+        let mut at = address & !7;
+        let lowest = address.saturating_sub(SMALL);
+        while at >= lowest && at != 0 {
+            let Some(page) = self.small.page(at) else {
+                at = (at & !0xfff).wrapping_sub(8);
+                continue;
+            };
+            let granule = &page[crate::shadow::granule(at)];
+            let piece = granule.load(Ordering::Relaxed);
+            if piece == 0 {
+                at -= 8;
+                continue;
+            }
+            if address - at >= size(piece) {
+                return None;
+            }
+            // Another thread may free it now, and allocate another there: telling one twice or not is all that comes of it.
+            if piece & TOLD != 0
+                || granule.compare_exchange(piece, piece | TOLD, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            {
+                return Some(None);
+            }
+            let frames = self.frames((piece >> 18) as u32 % SITES);
+            return Some(Some(Piece { address: at, size: size(piece), thread: (piece >> 38) as u32, frames }));
+        }
+        None
+    }
+
+    fn frames(&self, site: u32) -> Frames {
+        let sites = self.sites.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        sites.as_ref().and_then(|sites| sites.frames.get(site as usize).copied()).unwrap_or_default()
+    }
+
+    fn large(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Piece, bool)>> {
+        self.large.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Of a small piece, as in its granule; a piece of no bytes counts as one of 1.
+fn size(piece: u64) -> u64 {
+    (piece >> 2 & 0xffff) + 1
+}

@@ -1,0 +1,173 @@
+//! The stream, as many threads write it: in one order, without a lock on a section's path.
+//!
+//! A record's place is reserved by one addition to the current chunk's fill; its order is its place in the stream. So sections lie in the order of their numbers,
+//! and whoever still holds a lock while it appends keeps that lock's sections in the order of their unlocks. Whose reservation crosses the chunk's end
+//! seals it, makes the other chunk current, waits for those who are still copying, and writes: once per chunk, under a mutex.
+//!
+//! **Invariants**
+//! 1. A chunk that is not current has a fill beyond its capacity: a late reservation fails, and is made anew.
+//! 2. Of a chunk's reservations, exactly one starts within it and ends beyond it: that thread seals.
+//! 3. A chunk becomes current again only after it was written, since the sealer holds `writer` from before it changes `current` until it has written.
+
+use std::cell::UnsafeCell;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a chunk; the longest record.
+pub const CAPACITY: usize = 1 << 20;
+
+/// A crash of the program takes with it what was not written yet: at most that of this time, of a thread that goes on sampling.
+const WRITE_EVERY: Duration = Duration::from_millis(100);
+
+/// How long copying a record may take a thread that is not scheduled, before the stream is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+struct Chunk {
+    fill: AtomicUsize,
+    copied: AtomicUsize,
+    /// Where it starts in the stream.
+    base: AtomicU64,
+    bytes: UnsafeCell<Box<[u8]>>,
+}
+
+/// See the [module](self).
+pub struct Log {
+    chunks: [Chunk; 2],
+    current: AtomicUsize,
+    writer: Mutex<File>,
+    started: Instant,
+    /// Milliseconds after `started` when something was last written.
+    written: AtomicU64,
+    lost: AtomicU64,
+    /// Nothing is written any more: the program became another, or this is a forked child.
+    closed: Apart,
+}
+
+/// Every callback reads it: apart from what sections write.
+#[repr(align(128))]
+struct Apart(AtomicBool);
+
+// SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer after all were copied (`copied`, acquire).
+unsafe impl Sync for Log {}
+
+impl Log {
+    pub fn new(file: File) -> Self {
+        let chunk = |fill| Chunk {
+            fill: AtomicUsize::new(fill),
+            copied: AtomicUsize::new(0),
+            base: AtomicU64::new(0),
+            bytes: UnsafeCell::new(vec![0; CAPACITY].into_boxed_slice()),
+        };
+        Log {
+            chunks: [chunk(0), chunk(CAPACITY + 1)],
+            current: AtomicUsize::new(0),
+            writer: Mutex::new(file),
+            started: Instant::now(),
+            written: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            closed: Apart(AtomicBool::new(false)),
+        }
+    }
+
+    /// Appends whole records of at most [`CAPACITY`] bytes. `place` is given the copy and where it starts in the stream, before anybody reads it.
+    pub fn append(&self, records: &[u8], place: impl FnOnce(&mut [u8], u64)) {
+        if records.len() > CAPACITY {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        while !self.closed.0.load(Ordering::Relaxed) {
+            let index = self.current.load(Ordering::Acquire);
+            let chunk = &self.chunks[index];
+            // Acquire: a chunk that became current again is empty, and its base is set (`seal`).
+            let start = chunk.fill.fetch_add(records.len(), Ordering::Acquire);
+            let end = start + records.len();
+            if end <= CAPACITY {
+                // SAFETY: these bytes were reserved by this thread alone, and the chunk is not written before `copied` has them.
+                let copy = unsafe {
+                    let to = (*chunk.bytes.get()).as_mut_ptr().add(start);
+                    std::slice::from_raw_parts_mut(to, records.len())
+                };
+                copy.copy_from_slice(records);
+                place(copy, chunk.base.load(Ordering::Relaxed) + start as u64);
+                // Release: for the sealer, which reads these bytes.
+                chunk.copied.fetch_add(records.len(), Ordering::Release);
+                return;
+            }
+            if start <= CAPACITY {
+                self.seal(index, start);
+            } else {
+                std::hint::spin_loop();
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Writes what is there, if nothing was written for a while.
+    pub fn write_if_due(&self) {
+        let now = self.started.elapsed().as_millis() as u64;
+        let last = self.written.load(Ordering::Relaxed);
+        let due = now - last.min(now) >= WRITE_EVERY.as_millis() as u64;
+        if due && self.written.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.write();
+        }
+    }
+
+    /// Writes what is there.
+    pub fn write(&self) {
+        let index = self.current.load(Ordering::Acquire);
+        let start = self.chunks[index].fill.fetch_add(CAPACITY + 1, Ordering::Acquire);
+        if start <= CAPACITY {
+            self.seal(index, start);
+        }
+    }
+
+    /// Nothing is written from now on; what has not been is dropped.
+    pub fn close(&self) {
+        self.closed.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was [closed](Log::close).
+    pub fn is_closed(&self) -> bool {
+        self.closed.0.load(Ordering::Relaxed)
+    }
+
+    /// Records that are not in the stream, for want of space or of time.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// By the one thread that found chunk `index` full at `filled` (Invariant 2).
+    #[cold]
+    fn seal(&self, index: usize, filled: usize) {
+        let mut file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (chunk, next) = (&self.chunks[index], &self.chunks[1 - index]);
+        next.base.store(chunk.base.load(Ordering::Relaxed) + filled as u64, Ordering::Relaxed);
+        next.copied.store(0, Ordering::Relaxed);
+        // Release: whoever reserves in it sees its base (`append`).
+        next.fill.store(0, Ordering::Release);
+        self.current.store(1 - index, Ordering::Release);
+
+        let patience = Instant::now();
+        // Acquire: with the release in `append`.
+        while chunk.copied.load(Ordering::Acquire) < filled {
+            if patience.elapsed() > PATIENCE {
+                // Which record is incomplete is not known, and its thread may yet copy it: the stream ends here.
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                self.close();
+                return;
+            }
+            std::thread::yield_now();
+        }
+        // SAFETY: all reservations below `filled` were copied, and by Invariant 1 there are no others.
+        let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
+        if !self.is_closed() && file.write_all(bytes).is_err() {
+            // A full disk, or a reader that is gone: a part may have been written, so that nothing can follow.
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.close();
+        }
+        self.written.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+}

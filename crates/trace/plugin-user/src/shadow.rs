@@ -1,0 +1,89 @@
+//! A table over the program's address space: `T` for each granule of 8 bytes, made page by page when first set, read without a lock.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+const PAGE: u32 = 12;
+/// Granules of a page.
+pub const GRANULES: usize = 1 << (PAGE - 3);
+/// User addresses of x86-64 have 47 bits: two levels of directories above the pages.
+const UPPER: usize = 1 << 17;
+const LOWER: usize = 1 << (47 - 17 - PAGE);
+
+type Page<T> = [T; GRANULES];
+type Lower<T> = [AtomicPtr<Page<T>>; LOWER];
+
+/// See the [module](self). `T` is an atomic for which zero bytes mean "nothing".
+pub struct Shadow<T: 'static> {
+    upper: [AtomicPtr<Lower<T>>; UPPER],
+}
+
+impl<T> Shadow<T> {
+    pub const fn new() -> Self {
+        Shadow { upper: [const { AtomicPtr::new(ptr::null_mut()) }; UPPER] }
+    }
+
+    /// The granules of the page of `address`, if any of them was ever set.
+    pub fn page(&self, address: u64) -> Option<&Page<T>> {
+        let (upper, lower) = indices(address)?;
+        // Acquire: with the release in `install`; likewise below.
+        let directory = self.upper[upper].load(Ordering::Acquire);
+        // SAFETY: it is null or was installed, and is never freed; likewise below.
+        let directory = unsafe { directory.as_ref() }?;
+        // SAFETY: as above.
+        unsafe { directory[lower].load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The granule of `address`, if any of its page was ever set.
+    pub fn get(&self, address: u64) -> Option<&T> {
+        self.page(address).map(|page| &page[granule(address)])
+    }
+
+    /// The granule of `address`, to be set. Nothing for addresses that no program has, or without memory.
+    pub fn make(&self, address: u64) -> Option<&T> {
+        let (upper, lower) = indices(address)?;
+        let directory: &Lower<T> = install(&self.upper[upper])?;
+        Some(&install(&directory[lower])?[granule(address)])
+    }
+}
+
+/// Which granule of its page.
+pub fn granule(address: u64) -> usize {
+    (address >> 3) as usize % GRANULES
+}
+
+fn indices(address: u64) -> Option<(usize, usize)> {
+    let page = (address >> PAGE) as usize;
+    (page < UPPER * LOWER).then_some((page / LOWER, page % LOWER))
+}
+
+fn install<X>(slot: &AtomicPtr<X>) -> Option<&X> {
+    let mut at = slot.load(Ordering::Acquire);
+    if at.is_null() {
+        let size = size_of::<X>();
+        // SAFETY: a fresh mapping; its zero bytes are a valid X, which is of atomics. Its pages cost nothing before they are used.
+        let fresh = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if fresh == libc::MAP_FAILED {
+            return None;
+        }
+        at = match slot.compare_exchange(ptr::null_mut(), fresh.cast(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh.cast(),
+            Err(other) => {
+                // SAFETY: nobody has seen it.
+                unsafe { libc::munmap(fresh, size) };
+                other
+            }
+        };
+    }
+    // SAFETY: installed, and never freed.
+    Some(unsafe { &*at })
+}
