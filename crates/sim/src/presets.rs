@@ -202,8 +202,8 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             begin_ns: 1,          // [-] one instruction
             commit_ns: 1,
             abort_ns: 20,          // [-] about one access to the second-level cache
-            backoff_first_ns: 100, // [-] half an access to memory
-            backoff_limit_ns: 10_000,
+            backoff_first_ns: 200, // [-] an access to memory
+            backoff_limit_ns: 800, // [-] docs/evaluation-simulated.md compares others
         }),
         calibrated: None,
     }

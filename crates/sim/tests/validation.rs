@@ -10,18 +10,29 @@ use unconvoy_sim::parameters::{Parameters, Policy};
 use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::workload::red_black::RedBlackTree;
-use unconvoy_sim::workload::validation::{Completion, Program, THREADS, address_sets, complete};
+use unconvoy_sim::workload::validation::{Completion, Execution, Program, THREADS};
 
 const POLICIES: [Policy; 2] = [Policy::Requester, Policy::Timestamp];
 
 fn metatm(processors: u32, policy: Policy) -> Parameters {
     let mut machine = presets::named(&format!("metatm-{processors}")).expect("a preset");
-    machine.transactions.as_mut().expect("it has some").policy = policy;
+    let transactions = machine.transactions.as_mut().expect("it has some");
+    transactions.policy = policy;
+    if policy == Policy::Requester {
+        // Whoever asks wins: with short waits all undo each other without end.
+        transactions.backoff_limit_ns = 10_000;
+    }
     machine
 }
 
+fn execution<'a>(machine: &'a Parameters, program: Program, lock: &str, sections: u32, seed: u64) -> Execution<'a> {
+    let pair = pair::named(lock).expect("a lock");
+    Execution { machine, program, pair, in_kernel: false, threads: THREADS, sections, seed }
+}
+
 fn completed(machine: &Parameters, program: Program, lock: &str, sections: u32, seed: u64) -> Completion {
-    complete(machine, program, pair::named(lock).expect("a lock"), THREADS, sections, seed)
+    execution(machine, program, lock, sections, seed)
+        .complete()
         .unwrap_or_else(|error| panic!("{program:?} under {lock}: {error}"))
 }
 
@@ -142,9 +153,7 @@ fn a_seed_gives_one_result() {
 #[test]
 fn address_sets_are_what_the_programs_access_and_not_the_lock() {
     let machine = metatm(8, Policy::Timestamp);
-    let recorded = |program| {
-        address_sets(&machine, program, pair::named("ttas+none").expect("a lock"), THREADS, 40, 1).expect("it ends")
-    };
+    let recorded = |program| execution(&machine, program, "ttas+none", 40, 1).address_sets().expect("it ends");
     // Prob writes one word, the same for half of the sections, its own thread's for the others.
     let sets = recorded(Program::Prob);
     assert_eq!(sets.len(), 32 * 40);

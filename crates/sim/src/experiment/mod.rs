@@ -2,6 +2,7 @@
 
 mod bump;
 mod interference;
+mod projection;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,7 @@ use crate::outcome::{Outcome, Point, Scheduling, Stop, simulate, simulate_under}
 
 pub use bump::{Bump, Reaction};
 pub use interference::Shares;
+pub use projection::{Predicted, Projection};
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +26,8 @@ pub enum Task {
     /// One program whose controllers aim at so many contexts; how many of its threads run, at this interval in
     /// nanoseconds.
     Watched(Point, f64, u64),
+    /// A program of Syncchar's validation: predicted, and run with transactions.
+    Predicted(Predicted),
 }
 
 /// What it gave.
@@ -38,12 +42,19 @@ pub enum Measured {
     Reactions(Vec<Reaction>),
     /// Of [`Task::Watched`]: times in nanoseconds and threads.
     Counts(Vec<(u64, u32)>),
+    /// Of [`Task::Predicted`].
+    Projection(Projection),
 }
 
 impl Measured {
     /// The outcome of a point.
     pub fn outcome(&self) -> Option<&Outcome> {
         if let Measured::Outcome(outcome) = self { Some(outcome) } else { None }
+    }
+
+    /// What was predicted.
+    pub fn projection(&self) -> Option<&Projection> {
+        if let Measured::Projection(projection) = self { Some(projection) } else { None }
     }
 }
 
@@ -62,6 +73,7 @@ impl Task {
             }
             Task::Bump(bump) => Ok(Measured::Reactions(bump.run(stop)?)),
             Task::Watched(point, aim, every_ns) => Ok(Measured::Counts(bump::watch(point, *aim, *every_ns, stop)?)),
+            Task::Predicted(predicted) => Ok(Measured::Projection(predicted.run(stop)?)),
         }
     }
 
@@ -72,6 +84,7 @@ impl Task {
             Task::Scheduled(point, scheduling) => f64::from(point.threads) * (point.seconds + scheduling.settle_s),
             Task::Beside(point, _, others) => f64::from(point.threads + others) * point.seconds,
             Task::Bump(bump) => f64::from(bump.threads) * bump.targets.len() as f64 * bump.hold_ns as f64 / 1e9,
+            Task::Predicted(predicted) => f64::from(predicted.sections) / 1e4,
         }
     }
 }
@@ -84,6 +97,7 @@ impl Task {
                 point.seed = seed
             }
             Task::Bump(bump) => bump.seed = seed,
+            Task::Predicted(predicted) => predicted.seed = seed,
         }
     }
 }

@@ -7,7 +7,7 @@ use unconvoy_bench::chart::panel::{Panel, Point, Series};
 use unconvoy_bench::chart::quantity::Unit;
 
 use super::{Claim, Figure, Shown};
-use crate::experiment::Measured;
+use crate::experiment::{Measured, Projection};
 use crate::grid::Result;
 use crate::outcome::SpecialSet;
 
@@ -137,7 +137,33 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
         Shown::Shares => vec![("part of self alone".to_string(), shares(results))],
         Shown::Reactions => vec![("threads awake".to_string(), reactions(results))],
         Shown::Counts => vec![("threads that run or wait to run".to_string(), counts(results))],
+        Shown::Times => projected(&panels, "execution time, ms", results, &TIMES),
+        Shown::SpeedUps => projected(&panels, "speed-up over the lock", results, &SPEED_UPS),
     }
+}
+
+/// A line of a prediction: its name and values.
+type Predicted = (&'static str, fn(&Projection) -> f64);
+
+const TIMES: [Predicted; 2] = [
+    ("projected", |projection| projection.projected_ns() / 1e6),
+    ("transactions", |projection| projection.transacted_ns / 1e6),
+];
+
+const SPEED_UPS: [Predicted; 3] = [
+    ("by data independence", |projection| projection.estimate.independence),
+    ("and by conflict density", |projection| projection.estimate.speed_up()),
+    ("transactions", |projection| projection.locked_ns / projection.transacted_ns),
+];
+
+fn projected(panels: &[String], what: &str, results: &[Result], lines: &[Predicted]) -> Vec<(String, Vec<Line>)> {
+    let line = |panel: &str, (name, of): &Predicted| {
+        let of_panel = results.iter().filter(|result| result.panel == panel);
+        let places = of_panel.filter_map(|result| Some((result.x, of(result.measured.projection()?))));
+        (name.to_string(), places.collect())
+    };
+    let panel = |panel: &String| (format!("{panel}: {what}"), lines.iter().map(|lines| line(panel, lines)).collect());
+    panels.iter().map(panel).collect()
 }
 
 fn shares(results: &[Result]) -> Vec<Line> {

@@ -4,6 +4,7 @@
 mod claims;
 mod drawing;
 mod plans;
+mod syncchar;
 mod taco;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,10 @@ enum Shown {
     Shares,
     Reactions,
     Counts,
+    /// Execution times, predicted and with transactions.
+    Times,
+    /// Of the predicted speed-up, its two parts.
+    SpeedUps,
 }
 
 /// How much is simulated.
