@@ -255,6 +255,8 @@ impl Reading<'_> {
                 trace.end = Some(serde_json::from_str(json).context("its end record")?);
                 trace.end_json = Some((*json).to_string());
             }
+            // Of a kernel's trace.
+            Record::Object(_) | Record::Held(_) => {}
         }
         Ok(())
     }

@@ -18,7 +18,14 @@ pub struct Shadow<T: 'static> {
     upper: [AtomicPtr<Lower<T>>; UPPER],
 }
 
+impl<T> Default for Shadow<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Shadow<T> {
+    /// Nothing anywhere.
     pub const fn new() -> Self {
         Shadow { upper: [const { AtomicPtr::new(ptr::null_mut()) }; UPPER] }
     }
