@@ -106,7 +106,7 @@ fn text() {
 #[test]
 fn nothing_seen_is_said() {
     let options = Options::default();
-    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0) };
+    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0), clock: Clock::Native };
     let report = Report::new(run, &options, Vec::new(), HashMap::new(), &Nameless);
     let text = report.text(10);
     assert!(text.contains("No critical section was seen") && !text.contains('│'), "{text}");

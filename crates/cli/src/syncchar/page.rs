@@ -213,7 +213,7 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
     use std::collections::HashMap;
-    use unconvoy_syncchar::{Access, Analysis, LockTimes, Names, Options, Run, Section};
+    use unconvoy_syncchar::{Access, Analysis, Clock, LockTimes, Names, Options, Run, Section};
 
     struct Hostile;
 
@@ -242,7 +242,7 @@ mod tests {
             let word = Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
             analysis.section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
         }
-        let run = Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0) };
+        let run = Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
         let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
         Report::new(run, &options, analysis.finish(), times, &Hostile)
     }

@@ -41,8 +41,6 @@ enum Type {
     Alias { name: u32, of: u32 },
     /// What a function takes.
     Prototype(Vec<u32>),
-    /// A function or a variable.
-    Named { of: u32 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +121,7 @@ impl Btf {
             8..=11 | 18 => Type::Alias { name, of: size_or_type },
             12 => {
                 self.functions.entry(self.text(name)).or_insert(size_or_type);
-                Type::Named { of: size_or_type }
+                Type::Plain(0)
             }
             13 => {
                 let mut takes = Vec::with_capacity(length);
@@ -136,7 +134,7 @@ impl Btf {
             14 => {
                 cursor.skip(1)?;
                 self.variables.entry(self.text(name)).or_insert(size_or_type);
-                Type::Named { of: size_or_type }
+                Type::Plain(0)
             }
             15 => cursor.skip(3 * length).map(|()| Type::Plain(size_or_type))?,
             16 => Type::Plain(size_or_type),

@@ -113,7 +113,7 @@ impl Machine<'_> {
         let (ended, trace) = std::thread::scope(|scope| {
             let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
                 Ok(reader) => Trace::read(Source::Stream(reader), analysis, keep),
-                Err(error) => Trace { cut_off: Some(error.to_string()), ..Trace::default() },
+                Err(error) => Trace::without_a_start(error.to_string()),
             });
             let ended = child::run(&mut command, timeout, interrupts);
             has_ended.store(true, Ordering::Release);
@@ -189,7 +189,11 @@ impl Boot {
         }
         let last = self.console.lines().rev().map(readable).find(|line| !line.is_empty());
         let last = last.map_or_else(|| "it wrote nothing to its console".into(), |line| format!("its last words: {line}"));
-        let what = if reached { "the guest did not come to its end" } else { "the kernel did not reach init" };
+        let what = match reached {
+            true if self.console.contains(guest::BEGUN) => "the guest's command did not come to its end",
+            true => "the guest did not begin with its command",
+            false => "the kernel did not reach init",
+        };
         format!("{what} in {:.0} s; {last}", self.ended.wall.as_secs_f64())
     }
 

@@ -2,6 +2,7 @@
 
 use super::btf::Btf;
 use super::symbols::Symbols;
+use crate::syncchar::trace::Object;
 
 /// Where x86-64 with four levels of page tables, and without randomised addresses, has the descriptors of pages (Documentation/arch/x86/x86_64/mm.rst in the kernel's source).
 const PAGE_DESCRIPTORS: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;
@@ -28,17 +29,6 @@ const CACHES: [(&str, &str); 17] = [
 ];
 /// What is appended to a structure's name to make a cache's.
 const SUFFIXES: [&str; 6] = ["", "_cache", "_cachep", "_node_cache", "_slab", "_pool"];
-
-/// An object of the kernel's heap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// The first byte.
-    pub address: u64,
-    /// Its bytes; 0 if they are not known.
-    pub size: u64,
-    /// Its cache.
-    pub cache: String,
-}
 
 /// What names need of a kernel.
 pub struct Memory<'a> {

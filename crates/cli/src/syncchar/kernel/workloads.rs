@@ -162,7 +162,7 @@ fn make(tree: &Path, processors: u32, scale: f64) -> anyhow::Result<Scripts> {
             std::fs::write(tree.join(format!("source/part{source}.c")), text)?;
         }
         let objects: String = (0..sources).map(|source| format!(" part{source}.o")).collect();
-        let makefile = format!("whole.o:{objects}\n\tld -r -o $@ $^\n%.o: %.c\n\tgcc -O1 -c -o $@ $<\n");
+        let makefile = format!("whole.o:{objects}\n\tld -r -o $@ $^\n%.o: %.c\n\tgcc -O1 -ffreestanding -c -o $@ $<\n");
         std::fs::write(tree.join("source/Makefile"), makefile)
     };
     write().with_context(|| format!("no place for the workload's files in {}", tree.display()))?;
