@@ -4,7 +4,7 @@
 #
 #   scripts/setup-kernel.sh [DIRECTORY]     target/kernel unless told
 #
-# Nothing is installed: packages are unpacked into DIRECTORY, by an apt of its own lists. Installing bookworm-backports' QEMU would upgrade qemu-user, too, to a
+# Nothing but missing shared libraries is installed: packages are unpacked into DIRECTORY, by an apt of its own lists. Installing bookworm-backports' QEMU would upgrade qemu-user, too, to a
 # build without plug-ins. Leaves DIRECTORY/qemu (unless PATH has such a QEMU), DIRECTORY/vmlinuz, DIRECTORY/modules and
 # DIRECTORY/config; each is kept once it is there.
 set -eu
@@ -85,6 +85,9 @@ if [ -n "$need_qemu" ]; then
 	lists bookworm "the guest's firmware"
 	fetch bookworm seabios ipxe-qemu
 	unpack bookworm "$work/qemu"
+	if ldd "$work/qemu/usr/bin/qemu-system-x86_64" | grep -q 'not found'; then
+		"$(dirname "$0")/setup.sh" "$(dirname "$0")/packages-qemu.txt"
+	fi
 	mv "$work/qemu" "$to/qemu"
 fi
 
