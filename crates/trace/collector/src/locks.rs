@@ -159,6 +159,12 @@ impl Locks {
         }
     }
 
+    /// Whether there ever was a lock near `address`: on its page, which a piece of memory that begins there may leave.
+    pub fn may_be_within(&self, address: u64) -> bool {
+        self.bytes.page(address).is_some()
+            || self.bytes.page((address | (GRANULES as u64 * 8 - 1)).wrapping_add(1)).is_some()
+    }
+
     /// Which bytes of the word at `address` belong to locks.
     pub fn bytes_of_word(&self, address: u64) -> u8 {
         self.bytes.get(address).map_or(0, |bytes| bytes.load(Ordering::Relaxed))

@@ -89,7 +89,11 @@ fn bytes_of_locks_come_and_go() {
 #[test]
 fn a_shadow_knows_no_address_that_no_program_has() {
     static SHADOW: shadow::Shadow<std::sync::atomic::AtomicU8> = shadow::Shadow::new();
-    assert!(SHADOW.make(u64::MAX).is_none() && SHADOW.get(1 << 47).is_none());
+    assert!(SHADOW.make(1 << 63).is_none() && SHADOW.make(1 << 47).is_none() && SHADOW.make(u64::MAX << 48).is_none());
+    assert!(
+        SHADOW.make(u64::MAX << 47).is_some() && SHADOW.get(u64::MAX).is_none() && SHADOW.get(0).is_none(),
+        "a kernel's"
+    );
     assert!(SHADOW.get((1 << 47) - 8).is_none() && SHADOW.make((1 << 47) - 8).is_some());
     assert!(SHADOW.get((1 << 47) - 4096).is_some() && SHADOW.get((1 << 47) - 4104).is_none());
 }
