@@ -38,7 +38,7 @@ pub enum Clock {
     /// A run without emulation, on this machine; shares are of its run time.
     #[default]
     Native,
-    /// Instructions of all emulated processors, a nanosecond each, as in the paper's section 5; shares are of the time in which processors had something to do.
+    /// Instructions of all emulated processors, a nanosecond each, as in the paper's section 5; shares are of all these but those that waited for locks.
     Instructions,
 }
 

@@ -159,7 +159,7 @@ fn locks_of_one_kind_are_told_together() {
     assert_eq!(dentries.average[0].byte.independence, (1.0 * 1.0 + 3.0 * 2.0) / 4.0);
     assert_eq!((zones.name.as_str(), zones.locks, zones.sections), ("zone.lock", 1, 1000));
     let text = report.text(10);
-    for part in ["8.000 s of busy processors", "a nanosecond each", "kind of lock", "56.25%", "1 lock was held somewhen"] {
+    for part in ["8.000 s of work of all processors", "a nanosecond each", "kind of lock", "56.25%", "1 lock was held somewhen"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();

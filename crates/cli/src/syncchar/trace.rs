@@ -86,6 +86,7 @@ pub struct End {
     /// Of a kernel: what was executed.
     pub instructions: Option<Instructions>,
     /// Of a kernel: where each processor's copies of per-CPU variables are, less the variables' own addresses.
+    #[serde(deserialize_with = "hexadecimal")]
     pub per_cpu: Vec<u64>,
     /// What unconvoy added when it kept the trace.
     #[serde(rename = "unconvoy")]
@@ -213,12 +214,25 @@ pub struct Object {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Instructions {
-    /// In the kernel, waiting left out.
+    /// In the kernel, with those that waited for locks.
     pub kernel: u64,
     /// In programs.
     pub user: u64,
-    /// Within locks' waiting loops.
+    /// Of these, within locks' waiting loops.
     pub waited: u64,
+}
+
+/// Numbers as text with `0x`, since readers of JSON may round large ones.
+fn hexadecimal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom);
+    Vec::<String>::deserialize(from)?.into_iter().map(number).collect()
+}
+
+impl Instructions {
+    /// Without those that only waited: what processors spin for is no work.
+    pub fn work(&self) -> u64 {
+        (self.kernel + self.user).saturating_sub(self.waited)
+    }
 }
 
 struct Reading<'a> {

@@ -37,13 +37,13 @@ fn heading(report: &Report) -> String {
     if let Some(seconds) = run.seconds {
         let _ = match run.clock {
             Clock::Native => write!(out, "; native run {seconds:.3} s"),
-            Clock::Instructions => write!(out, "; {seconds:.3} s of busy processors"),
+            Clock::Instructions => write!(out, "; {seconds:.3} s of work of all processors"),
         };
     }
     out.push_str(")\n");
     if run.clock == Clock::Instructions {
         out.push_str(
-            "Times are instructions of all processors, a nanosecond each; shares are of the time in which processors had something to do.\n",
+            "Times are instructions of all processors, a nanosecond each; shares are of all these but those that waited for locks.\n",
         );
     }
     out

@@ -130,7 +130,7 @@ impl Profile<'_> {
         let names = KernelNames::new(trace, memory, self.lines);
         let times = times(trace);
         let instructions = trace.end.as_ref().and_then(|end| end.instructions);
-        let seconds = instructions.map(|counts| (counts.kernel + counts.user) as f64 * INSTRUCTION);
+        let seconds = instructions.map(|counts| counts.work() as f64 * INSTRUCTION);
         let program = self.told();
         let run = Run {
             source: format!("qemu-system, {} processors", self.args.guest.cpus),
@@ -139,13 +139,13 @@ impl Profile<'_> {
             clock: Clock::Instructions,
         };
         if let Some(counts) = instructions {
-            let all = (counts.kernel + counts.user + counts.waited).max(1) as f64;
+            let all = (counts.kernel + counts.user).max(1) as f64;
             remarks.insert(
                 0,
                 format!(
-                    "Of all instructions, {:.1} % were in the kernel, {:.1} % in programs, and {:.1} % waited for locks.",
-                    100.0 * counts.kernel as f64 / all,
+                    "Of all instructions, {:.1} % were in programs and {:.1} % in the kernel, {:.2} % of all waiting for locks.",
                     100.0 * counts.user as f64 / all,
+                    100.0 * counts.kernel as f64 / all,
                     100.0 * counts.waited as f64 / all
                 ),
             );
@@ -223,6 +223,8 @@ fn plugin_offsets(btf: &Btf) -> String {
         ("slab_cache", "slab", "slab_cache"),
         ("page_flags", "page", "flags"),
         ("page_type", "page", "page_type"),
+        // Called so from 7.1 on.
+        ("compound_head", "page", "compound_info"),
         ("compound_head", "page", "compound_head"),
         ("kmem_cache_name", "kmem_cache", "name"),
         ("kmem_cache_object_size", "kmem_cache", "object_size"),
