@@ -93,13 +93,16 @@ fn a_kernels_locks_have_names_times_and_estimates() {
     let classes = report["classes"].as_array().unwrap();
     let class = |name: &str| {
         let found = classes.iter().find(|class| class["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name} among {:?}", classes.iter().map(|class| &class["name"]).collect::<Vec<_>>()))
+        found.unwrap_or_else(|| {
+            panic!("no {name} among {:?}", classes.iter().map(|class| &class["name"]).collect::<Vec<_>>())
+        })
     };
     assert!(class("dentry.d_lockref")["locks"].as_u64().unwrap() > 10);
     assert!(class("rq.__lock").is_object() || class("runqueues.__lock").is_object());
     let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
     assert!(all > 0.001 && all < 1.0, "{all}");
-    let places: Vec<&str> = report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
+    let places: Vec<&str> =
+        report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
     assert!(places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9, "{places:?}");
     assert!(stage.read("report.html").contains("Kinds of locks"));
 
@@ -116,7 +119,8 @@ fn a_guest_that_takes_too_long_is_ended() {
         return;
     }
     let stage = Stage::new();
-    let arguments = ["--kernel", "--cpus", "2", "--memory", "512", "--timeout", "25", "--", "while :; do ls / > /dev/null; done"];
+    let arguments =
+        ["--kernel", "--cpus", "2", "--memory", "512", "--timeout", "25", "--", "while :; do ls / > /dev/null; done"];
     let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().success();
     ran.stdout(contains("The guest was ended by the time-out"));
     assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
@@ -129,7 +133,10 @@ fn an_interruption_leaves_nothing_behind() {
     }
     let stage = Stage::new();
     let mut command = process(&stage);
-    command.args(["--kernel", "--cpus", "2", "--memory", "512", "--", "sleep 1000"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--kernel", "--cpus", "2", "--memory", "512", "--", "sleep 1000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let qemu = || {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
@@ -162,7 +169,11 @@ fn a_kernel_that_sees_no_disk_is_told() {
     std::fs::create_dir(&empty).unwrap();
     let arguments = ["--kernel", "--cpus", "1", "--memory", "256", "--modules", "empty", "--", "true"];
     let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().code(1);
-    ran.stderr(contains("no virtio disk").and(contains("--modules DIR")).and(predicate::str::is_match("\\A[^\n]*\n\\z").unwrap()));
+    ran.stderr(
+        contains("no virtio disk")
+            .and(contains("--modules DIR"))
+            .and(predicate::str::is_match("\\A[^\n]*\n\\z").unwrap()),
+    );
     assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
 }
 

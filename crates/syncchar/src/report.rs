@@ -102,6 +102,12 @@ pub struct Report {
     pub options: Options,
     /// Longest held first, then those of which no time is known, by sections.
     pub locks: Vec<LockReport>,
+    /// Time held of all locks as a share of the run time, those included that were never sampled.
+    #[serde(default)]
+    pub held: Option<f64>,
+    /// Sections of all locks that were analysed.
+    #[serde(default)]
+    pub sections: u64,
     /// Locks of one kind together, longest held first: those of which a class is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassReport>,
@@ -168,6 +174,7 @@ impl Report {
         mut times: HashMap<u32, LockTimes>,
         names: &impl Names,
     ) -> Self {
+        let all_held: f64 = times.values().map(|times| times.held).sum();
         let mut remarks = Vec::new();
         let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
         if cut_short > 0 {
@@ -196,7 +203,7 @@ impl Report {
         if !unsampled.is_empty() {
             let run = match run.clock {
                 Clock::Native => "in the native run",
-                Clock::Instructions => "somewhen",
+                Clock::Instructions => "at some time",
             };
             remarks.push(format!("{} held {run}, but no section was sampled: not listed.", were(unsampled.len())));
         }
@@ -226,6 +233,8 @@ impl Report {
             schema: SCHEMA.into(),
             run,
             options: options.clone(),
+            held: total.map(|total| all_held / total),
+            sections: locks.iter().map(|lock| lock.analysis.sections).sum(),
             classes,
             average,
             projections: projections.unwrap_or_default(),

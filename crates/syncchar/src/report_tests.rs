@@ -31,7 +31,7 @@ fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
         let access = Access { address, read: 0xff, written: 0xff, read_place: 3, written_place: 3 };
         analysis.section(Section { lock, thread, ..Section::default() }, [access]);
     }
-    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds };
+    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds, clock: Clock::Native };
     Report::new(run, &options, analysis.finish(), times, &Named)
 }
 
@@ -148,8 +148,12 @@ fn locks_of_one_kind_are_told_together() {
         let word = Access { address, read: 1, written: 1, ..Access::default() };
         analysis.section(Section { lock, thread, ..Section::default() }, [word]);
     }
-    let run =
-        Run { source: "qemu-system".into(), program: vec!["find".into()], seconds: Some(8.0), clock: Clock::Instructions };
+    let run = Run {
+        source: "qemu-system".into(),
+        program: vec!["find".into()],
+        seconds: Some(8.0),
+        clock: Clock::Instructions,
+    };
     let held = |held: f64| LockTimes { acquisitions: 10, held, waited: 0.5 };
     let times = HashMap::from([(0, held(1.0)), (1, held(3.0)), (2, held(2.0)), (7, held(0.5))]);
     let report = Report::new(run, &options, analysis.finish(), times, &Kinds);
@@ -159,7 +163,13 @@ fn locks_of_one_kind_are_told_together() {
     assert_eq!(dentries.average[0].byte.independence, (1.0 * 1.0 + 3.0 * 2.0) / 4.0);
     assert_eq!((zones.name.as_str(), zones.locks, zones.sections), ("zone.lock", 1, 1000));
     let text = report.text(10);
-    for part in ["8.000 s of work of all processors", "a nanosecond each", "kind of lock", "56.25%", "1 lock was held somewhen"] {
+    for part in [
+        "8.000 s of work of all processors",
+        "a nanosecond each",
+        "kind of lock",
+        "56.25%",
+        "1 lock was held at some time",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();

@@ -133,8 +133,8 @@ impl Row {
         (!means.is_empty()).then(|| Self {
             name: "weighted average".into(),
             link: None,
-            held: percent(report.locks.iter().filter_map(|lock| lock.share).sum()),
-            sections: report.locks.iter().map(|lock| lock.analysis.sections).sum::<u64>().to_string(),
+            held: report.held.map_or_else(|| "unknown".into(), percent),
+            sections: report.sections.to_string(),
             independence: means.iter().map(|mean| format!("{:.2}", mean.byte.independence)).collect(),
             density: means.iter().map(|mean| format!("{:.2}", mean.byte.density)).collect(),
             is_all: true,
@@ -285,7 +285,8 @@ mod tests {
             let word = Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
             analysis.section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
         }
-        let run = Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
+        let run =
+            Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
         let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
         Report::new(run, &options, analysis.finish(), times, &Hostile)
     }

@@ -224,7 +224,8 @@ pub struct Instructions {
 
 /// Numbers as text with `0x`, since readers of JSON may round large ones.
 fn hexadecimal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom);
+    let number =
+        |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom);
     Vec::<String>::deserialize(from)?.into_iter().map(number).collect()
 }
 
@@ -280,8 +281,7 @@ impl Reading<'_> {
                     }
                 }
                 let object = trace.object_index(address);
-                let lock =
-                    Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0, held: None, object };
+                let lock = Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0, held: None, object };
                 trace.locks.insert(number, lock);
             }
             Record::Section(section, entries) => {

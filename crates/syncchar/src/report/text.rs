@@ -68,11 +68,8 @@ fn held(report: &Report) -> String {
         table.add_row(row(lock.name.clone(), percent(lock.share), analysis.sections.to_string(), estimates));
     }
     if !report.average.is_empty() {
-        let shares: Vec<f64> = report.locks.iter().filter_map(|lock| lock.share).collect();
-        let all = (!shares.is_empty()).then(|| shares.iter().sum());
-        let sections: u64 = report.locks.iter().map(|lock| lock.analysis.sections).sum();
         let estimates = report.average.iter().map(|average| average.byte).collect();
-        table.add_row(row("Weighted Average".into(), percent(all), sections.to_string(), estimates));
+        table.add_row(row("Weighted Average".into(), percent(report.held), report.sections.to_string(), estimates));
     }
     format!(
         "\nData independence and conflict density by byte, for each number of processors; sections are those analysed.\n{table}\n"

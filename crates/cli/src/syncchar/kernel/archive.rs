@@ -134,8 +134,9 @@ mod tests {
     #[test]
     fn busybox_reads_it() {
         use std::io::Write;
-        let unpack = std::process::Command::new("busybox").args(["cpio", "-t"]).stdin(std::process::Stdio::piped());
-        let Ok(mut unpack) = { unpack }.stdout(std::process::Stdio::piped()).spawn() else {
+        use std::process::{Command, Stdio};
+        let unpack = Command::new("busybox").args(["cpio", "-t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut unpack) = unpack else {
             eprintln!("skipped: busybox is not installed (apt-get install busybox-static)");
             return;
         };

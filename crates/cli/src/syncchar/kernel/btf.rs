@@ -35,10 +35,21 @@ enum Type {
     /// Something of so many bytes without parts.
     Plain(u32),
     Pointer(u32),
-    Array { of: u32, length: u32 },
-    Structure { name: u32, size: u32, members: Vec<Member>, is_union: bool },
+    Array {
+        of: u32,
+        length: u32,
+    },
+    Structure {
+        name: u32,
+        size: u32,
+        members: Vec<Member>,
+        is_union: bool,
+    },
     /// Another name for a type, or a qualifier of it.
-    Alias { name: u32, of: u32 },
+    Alias {
+        name: u32,
+        of: u32,
+    },
     /// What a function takes.
     Prototype(Vec<u32>),
 }
@@ -247,7 +258,8 @@ impl Btf {
                         longer.push('.');
                         longer.push_str(&name);
                     }
-                    let Some(is_lock) = self.descend(member.of, offset - member.offset, wants_lock, &mut longer, depth + 1)
+                    let Some(is_lock) =
+                        self.descend(member.of, offset - member.offset, wants_lock, &mut longer, depth + 1)
                     else {
                         continue;
                     };

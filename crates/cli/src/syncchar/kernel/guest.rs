@@ -158,7 +158,9 @@ mod tests {
         assert_eq!(get("modules/b.ko"), [2]);
         assert_eq!(get("command"), b"ls");
         let init = std::str::from_utf8(get("init")).unwrap();
-        assert!(init.contains("head -c 4194304") && init.contains(REACHED) && init.contains(FAILED) && init.contains(BEGUN));
+        assert!(
+            init.contains("head -c 4194304") && init.contains(REACHED) && init.contains(FAILED) && init.contains(BEGUN)
+        );
     }
 
     #[test]

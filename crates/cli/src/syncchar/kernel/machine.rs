@@ -188,7 +188,8 @@ impl Boot {
             return format!("the kernel panicked {when}: {panic}");
         }
         let last = self.console.lines().rev().map(readable).find(|line| !line.is_empty());
-        let last = last.map_or_else(|| "it wrote nothing to its console".into(), |line| format!("its last words: {line}"));
+        let last =
+            last.map_or_else(|| "it wrote nothing to its console".into(), |line| format!("its last words: {line}"));
         let what = match reached {
             true if self.console.contains(guest::BEGUN) => "the guest's command did not come to its end",
             true => "the guest did not begin with its command",

@@ -24,7 +24,7 @@ const CACHES: [(&str, &str); 17] = [
     ("mnt_cache", "mount"),
     ("radix_tree_node", "xa_node"),
     ("skbuff_head_cache", "sk_buff"),
-    ("jbd2_journal_handle", "jbd2_journal_handle"),
+    ("jbd2_journal_head", "journal_head"),
     ("page->ptl", "spinlock"),
 ];
 /// What is appended to a structure's name to make a cache's.
@@ -53,14 +53,33 @@ impl Memory<'_> {
                     name.instance = Some(format!("of processor {processor}"));
                     return Some(name);
                 }
+                // Behind the variables there is what is allocated for each processor.
+                if (last..first + self.unit()).contains(&own) {
+                    let class = format!("per-CPU memory+{:#x}", own - first);
+                    return Some(Name { class, instance: Some(format!("of processor {processor}")) });
+                }
             }
         }
         self.static_variable(address, wants_lock)
     }
 
+    /// Bytes of a processor's copies: not more than from one processor's to the next one's.
+    fn unit(&self) -> u64 {
+        let apart = |pair: &[u64]| pair[1].abs_diff(pair[0]);
+        self.per_cpu.windows(2).map(apart).min().unwrap_or(0)
+    }
+
     fn static_variable(&self, address: u64, wants_lock: bool) -> Option<Name> {
         let (symbol, offset) = self.symbols.at(address).filter(|(symbol, _)| !symbol.is_code)?;
-        let member = self.btf.and_then(|btf| btf.variable(&symbol.name, offset, wants_lock));
+        let member = self.btf.and_then(|btf| {
+            // Only per-CPU variables have a type there; others may be called as their structure is (`rcu_state`).
+            let fits = |btf: &Btf| {
+                let size = btf.size(&symbol.name).map_or(0, u64::from);
+                size > offset && self.symbols.room(symbol.address).is_some_and(|room| size <= room)
+            };
+            let named = || fits(btf).then(|| btf.member(&symbol.name, offset, wants_lock)).flatten();
+            btf.variable(&symbol.name, offset, wants_lock).or_else(named)
+        });
         let class = match member.filter(|(path, _)| !path.is_empty()) {
             Some((path, _)) => joined(&symbol.name, &path),
             None if offset == 0 => symbol.name.clone(),
@@ -109,7 +128,9 @@ impl Memory<'_> {
         }
         for suffix in SUFFIXES {
             let stem = object.cache.strip_suffix(suffix);
-            for name in stem.into_iter().flat_map(|stem| [stem.to_string(), format!("{stem}_struct"), format!("{stem}_info")]) {
+            for name in
+                stem.into_iter().flat_map(|stem| [stem.to_string(), format!("{stem}_struct"), format!("{stem}_info")])
+            {
                 if fits(&name) {
                     return Some(name);
                 }
@@ -159,7 +180,8 @@ mod tests {
     const SYMBOLS: &[u8] = b"\
 ffffffff81000000 T take
 ffffffff82000000 D zones_lock
-ffffffff82000008 D other
+ffffffff82000008 D zone
+ffffffff82000010 D other
 ffffffff83000000 D __per_cpu_start
 ffffffff83000000 D queues
 ffffffff83000010 D cursor
@@ -178,6 +200,8 @@ ffffffff83000020 D __per_cpu_end
         assert_eq!(name(0xffff_ffff_8200_0000).unwrap(), "zones_lock");
         assert_eq!(name(0xffff_ffff_8200_0004).unwrap(), "zones_lock+0x4");
         assert_eq!(name(0xffff_ffff_8300_2004).unwrap(), "queues.lock of processor 1");
+        assert_eq!(name(0xffff_ffff_8300_2030).unwrap(), "per-CPU memory+0x30 of processor 1");
+        assert_eq!(name(0xffff_ffff_8200_000c).unwrap(), "zone.lock", "called as its structure");
         assert_eq!(name(0xffff_ffff_8100_0000), None, "code");
         assert_eq!(name(0xffff_8880_0000_0000), None);
     }

@@ -29,6 +29,7 @@ use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 use super::child::Why;
 use super::kept::Kept;
 use super::outputs::Outputs;
+use super::remarks::number;
 use super::trace::Trace;
 use super::{complain, say};
 use crate::cli::SynccharArgs;
@@ -56,12 +57,7 @@ const INSTRUCTION: f64 = 1e-9;
 /// # Errors
 ///
 /// As there; a kernel that does not boot or lacks what the plug-in needs (1).
-pub fn profile(
-    args: &SynccharArgs,
-    analysis: Analysis,
-    options: &Options,
-    mut outputs: Outputs,
-) -> anyhow::Result<u8> {
+pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
     let parts = Parts::find(&args.guest)?;
     let lines = debug_information(args, &parts)?;
     let interrupts = Interrupts::install()?;
@@ -287,10 +283,13 @@ fn remarks(boot: &Boot, trace: &Trace, has_types: bool) -> Vec<String> {
         remarks.push("No times are known.".into());
     }
     if end.lost > 0 {
-        remarks.push(format!("{} records could not be written and are missing.", end.lost));
+        remarks.push(format!("{} could not be written and are missing.", number(end.lost, "record", "records")));
     }
     if end.unmatched_unlocks > 0 {
-        remarks.push(format!("{} releases of locks that were taken before the command began.", end.unmatched_unlocks));
+        let releases = number(end.unmatched_unlocks, "release", "releases");
+        remarks.push(format!(
+            "{releases} of what was never seen taken, as of locks that were taken before the command began."
+        ));
     }
     remarks.extend(end.notes.iter().map(|note| format!("The plug-in: {note}.")));
     remarks

@@ -96,7 +96,8 @@ impl Names for KernelNames<'_> {
             let object = self.trace.object(address)?;
             Some(self.memory.member(object, address, false, None))
         };
-        let name = self.memory.variable(address, false).or_else(in_object).or_else(|| self.memory.page(address, false))?;
+        let name =
+            self.memory.variable(address, false).or_else(in_object).or_else(|| self.memory.page(address, false))?;
         let name = name.to_string();
         self.words.borrow_mut().insert(address, name.clone());
         Some(name)

@@ -83,14 +83,17 @@ fn qemu(told: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf
 /// Whether plug-ins of our interface version can be loaded into it.
 fn suits(qemu: &Path) -> Result<(), String> {
     let output = |option: &str| {
-        let output = Command::new(qemu).arg(option).output().map_err(|error| format!("it cannot be executed: {error}"))?;
+        let output =
+            Command::new(qemu).arg(option).output().map_err(|error| format!("it cannot be executed: {error}"))?;
         Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let version = output("--version")?;
     let release = version.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.trim().parse::<u32>().ok());
     match release {
         None => Err("it is no QEMU, or lacks a shared library".into()),
-        Some(release) if release < OLDEST => Err(format!("it is release {release}, and plug-ins read registers from {OLDEST} on")),
+        Some(release) if release < OLDEST => {
+            Err(format!("it is release {release}, and plug-ins read registers from {OLDEST} on"))
+        }
         Some(_) if !output("-help")?.contains("-plugin") => Err("it was built without plug-ins".into()),
         Some(_) => Ok(()),
     }
@@ -100,12 +103,14 @@ fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<Path
     let told = args.kernel.as_ref().and_then(Option::as_ref);
     let image = match told {
         Some(image) => image.clone(),
-        None => beside.iter().map(|directory| directory.join("vmlinuz")).find(|image| image.is_file()).ok_or_else(|| {
-            missing(&format!(
-                "no kernel (looked in {}): `make kernel` fetches Debian's, or say --kernel IMAGE",
-                listed(beside)
-            ))
-        })?,
+        None => {
+            beside.iter().map(|directory| directory.join("vmlinuz")).find(|image| image.is_file()).ok_or_else(|| {
+                missing(&format!(
+                    "no kernel (looked in {}): `make kernel` fetches Debian's, or say --kernel IMAGE",
+                    listed(beside)
+                ))
+            })?
+        }
     };
     let release = release(&image).map_err(|why| Refusal::usage(format!("--kernel {}: {why}", image.display())))?;
     let modules = match &args.modules {
@@ -154,7 +159,9 @@ fn mke2fs() -> Result<PathBuf, Refusal> {
     let name = OsString::from("mke2fs");
     let found = inspect::resolve(&name);
     let elsewhere = || SBIN.iter().map(|place| Path::new(place).join(&name)).find(|path| path.is_file());
-    found.or_else(elsewhere).ok_or_else(|| missing("no mke2fs, which makes the guest's disk: apt-get install e2fsprogs"))
+    found
+        .or_else(elsewhere)
+        .ok_or_else(|| missing("no mke2fs, which makes the guest's disk: apt-get install e2fsprogs"))
 }
 
 fn listed(directories: &[PathBuf]) -> String {

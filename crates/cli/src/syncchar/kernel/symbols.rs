@@ -1,7 +1,10 @@
 //! The kernel's symbols, as `/proc/kallsyms` tells them.
 
-/// Types (as of nm) of code; others are data.
+/// Types (as of nm) of code; others are data. Of the kernel itself they are not to be trusted: `/proc/kallsyms` has them for what lies in data, too.
 const CODE: &str = "tTwW";
+/// Where the kernel's own code lies, and where all of the kernel ends.
+const KERNEL_CODE: [(&str, &str); 2] = [("_text", "_etext"), ("_sinittext", "_einittext")];
+const KERNEL_END: &str = "_end";
 
 /// Names that the build adds, beside the one that a developer knows.
 const ADDED: [&str; 6] = ["__pfx_", "__ksymtab_", "__kstrtab", "__crc_", "__flags_", "__pi_"];
@@ -32,8 +35,18 @@ impl Symbols {
         let mut by_address: Vec<Symbol> =
             String::from_utf8_lossy(text).lines().filter_map(symbol).filter(|symbol| symbol.address != 0).collect();
         // Of several at one address, the shortest is mostly the one in the source; stable, so that the report is.
-        by_address.sort_by(|a, b| (a.address, a.name.len()).cmp(&(b.address, b.name.len())));
-        Self { by_address }
+        by_address.sort_by_key(|symbol| (symbol.address, symbol.name.len()));
+        let mut symbols = Self { by_address };
+        let ranges: Vec<_> = KERNEL_CODE
+            .iter()
+            .filter_map(|(first, end)| Some(symbols.address(first)?..symbols.address(end)?))
+            .collect();
+        if let (Some(end), false) = (symbols.address(KERNEL_END), ranges.is_empty()) {
+            for symbol in symbols.by_address.iter_mut().take_while(|symbol| symbol.address < end) {
+                symbol.is_code = ranges.iter().any(|range| range.contains(&symbol.address));
+            }
+        }
+        symbols
     }
 
     /// Which of those that the plug-in needs are not there.
@@ -56,6 +69,12 @@ impl Symbols {
         self.by_address.get(after)?;
         let symbol = &self.by_address[first];
         Some((symbol, address - symbol.address))
+    }
+
+    /// How far it is from an address to the next symbol.
+    pub fn room(&self, address: u64) -> Option<u64> {
+        let after = self.by_address.partition_point(|symbol| symbol.address <= address);
+        Some(self.by_address.get(after)?.address - address)
     }
 
     /// The function that an instruction is in, as `name+0x1c`.
@@ -93,8 +112,11 @@ ffffffff81000000 T _text
 ffffffff81000100 t __pfx_take
 ffffffff81000110 t take.part.0
 ffffffff81000200 T _raw_spin_lock
+ffffffff81000300 T _etext
 ffffffff82000000 D lock
 ffffffff82000008 d after
+ffffffff82000010 T in_data
+ffffffff82000020 D _end
 ffffffffc0000000 t probe\t[virtio_blk]
 ffffffffc0001000 t end\t[virtio_blk]
 rubbish
@@ -105,9 +127,14 @@ rubbish
         let symbols = Symbols::parse(TEXT);
         assert_eq!(symbols.place(0xffff_ffff_8100_0111).unwrap(), "take.part.0+0x1");
         assert_eq!(symbols.function(0xffff_ffff_8100_0111), Some("take"));
-        assert_eq!(symbols.at(0xffff_ffff_8100_0002).map(|(symbol, offset)| (&symbol.name[..], offset)), Some(("_text", 2)));
+        assert_eq!(
+            symbols.at(0xffff_ffff_8100_0002).map(|(symbol, offset)| (&symbol.name[..], offset)),
+            Some(("_text", 2))
+        );
         assert_eq!(symbols.at(0xffff_ffff_8200_0004).unwrap().1, 4);
         assert_eq!(symbols.place(0xffff_ffff_8200_0004), None, "data is no place");
+        assert!(!symbols.at(0xffff_ffff_8200_0010).unwrap().0.is_code, "whatever it is said to be");
+        assert_eq!(symbols.room(0xffff_ffff_8200_0004), Some(4));
         assert_eq!(symbols.place(0xffff_ffff_c000_0010).unwrap(), "probe [virtio_blk]+0x10");
         assert!(symbols.at(0xffff_8880_0000_0000).is_none());
         assert!(symbols.at(u64::MAX).is_none());
