@@ -3,6 +3,7 @@
 #   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
+#   make kernel   what `unconvoy syncchar --kernel` runs, in target/kernel (100 MB)
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
@@ -12,9 +13,9 @@
 PREFIX ?= /usr/local
 CARGO ?= cargo
 RELEASE := target/release
-TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt crates/preload/tests/packages.txt
+TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs figures-simulated install header clean
 
 all: setup build
 
@@ -23,6 +24,12 @@ setup:
 
 setup-tests: setup
 	@scripts/setup.sh $(TESTS_PACKAGES)
+	@scripts/setup-kernel.sh || echo "setup: the tests of syncchar --kernel will be skipped" >&2
+
+# A kernel to profile, and a QEMU to profile it under, in target/kernel.
+kernel: setup
+	@scripts/setup.sh scripts/packages-kernel.txt
+	@scripts/setup-kernel.sh
 
 build:
 	$(CARGO) build --release --workspace
@@ -42,7 +49,7 @@ test-lint:
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
 	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim \
-		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-plugin-user
+		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom

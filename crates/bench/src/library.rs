@@ -52,6 +52,15 @@ const INTERPOSER: Part = Part { name: NAME, variable: LIBRARY, package: "unconvo
 const PLUGIN: Part =
     Part { name: "libunconvoy_plugin_user.so", variable: "UNCONVOY_PLUGIN", package: "unconvoy-plugin-user" };
 
+const SYSTEM_PLUGIN: Part = Part {
+    name: "libunconvoy_plugin_system.so",
+    variable: "UNCONVOY_PLUGIN_SYSTEM",
+    package: "unconvoy-plugin-system",
+};
+
+/// The same for a kernel: beside a build's directory, in an installation.
+const KERNEL_PLACES: [&str; 2] = ["../kernel", "../lib/unconvoy/kernel"];
+
 /// Directories to look in, relative to that of the command: a build tree, then installations.
 const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 
@@ -81,6 +90,23 @@ pub fn find() -> Result<PathBuf, String> {
 /// As [`find`].
 pub fn find_plugin() -> Result<PathBuf, String> {
     find_part(&PLUGIN)
+}
+
+/// The path of the same for a whole machine under QEMU: of kernels.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn find_system_plugin() -> Result<PathBuf, String> {
+    find_part(&SYSTEM_PLUGIN)
+}
+
+/// Where a kernel and QEMU's system mode may lie, as `make kernel` leaves them or an installation has them; `variable` names the directory when it is elsewhere.
+pub fn kernel_directories(variable: &str) -> Vec<PathBuf> {
+    match std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        Some(path) => vec![PathBuf::from(path)],
+        None => beside_the_command(&KERNEL_PLACES),
+    }
 }
 
 fn find_part(part: &Part) -> Result<PathBuf, String> {

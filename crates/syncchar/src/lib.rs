@@ -64,5 +64,5 @@ pub use compare::compare;
 pub use conflicts::{FalseSharing, Histogram, HotSpot, PlaceCount, Uses};
 pub use estimate::{Estimate, Outcome};
 pub use projection::Projection;
-pub use report::{LockTimes, Nameless, Names, Report, Run};
+pub use report::{ClassReport, Clock, LockTimes, Nameless, Names, Report, Run};
 pub use set::{Access, AddressSet, Granularity};

@@ -1,7 +1,10 @@
 //! What a user gets: locks by time held, with what optimistic concurrency would gain (Table 2 of the paper), the program's projection, hot spots and
 //! advice. JSON by serde; [`Report::text`] is for a terminal.
 
+mod class;
 mod text;
+
+pub use class::ClassReport;
 
 use crate::advice::{Advice, advise};
 use crate::analysis::{Estimates, LockAnalysis, Options};
@@ -23,6 +26,20 @@ pub struct Run {
     pub program: Vec<String>,
     /// Run time without any instrument, seconds; nothing if it did not run so.
     pub seconds: Option<f64>,
+    /// What times mean.
+    #[serde(default)]
+    pub clock: Clock,
+}
+
+/// What the times of a report are measured by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// A run without emulation, on this machine; shares are of its run time.
+    #[default]
+    Native,
+    /// Instructions of all emulated processors, a nanosecond each, as in the paper's section 5; shares are of all these but those that waited for locks.
+    Instructions,
 }
 
 /// What was measured of a lock while the program ran natively.
@@ -44,6 +61,10 @@ pub trait Names {
     fn word(&self, address: u64) -> Option<String>;
     /// The function and source line of a place.
     fn place(&self, place: u32) -> Option<String>;
+    /// What all locks of its kind are called, where a lock may be one of many (`dentry.d_lockref`).
+    fn class(&self, _lock: u32) -> Option<String> {
+        None
+    }
     /// Whether the place is a store that the source makes only under a condition (section 3.3): a conditional move chose what it stores.
     fn is_conditional_store(&self, place: u32) -> bool;
 }
@@ -81,6 +102,15 @@ pub struct Report {
     pub options: Options,
     /// Longest held first, then those of which no time is known, by sections.
     pub locks: Vec<LockReport>,
+    /// Time held of all locks as a share of the run time, those included that were never sampled.
+    #[serde(default)]
+    pub held: Option<f64>,
+    /// Sections of all locks that were analysed.
+    #[serde(default)]
+    pub sections: u64,
+    /// Locks of one kind together, longest held first: those of which a class is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassReport>,
     /// Means over the locks, weighted by time held, for each number of processors: Table 2's last row. Empty without times.
     pub average: Vec<Average>,
     /// The program's gain if all locks' sections ran optimistically, for each number of processors. Empty without times.
@@ -99,6 +129,9 @@ pub struct Report {
 pub struct LockReport {
     /// Its name, or else its number.
     pub name: String,
+    /// What all locks of its kind are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// What was measured natively, if anything was.
     pub times: Option<LockTimes>,
     /// Time held as a share of the run time, from 0 to 1.
@@ -141,6 +174,7 @@ impl Report {
         mut times: HashMap<u32, LockTimes>,
         names: &impl Names,
     ) -> Self {
+        let all_held: f64 = times.values().map(|times| times.held).sum();
         let mut remarks = Vec::new();
         let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
         if cut_short > 0 {
@@ -165,9 +199,13 @@ impl Report {
         }
         let mut locks: Vec<LockReport> =
             locks.into_iter().map(|analysis| LockReport::new(analysis, run.seconds, &mut times, names)).collect();
-        if !times.is_empty() {
-            remarks
-                .push(format!("{} held in the native run, but no section was sampled: not listed.", were(times.len())));
+        let unsampled = times;
+        if !unsampled.is_empty() {
+            let run = match run.clock {
+                Clock::Native => "in the native run",
+                Clock::Instructions => "at some time",
+            };
+            remarks.push(format!("{} held {run}, but no section was sampled: not listed.", were(unsampled.len())));
         }
         let held = |lock: &LockReport| lock.times.as_ref().map_or(-1.0, |times| times.held);
         locks.sort_by(|a, b| {
@@ -187,13 +225,17 @@ impl Report {
                 words.extend(names.word(line.word).map(|name| (line.word, name)));
             }
         }
-        let average = averages(&locks, &options.processors);
+        let classes = class::by_class(&locks, &unsampled, run.seconds, &options.processors, names);
+        let average = averages(locks.iter(), &options.processors);
         let total = run.seconds.filter(|seconds| *seconds > 0.0);
         let projections = total.map(|total| all_locks(&locks, &options.processors, total));
         Report {
             schema: SCHEMA.into(),
             run,
             options: options.clone(),
+            held: total.map(|total| all_held / total),
+            sections: locks.iter().map(|lock| lock.analysis.sections).sum(),
+            classes,
             average,
             projections: projections.unwrap_or_default(),
             locks,
@@ -239,6 +281,7 @@ impl LockReport {
         let advised = |advice: Advice| Advised { advice, sentence: advice.sentence(|address| names.word(address)) };
         LockReport {
             name: names.lock(analysis.lock).unwrap_or_else(|| format!("lock {}", analysis.lock)),
+            class: names.class(analysis.lock),
             share,
             projections,
             advice: advise(&analysis, |place| names.is_conditional_store(place)).into_iter().map(advised).collect(),
@@ -275,9 +318,9 @@ fn were(locks: usize) -> String {
     format!("{} {}", locks_of(locks), if locks == 1 { "was" } else { "were" })
 }
 
-fn averages(locks: &[LockReport], processors: &[u32]) -> Vec<Average> {
+fn averages<'a>(locks: impl Iterator<Item = &'a LockReport> + Clone, processors: &[u32]) -> Vec<Average> {
     let average = |processors: &u32| {
-        let held: Vec<(f64, Estimates)> = locks.iter().filter_map(|lock| lock.held_at(*processors)).collect();
+        let held: Vec<(f64, Estimates)> = locks.clone().filter_map(|lock| lock.held_at(*processors)).collect();
         let mean = |which: fn(&Estimates) -> Estimate| {
             let part = |value: fn(&Estimate) -> f64| {
                 weighted_average(held.iter().map(|(held, estimates)| (*held, value(&which(estimates)))))

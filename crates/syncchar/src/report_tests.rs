@@ -31,7 +31,7 @@ fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
         let access = Access { address, read: 0xff, written: 0xff, read_place: 3, written_place: 3 };
         analysis.section(Section { lock, thread, ..Section::default() }, [access]);
     }
-    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds };
+    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds, clock: Clock::Native };
     Report::new(run, &options, analysis.finish(), times, &Named)
 }
 
@@ -106,8 +106,72 @@ fn text() {
 #[test]
 fn nothing_seen_is_said() {
     let options = Options::default();
-    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0) };
+    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0), clock: Clock::Native };
     let report = Report::new(run, &options, Vec::new(), HashMap::new(), &Nameless);
     let text = report.text(10);
     assert!(text.contains("No critical section was seen") && !text.contains('│'), "{text}");
+}
+
+/// Two locks of one kind, one of another, and one of the first that was never sampled.
+struct Kinds;
+
+impl Names for Kinds {
+    fn lock(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn class(&self, lock: u32) -> Option<String> {
+        Some(if lock == 2 { "zone.lock" } else { "dentry.d_lockref" }.into())
+    }
+
+    fn word(&self, _: u64) -> Option<String> {
+        None
+    }
+
+    fn place(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn is_conditional_store(&self, _: u32) -> bool {
+        false
+    }
+}
+
+#[test]
+fn locks_of_one_kind_are_told_together() {
+    let options = Options { processors: vec![2], ..Options::default() };
+    let mut analysis = Analysis::new(options.clone()).unwrap();
+    for section in 0..3000 {
+        let (lock, thread) = (section % 3, section / 3 % 2);
+        // Of lock 0 sections conflict, of lock 1 they do not.
+        let address = 0x1000 + 0x1000 * u64::from(lock) + if lock == 1 { 0x100 * u64::from(thread) } else { 0 };
+        let word = Access { address, read: 1, written: 1, ..Access::default() };
+        analysis.section(Section { lock, thread, ..Section::default() }, [word]);
+    }
+    let run = Run {
+        source: "qemu-system".into(),
+        program: vec!["find".into()],
+        seconds: Some(8.0),
+        clock: Clock::Instructions,
+    };
+    let held = |held: f64| LockTimes { acquisitions: 10, held, waited: 0.5 };
+    let times = HashMap::from([(0, held(1.0)), (1, held(3.0)), (2, held(2.0)), (7, held(0.5))]);
+    let report = Report::new(run, &options, analysis.finish(), times, &Kinds);
+    let [dentries, zones] = &report.classes[..] else { panic!("{:?}", report.classes) };
+    assert_eq!((dentries.name.as_str(), dentries.locks, dentries.times.acquisitions), ("dentry.d_lockref", 3, 30));
+    assert_eq!((dentries.times.held, dentries.times.waited, dentries.share), (4.5, 1.5, Some(4.5 / 8.0)));
+    assert_eq!(dentries.average[0].byte.independence, (1.0 * 1.0 + 3.0 * 2.0) / 4.0);
+    assert_eq!((zones.name.as_str(), zones.locks, zones.sections), ("zone.lock", 1, 1000));
+    let text = report.text(10);
+    for part in [
+        "8.000 s of work of all processors",
+        "a nanosecond each",
+        "kind of lock",
+        "56.25%",
+        "1 lock was held at some time",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert_eq!(again, report);
 }

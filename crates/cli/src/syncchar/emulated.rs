@@ -72,7 +72,7 @@ impl Emulator {
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
                 Ok(reader) => Trace::read(Source::Stream(reader), analysis, keep),
-                Err(error) => Trace { cut_off: Some(error.to_string()), ..Trace::default() },
+                Err(error) => Trace::without_a_start(error.to_string()),
             });
             let ended = child::run(&mut command, args.timeout, interrupts);
             has_ended.store(true, Ordering::Release);
@@ -104,7 +104,7 @@ impl Emulator {
 }
 
 /// As QEMU wants it: commas within a value are doubled.
-fn escaped(path: &OsStr) -> OsString {
+pub fn escaped(path: &OsStr) -> OsString {
     let mut bytes = Vec::with_capacity(path.len());
     for byte in path.as_bytes() {
         bytes.push(*byte);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use unconvoy_syncchar::LockTimes;
+use unconvoy_syncchar::{Clock, LockTimes};
 
 /// See the [module](self).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,14 @@ pub struct Kept {
     pub times: BTreeMap<u32, LockTimes>,
     /// Locks' names.
     pub locks: BTreeMap<u32, String>,
+    /// Of locks that are one of many of their kind: what all of these are called.
+    pub classes: BTreeMap<u32, String>,
+    /// What ran, where the collector cannot tell: in a guest.
+    pub program: Vec<String>,
+    /// On what, likewise.
+    pub source: String,
+    /// What the times mean.
+    pub clock: Clock,
     /// Places' names.
     pub places: BTreeMap<u32, String>,
     /// Places of stores that the source makes only under a condition.

@@ -2,7 +2,7 @@
 //!
 //! The program runs twice: natively under the interposer, for times ([`native`]), then under QEMU with the plug-in, for address sets ([`emulated`]), which come
 //! through a [`pipe`], are read ([`trace`]) into the analysis and perhaps kept. [`join`] says which lock is which in both runs, [`names`] what they are called. `--analyse` starts
-//! from a kept trace instead, which has all of that in it ([`kept`]).
+//! from a kept trace instead, which has all of that in it ([`kept`]). `--kernel` asks the same of a kernel in a guest ([`kernel`]).
 
 mod child;
 mod conditional;
@@ -10,6 +10,7 @@ mod emulated;
 mod images;
 mod join;
 mod kept;
+mod kernel;
 mod names;
 mod native;
 mod outputs;
@@ -23,7 +24,7 @@ use std::io::{IsTerminal, Write};
 
 use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library;
-use unconvoy_syncchar::{Analysis, LockTimes, Options, Report, Run};
+use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use crate::cli::SynccharArgs;
 use crate::inspect;
@@ -37,6 +38,8 @@ use names::Namer;
 use native::Native;
 use outputs::Outputs;
 use trace::{Context, Source, Trace};
+
+pub use kernel::Workload;
 
 /// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
 /// signal's number after Ctrl-C.
@@ -63,6 +66,7 @@ pub fn syncchar(args: &SynccharArgs) -> anyhow::Result<u8> {
             let report = analysed(&trace, &images, &options);
             outputs.write(&report, args.top)
         }
+        None if args.guest.kernel.is_some() => kernel::profile(args, analysis, &options, outputs),
         None => run_twice(args, analysis, &options, outputs),
     }
 }
@@ -71,8 +75,11 @@ pub fn syncchar(args: &SynccharArgs) -> anyhow::Result<u8> {
 fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
     let kept = trace.end.as_ref().and_then(|end| end.kept.clone()).unwrap_or_default();
     let times = kept.times.into_iter().collect();
-    let mut report =
-        Report::new(run(trace, &[], kept.seconds), options, trace.analyses.clone(), times, &Namer::new(trace, images));
+    let mut run = Run { clock: kept.clock, ..run(trace, &[], kept.seconds) };
+    if !kept.program.is_empty() {
+        (run.program, run.source) = (kept.program, kept.source);
+    }
+    let mut report = Report::new(run, options, trace.analyses.clone(), times, &Namer::new(trace, images));
     report.remarks.splice(0..0, kept.remarks);
     report
 }
@@ -92,7 +99,7 @@ fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut out
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
 
     let input = native::Input::remember();
-    say("natively, for times");
+    say("unconvoy: the program runs natively, for times");
     let native = Native::run(args, &path, &interposer, folder.path(), &interrupts)?;
     let mut remarks = native.remarks.clone();
     let interrupted = |why: Option<Why>| match why {
@@ -106,7 +113,7 @@ fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut out
         Trace::default()
     } else {
         input.rewind();
-        say("emulated, for address sets");
+        say("unconvoy: the program runs emulated, for address sets");
         let keep = outputs.trace();
         let (ended, trace) = emulator.run(args, &path, folder.path(), analysis, keep, &interrupts)?;
         stopped = interrupted(ended.why);
@@ -151,16 +158,17 @@ fn run(trace: &Trace, program: &[std::ffi::OsString], seconds: Option<f64>) -> R
     let told = || program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match &trace.context {
         Some(Context { source, program: emulated, .. }) => {
-            Run { source: source.clone(), program: if program.is_empty() { emulated.clone() } else { told() }, seconds }
+            let program = if program.is_empty() { emulated.clone() } else { told() };
+            Run { source: source.clone(), program, seconds, clock: Clock::Native }
         }
-        None => Run { source: "qemu-user".into(), program: told(), seconds },
+        None => Run { source: "qemu-user".into(), program: told(), seconds, clock: Clock::Native },
     }
 }
 
 /// What goes on, for somebody who watches.
-fn say(what: &str) {
+fn say(line: &str) {
     if std::io::stderr().is_terminal() {
-        let _ = writeln!(std::io::stderr(), "unconvoy: the program runs {what}");
+        let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 

@@ -78,6 +78,10 @@ impl Names for Namer<'_> {
         self.locks.get(&lock).cloned()
     }
 
+    fn class(&self, lock: u32) -> Option<String> {
+        self.kept?.classes.get(&lock).cloned()
+    }
+
     fn word(&self, address: u64) -> Option<String> {
         let kept = self.kept.and_then(|kept| kept.words.get(&address)).cloned();
         let name = kept.or_else(|| self.images.variable(address)).or_else(|| {

@@ -14,8 +14,11 @@ use crate::cli::SynccharArgs;
 use crate::refusal::Refusal;
 use crate::run::writable;
 
-/// Locks that the tables of the text and of the page have at most; JSON has all.
+/// Locks that the tables of the text and of the page have at most, of a program and of a kernel, where most locks are members of thousands of objects.
 const LISTED: usize = 100;
+const LISTED_OF_KERNEL: usize = 40;
+/// Locks that a kernel's JSON has at most: it has their kinds.
+const KEPT_OF_KERNEL: usize = 400;
 
 /// The files that were asked for.
 pub struct Outputs {
@@ -60,6 +63,8 @@ impl Outputs {
     ///
     /// It cannot be printed.
     pub fn write(&mut self, report: &Report, top: usize) -> anyhow::Result<u8> {
+        let report = &told(report);
+        let listed_locks = listed_of(report);
         let mut status = 0;
         let mut note = |written: anyhow::Result<()>| {
             if let Err(error) = written {
@@ -77,7 +82,7 @@ impl Outputs {
             note(write(path, json.map(|json| format!("{json}\n").into_bytes())));
         }
         if let Some(path) = &self.html {
-            note(write(path, page::render(report, LISTED, top)));
+            note(write(path, page::render(report, listed_locks, top)));
         }
         if let Some(trace) = &mut self.trace {
             note(trace.finish());
@@ -113,13 +118,30 @@ impl Drop for Unfinished {
 
 /// The report with as many locks as one can read.
 fn listed(report: &Report) -> Cow<'_, Report> {
-    if report.locks.len() <= LISTED {
+    let most = listed_of(report);
+    if report.locks.len() <= most {
         return Cow::Borrowed(report);
     }
     let mut listed = report.clone();
-    listed.locks.truncate(LISTED);
-    listed.remarks.push(format!("{} more locks are in the JSON report only.", report.locks.len() - LISTED));
+    listed.locks.truncate(most);
+    listed.remarks.push(format!("{} more locks are in the JSON report only.", report.locks.len() - most));
     Cow::Owned(listed)
+}
+
+fn listed_of(report: &Report) -> usize {
+    if report.classes.is_empty() { LISTED } else { LISTED_OF_KERNEL }
+}
+
+/// The report as any output has it.
+fn told(report: &Report) -> Cow<'_, Report> {
+    if report.classes.is_empty() || report.locks.len() <= KEPT_OF_KERNEL {
+        return Cow::Borrowed(report);
+    }
+    let mut told = report.clone();
+    told.locks.truncate(KEPT_OF_KERNEL);
+    let hidden = report.locks.len() - KEPT_OF_KERNEL;
+    told.remarks.push(format!("{hidden} more locks, held for less, are told by their kind only."));
+    Cow::Owned(told)
 }
 
 fn refused(option: &str, file: &Path, why: &str) -> Refusal {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use unconvoy_syncchar::report::LockReport;
-use unconvoy_syncchar::{Estimate, Histogram, HotSpot, Projection, Report};
+use unconvoy_syncchar::{ClassReport, Clock, Estimate, Histogram, HotSpot, Projection, Report};
 
 /// Hot spots shown of a lock.
 const SPOTS: usize = 8;
@@ -20,6 +20,8 @@ struct Page {
     remarks: Vec<String>,
     rows: Vec<Row>,
     hidden: usize,
+    is_native: bool,
+    kinds: Vec<Kind>,
     gains: Vec<Gain>,
     has_times: bool,
     details: Vec<Detail>,
@@ -34,6 +36,17 @@ struct Row {
     independence: Vec<String>,
     density: Vec<String>,
     is_all: bool,
+}
+
+/// Locks of one kind.
+struct Kind {
+    name: String,
+    locks: u64,
+    held: String,
+    acquisitions: u64,
+    waited: String,
+    /// Data independence, then conflict density, for each number of processors; empty where unknown.
+    numbers: Vec<String>,
 }
 
 struct Gain {
@@ -91,6 +104,8 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
         remarks: report.remarks.clone(),
         rows,
         hidden: report.locks.len() - shown.len(),
+        is_native: report.run.clock == Clock::Native,
+        kinds: Kind::all(report, listed),
         gains,
         has_times: !report.projections.is_empty(),
         details: shown[..detailed].iter().map(|lock| Detail::new(report, lock)).collect(),
@@ -118,12 +133,37 @@ impl Row {
         (!means.is_empty()).then(|| Self {
             name: "weighted average".into(),
             link: None,
-            held: percent(report.locks.iter().filter_map(|lock| lock.share).sum()),
-            sections: report.locks.iter().map(|lock| lock.analysis.sections).sum::<u64>().to_string(),
+            held: report.held.map_or_else(|| "unknown".into(), percent),
+            sections: report.sections.to_string(),
             independence: means.iter().map(|mean| format!("{:.2}", mean.byte.independence)).collect(),
             density: means.iter().map(|mean| format!("{:.2}", mean.byte.density)).collect(),
             is_all: true,
         })
+    }
+}
+
+impl Kind {
+    /// None where no kind has several locks: then the locks say it all.
+    fn all(report: &Report, listed: usize) -> Vec<Self> {
+        if report.classes.iter().all(|class| class.locks < 2) {
+            return Vec::new();
+        }
+        let processors = &report.options.processors;
+        let kind = |class: &ClassReport| {
+            let mean = |n: &u32| class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte);
+            let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let independence = processors.iter().map(|n| number(mean(n).map(|mean| mean.independence)));
+            let density = processors.iter().map(|n| number(mean(n).map(|mean| mean.density)));
+            Self {
+                name: class.name.clone(),
+                locks: class.locks,
+                held: class.share.map_or_else(|| "unknown".into(), percent),
+                acquisitions: class.times.acquisitions,
+                waited: format!("{:.6}", class.times.waited),
+                numbers: independence.chain(density).collect(),
+            }
+        };
+        report.classes.iter().take(listed).map(kind).collect()
     }
 }
 
@@ -151,8 +191,11 @@ impl Detail {
         ];
         if let Some(times) = &lock.times {
             facts.push(format!(
-                "natively {} acquisitions, held for {:.6} s, waited for {:.6} s",
-                times.acquisitions, times.held, times.waited
+                "{}{} acquisitions, held for {:.6} s, waited for {:.6} s",
+                if report.run.clock == Clock::Native { "natively " } else { "" },
+                times.acquisitions,
+                times.held,
+                times.waited
             ));
         }
         let histogram = match analysis.histogram.conflicts {
@@ -242,7 +285,8 @@ mod tests {
             let word = Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
             analysis.section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
         }
-        let run = Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0) };
+        let run =
+            Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
         let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
         Report::new(run, &options, analysis.finish(), times, &Hostile)
     }

@@ -64,6 +64,7 @@ fn of_end(end: &End) -> Vec<String> {
     remarks
 }
 
-fn number(count: u64, one: &str, many: &str) -> String {
+/// A number with its noun.
+pub fn number(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -83,6 +83,11 @@ pub struct End {
     pub functions: Vec<String>,
     /// What went wrong.
     pub notes: Vec<String>,
+    /// Of a kernel: what was executed.
+    pub instructions: Option<Instructions>,
+    /// Of a kernel: where each processor's copies of per-CPU variables are, less the variables' own addresses.
+    #[serde(deserialize_with = "hexadecimal")]
+    pub per_cpu: Vec<u64>,
     /// What unconvoy added when it kept the trace.
     #[serde(rename = "unconvoy")]
     pub kept: Option<Kept>,
@@ -101,6 +106,10 @@ pub struct Lock {
     pub pc: u64,
     /// Times it was acquired; of a trace that was cut off, the sections that were sampled.
     pub acquisitions: u64,
+    /// Instructions for which it was held and waited for, where they are counted.
+    pub held: Option<(u64, u64)>,
+    /// The kernel's object that it lies in, by index into [`Trace::objects`].
+    pub object: Option<usize>,
 }
 
 /// A piece of heap.
@@ -132,6 +141,10 @@ pub struct Trace {
     pub places: HashMap<u32, u64>,
     /// Heap by address; of several pieces at one address, the last that was told.
     pub heap: BTreeMap<u64, Allocation>,
+    /// The kernel's objects, as they were told: memory that was freed and allocated again is told again.
+    pub objects: Vec<Object>,
+    /// By address, the last that was told.
+    objects_at: BTreeMap<u64, usize>,
     /// Totals.
     pub end: Option<End>,
     /// The end record as it came.
@@ -145,10 +158,15 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// One that could not even be begun to be read.
+    pub fn without_a_start(why: String) -> Self {
+        Self { cut_off: Some(why), ..Self::default() }
+    }
+
     /// Reads all of it. Records other than the last are kept in `keep`, if it is given.
     pub fn read<R: Read>(source: Source<R>, analysis: Analysis, keep: Option<&mut store::Writer<File>>) -> Self {
         let mut trace = Self::default();
-        let mut reading = Reading { trace: &mut trace, analysis, keep, at: HashMap::new() };
+        let mut reading = Reading { trace: &mut trace, analysis, keep, at: BTreeMap::new() };
         if let Err(error) = reading.all(source) {
             reading.trace.cut_off = Some(format!("{error:#}"));
         }
@@ -169,6 +187,53 @@ impl Trace {
         let (start, allocation) = self.heap.range(..=address).next_back()?;
         (address - start < allocation.size.max(1)).then_some((*start, allocation))
     }
+
+    /// The kernel's object that the address is in.
+    pub fn object(&self, address: u64) -> Option<&Object> {
+        self.objects.get(self.object_index(address)?)
+    }
+
+    fn object_index(&self, address: u64) -> Option<usize> {
+        let (start, index) = self.objects_at.range(..=address).next_back()?;
+        (address - start < self.objects[*index].size.max(1)).then_some(*index)
+    }
+}
+
+/// An object of a kernel's heap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// The first byte.
+    pub address: u64,
+    /// Its bytes; 0 if they are not known.
+    pub size: u64,
+    /// The cache that it was allocated from.
+    pub cache: String,
+}
+
+/// Instructions that all processors executed while sections were collected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Instructions {
+    /// In the kernel, with those that waited for locks.
+    pub kernel: u64,
+    /// In programs.
+    pub user: u64,
+    /// Of these, within locks' waiting loops.
+    pub waited: u64,
+}
+
+/// Numbers as text with `0x`, since readers of JSON may round large ones.
+fn hexadecimal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let number =
+        |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom);
+    Vec::<String>::deserialize(from)?.into_iter().map(number).collect()
+}
+
+impl Instructions {
+    /// Without those that only waited: what processors spin for is no work.
+    pub fn work(&self) -> u64 {
+        (self.kernel + self.user).saturating_sub(self.waited)
+    }
 }
 
 struct Reading<'a> {
@@ -176,7 +241,7 @@ struct Reading<'a> {
     analysis: Analysis,
     keep: Option<&'a mut store::Writer<File>>,
     /// The lock that now is at an address.
-    at: HashMap<u64, u32>,
+    at: BTreeMap<u64, u32>,
 }
 
 impl Reading<'_> {
@@ -215,7 +280,9 @@ impl Reading<'_> {
                         former.replaced = true;
                     }
                 }
-                trace.locks.insert(number, Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0 });
+                let object = trace.object_index(address);
+                let lock = Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0, held: None, object };
+                trace.locks.insert(number, lock);
             }
             Record::Section(section, entries) => {
                 let accesses = entries.iter().map(|entry| Access {
@@ -254,6 +321,28 @@ impl Reading<'_> {
             Record::End(json) => {
                 trace.end = Some(serde_json::from_str(json).context("its end record")?);
                 trace.end_json = Some((*json).to_string());
+            }
+            Record::Object(object) => {
+                let index = trace.objects.len();
+                let size = object.size.max(1);
+                let end = object.address.saturating_add(size);
+                let cache = String::from_utf8_lossy(object.name).into_owned();
+                let told = Object { address: object.address, size: object.size, cache };
+                // The same object is told whenever it comes to be known again.
+                if trace.object(object.address) != Some(&told) {
+                    trace.objects.push(told);
+                    trace.objects_at.insert(object.address, index);
+                    for (_, number) in at.range(object.address..end) {
+                        if let Some(lock) = trace.locks.get_mut(number) {
+                            lock.object = Some(index);
+                        }
+                    }
+                }
+            }
+            Record::Held(held) => {
+                if let Some(lock) = trace.locks.get_mut(&held.lock) {
+                    lock.held = Some((held.held, held.waited));
+                }
             }
         }
         Ok(())

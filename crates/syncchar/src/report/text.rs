@@ -1,6 +1,6 @@
 //! The report for a terminal: Table 2, what the program would gain, then each lock.
 
-use super::{LockReport, Report};
+use super::{Clock, LockReport, Report};
 use crate::conflicts::{Histogram, HotSpot, PlaceCount};
 use crate::estimate::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
@@ -8,11 +8,14 @@ use std::fmt::Write;
 
 /// Hot spots shown of each lock.
 const SPOTS: usize = 8;
+/// Kinds of locks shown.
+const KINDS: usize = 40;
 
 pub(super) fn render(report: &Report, most: usize) -> String {
     let mut out = heading(report);
     if !report.locks.is_empty() {
         out.push_str(&held(report));
+        out.push_str(&kinds(report));
         out.push_str(&gain(report));
     }
     for lock in report.locks.iter().take(most) {
@@ -32,9 +35,17 @@ fn heading(report: &Report) -> String {
     let run = &report.run;
     let mut out = format!("{} (address sets by {}", run.program.join(" "), run.source);
     if let Some(seconds) = run.seconds {
-        let _ = write!(out, "; native run {seconds:.3} s");
+        let _ = match run.clock {
+            Clock::Native => write!(out, "; native run {seconds:.3} s"),
+            Clock::Instructions => write!(out, "; {seconds:.3} s of work of all processors"),
+        };
     }
     out.push_str(")\n");
+    if run.clock == Clock::Instructions {
+        out.push_str(
+            "Times are instructions of all processors, a nanosecond each; shares are of all these but those that waited for locks.\n",
+        );
+    }
     out
 }
 
@@ -57,15 +68,38 @@ fn held(report: &Report) -> String {
         table.add_row(row(lock.name.clone(), percent(lock.share), analysis.sections.to_string(), estimates));
     }
     if !report.average.is_empty() {
-        let shares: Vec<f64> = report.locks.iter().filter_map(|lock| lock.share).collect();
-        let all = (!shares.is_empty()).then(|| shares.iter().sum());
-        let sections: u64 = report.locks.iter().map(|lock| lock.analysis.sections).sum();
         let estimates = report.average.iter().map(|average| average.byte).collect();
-        table.add_row(row("Weighted Average".into(), percent(all), sections.to_string(), estimates));
+        table.add_row(row("Weighted Average".into(), percent(report.held), report.sections.to_string(), estimates));
     }
     format!(
         "\nData independence and conflict density by byte, for each number of processors; sections are those analysed.\n{table}\n"
     )
+}
+
+/// Locks by kind, where some kind has several.
+fn kinds(report: &Report) -> String {
+    if report.classes.iter().all(|class| class.locks < 2) {
+        return String::new();
+    }
+    let header = ["kind of lock", "locks", "time held", "acquisitions", "waited, s"];
+    let mut header: Vec<String> = header.map(String::from).to_vec();
+    let processors = &report.options.processors;
+    header.extend(processors.iter().map(|n| format!("indep. {n}")));
+    header.extend(processors.iter().map(|n| format!("density {n}")));
+    let mut table = table(header, 1);
+    for class in report.classes.iter().take(KINDS) {
+        let times = &class.times;
+        let mut row = vec![class.name.clone(), class.locks.to_string(), percent(class.share)];
+        row.extend([times.acquisitions.to_string(), format!("{:.6}", times.waited)]);
+        let mean = |n: &u32| class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte);
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+        row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.independence))));
+        row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.density))));
+        table.add_row(row);
+    }
+    let hidden = report.classes.len().saturating_sub(KINDS);
+    let more = if hidden > 0 { format!("{hidden} more kinds are in the JSON report only.\n") } else { String::new() };
+    format!("\nLocks of one kind together; sections of different locks are not compared.\n{table}\n{more}")
 }
 
 /// Speed-ups of sections and program.
@@ -120,8 +154,11 @@ fn detail(report: &Report, lock: &LockReport) -> String {
     if let Some(times) = &lock.times {
         let _ = writeln!(
             out,
-            "  natively {} acquisitions, held {:.6} s, waited for {:.6} s",
-            times.acquisitions, times.held, times.waited
+            "  {}{} acquisitions, held {:.6} s, waited for {:.6} s",
+            if report.run.clock == Clock::Native { "natively " } else { "" },
+            times.acquisitions,
+            times.held,
+            times.waited
         );
     }
     if analysis.histogram.conflicts > 0 {

@@ -2,19 +2,20 @@
 
 use crate::guest::{self, Calibration};
 use crate::heap::Heap;
-use crate::locks::{Lock, Locks};
-use crate::log::Log;
 use crate::modules::{Mapping, Modules};
 use crate::options::Options;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::CStr;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
-use unconvoy_trace_stream::{Context, Counts, End, MAGIC, Module, Place, Record, append};
+use unconvoy_trace_collector::end::{EndJson, Notes};
+use unconvoy_trace_collector::locks::Locks;
+use unconvoy_trace_collector::log::{self, Log};
+use unconvoy_trace_collector::places::Places;
+use unconvoy_trace_stream::{Context, End, MAGIC, Module, Record, append};
 
 /// See the [module](self).
 pub struct Collector {
@@ -27,7 +28,7 @@ pub struct Collector {
     settled: Settled,
     /// Unlocks whose mutex was looked at, and those of them that had the unlocking thread as owner, where glibc for x86-64 has it.
     owners: [AtomicU32; 2],
-    places: Mutex<HashMap<u64, u32>>,
+    pub places: Places,
     /// Where callers of allocators go on.
     pub allocator_returns: RwLock<HashSet<u64>>,
     pub threads: AtomicU32,
@@ -37,7 +38,7 @@ pub struct Collector {
     forks: AtomicU32,
     /// Of the program, once it is known; [`i32::MIN`] before.
     pub status: AtomicI32,
-    notes: Mutex<Vec<String>>,
+    notes: Notes,
 }
 
 /// What every callback reads, and hardly anything changes: apart from what sections write.
@@ -87,14 +88,14 @@ pub fn install(options: Options) -> Result<(), String> {
         mapped: AtomicBool::new(false),
         settled: Settled::default(),
         owners: [const { AtomicU32::new(0) }; 2],
-        places: Mutex::new(HashMap::new()),
+        places: Places::new(),
         allocator_returns: RwLock::new(HashSet::new()),
         threads: AtomicU32::new(0),
         sections: AtomicU64::new(0),
         unmatched: AtomicU64::new(0),
         forks: AtomicU32::new(0),
         status: AtomicI32::new(i32::MIN),
-        notes: Mutex::new(Vec::new()),
+        notes: Notes::new(),
     };
     collector.log.append(&MAGIC, |_, _| {});
     COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())
@@ -116,7 +117,7 @@ impl Collector {
             seed: self.options.seed,
             version: env!("CARGO_PKG_VERSION"),
         };
-        self.tell(&Record::Context(&context.json()));
+        self.log.tell(&Record::Context(&context.json()));
     }
 
     /// Finds what was mapped, with its functions.
@@ -126,7 +127,7 @@ impl Collector {
         let fresh = modules.look(&program());
         for Mapping { base, end, offset, path } in &fresh {
             let path = path.as_os_str().as_bytes();
-            self.tell(&Record::Module(Module { base: *base, end: *end, offset: *offset, path }));
+            self.log.tell(&Record::Module(Module { base: *base, end: *end, offset: *offset, path }));
         }
         // Written once, when a function is bound: no section's data.
         for (address, size) in modules.take_linkage() {
@@ -179,29 +180,6 @@ impl Collector {
         (base.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&pc)
     }
 
-    /// The number of a place in the code, told when it is first asked for.
-    pub fn place(&self, pc: u64) -> u32 {
-        let mut places = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let next = places.len() as u32 + 1;
-        *places.entry(pc).or_insert_with(|| {
-            // Before anybody else can have the number.
-            self.tell(&Record::Place(Place { number: next, pc }));
-            next
-        })
-    }
-
-    /// Tells a lock, before its first section.
-    pub fn tell_lock(&self, lock: &Lock) {
-        self.tell(&Record::Lock(unconvoy_trace_stream::Lock {
-            number: lock.number,
-            address: lock.address,
-            size: lock.kind.size(),
-            incarnation: lock.incarnation,
-            pc: lock.pc,
-            name: &[],
-        }));
-    }
-
     /// The program makes a process, which is not followed.
     pub fn forked(&self) {
         self.forks.fetch_add(1, Ordering::Relaxed);
@@ -209,10 +187,7 @@ impl Collector {
 
     /// Remembers, for the end record, what could not be seen.
     pub fn note(&self, what: String) {
-        let mut notes = self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if notes.len() < 32 && !notes.contains(&what) {
-            notes.push(what);
-        }
+        self.notes.add(what);
     }
 
     /// Tells the totals, writes everything, and ends the stream.
@@ -222,17 +197,10 @@ impl Collector {
         let mut all = locks().all();
         all.sort_unstable_by_key(|lock| lock.number);
         for lock in all {
-            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-            let acquisitions = load(&lock.acquisitions);
-            seen += acquisitions;
-            let counts = Counts {
-                lock: lock.number,
-                acquisitions,
-                sampled: load(&lock.sampled),
-                contended: load(&lock.contended),
-            };
+            let counts = lock.counts();
+            seen += counts.acquisitions;
             append(&mut out, &Record::Counts(counts));
-            if out.len() > crate::log::CAPACITY / 2 {
+            if out.len() > log::CAPACITY / 2 {
                 self.log.append(&out, |_, _| {});
                 out.clear();
             }
@@ -252,28 +220,19 @@ impl Collector {
 
     /// The end record: the stream's own keys, and what only this collector knows.
     fn end_json(&self, end: End) -> String {
-        let mut json = end.json();
-        json.pop();
-        let (unmatched, forks) = (self.unmatched.load(Ordering::Relaxed), self.forks.load(Ordering::Relaxed));
-        let threads = self.threads.load(Ordering::Relaxed);
-        let _ = write!(json, ",\"threads\":{threads},\"unmatched_unlocks\":{unmatched},\"forks_not_followed\":{forks}");
         let modules = self.modules();
         let found = modules.found().iter().map(|(path, count)| format!("{count} in {}", path.display()));
-        list(&mut json, "functions", found);
-        let notes = self.notes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let calibrated = match self.calibration.phase() {
             guest::Phase::Found => None,
             _ => Some("this QEMU keeps its state elsewhere: nothing was sampled".to_string()),
         };
-        list(&mut json, "notes", modules.notes().iter().chain(&*notes).cloned().chain(calibrated));
-        json.push('}');
-        json
-    }
-
-    fn tell(&self, record: &Record) {
-        let mut out = Vec::new();
-        append(&mut out, record);
-        self.log.append(&out, |_, _| {});
+        EndJson::new(end)
+            .number("threads", self.threads.load(Ordering::Relaxed).into())
+            .number("unmatched_unlocks", self.unmatched.load(Ordering::Relaxed))
+            .number("forks_not_followed", self.forks.load(Ordering::Relaxed).into())
+            .list("functions", found)
+            .list("notes", modules.notes().iter().cloned().chain(self.notes.all()).chain(calibrated))
+            .finish()
     }
 }
 
@@ -288,25 +247,4 @@ fn program() -> std::path::PathBuf {
     let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
     // As in /proc/self/maps.
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
-}
-
-fn list(json: &mut String, key: &str, values: impl Iterator<Item = String>) {
-    let _ = write!(json, ",\"{key}\":[");
-    for (index, value) in values.enumerate() {
-        if index > 0 {
-            json.push(',');
-        }
-        json.push('"');
-        for character in value.chars() {
-            match character {
-                '"' | '\\' => json.extend(['\\', character]),
-                control if (control as u32) < 0x20 => {
-                    let _ = write!(json, "\\u{:04x}", control as u32);
-                }
-                other => json.push(other),
-            }
-        }
-        json.push('"');
-    }
-    json.push(']');
 }

@@ -1,9 +1,9 @@
 //! Pieces of heap that live, and who asked for them: told when a sampled section touches them.
 
-use crate::shadow::Shadow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use unconvoy_trace_collector::shadow::{Shadow, granule};
 
 /// Where the allocator's caller goes on, and its callers; 0 for none.
 pub type Frames = [u64; 4];
@@ -162,7 +162,7 @@ impl Heap {
                 at = (at & !0xfff).wrapping_sub(8);
                 continue;
             };
-            let granule = &page[crate::shadow::granule(at)];
+            let granule = &page[granule(at)];
             let piece = granule.load(Ordering::Relaxed);
             if piece == 0 {
                 at -= 8;

@@ -12,9 +12,10 @@
 //! | `translate` | what is inserted into its code, and how code outside of sampled sections is spared |
 //! | `modules` | where the functions are that lock and allocate |
 //! | `thread` | what a thread holds, and what it touches meanwhile |
-//! | `set` | an address set |
-//! | `locks`, `heap`, `shadow` | what the memory is that is touched |
-//! | `collector`, `log` | the stream (`unconvoy-trace-stream`) |
+//! | `locks`, `heap` | what the memory is that is touched |
+//! | `collector` | what the threads share |
+//!
+//! What is not this interface's is in `unconvoy-trace-collector`, what is written in `unconvoy-trace-stream`.
 //!
 //! Not seen: locks that are no functions of the C library (futexes of a program's own, Rust's and Go's), other processes than the first, and what runs after `exec`.
 
@@ -25,11 +26,8 @@ mod collector;
 mod guest;
 mod heap;
 mod locks;
-mod log;
 mod modules;
 mod options;
-mod set;
-mod shadow;
 mod system_calls;
 mod thread;
 mod translate;

@@ -9,13 +9,15 @@ use crate::api;
 use crate::collector::{Collector, heap, locks};
 use crate::guest::{self, Forgetting, State, register};
 use crate::heap::{Frames, View};
-use crate::locks::{CONDITION, Kind, Lock};
+use crate::locks::{CONDITION, Kind};
 use crate::modules::{Function, Lockable, Size};
-use crate::set::{Access, Set};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use unconvoy_trace_stream::{Allocation, Record, Section, append, append_section, flag};
+use unconvoy_trace_collector::draw::Draws;
+use unconvoy_trace_collector::locks::Lock;
+use unconvoy_trace_collector::set::{Access, Set};
+use unconvoy_trace_stream::{Allocation, Record, Section, append, flag};
 
 /// glibc's `pthread_mutex_t` for x86-64: a word that is 0 when free, a count of a recursive one, the owner's thread number, users, and the kind.
 mod mutex {
@@ -46,7 +48,7 @@ pub struct Thread {
     number: u32,
     /// As the kernel has it, and glibc in a mutex's owner.
     id: u32,
-    random: u64,
+    draws: Draws,
     /// Sampled sections that it is in, the outermost first.
     open: Vec<Open>,
     /// The locking function that it is in, if that matters.
@@ -110,7 +112,7 @@ impl Thread {
             number,
             // SAFETY: no preconditions. QEMU's threads are the program's.
             id: unsafe { libc::gettid() } as u32,
-            random: collector.options.seed.wrapping_add(u64::from(number) << 32),
+            draws: Draws::new(collector.options.seed, number),
             open: Vec::new(),
             inside: None,
             recording: false,
@@ -318,7 +320,7 @@ impl Thread {
         if self.open.iter().any(|open| open.lock.address == address) {
             return None;
         }
-        self.draw(collector).then_some(lock)
+        self.draws.draw(collector.options.rate).then_some(lock)
     }
 
     /// A lock is released; by whom it is not held is not known here, and no program does that.
@@ -353,7 +355,7 @@ impl Thread {
         let lock = counted.lock?;
         self.closes(collector, address, flag::WAITED);
         self.open.iter_mut().for_each(|open| open.flags |= flag::IO);
-        self.draw(collector).then_some(lock)
+        self.draws.draw(collector.options.rate).then_some(lock)
     }
 
     fn knows_condition(&self, address: u64) {
@@ -407,14 +409,8 @@ impl Thread {
                 }
             }
         }
-        let start = self.out.len();
         let section = Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags | cut_short };
-        append_section(&mut self.out, &section, entries);
-        collector.log.append(&self.out, |copy, base| {
-            // Its order is its place: after the record's head, the lock's and the thread's number.
-            let order = base + start as u64;
-            copy[start + 16..start + 24].copy_from_slice(&order.to_le_bytes());
-        });
+        collector.log.tell_section(&mut self.out, &section, entries);
         collector.log.write_if_due();
         collector.sections.fetch_add(1, Ordering::Relaxed);
         set.clear();
@@ -424,16 +420,6 @@ impl Thread {
         }
     }
 
-    /// Whether a section is sampled: each with the same probability, by this thread's own generator (splitmix64; Steele, Lea and Flood, OOPSLA 2014).
-    fn draw(&mut self, collector: &Collector) -> bool {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        (u128::from(mixed) * u128::from(collector.options.rate)) >> 64 == 0
-    }
-
     /// Its counts of the lock at `address`, which is made known. Nothing if there is no memory.
     #[inline]
     fn counted(&mut self, collector: &Collector, kind: Kind, address: u64, pc: u64) -> Option<&mut Counted> {
@@ -441,7 +427,7 @@ impl Thread {
         let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none_or(Lock::retired) {
             guest::try_read::<4>(address)?;
-            self.count_now(slot, locks().of(address, kind, pc, |lock| collector.tell_lock(lock)));
+            self.count_now(slot, locks().of(address, kind.size(), pc, |lock| collector.log.tell(&lock.record())));
         }
         Some(&mut self.counted[slot])
     }

@@ -13,13 +13,13 @@ use crate::api::{self, Block, Instruction};
 use crate::collector::{Collector, collector};
 use crate::guest::{self, Phase, State, with_state};
 use crate::modules::Function;
-use crate::set::Access;
 use crate::thread::Thread;
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use unconvoy_trace_collector::set::Access;
 
 /// The most threads at a time that are listened to; QEMU numbers them anew when they end.
 const THREADS: usize = 1 << 15;
@@ -128,7 +128,8 @@ fn listen(
             continue;
         }
         // What the dynamic linker touches when it binds a function at its first call is not the section's.
-        let place = if linker { 0 } else { u64::from(collector.place(at)) } | if is_atomic(bytes) { ATOMIC } else { 0 };
+        let place = if linker { 0 } else { u64::from(collector.places.number(&collector.log, at)) }
+            | if is_atomic(bytes) { ATOMIC } else { 0 };
         // SAFETY: as above.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(

@@ -10,7 +10,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::File;
-use unconvoy_trace_stream::{Allocation, Counts, Entries, Entry, Lock, Module, Place, Record, Section};
+use unconvoy_trace_stream::{Allocation, Counts, Entries, Entry, Held, Lock, Module, Object, Place, Record, Section};
 
 const MAGIC: &[u8] = b"PAR1";
 
@@ -231,6 +231,14 @@ fn record<'a>(row: &'a Row, entries: &'a [Entry]) -> Option<Record<'a>> {
             acquisitions: row.longs[long::ACQUISITIONS]?,
             sampled: row.longs[long::SAMPLED]?,
             contended: row.longs[long::CONTENDED]?,
+        }),
+        Kind::Object => {
+            Record::Object(Object { address: address?, size: row.longs[long::SIZE]?, name: text_at(text::NAME)? })
+        }
+        Kind::Held => Record::Held(Held {
+            lock: row.words[word::LOCK]?,
+            held: row.longs[long::HELD]?,
+            waited: row.longs[long::WAITED]?,
         }),
     })
 }

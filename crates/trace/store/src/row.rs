@@ -17,10 +17,12 @@ pub(crate) enum Kind {
     Allocation,
     Counts,
     End,
+    Object,
+    Held,
 }
 
 impl Kind {
-    pub const ALL: [(Kind, &str); 9] = [
+    pub const ALL: [(Kind, &str); 11] = [
         (Kind::Context, "context"),
         (Kind::Module, "module"),
         (Kind::Lock, "lock"),
@@ -30,6 +32,8 @@ impl Kind {
         (Kind::Allocation, "allocation"),
         (Kind::Counts, "counts"),
         (Kind::End, "end"),
+        (Kind::Object, "object"),
+        (Kind::Held, "held"),
     ];
 
     pub fn named(name: &[u8]) -> Option<Kind> {
@@ -73,8 +77,10 @@ pub(crate) mod long {
     pub const ACQUISITIONS: usize = 5;
     pub const SAMPLED: usize = 6;
     pub const CONTENDED: usize = 7;
-    pub const NAMES: [&str; 8] =
-        ["order", "address", "size", "file_offset", "pc", "acquisitions", "sampled", "contended"];
+    pub const HELD: usize = 8;
+    pub const WAITED: usize = 9;
+    pub const NAMES: [&str; 10] =
+        ["order", "address", "size", "file_offset", "pc", "acquisitions", "sampled", "contended", "held", "waited"];
 }
 
 /// Columns of text.
@@ -131,7 +137,7 @@ impl Row {
 
 /// The columns as Parquet describes them. A later form of the file gets another name.
 pub(crate) fn schema() -> TypePtr {
-    let mut message = String::from("message unconvoy_address_sets_1 {\n required binary record (STRING);\n");
+    let mut message = String::from("message unconvoy_address_sets_2 {\n required binary record (STRING);\n");
     for (column, name) in word::NAMES.iter().enumerate() {
         let bits = if matches!(column, word::READ | word::WRITTEN) { 8 } else { 32 };
         let _ = writeln!(message, " optional int32 {name} (INTEGER({bits},false));");

@@ -130,6 +130,18 @@ impl<W: Write + Send> Writer<W> {
                     .long(long::SAMPLED, counts.sampled)
                     .long(long::CONTENDED, counts.contended),
             ),
+            Record::Object(object) => self.row(
+                Row::new(Kind::Object)
+                    .long(long::ADDRESS, object.address)
+                    .long(long::SIZE, object.size)
+                    .text(text::NAME, object.name),
+            ),
+            Record::Held(held) => self.row(
+                Row::new(Kind::Held)
+                    .word(word::LOCK, held.lock)
+                    .long(long::HELD, held.held)
+                    .long(long::WAITED, held.waited),
+            ),
         }
     }
 

@@ -14,6 +14,8 @@
 //! | 6 | allocation | u64 address, u64 size, u32 thread, u32 number n <= 8 of return addresses, n times u64 |
 //! | 7 | counts | u32 lock, u64 acquisitions, u64 sampled, u64 contended: at the end, for each lock |
 //! | 8 | end | JSON: totals, `lost` (records), `exit_status` if known |
+//! | 9 | object | u64 address, u64 size (0: unknown), a name: an object of a kernel's heap that sampled sections touch or locks lie in |
+//! | 10 | held | u32 lock, u32 zero, u64 instructions held, u64 instructions waited: at the end, for each lock, where they are counted |
 //!
 //! An entry has 24 bytes: u64 address of an aligned 8-byte word, u8 mask of its bytes read, u8 mask of its bytes written, u16 zero, u32
 //! number of the place that first read it (0: none), u32 likewise written, u32 zero. A section's entries name each word once. Lock words
@@ -57,7 +59,9 @@ mod writer;
 pub use error::Error;
 pub use json::{Context, End};
 pub use reader::Reader;
-pub use record::{Allocation, Counts, Entries, Entry, Lock, MAX_FRAMES, Module, Place, Record, Section, flag};
+pub use record::{
+    Allocation, Counts, Entries, Entry, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, Section, flag,
+};
 pub use writer::{Writer, append, append_section};
 
 /// The first bytes of a stream.

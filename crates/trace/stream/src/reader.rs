@@ -1,8 +1,8 @@
 //! Bytes to records, one at a time: a stream is never held whole.
 
 use crate::record::{
-    Allocation, Counts, ENTRY, Entries, Lock, MAX_FRAMES, Module, Place, Record, SECTION_HEAD, Section, kind, u32_at,
-    u64_at,
+    Allocation, Counts, ENTRY, Entries, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, SECTION_HEAD, Section,
+    kind, u32_at, u64_at,
 };
 use crate::{Error, MAGIC, MAX_PAYLOAD};
 use std::io::{ErrorKind, Read};
@@ -64,7 +64,7 @@ impl<R: Read> Reader<R> {
                 return Err(Error::Truncated { offset });
             }
             self.offset += (head.len() + length) as u64;
-            if (kind::CONTEXT..=kind::END).contains(&kind) {
+            if (kind::CONTEXT..=kind::HELD).contains(&kind) {
                 self.ended = kind == kind::END;
                 return decode(kind, &self.payload).map(Some).map_err(|what| Error::Malformed { offset, what });
             }
@@ -99,6 +99,8 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
         kind::PLACE => (12, true),
         kind::ALLOCATION => (24, false),
         kind::COUNTS => (28, true),
+        kind::OBJECT => (16, false),
+        kind::HELD => (24, true),
         _ => (0, false),
     };
     if payload.len() < shortest || (exact && payload.len() > shortest) {
@@ -150,6 +152,12 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
                 return Err("its length is not that of its return addresses");
             }
             Record::Allocation(Allocation::read(u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16), frames))
+        }
+        kind::OBJECT => {
+            Record::Object(Object { address: u64_at(payload, 0), size: u64_at(payload, 8), name: &payload[16..] })
+        }
+        kind::HELD => {
+            Record::Held(Held { lock: u32_at(payload, 0), held: u64_at(payload, 8), waited: u64_at(payload, 16) })
         }
         _ => Record::Counts(Counts {
             lock: u32_at(payload, 0),

@@ -16,6 +16,8 @@ pub(crate) mod kind {
     pub const ALLOCATION: u32 = 6;
     pub const COUNTS: u32 = 7;
     pub const END: u32 = 8;
+    pub const OBJECT: u32 = 9;
+    pub const HELD: u32 = 10;
 }
 
 /// Flags of a section.
@@ -47,6 +49,10 @@ pub enum Record<'a> {
     Counts(Counts),
     /// The last record: JSON as by [`End::json`](crate::End::json).
     End(&'a str),
+    /// An object of a kernel's heap.
+    Object(Object<'a>),
+    /// For how long a lock was held and waited for.
+    Held(Held),
 }
 
 /// Code or data of a file, mapped.
@@ -189,12 +195,34 @@ pub struct Counts {
     pub contended: u64,
 }
 
+/// An object of a kernel's heap, which a sampled section touched or a lock lies in. Told before that or after; a later one at the same address replaces the earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    /// The first byte.
+    pub address: u64,
+    /// Its bytes; 0 if they are not known.
+    pub size: u64,
+    /// Where it was allocated from: the name of a slab cache.
+    pub name: &'a [u8],
+}
+
+/// A lock's times, in instructions executed by all of its holders and waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The lock's number.
+    pub lock: u32,
+    /// From acquisitions to releases.
+    pub held: u64,
+    /// Spent on waiting.
+    pub waited: u64,
+}
+
 /// The entries of a section: told by a writer, or still as the bytes that a reader read.
 #[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(Held<'a>);
+pub struct Entries<'a>(Source<'a>);
 
 #[derive(Clone, Copy, Debug)]
-enum Held<'a> {
+enum Source<'a> {
     Told(&'a [Entry]),
     Read(&'a [u8]),
 }
@@ -202,14 +230,14 @@ enum Held<'a> {
 impl<'a> Entries<'a> {
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         debug_assert_eq!(bytes.len() % ENTRY, 0);
-        Entries(Held::Read(bytes))
+        Entries(Source::Read(bytes))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
-            Held::Told(entries) => entries.len(),
-            Held::Read(bytes) => bytes.len() / ENTRY,
+            Source::Told(entries) => entries.len(),
+            Source::Read(bytes) => bytes.len() / ENTRY,
         }
     }
 
@@ -222,15 +250,15 @@ impl<'a> Entries<'a> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
         let held = self.0;
         (0..self.len()).map(move |index| match held {
-            Held::Told(entries) => entries[index],
-            Held::Read(bytes) => Entry::decode(&bytes[index * ENTRY..][..ENTRY]),
+            Source::Told(entries) => entries[index],
+            Source::Read(bytes) => Entry::decode(&bytes[index * ENTRY..][..ENTRY]),
         })
     }
 }
 
 impl<'a> From<&'a [Entry]> for Entries<'a> {
     fn from(entries: &'a [Entry]) -> Self {
-        Entries(Held::Told(entries))
+        Entries(Source::Told(entries))
     }
 }
 

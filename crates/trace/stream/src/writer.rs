@@ -82,6 +82,14 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
             u32s(out, &[counts.lock]);
             u64s(out, &[counts.acquisitions, counts.sampled, counts.contended]);
         }),
+        Record::Object(object) => framed(out, kind::OBJECT, |out| {
+            u64s(out, &[object.address, object.size]);
+            out.extend_from_slice(object.name);
+        }),
+        Record::Held(held) => framed(out, kind::HELD, |out| {
+            u32s(out, &[held.lock, 0]);
+            u64s(out, &[held.held, held.waited]);
+        }),
     }
 }
 

@@ -14,6 +14,8 @@ enum Owned {
     Place(u32, u64),
     Allocation(u64, u64, u32, Vec<u64>),
     Counts(u32, [u64; 3]),
+    Object(u64, u64, Vec<u8>),
+    Held(u32, u64, u64),
 }
 
 impl Owned {
@@ -42,6 +44,8 @@ impl Owned {
                 sampled: *sampled,
                 contended: *contended,
             }),
+            Owned::Object(address, size, name) => Record::Object(Object { address: *address, size: *size, name }),
+            Owned::Held(lock, held, waited) => Record::Held(Held { lock: *lock, held: *held, waited: *waited }),
         }
     }
 }
@@ -72,6 +76,8 @@ fn record() -> impl Strategy<Value = Owned> {
         (any::<(u64, u64, u32)>(), vec(any::<u64>(), 0..=MAX_FRAMES))
             .prop_map(|((address, size, thread), frames)| Owned::Allocation(address, size, thread, frames)),
         (any::<u32>(), any::<[u64; 3]>()).prop_map(|(lock, counts)| Owned::Counts(lock, counts)),
+        (any::<[u64; 2]>(), bytes()).prop_map(|([address, size], name)| Owned::Object(address, size, name)),
+        any::<(u32, u64, u64)>().prop_map(|(lock, held, waited)| Owned::Held(lock, held, waited)),
     ]
 }
 
@@ -161,7 +167,7 @@ proptest! {
 #[test]
 fn unknown_kinds_are_skipped() {
     let mut bytes = MAGIC.to_vec();
-    for kind in [0u32, 9, 77, u32::MAX] {
+    for kind in [0u32, 11, 77, u32::MAX] {
         bytes.extend_from_slice(&kind.to_le_bytes());
         bytes.extend_from_slice(&3u32.to_le_bytes());
         bytes.extend_from_slice(b"xyz");

@@ -183,6 +183,7 @@ pub fn read(path: &Path) -> Run {
                         contended: 0,
                     });
                 }
+                Record::Object(_) | Record::Held(_) => panic!("these are a kernel's"),
                 Record::Place(place) => {
                     places.insert(place.number, place.pc);
                 }

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use unconvoy_trace_stream::{Entry, Record, Section, append, append_section};
 
 /// Bytes of a chunk; the longest record.
 pub const CAPACITY: usize = 1 << 20;
@@ -54,6 +55,7 @@ struct Apart(AtomicBool);
 unsafe impl Sync for Log {}
 
 impl Log {
+    /// A stream into `file`, empty so far: not even its magic is there.
     pub fn new(file: File) -> Self {
         let chunk = |fill| Chunk {
             fill: AtomicUsize::new(fill),
@@ -103,6 +105,25 @@ impl Log {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Appends one record.
+    pub fn tell(&self, record: &Record) {
+        let mut out = Vec::new();
+        append(&mut out, record);
+        self.append(&out, |_, _| {});
+    }
+
+    /// Appends the whole records in `out` and then a section, whose order becomes its place in the stream; empties `out`.
+    pub fn tell_section(&self, out: &mut Vec<u8>, section: &Section, entries: &[Entry]) {
+        let start = out.len();
+        append_section(out, section, entries);
+        self.append(out, |copy, base| {
+            // After the record's head, the lock's and the thread's number.
+            let order = base + start as u64;
+            copy[start + 16..start + 24].copy_from_slice(&order.to_le_bytes());
+        });
+        out.clear();
     }
 
     /// Writes what is there, if nothing was written for a while.

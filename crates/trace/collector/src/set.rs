@@ -18,10 +18,13 @@ pub struct Set {
 /// An access of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
+    /// Of its first byte.
     pub address: u64,
     /// In bytes.
     pub size: u64,
+    /// It loads.
     pub read: bool,
+    /// It stores.
     pub written: bool,
     /// The number of its place.
     pub place: u32,

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 const PAGE: u32 = 12;
 /// Granules of a page.
 pub const GRANULES: usize = 1 << (PAGE - 3);
-/// User addresses of x86-64 have 47 bits: two levels of directories above the pages.
-const UPPER: usize = 1 << 17;
-const LOWER: usize = 1 << (47 - 17 - PAGE);
+/// Bits of an address of x86-64 that tell; those above are like the highest of them, which is set in the kernel's.
+const BITS: u32 = 48;
+/// Two levels of directories above the pages.
+const UPPER: usize = 1 << 18;
+const LOWER: usize = 1 << (BITS - 18 - PAGE);
 
 type Page<T> = [T; GRANULES];
 type Lower<T> = [AtomicPtr<Page<T>>; LOWER];
@@ -18,7 +20,14 @@ pub struct Shadow<T: 'static> {
     upper: [AtomicPtr<Lower<T>>; UPPER],
 }
 
+impl<T> Default for Shadow<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Shadow<T> {
+    /// Nothing anywhere.
     pub const fn new() -> Self {
         Shadow { upper: [const { AtomicPtr::new(ptr::null_mut()) }; UPPER] }
     }
@@ -53,8 +62,10 @@ pub fn granule(address: u64) -> usize {
 }
 
 fn indices(address: u64) -> Option<(usize, usize)> {
-    let page = (address >> PAGE) as usize;
-    (page < UPPER * LOWER).then_some((page / LOWER, page % LOWER))
+    let above = 64 - BITS;
+    let page = (address << above >> above >> PAGE) as usize;
+    let is_canonical = ((address << above) as i64 >> above) as u64 == address;
+    is_canonical.then_some((page / LOWER, page % LOWER))
 }
 
 fn install<X>(slot: &AtomicPtr<X>) -> Option<&X> {

@@ -1,0 +1,143 @@
+//! The kernel's symbols, as `/proc/kallsyms` tells them.
+
+/// Types (as of nm) of code; others are data. Of the kernel itself they are not to be trusted: `/proc/kallsyms` has them for what lies in data, too.
+const CODE: &str = "tTwW";
+/// Where the kernel's own code lies, and where all of the kernel ends.
+const KERNEL_CODE: [(&str, &str); 2] = [("_text", "_etext"), ("_sinittext", "_einittext")];
+const KERNEL_END: &str = "_end";
+
+/// Names that the build adds, beside the one that a developer knows.
+const ADDED: [&str; 6] = ["__pfx_", "__ksymtab_", "__kstrtab", "__crc_", "__flags_", "__pi_"];
+
+/// What the plug-in cannot do without: how a kernel comes to lack it is the same for all.
+const NECESSARY: [&str; 3] = ["_raw_spin_lock", "_raw_spin_unlock", "__x64_sys_sethostname"];
+
+/// A symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    /// Where it is.
+    pub address: u64,
+    /// Its name; that of a module in brackets after it.
+    pub name: String,
+    /// Whether it is code.
+    pub is_code: bool,
+}
+
+/// All symbols, by address.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    by_address: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// Reads them; lines that are none are left out.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut by_address: Vec<Symbol> =
+            String::from_utf8_lossy(text).lines().filter_map(symbol).filter(|symbol| symbol.address != 0).collect();
+        // Of several at one address, the shortest is mostly the one in the source; stable, so that the report is.
+        by_address.sort_by_key(|symbol| (symbol.address, symbol.name.len()));
+        let mut symbols = Self { by_address };
+        let ranges: Vec<_> = KERNEL_CODE
+            .iter()
+            .filter_map(|(first, end)| Some(symbols.address(first)?..symbols.address(end)?))
+            .collect();
+        if let (Some(end), false) = (symbols.address(KERNEL_END), ranges.is_empty()) {
+            for symbol in symbols.by_address.iter_mut().take_while(|symbol| symbol.address < end) {
+                symbol.is_code = ranges.iter().any(|range| range.contains(&symbol.address));
+            }
+        }
+        symbols
+    }
+
+    /// Which of those that the plug-in needs are not there.
+    pub fn missing(&self) -> Vec<&'static str> {
+        NECESSARY.into_iter().filter(|name| self.address(name).is_none()).collect()
+    }
+
+    /// Where a symbol is.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.by_address.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
+    }
+
+    /// The symbol that an address belongs to, and how far it is from it.
+    pub fn at(&self, address: u64) -> Option<(&Symbol, u64)> {
+        let after = self.by_address.partition_point(|symbol| symbol.address <= address);
+        let last = self.by_address[..after].last()?;
+        // The first of those at its address.
+        let first = self.by_address.partition_point(|symbol| symbol.address < last.address);
+        // The last symbol of all has no end, and a module's memory may lie far after the kernel's.
+        self.by_address.get(after)?;
+        let symbol = &self.by_address[first];
+        Some((symbol, address - symbol.address))
+    }
+
+    /// How far it is from an address to the next symbol.
+    pub fn room(&self, address: u64) -> Option<u64> {
+        let after = self.by_address.partition_point(|symbol| symbol.address <= address);
+        Some(self.by_address.get(after)?.address - address)
+    }
+
+    /// The function that an instruction is in, as `name+0x1c`.
+    pub fn place(&self, pc: u64) -> Option<String> {
+        let (symbol, offset) = self.at(pc).filter(|(symbol, _)| symbol.is_code)?;
+        Some(format!("{}+{offset:#x}", symbol.name))
+    }
+
+    /// The function that an instruction is in. What a compiler split off keeps the name of where it was.
+    pub fn function(&self, pc: u64) -> Option<&str> {
+        let (symbol, _) = self.at(pc).filter(|(symbol, _)| symbol.is_code)?;
+        Some(symbol.name.split('.').next().unwrap_or(&symbol.name))
+    }
+}
+
+fn symbol(line: &str) -> Option<Symbol> {
+    let mut words = line.split_whitespace();
+    let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+    let address = u64::from_str_radix(address, 16).ok()?;
+    if ADDED.iter().any(|added| name.starts_with(added)) {
+        return None;
+    }
+    let name = words.next().map_or_else(|| name.to_string(), |module| format!("{name} {module}"));
+    Some(Symbol { address, name, is_code: CODE.contains(kind) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext_of_all
+ffffffff81000000 T _text
+ffffffff81000100 t __pfx_take
+ffffffff81000110 t take.part.0
+ffffffff81000200 T _raw_spin_lock
+ffffffff81000300 T _etext
+ffffffff82000000 D lock
+ffffffff82000008 d after
+ffffffff82000010 T in_data
+ffffffff82000020 D _end
+ffffffffc0000000 t probe\t[virtio_blk]
+ffffffffc0001000 t end\t[virtio_blk]
+rubbish
+";
+
+    #[test]
+    fn addresses_belong_to_symbols() {
+        let symbols = Symbols::parse(TEXT);
+        assert_eq!(symbols.place(0xffff_ffff_8100_0111).unwrap(), "take.part.0+0x1");
+        assert_eq!(symbols.function(0xffff_ffff_8100_0111), Some("take"));
+        assert_eq!(
+            symbols.at(0xffff_ffff_8100_0002).map(|(symbol, offset)| (&symbol.name[..], offset)),
+            Some(("_text", 2))
+        );
+        assert_eq!(symbols.at(0xffff_ffff_8200_0004).unwrap().1, 4);
+        assert_eq!(symbols.place(0xffff_ffff_8200_0004), None, "data is no place");
+        assert!(!symbols.at(0xffff_ffff_8200_0010).unwrap().0.is_code, "whatever it is said to be");
+        assert_eq!(symbols.room(0xffff_ffff_8200_0004), Some(4));
+        assert_eq!(symbols.place(0xffff_ffff_c000_0010).unwrap(), "probe [virtio_blk]+0x10");
+        assert!(symbols.at(0xffff_8880_0000_0000).is_none());
+        assert!(symbols.at(u64::MAX).is_none());
+        assert_eq!(symbols.missing(), ["_raw_spin_unlock", "__x64_sys_sethostname"]);
+    }
+}

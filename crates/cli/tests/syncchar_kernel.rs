@@ -1,0 +1,205 @@
+//! `unconvoy syncchar --kernel` on a real kernel in QEMU; what is refused needs neither.
+
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use stage::Stage;
+
+/// Several boots under emulation, on a machine that does something else too.
+const LIMIT: Duration = Duration::from_secs(170);
+
+/// Files and directories come and go on four processors, then a status of its own.
+const COMMAND: &str = "\
+echo from the guest; \
+for i in 1 2 3 4; do (for j in $(seq 60); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
+wait; exit 3";
+
+/// The command in the stage's directory, temporary files included, so that whatever is left is seen. Symbols are kept from test to test.
+fn unconvoy(stage: &Stage) -> Command {
+    Command::from_std(process(stage))
+}
+
+fn process(stage: &Stage) -> Process {
+    let temporary = stage.path("temporary");
+    std::fs::create_dir_all(&temporary).unwrap();
+    let mut process = stage.process();
+    process.env_remove("UNCONVOY_LIBRARY").env("TMPDIR", temporary);
+    process.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")).arg("syncchar");
+    process
+}
+
+/// Why what needs a kernel is skipped, if it is: the command says what is missing before it starts anything.
+fn is_skipped() -> bool {
+    let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
+    if !beside.join("libunconvoy_plugin_system.so").is_file() {
+        println!("skipped: libunconvoy_plugin_system.so is not built (cargo build --workspace)");
+        return true;
+    }
+    let stage = Stage::new();
+    // Found before the file that is not there is looked at; everything else is there then.
+    let output = process(&stage).args(["--kernel", "--debug-info", "/nowhere", "--", "true"]).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    if output.status.code() == Some(125) {
+        println!("skipped: {why}");
+        return true;
+    }
+    assert!(why.contains("--debug-info /nowhere"), "{why}");
+    false
+}
+
+fn remains(stage: &Stage) -> Vec<PathBuf> {
+    std::fs::read_dir(stage.path("temporary")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn a_kernels_locks_have_names_times_and_estimates() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new();
+    let arguments = ["--kernel", "--cpus", "4", "--memory", "512", "--rate", "4", "--processors", "2,4"];
+    let outputs = ["--json", "report.json", "--html", "report.html", "--keep-trace", "trace.parquet"];
+    let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).args(outputs).args(["--", COMMAND]).assert().success();
+    ran.stderr("").stdout(
+        contains("from the guest")
+            .and(contains("The command in the guest ended with status 3."))
+            .and(contains("one instruction").or(contains("a nanosecond each")))
+            .and(contains("kind of lock")),
+    );
+    assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
+
+    let report: Value = serde_json::from_str(&stage.read("report.json")).unwrap();
+    assert_eq!(report["run"]["clock"], "instructions");
+    assert!(report["run"]["seconds"].as_f64().unwrap() > 0.01, "{}", report["run"]);
+    let locks = report["locks"].as_array().unwrap();
+    assert!(locks.len() >= 15, "{}", locks.len());
+    for lock in &locks[..15] {
+        let name = lock["name"].as_str().unwrap();
+        assert!(!name.starts_with("lock "), "the longest-held have names: {name}");
+        assert!(name.contains("first taken in"), "{name}");
+        let share = lock["share"].as_f64().unwrap();
+        assert!(share > 0.0 && share < 1.0, "{name}: {share}");
+        assert!(lock["times"]["acquisitions"].as_u64().unwrap() >= lock["analysis"]["sections"].as_u64().unwrap());
+    }
+    let classes = report["classes"].as_array().unwrap();
+    let class = |name: &str| {
+        let found = classes.iter().find(|class| class["name"] == name);
+        found.unwrap_or_else(|| {
+            panic!("no {name} among {:?}", classes.iter().map(|class| &class["name"]).collect::<Vec<_>>())
+        })
+    };
+    assert!(class("dentry.d_lockref")["locks"].as_u64().unwrap() > 10);
+    assert!(class("rq.__lock").is_object() || class("runqueues.__lock").is_object());
+    let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
+    assert!(all > 0.001 && all < 1.0, "{all}");
+    let places: Vec<&str> =
+        report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
+    assert!(places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9, "{places:?}");
+    assert!(stage.read("report.html").contains("Kinds of locks"));
+
+    // The trace has names and times in it: another analysis needs neither kernel nor QEMU.
+    let again = ["--analyse", "trace.parquet", "--processors", "2,4", "--json", "again.json"];
+    unconvoy(&stage).timeout(LIMIT).args(again).env("PATH", "/nowhere").assert().success();
+    let again: Value = serde_json::from_str(&stage.read("again.json")).unwrap();
+    assert_eq!(again, report);
+}
+
+#[test]
+fn a_guest_that_takes_too_long_is_ended() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new();
+    let arguments =
+        ["--kernel", "--cpus", "2", "--memory", "512", "--timeout", "25", "--", "while :; do ls / > /dev/null; done"];
+    let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().success();
+    ran.stdout(contains("The guest was ended by the time-out"));
+    assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
+}
+
+#[test]
+fn an_interruption_leaves_nothing_behind() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut command = process(&stage);
+    command
+        .args(["--kernel", "--cpus", "2", "--memory", "512", "--", "sleep 1000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let qemu = || {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        std::fs::read_to_string(children).unwrap().split_whitespace().find_map(|id| id.parse::<i32>().ok())
+    };
+    let start = Instant::now();
+    let machine = loop {
+        assert!(start.elapsed() < LIMIT, "QEMU was never started");
+        std::thread::sleep(Duration::from_millis(100));
+        let Some(id) = qemu() else { continue };
+        let line = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        if line.contains("qemu-system") {
+            break id;
+        }
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(kill(Pid::from_raw(machine), None).is_err(), "QEMU is still there");
+    assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
+}
+
+#[test]
+fn a_kernel_that_sees_no_disk_is_told() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new();
+    let empty = stage.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let arguments = ["--kernel", "--cpus", "1", "--memory", "256", "--modules", "empty", "--", "true"];
+    let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().code(1);
+    ran.stderr(
+        contains("no virtio disk")
+            .and(contains("--modules DIR"))
+            .and(predicate::str::is_match("\\A[^\n]*\n\\z").unwrap()),
+    );
+    assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
+}
+
+#[test]
+fn what_cannot_be_a_kernel_is_refused() {
+    let stage = Stage::new();
+    stage.write("text", "no kernel\n");
+    let refused = |arguments: &[&str], status: i32, what: &str| {
+        let mut command = unconvoy(&stage);
+        command.args(arguments).args(["--", "true"]);
+        command.assert().code(status).stdout("").stderr(contains(what));
+    };
+    refused(&["--kernel", "--cpus", "65"], 2, "1..=64");
+    refused(&["--cpus", "4"], 2, "--kernel");
+    refused(&["--kernel", "--workload", "find"], 2, "cannot be used with");
+    refused(&["--kernel", "--qemu", "/bin/true"], 2, "it is no QEMU");
+    refused(&["--kernel", "--qemu", "/nowhere/qemu"], 2, "cannot be executed");
+    let old = stage.script("old", "#!/bin/sh\necho QEMU emulator version 7.2.22 '(Debian)'\n");
+    refused(&["--kernel", "--qemu", old.to_str().unwrap()], 2, "it is release 7");
+    let plain = stage.script("plain", "#!/bin/sh\necho QEMU emulator version 10.0.2\n");
+    refused(&["--kernel", "--qemu", plain.to_str().unwrap()], 2, "built without plug-ins");
+    let good = stage.script("good", "#!/bin/sh\necho QEMU emulator version 10.0.2\necho -plugin\n");
+    let good = ["--qemu", good.to_str().unwrap()];
+    refused(&[&["--kernel", "text"], &good[..]].concat(), 2, "neither a bzImage nor a vmlinux");
+    refused(&[&["--kernel", "missing"], &good[..]].concat(), 2, "No such file");
+    let mut nowhere = unconvoy(&stage);
+    nowhere.env("UNCONVOY_KERNEL", "/nowhere").args(["--kernel"]).args(good).args(["--", "true"]);
+    nowhere.assert().code(125).stderr(contains("no kernel").and(contains("make kernel")));
+}

@@ -1,0 +1,68 @@
+//! Locks of one kind together: an operating system has thousands of locks that are members of objects, and what is to be changed is their type.
+
+use super::{Average, LockReport, LockTimes, Names, averages};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// All locks of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// What they are called.
+    pub name: String,
+    /// How many there are, sampled or not.
+    pub locks: u64,
+    /// What was measured of all of them.
+    pub times: LockTimes,
+    /// Time held as a share of the run time; the locks of a kind may be held at once, so that it may exceed 1.
+    pub share: Option<f64>,
+    /// Sections that were analysed.
+    pub sections: u64,
+    /// Means over its locks, weighted by time held, for each number of processors: sections of different locks are not compared. Empty without times.
+    pub average: Vec<Average>,
+}
+
+/// The classes of the locks that have one, longest held first. `unsampled` are those that were held and are not among the reports.
+pub(super) fn by_class(
+    locks: &[LockReport],
+    unsampled: &HashMap<u32, LockTimes>,
+    seconds: Option<f64>,
+    processors: &[u32],
+    names: &impl Names,
+) -> Vec<ClassReport> {
+    let mut sampled: BTreeMap<&str, Vec<&LockReport>> = BTreeMap::new();
+    for lock in locks {
+        if let Some(class) = &lock.class {
+            sampled.entry(class).or_default().push(lock);
+        }
+    }
+    let mut others: BTreeMap<String, Vec<&LockTimes>> = BTreeMap::new();
+    for (lock, times) in unsampled {
+        if let Some(class) = names.class(*lock) {
+            others.entry(class).or_default().push(times);
+        }
+    }
+    let mut names: Vec<&str> = sampled.keys().copied().chain(others.keys().map(String::as_str)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let class = |name: &str| {
+        let (reports, others) = (sampled.get(name).map_or(&[][..], Vec::as_slice), others.get(name));
+        let others = others.map_or(&[][..], Vec::as_slice);
+        let mut times = LockTimes::default();
+        for part in reports.iter().filter_map(|lock| lock.times.as_ref()).chain(others.iter().copied()) {
+            times.acquisitions += part.acquisitions;
+            times.held += part.held;
+            times.waited += part.waited;
+        }
+        ClassReport {
+            name: name.to_string(),
+            locks: (reports.len() + others.len()) as u64,
+            share: seconds.filter(|seconds| *seconds > 0.0).map(|seconds| times.held / seconds),
+            sections: reports.iter().map(|lock| lock.analysis.sections).sum(),
+            average: averages(reports.iter().copied(), processors),
+            times,
+        }
+    };
+    let mut classes: Vec<ClassReport> = names.into_iter().map(class).collect();
+    classes.sort_by(|a, b| b.times.held.total_cmp(&a.times.held).then_with(|| a.name.cmp(&b.name)));
+    classes
+}

@@ -1,0 +1,181 @@
+//! Each part against a plain model of it, and at its limits.
+
+use std::collections::BTreeMap;
+use unconvoy_trace_collector::draw::Draws;
+use unconvoy_trace_collector::set::{Access, Set};
+use unconvoy_trace_collector::{end, locks, log, shadow};
+
+/// Numbers that look random, the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn a_set_is_what_a_map_of_bytes_is() {
+    let mut numbers = Numbers(1);
+    let mut set = Set::new(100_000);
+    for round in 0..50 {
+        let mut bytes = BTreeMap::<u64, (bool, bool)>::new();
+        set.clear();
+        for _ in 0..round * 40 {
+            let access = Access {
+                address: 0x4000_0000 + numbers.below(1 + round * 300),
+                size: 1 << numbers.below(6),
+                read: numbers.below(2) == 0,
+                written: numbers.below(2) == 0,
+                place: numbers.below(9) as u32 + 1,
+            };
+            set.add(access);
+            for byte in access.address..access.address + access.size {
+                let seen = bytes.entry(byte).or_default();
+                *seen = (seen.0 | access.read, seen.1 | access.written);
+            }
+        }
+        let mut told = BTreeMap::new();
+        for entry in set.entries_mut() {
+            assert_eq!(entry.address % 8, 0);
+            assert_eq!((entry.read == 0, entry.written == 0), (entry.read_place == 0, entry.written_place == 0));
+            for byte in 0..8 {
+                let seen = (entry.read >> byte & 1 != 0, entry.written >> byte & 1 != 0);
+                assert!(told.insert(entry.address + byte, seen).is_none(), "each word once");
+            }
+        }
+        bytes.retain(|_, seen| *seen != (false, false));
+        told.retain(|_, seen| *seen != (false, false));
+        assert_eq!(told, bytes);
+        assert!(!set.cut_short());
+    }
+}
+
+#[test]
+fn the_first_place_counts() {
+    let mut set = Set::new(10);
+    for (place, read, written) in [(5, true, false), (6, true, true), (7, false, true)] {
+        set.add(Access { address: 0x1008, size: 4, read, written, place });
+    }
+    let entry = set.entries_mut()[0];
+    assert_eq!((entry.read_place, entry.written_place, entry.read, entry.written), (5, 6, 0x0f, 0x0f));
+}
+
+#[test]
+fn bytes_of_locks_come_and_go() {
+    static LOCKS: locks::Locks = locks::Locks::new();
+    let mut told = 0;
+    let first = LOCKS.of(0x5000_0ff0, 40, 1, |_| told += 1);
+    assert_eq!((first.number, first.incarnation), (0, 0));
+    let word = |address| LOCKS.bytes_of_word(address);
+    assert_eq!([0x5000_0fe8, 0x5000_0ff0, 0x5000_1010, 0x5000_1018].map(word), [0, 0xff, 0xff, 0], "across a page");
+    let spin = LOCKS.of(0x5000_2004, 4, 1, |_| told += 1);
+    assert_eq!(word(0x5000_2000), 0xf0, "four bytes");
+    // Freed, with memory around it.
+    LOCKS.retire_within(0x5000_0800, 0x1000);
+    assert!(first.retired() && !spin.retired() && word(0x5000_0ff0) == 0 && word(0x5000_1010) == 0);
+    let second = LOCKS.of(0x5000_0ff0, 40, 1, |_| told += 1);
+    assert_eq!((second.incarnation, second.retired(), told), (1, false, 3));
+    LOCKS.retire(0x5000_2004, 4);
+    assert!(spin.retired() && word(0x5000_2000) == 0);
+    LOCKS.mark(0x5000_3002, 4);
+    assert_eq!(word(0x5000_3000), 0x3c);
+    let all: std::collections::BTreeSet<u32> = LOCKS.all().iter().map(|lock| lock.number).collect();
+    assert_eq!(all, [0, 1, 2].into(), "the earlier lives, too");
+    assert!(LOCKS.find(0x5000_0ff0).is_some_and(|lock| lock.number == 2) && LOCKS.find(0x5000_0ff8).is_none());
+}
+
+#[test]
+fn a_shadow_knows_no_address_that_no_program_has() {
+    static SHADOW: shadow::Shadow<std::sync::atomic::AtomicU8> = shadow::Shadow::new();
+    assert!(SHADOW.make(1 << 63).is_none() && SHADOW.make(1 << 47).is_none() && SHADOW.make(u64::MAX << 48).is_none());
+    assert!(
+        SHADOW.make(u64::MAX << 47).is_some() && SHADOW.get(u64::MAX).is_none() && SHADOW.get(0).is_none(),
+        "a kernel's"
+    );
+    assert!(SHADOW.get((1 << 47) - 8).is_none() && SHADOW.make((1 << 47) - 8).is_some());
+    assert!(SHADOW.get((1 << 47) - 4096).is_some() && SHADOW.get((1 << 47) - 4104).is_none());
+}
+
+/// More than a chunk from each of several threads at a time, with writes in between.
+#[test]
+fn a_log_is_whole_and_in_order() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let log = log::Log::new(file.reopen().expect("the file"));
+    const THREADS: u64 = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let log = &log;
+            scope.spawn(move || {
+                let mut numbers = Numbers(thread);
+                for count in 0..20_000_u64 {
+                    // Length, thread, count, place, filling.
+                    let length = 32 + numbers.below(300);
+                    let mut record = vec![thread as u8; length as usize];
+                    for (at, value) in [(0, length), (8, thread), (16, count)] {
+                        record[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                    }
+                    log.append(&record, |copy, place| copy[24..32].copy_from_slice(&place.to_le_bytes()));
+                    if count % 1000 == 0 {
+                        log.write();
+                    }
+                }
+            });
+        }
+    });
+    log.write();
+    assert_eq!(log.lost(), 0);
+    let bytes = std::fs::read(file.path()).expect("what was written");
+    let (mut at, mut counts) = (0, [0; THREADS as usize]);
+    while at < bytes.len() {
+        let word = |index: usize| u64::from_le_bytes(bytes[at + index * 8..][..8].try_into().expect("eight bytes"));
+        let (length, thread) = (word(0) as usize, word(1) as usize);
+        assert_eq!((word(2), word(3)), (counts[thread], at as u64), "in order, and where it says");
+        assert!(bytes[at + 32..at + length].iter().all(|byte| *byte == thread as u8));
+        counts[thread] += 1;
+        at += length;
+    }
+    assert_eq!(counts, [20_000; THREADS as usize]);
+}
+
+#[test]
+fn what_a_log_cannot_hold_is_lost_and_said() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let log = log::Log::new(file.reopen().expect("the file"));
+    log.append(&vec![0; log::CAPACITY + 1], |_, _| panic!("it has no place"));
+    log.append(&vec![1; log::CAPACITY], |_, place| assert_eq!(place, 0));
+    log.append(&[2], |_, place| assert_eq!(place, log::CAPACITY as u64));
+    log.write();
+    assert_eq!(log.lost(), 1);
+    log.close();
+    log.append(&[3], |_, _| panic!("it is closed"));
+    assert_eq!(std::fs::metadata(file.path()).expect("written").len(), log::CAPACITY as u64 + 1);
+}
+
+/// As many as asked for, and none of them foretold by the one before.
+#[test]
+fn draws_are_random() {
+    let mut draws = Draws::new(1, 3);
+    assert!((0..100).all(|_| draws.draw(1)), "all of them");
+    let drawn: Vec<bool> = (0..1_000_000).map(|_| draws.draw(10)).collect();
+    let count = drawn.iter().filter(|drawn| **drawn).count();
+    let twice = drawn.windows(2).filter(|pair| pair[0] && pair[1]).count();
+    // Four standard deviations.
+    assert!((100_000 - 1_200..100_000 + 1_200).contains(&count), "{count}");
+    assert!((10_000 - 400..10_000 + 400).contains(&twice), "{twice}");
+    let other: Vec<bool> = (0..1000).scan(Draws::new(1, 4), |draws, _| Some(draws.draw(10))).collect();
+    assert_ne!(drawn[..1000], other[..], "another thread's");
+}
+
+#[test]
+fn an_end_is_json() {
+    let notes = end::Notes::new();
+    (0..3).for_each(|_| notes.add("a \"note\"\n".to_string()));
+    let json = end::EndJson::new(unconvoy_trace_stream::End { sections: 1, ..Default::default() })
+        .number("n", 2)
+        .numbers("of", &[("a", 1), ("b", 2)])
+        .list("notes", notes.all())
+        .finish();
+    assert_eq!(json, r#"{"sections":1,"seen":0,"lost":0,"n":2,"of":{"a":1,"b":2},"notes":["a \"note\"\u000a"]}"#);
+}

@@ -1,0 +1,202 @@
+//! The kernel's heap: which object of which slab cache an address lies in.
+//!
+//! Where members lie in structures differs from kernel to kernel; the `offsets` option's file says it, lines of `key=value`, decimal or with 0x:
+//!
+//! | key | what |
+//! | --- | --- |
+//! | `sizeof_page` | bytes of `struct page` |
+//! | `compound_head` | offset of that in `struct page` |
+//! | `slab_cache` | offset of that in `struct slab` |
+//! | `kmem_cache_name`, `kmem_cache_size`, `kmem_cache_object_size`, `kmem_cache_list` | offsets of `name`, `size`, `object_size` and `list` in `struct kmem_cache` |
+//! | `sizeof_pglist_data` | bytes of that, if the memory nodes are to be told as objects, too; need not be there |
+//!
+//! An address of the direct map has its `struct page`, or that of the first page if there are several. That is a slab if what would be its cache is one of the
+//! kernel's caches.
+
+use crate::guest::{self, Layout};
+use crate::symbols::Symbols;
+use std::collections::HashMap;
+
+/// From the file of offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    sizeof_page: u64,
+    compound_head: u64,
+    slab_cache: u64,
+    name: u64,
+    size: u64,
+    object_size: u64,
+    list: u64,
+    sizeof_pglist_data: Option<u64>,
+}
+
+impl Offsets {
+    /// From the file's text; what is missing or wrong otherwise.
+    pub fn parse(text: &str) -> Result<Offsets, String> {
+        let mut values = HashMap::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (key, value) = line.split_once('=').ok_or_else(|| format!("{line}: not of the form key=value"))?;
+            let number = match value.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => value.parse(),
+            };
+            values.insert(key, number.map_err(|_| format!("{line}: not a number"))?);
+        }
+        let get = |key: &str| values.get(key).copied().ok_or_else(|| format!("there is no {key}"));
+        Ok(Offsets {
+            sizeof_page: get("sizeof_page")?,
+            compound_head: get("compound_head")?,
+            slab_cache: get("slab_cache")?,
+            name: get("kmem_cache_name")?,
+            size: get("kmem_cache_size")?,
+            object_size: get("kmem_cache_object_size")?,
+            list: get("kmem_cache_list")?,
+            sizeof_pglist_data: get("sizeof_pglist_data").ok(),
+        })
+    }
+}
+
+/// A slab cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    pub name: Vec<u8>,
+    /// Bytes from one object to the next.
+    size: u64,
+    pub object_size: u64,
+}
+
+/// The kernel's caches, when collecting began.
+#[derive(Debug)]
+pub struct Caches {
+    offsets: Offsets,
+    direct_map: u64,
+    page_structures: u64,
+    by_address: HashMap<u64, Cache>,
+}
+
+/// More caches than any kernel has: a list that does not end.
+const MOST: usize = 10_000;
+
+impl Caches {
+    /// Reads them from the guest, in a callback. Nothing if they cannot be found.
+    pub fn look(symbols: &Symbols, layout: &Layout, offsets: Offsets) -> Option<Self> {
+        let head = symbols.variable("slab_caches")?;
+        let mut by_address = HashMap::new();
+        let mut at = guest::word(head)?;
+        while at != head && by_address.len() < MOST {
+            let cache = at.wrapping_sub(offsets.list);
+            let name = guest::word(cache + offsets.name)?;
+            let (size, object_size) =
+                (guest::half_word(cache + offsets.size)?, guest::half_word(cache + offsets.object_size)?);
+            if size > 0 {
+                let name = guest::string(name, 64);
+                by_address.insert(cache, Cache { name, size: size.into(), object_size: object_size.into() });
+            }
+            at = guest::word(at)?;
+        }
+        let (direct_map, page_structures) = (layout.direct_map, layout.page_structures);
+        (page_structures != 0 && !by_address.is_empty()).then_some(Caches {
+            offsets,
+            direct_map,
+            page_structures,
+            by_address,
+        })
+    }
+
+    /// The memory nodes, which are no slab's: their addresses and size. In a callback.
+    pub fn nodes(&self, symbols: &Symbols) -> Vec<(u64, u64)> {
+        /// More than a guest has.
+        const NODES: u64 = 64;
+        let (Some(array), Some(size)) = (symbols.variable("node_data"), self.offsets.sizeof_pglist_data) else {
+            return Vec::new();
+        };
+        let nodes = (0..NODES).map_while(|index| guest::word(array + index * 8).filter(|node| *node >= guest::KERNEL));
+        nodes.map(|node| (node, size)).collect()
+    }
+
+    /// The cache at this address of the guest.
+    pub fn get(&self, address: u64) -> Option<&Cache> {
+        self.by_address.get(&address)
+    }
+
+    /// The slab of the page of `address`: the address of its cache, and of its first object. By two or three reads of the guest's memory.
+    fn slab(&self, address: u64) -> Option<(u64, u64)> {
+        // Of four-level page tables.
+        const LARGEST: u64 = 64 << 40;
+        let physical = address.checked_sub(self.direct_map).filter(|physical| *physical < LARGEST)?;
+        let Offsets { sizeof_page, compound_head, slab_cache, .. } = self.offsets;
+        let mut page = self.page_structures + (physical >> 12) * sizeof_page;
+        let head = guest::word(page + compound_head)?;
+        if head & 1 != 0 {
+            // The first page's structure; or, since Linux 7.1, what to mask the address of this one by.
+            let first = head - 1;
+            let is_address = first.checked_sub(self.page_structures).is_some_and(|offset| offset < LARGEST >> 6);
+            page = if is_address { first } else { page & first };
+        }
+        let cache = guest::word(page + slab_cache)?;
+        let first = (page.checked_sub(self.page_structures)? / sizeof_page) << 12;
+        self.by_address.contains_key(&cache).then_some((cache, self.direct_map + first))
+    }
+}
+
+/// Pages whose slabs a processor remembers, and objects that it has told: by page or address, one each.
+const REMEMBERED: usize = 4096;
+
+/// A page's slab is asked for again after so many sections, since it may have become another.
+const FORGET_AFTER: u32 = 1000;
+
+/// What a processor remembers, so that it reads the guest's memory seldom.
+pub struct View {
+    pages: Vec<Page>,
+    told: Vec<(u64, u64)>,
+    now: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    number: u64,
+    seen: u32,
+    /// 0: it is no slab.
+    cache: u64,
+    first: u64,
+}
+
+/// An object of the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    pub address: u64,
+    pub cache: &'a Cache,
+}
+
+impl View {
+    pub fn new() -> Self {
+        View { pages: vec![Page::default(); REMEMBERED], told: vec![(0, 0); REMEMBERED], now: 0 }
+    }
+
+    /// Another section is looked at.
+    pub fn next_section(&mut self) {
+        self.now = self.now.wrapping_add(1);
+    }
+
+    /// The object that `address` lies in.
+    pub fn object<'a>(&mut self, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+        let number = address >> 12;
+        let page = &mut self.pages[number as usize % REMEMBERED];
+        if page.number != number || self.now.wrapping_sub(page.seen) > FORGET_AFTER {
+            let (cache, first) = caches.slab(address).unwrap_or((0, 0));
+            *page = Page { number, seen: self.now, cache, first };
+        }
+        let cache = caches.get(page.cache)?;
+        let index = address.checked_sub(page.first)? / cache.size;
+        Some(Object { address: page.first + index * cache.size, cache })
+    }
+
+    /// Likewise, unless it was told lately.
+    pub fn untold<'a>(&mut self, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+        let object = self.object(caches, address)?;
+        let cache = std::ptr::from_ref(object.cache) as u64;
+        let slot = (object.address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let told = &mut self.told[slot as usize % REMEMBERED];
+        (std::mem::replace(told, (object.address, cache)) != (object.address, cache)).then_some(object)
+    }
+}
