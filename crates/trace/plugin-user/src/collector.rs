@@ -6,6 +6,7 @@ use crate::locks::{Lock, Locks};
 use crate::log::Log;
 use crate::modules::{Mapping, Modules};
 use crate::options::Options;
+use crate::rhythm;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -35,9 +36,13 @@ pub struct Collector {
     /// Unlocks of what was never seen locked.
     pub unmatched: AtomicU64,
     forks: AtomicU32,
+    /// The program handles or ignores SIGABRT.
+    pub survives_abort: AtomicBool,
     /// Of the program, once it is known; [`i32::MIN`] before.
     pub status: AtomicI32,
     notes: Mutex<Vec<String>>,
+    /// Whoever tells counts, so that the last ones told are the latest.
+    counting: Mutex<()>,
 }
 
 /// What every callback reads, and hardly anything changes: apart from what sections write.
@@ -50,6 +55,8 @@ struct Settled {
     layout_known: AtomicBool,
     /// Enough owners were looked at.
     owners_seen: AtomicBool,
+    /// Counts up whenever threads are to tell what they have counted.
+    asked: AtomicU32,
 }
 
 /// So many unlocks are looked at.
@@ -93,11 +100,14 @@ pub fn install(options: Options) -> Result<(), String> {
         sections: AtomicU64::new(0),
         unmatched: AtomicU64::new(0),
         forks: AtomicU32::new(0),
+        survives_abort: AtomicBool::new(false),
         status: AtomicI32::new(i32::MIN),
         notes: Mutex::new(Vec::new()),
+        counting: Mutex::new(()),
     };
     collector.log.append(&MAGIC, |_, _| {});
-    COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())
+    COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())?;
+    rhythm::start().map_err(|error| format!("it has no thread of its own: {error}"))
 }
 
 impl Collector {
@@ -215,22 +225,37 @@ impl Collector {
         }
     }
 
+    /// Has all threads tell what they have counted: each does, before its next lock or system call.
+    pub fn asks_for_counts(&self) {
+        self.settled.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What threads compare to see that they were [asked](Self::asks_for_counts).
+    #[inline]
+    pub fn asked(&self) -> u32 {
+        self.settled.asked.load(Ordering::Relaxed)
+    }
+
+    /// Tells the totals of the locks that were acquired since they were last told: as they stand, less what threads have not told yet.
+    pub fn tell_counts(&self) {
+        let _counting = self.counting();
+        for lock in locks().all() {
+            if lock.told.load(Ordering::Relaxed) != lock.acquisitions.load(Ordering::Relaxed) {
+                self.tell(&Record::Counts(counts_of(lock)));
+            }
+        }
+    }
+
     /// Tells the totals, writes everything, and ends the stream.
     pub fn finish(&self) {
+        let _counting = self.counting();
         let mut out = Vec::new();
         let mut seen = 0;
         let mut all = locks().all();
         all.sort_unstable_by_key(|lock| lock.number);
         for lock in all {
-            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-            let acquisitions = load(&lock.acquisitions);
-            seen += acquisitions;
-            let counts = Counts {
-                lock: lock.number,
-                acquisitions,
-                sampled: load(&lock.sampled),
-                contended: load(&lock.contended),
-            };
+            let counts = counts_of(lock);
+            seen += counts.acquisitions;
             append(&mut out, &Record::Counts(counts));
             if out.len() > crate::log::CAPACITY / 2 {
                 self.log.append(&out, |_, _| {});
@@ -245,9 +270,7 @@ impl Collector {
             exit_status: (status != i32::MIN).then_some(status),
         };
         append(&mut out, &Record::End(&self.end_json(end)));
-        self.log.append(&out, |_, _| {});
-        self.log.write();
-        self.log.close();
+        self.log.end(&out);
     }
 
     /// The end record: the stream's own keys, and what only this collector knows.
@@ -270,11 +293,23 @@ impl Collector {
         json
     }
 
+    fn counting(&self) -> MutexGuard<'_, ()> {
+        self.counting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     fn tell(&self, record: &Record) {
         let mut out = Vec::new();
         append(&mut out, record);
         self.log.append(&out, |_, _| {});
     }
+}
+
+/// What is told of a lock now.
+fn counts_of(lock: &Lock) -> Counts {
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let acquisitions = load(&lock.acquisitions);
+    lock.told.store(acquisitions, Ordering::Relaxed);
+    Counts { lock: lock.number, acquisitions, sampled: load(&lock.sampled), contended: load(&lock.contended) }
 }
 
 fn program() -> std::path::PathBuf {

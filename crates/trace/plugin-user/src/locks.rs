@@ -39,6 +39,8 @@ pub struct Lock {
     pub acquisitions: AtomicU64,
     pub sampled: AtomicU64,
     pub contended: AtomicU64,
+    /// Acquisitions when the totals were last told.
+    pub told: AtomicU64,
 }
 
 impl Lock {
@@ -82,6 +84,7 @@ impl Locks {
             acquisitions: AtomicU64::new(0),
             sampled: AtomicU64::new(0),
             contended: AtomicU64::new(0),
+            told: AtomicU64::new(0),
         }));
         self.mark(address, kind.size());
         tell(lock);
