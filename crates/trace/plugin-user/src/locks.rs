@@ -3,7 +3,7 @@
 use crate::shadow::{GRANULES, Shadow, granule};
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// What a lock is; its size in bytes is glibc's for x86-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,15 @@ const SHARDS: usize = 64;
 /// All locks. A thread asks it once for each lock that it uses, and then again when that lock has [retired](Lock::retired).
 pub struct Locks {
     by_address: [Mutex<Option<HashMap<u64, &'static Lock>>>; SHARDS],
-    next: AtomicU32,
+    /// The next lock's number. Held until that was told: locks are told in the order of their numbers.
+    next: Mutex<u32>,
     /// For each word of memory, the bytes that are a lock's.
     bytes: Shadow<AtomicU8>,
 }
 
 impl Locks {
     pub const fn new() -> Self {
-        Locks { by_address: [const { Mutex::new(None) }; SHARDS], next: AtomicU32::new(0), bytes: Shadow::new() }
+        Locks { by_address: [const { Mutex::new(None) }; SHARDS], next: Mutex::new(0), bytes: Shadow::new() }
     }
 
     /// The lock at `address`, made if there is none or it has retired: then `tell` is called before anybody else can have it.
@@ -74,8 +75,9 @@ impl Locks {
             Some(lock) => lock.incarnation + 1,
             None => 0,
         };
+        let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let lock: &'static Lock = Box::leak(Box::new(Lock {
-            number: self.next.fetch_add(1, Ordering::Relaxed),
+            number: *next,
             address,
             kind,
             incarnation,
@@ -88,6 +90,8 @@ impl Locks {
         }));
         self.mark(address, kind.size());
         tell(lock);
+        *next += 1;
+        drop(next);
         // The earlier life's totals are still to be told, at the end: it is kept, under a key that no lock has.
         if let Some(earlier) = shard.insert(address, lock) {
             shard.insert(u64::MAX - u64::from(earlier.number), earlier);
