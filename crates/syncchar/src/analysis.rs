@@ -23,7 +23,7 @@ pub struct Options {
     pub processors: Vec<u32>,
     /// Sections after which a window closes although fewer threads were seen than processors are asked for; 512 in the paper (section 4.2).
     pub window: u32,
-    /// Samples drawn of a window of more than a quarter of `window` sections; of a shorter one there is one, as in the paper.
+    /// Samples drawn of a window of more sections than processors, or of more than a quarter of `window`; of a shorter one there is one, as in the paper.
     pub draws: u32,
     /// Take one of so many of the sections given, at random; 1 for all. A collector has sampled already.
     pub one_in: u32,
@@ -38,8 +38,8 @@ impl Default for Options {
 }
 
 impl Options {
-    fn open(&self) -> Window {
-        Window::new(self.window / 4, self.draws)
+    fn open(&self, processors: u32) -> Window {
+        Window::new(processors.min(self.window / 4), self.draws)
     }
 }
 
@@ -228,7 +228,7 @@ impl Analysis {
         if let Some(state) = self.locks.get_mut(&lock) {
             state.close_first(&mut self.comparison);
             state.windows.clear();
-            state.windows.resize_with(self.options.processors.len(), || self.options.open());
+            state.windows.extend(self.options.processors.iter().map(|processors| self.options.open(*processors)));
         }
     }
 
@@ -264,7 +264,7 @@ fn close(window: &mut Window, tallies: &mut Tallies, comparison: &mut Comparison
 
 impl State {
     fn new(lock: u32, options: &Options) -> Self {
-        let windows = options.processors.iter().map(|_| options.open()).collect();
+        let windows = options.processors.iter().map(|processors| options.open(*processors)).collect();
         State {
             // Of its own, so that a lock's numbers do not depend on how its sections interleave with those of others.
             rng: Rng::with_seed(options.seed ^ u64::from(lock).wrapping_mul(0x9e37_79b9_7f4a_7c15)),

@@ -41,7 +41,7 @@
 //! - A conflict has two sides, and both are in C_n. Figure 4 as printed adds the other side only, and then stops at the first.
 //! - A window that is open at the end is compared if none of its lock and number of processors ever closed; else a lock that was taken rarely would
 //!   have no estimate ([`Estimates::partial`] says so).
-//! - A window of more than a quarter of its 512 sections is drawn from several times ([`Options::draws`]), for a steadier mean.
+//! - A window of more sections than processors, or more than a quarter of its 512 sections, is drawn from several times ([`Options::draws`]), for a steadier mean.
 //! - Where fewer than n threads take a lock, the probability of conflict refers to their number.
 
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use crate::shadow::{GRANULES, Shadow, granule};
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use unconvoy_trace_stream::{Counts, Record};
 
 /// A lock in one of its lives: from its first acquisition until it is destroyed, initialised anew, or its memory is freed (section 4.1 of the paper). Never freed.
@@ -29,6 +29,8 @@ pub struct Lock {
     pub held: AtomicU64,
     /// Instructions executed by those who waited for it.
     pub waited: AtomicU64,
+    /// Acquisitions when the totals were last told.
+    told: AtomicU64,
 }
 
 impl Lock {
@@ -38,15 +40,17 @@ impl Lock {
         Record::Lock(unconvoy_trace_stream::Lock { number, address, size, incarnation, pc, name: &[] })
     }
 
-    /// Its totals' record, at the end.
+    /// Its totals' record, as they stand now.
     pub fn counts(&self) -> Counts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts {
-            lock: self.number,
-            acquisitions: load(&self.acquisitions),
-            sampled: load(&self.sampled),
-            contended: load(&self.contended),
-        }
+        let acquisitions = load(&self.acquisitions);
+        self.told.store(acquisitions, Ordering::Relaxed);
+        Counts { lock: self.number, acquisitions, sampled: load(&self.sampled), contended: load(&self.contended) }
+    }
+
+    /// Whether it was acquired since its totals were last told.
+    pub fn has_news(&self) -> bool {
+        self.told.load(Ordering::Relaxed) != self.acquisitions.load(Ordering::Relaxed)
     }
 
     /// Whether this life of it is over: the next acquisition is of another lock.
@@ -60,7 +64,8 @@ const SHARDS: usize = 64;
 /// All locks. A thread asks it once for each lock that it uses, and then again when that lock has [retired](Lock::retired).
 pub struct Locks {
     by_address: [Mutex<Option<HashMap<u64, &'static Lock>>>; SHARDS],
-    next: AtomicU32,
+    /// The next lock's number. Held until that was told: locks are told in the order of their numbers.
+    next: Mutex<u32>,
     /// For each word of memory, the bytes that are a lock's.
     bytes: Shadow<AtomicU8>,
 }
@@ -74,7 +79,7 @@ impl Default for Locks {
 impl Locks {
     /// None yet.
     pub const fn new() -> Self {
-        Locks { by_address: [const { Mutex::new(None) }; SHARDS], next: AtomicU32::new(0), bytes: Shadow::new() }
+        Locks { by_address: [const { Mutex::new(None) }; SHARDS], next: Mutex::new(0), bytes: Shadow::new() }
     }
 
     /// The lock at `address`, made if there is none or it has retired: then `tell` is called before anybody else can have it.
@@ -86,8 +91,9 @@ impl Locks {
             Some(lock) => lock.incarnation + 1,
             None => 0,
         };
+        let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let lock: &'static Lock = Box::leak(Box::new(Lock {
-            number: self.next.fetch_add(1, Ordering::Relaxed),
+            number: *next,
             address,
             size,
             incarnation,
@@ -98,9 +104,12 @@ impl Locks {
             contended: AtomicU64::new(0),
             held: AtomicU64::new(0),
             waited: AtomicU64::new(0),
+            told: AtomicU64::new(0),
         }));
         self.mark(address, size);
         tell(lock);
+        *next += 1;
+        drop(next);
         // The earlier life's totals are still to be told, at the end: it is kept, under a key that no lock has.
         if let Some(earlier) = shard.insert(address, lock) {
             shard.insert(u64::MAX - u64::from(earlier.number), earlier);

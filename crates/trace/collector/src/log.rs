@@ -13,15 +13,15 @@ use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use unconvoy_trace_stream::{Entry, Record, Section, append, append_section};
 
 /// Bytes of a chunk; the longest record.
 pub const CAPACITY: usize = 1 << 20;
 
-/// A crash of the program takes with it what was not written yet: at most that of this time, of a thread that goes on sampling.
-const WRITE_EVERY: Duration = Duration::from_millis(100);
+/// A crash of the program takes with it what was not written yet: at most that of this time.
+pub const WRITE_EVERY: Duration = Duration::from_millis(100);
 
 /// How long copying a record may take a thread that is not scheduled, before the stream is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,13 +43,19 @@ pub struct Log {
     /// Milliseconds after `started` when something was last written.
     written: AtomicU64,
     lost: AtomicU64,
-    /// Nothing is written any more: the program became another, or this is a forked child.
-    closed: Apart,
+    phase: Phase,
 }
 
 /// Every callback reads it: apart from what sections write.
 #[repr(align(128))]
-struct Apart(AtomicBool);
+struct Phase(AtomicU8);
+
+/// Records are appended.
+const OPEN: u8 = 0;
+/// What was appended is still written.
+const ENDING: u8 = 1;
+/// Nothing is written any more: the stream has ended, or the program became another, or this is a forked child.
+const CLOSED: u8 = 2;
 
 // SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer after all were copied (`copied`, acquire).
 unsafe impl Sync for Log {}
@@ -70,7 +76,7 @@ impl Log {
             started: Instant::now(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            closed: Apart(AtomicBool::new(false)),
+            phase: Phase(AtomicU8::new(OPEN)),
         }
     }
 
@@ -80,7 +86,7 @@ impl Log {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        while !self.closed.0.load(Ordering::Relaxed) {
+        while !self.is_closed() {
             let index = self.current.load(Ordering::Acquire);
             let chunk = &self.chunks[index];
             // Acquire: a chunk that became current again is empty, and its base is set (`seal`).
@@ -99,7 +105,7 @@ impl Log {
                 return;
             }
             if start <= CAPACITY {
-                self.seal(index, start);
+                self.seal(index, start, &[]);
             } else {
                 std::hint::spin_loop();
                 std::thread::yield_now();
@@ -141,18 +147,38 @@ impl Log {
         let index = self.current.load(Ordering::Acquire);
         let start = self.chunks[index].fill.fetch_add(CAPACITY + 1, Ordering::Acquire);
         if start <= CAPACITY {
-            self.seal(index, start);
+            self.seal(index, start, &[]);
         }
+    }
+
+    /// Writes what is there and, after it, these records; nothing comes after them, although other threads may go on appending.
+    pub fn end(&self, records: &[u8]) {
+        if self.phase.0.compare_exchange(OPEN, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let patience = Instant::now();
+        while patience.elapsed() < PATIENCE {
+            let index = self.current.load(Ordering::Acquire);
+            let start = self.chunks[index].fill.fetch_add(CAPACITY + 1, Ordering::Acquire);
+            if start <= CAPACITY {
+                self.seal(index, start, records);
+                break;
+            }
+            // Another thread seals this chunk.
+            std::thread::yield_now();
+        }
+        // Also if patience ran out.
+        self.close();
     }
 
     /// Nothing is written from now on; what has not been is dropped.
     pub fn close(&self) {
-        self.closed.0.store(true, Ordering::Relaxed);
+        self.phase.0.store(CLOSED, Ordering::Relaxed);
     }
 
-    /// Whether it was [closed](Log::close).
+    /// Whether it was [closed](Log::close), or [ends](Log::end).
     pub fn is_closed(&self) -> bool {
-        self.closed.0.load(Ordering::Relaxed)
+        self.phase.0.load(Ordering::Relaxed) != OPEN
     }
 
     /// Records that are not in the stream, for want of space or of time.
@@ -160,9 +186,9 @@ impl Log {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// By the one thread that found chunk `index` full at `filled` (Invariant 2).
+    /// By the one thread that found chunk `index` full at `filled` (Invariant 2). `after` is written with it, if it is the last.
     #[cold]
-    fn seal(&self, index: usize, filled: usize) {
+    fn seal(&self, index: usize, filled: usize, after: &[u8]) {
         let mut file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (chunk, next) = (&self.chunks[index], &self.chunks[1 - index]);
         next.base.store(chunk.base.load(Ordering::Relaxed) + filled as u64, Ordering::Relaxed);
@@ -184,9 +210,14 @@ impl Log {
         }
         // SAFETY: all reservations below `filled` were copied, and by Invariant 1 there are no others.
         let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
-        if !self.is_closed() && file.write_all(bytes).is_err() {
+        let closed = self.phase.0.load(Ordering::Relaxed) == CLOSED;
+        if !closed && file.write_all(bytes).and_then(|()| file.write_all(after)).is_err() {
             // A full disk, or a reader that is gone: a part may have been written, so that nothing can follow.
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.close();
+        }
+        if !after.is_empty() {
+            // Still under the mutex: whoever waits to seal the next chunk finds the stream ended.
             self.close();
         }
         self.written.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);

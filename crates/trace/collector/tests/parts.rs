@@ -139,6 +139,37 @@ fn a_log_is_whole_and_in_order() {
     assert_eq!(counts, [20_000; THREADS as usize]);
 }
 
+/// Whatever other threads append and write meanwhile.
+#[test]
+fn nothing_comes_after_the_end_of_a_log() {
+    for _ in 0..50 {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let log = log::Log::new(file.reopen().expect("the file"));
+        std::thread::scope(|scope| {
+            for thread in 1..4 {
+                let log = &log;
+                scope.spawn(move || {
+                    while !log.is_closed() {
+                        log.append(&[thread; 100], |_, _| {});
+                        if thread == 1 {
+                            log.write();
+                        }
+                    }
+                    log.append(&[thread; 100], |_, _| {});
+                    log.write();
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            log.end(b"the end");
+        });
+        assert_eq!(log.lost(), 0);
+        let bytes = std::fs::read(file.path()).expect("what was written");
+        assert!(bytes.ends_with(b"the end") && bytes.len() % 100 == 7, "{}", bytes.len());
+        let records = bytes[..bytes.len() - 7].chunks(100);
+        assert!(records.into_iter().all(|record| record.iter().all(|byte| *byte == record[0])));
+    }
+}
+
 #[test]
 fn what_a_log_cannot_hold_is_lost_and_said() {
     let file = tempfile::NamedTempFile::new().expect("a file");

@@ -4,6 +4,7 @@ use crate::guest::{self, Calibration};
 use crate::heap::Heap;
 use crate::modules::{Mapping, Modules};
 use crate::options::Options;
+use crate::rhythm;
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::fs::File;
@@ -36,9 +37,13 @@ pub struct Collector {
     /// Unlocks of what was never seen locked.
     pub unmatched: AtomicU64,
     forks: AtomicU32,
+    /// The program handles or ignores SIGABRT.
+    pub survives_abort: AtomicBool,
     /// Of the program, once it is known; [`i32::MIN`] before.
     pub status: AtomicI32,
     notes: Notes,
+    /// Whoever tells counts, so that the last ones told are the latest.
+    counting: Mutex<()>,
 }
 
 /// What every callback reads, and hardly anything changes: apart from what sections write.
@@ -51,6 +56,8 @@ struct Settled {
     layout_known: AtomicBool,
     /// Enough owners were looked at.
     owners_seen: AtomicBool,
+    /// Counts up whenever threads are to tell what they have counted.
+    asked: AtomicU32,
 }
 
 /// So many unlocks are looked at.
@@ -94,11 +101,14 @@ pub fn install(options: Options) -> Result<(), String> {
         sections: AtomicU64::new(0),
         unmatched: AtomicU64::new(0),
         forks: AtomicU32::new(0),
+        survives_abort: AtomicBool::new(false),
         status: AtomicI32::new(i32::MIN),
         notes: Notes::new(),
+        counting: Mutex::new(()),
     };
     collector.log.append(&MAGIC, |_, _| {});
-    COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())
+    COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())?;
+    rhythm::start().map_err(|error| format!("it has no thread of its own: {error}"))
 }
 
 impl Collector {
@@ -190,8 +200,30 @@ impl Collector {
         self.notes.add(what);
     }
 
+    /// Has all threads tell what they have counted: each does, before its next lock or system call.
+    pub fn asks_for_counts(&self) {
+        self.settled.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What threads compare to see that they were [asked](Self::asks_for_counts).
+    #[inline]
+    pub fn asked(&self) -> u32 {
+        self.settled.asked.load(Ordering::Relaxed)
+    }
+
+    /// Tells the totals of the locks that were acquired since they were last told: as they stand, less what threads have not told yet.
+    pub fn tell_counts(&self) {
+        let _counting = self.counting();
+        for lock in locks().all() {
+            if lock.has_news() {
+                self.log.tell(&Record::Counts(lock.counts()));
+            }
+        }
+    }
+
     /// Tells the totals, writes everything, and ends the stream.
     pub fn finish(&self) {
+        let _counting = self.counting();
         let mut out = Vec::new();
         let mut seen = 0;
         let mut all = locks().all();
@@ -213,9 +245,7 @@ impl Collector {
             exit_status: (status != i32::MIN).then_some(status),
         };
         append(&mut out, &Record::End(&self.end_json(end)));
-        self.log.append(&out, |_, _| {});
-        self.log.write();
-        self.log.close();
+        self.log.end(&out);
     }
 
     /// The end record: the stream's own keys, and what only this collector knows.
@@ -233,6 +263,10 @@ impl Collector {
             .list("functions", found)
             .list("notes", modules.notes().iter().cloned().chain(self.notes.all()).chain(calibrated))
             .finish()
+    }
+
+    fn counting(&self) -> MutexGuard<'_, ()> {
+        self.counting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -1,9 +1,10 @@
-//! Pieces of heap that live, and who asked for them: told when a sampled section touches them.
+//! Pieces of heap that live, and who asked for them: told when a sampled section touches them, or a lock lies in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use unconvoy_trace_collector::shadow::{Shadow, granule};
+use unconvoy_trace_stream::Allocation;
 
 /// Where the allocator's caller goes on, and its callers; 0 for none.
 pub type Frames = [u64; 4];
@@ -15,6 +16,14 @@ pub struct Piece {
     pub size: u64,
     pub thread: u32,
     pub frames: Frames,
+}
+
+impl Piece {
+    /// As the stream has it.
+    pub fn allocation(&self) -> Allocation<'_> {
+        let frames = self.frames.iter().position(|frame| *frame == 0).unwrap_or(self.frames.len());
+        Allocation::new(self.address, self.size, self.thread, &self.frames[..frames])
+    }
 }
 
 /// Pieces up to this many bytes are found by walking back from an address; larger ones are in a map, under a mutex: they are few.

@@ -14,6 +14,7 @@
 //! | `thread` | what a thread holds, and what it touches meanwhile |
 //! | `locks`, `heap` | what the memory is that is touched |
 //! | `collector` | what the threads share |
+//! | `rhythm` | the plug-in's own thread, which writes when nobody else does |
 //!
 //! What is not this interface's is in `unconvoy-trace-collector`, what is written in `unconvoy-trace-stream`.
 //!
@@ -28,6 +29,7 @@ mod heap;
 mod locks;
 mod modules;
 mod options;
+mod rhythm;
 mod system_calls;
 mod thread;
 mod translate;
@@ -106,6 +108,7 @@ extern "C" fn calls(
         let Some(collector) = collector() else { return };
         let thread = thread_of(vcpu);
         if let Some(thread) = thread {
+            thread.tells_counts();
             if system_calls::is_io(number, [a1, a2, a3, a4]) {
                 thread.does_io();
             }
@@ -115,8 +118,10 @@ extern "C" fn calls(
         }
         match number {
             number::MMAP if a3 & libc::PROT_EXEC as u64 != 0 => collector.mapped.store(true, Ordering::Relaxed),
-            // Nobody knows whether the program survives it.
-            number::KILL | number::TKILL | number::TGKILL => collector.log.write(),
+            number::RT_SIGACTION if a2 != 0 => handles(collector, a1, a2),
+            number::KILL | number::TKILL | number::TGKILL | number::RT_SIGQUEUEINFO | number::RT_TGSIGQUEUEINFO => {
+                signals(collector, number, [a1, a2, a3, a4]);
+            }
             number::FORK | number::VFORK => collector.forked(),
             number::CLONE if a1 & libc::CLONE_THREAD as u64 == 0 => collector.forked(),
             number::EXIT_GROUP => collector.status.store(a1 as i32 & 0xff, Ordering::Relaxed),
@@ -145,6 +150,30 @@ fn executable(path: u64) -> bool {
     path.push(0);
     // SAFETY: a string.
     !path.starts_with(&[0]) && unsafe { libc::access(path.as_ptr().cast(), libc::X_OK) } == 0
+}
+
+/// What the program does about a signal; of interest is the one that `abort` sends.
+fn handles(collector: &Collector, signal: u64, action: u64) {
+    if signal == libc::SIGABRT as u64
+        && let Some(handler) = guest::try_read::<8>(action)
+    {
+        let default = u64::from_le_bytes(handler) == libc::SIG_DFL as u64;
+        collector.survives_abort.store(!default, Ordering::Relaxed);
+    }
+}
+
+/// The program sends a signal. Of two that it sends itself it is known that it does not survive them: all is told. (A program that blocks SIGABRT and sends it to itself is
+/// listened to no longer.) Of others nobody knows: what is there is written, and of those that programs end themselves by, counts too.
+fn signals(collector: &Collector, number: i64, arguments: [u64; 4]) {
+    match system_calls::signal_to_self(number, arguments) {
+        Some(libc::SIGKILL) => return collector.finish(),
+        Some(libc::SIGABRT) if !collector.survives_abort.load(Ordering::Relaxed) => return collector.finish(),
+        Some(libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGABRT | libc::SIGSEGV | libc::SIGTERM) => {
+            collector.tell_counts();
+        }
+        _ => {}
+    }
+    collector.log.write();
 }
 
 /// Before an `exec`: the new program is not emulated, or by another QEMU, so that all is told now.

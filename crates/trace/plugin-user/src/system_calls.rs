@@ -3,14 +3,17 @@
 /// Numbers that the plug-in acts on.
 pub mod number {
     pub const MMAP: i64 = 9;
+    pub const RT_SIGACTION: i64 = 13;
     pub const CLONE: i64 = 56;
     pub const FORK: i64 = 57;
     pub const VFORK: i64 = 58;
     pub const EXECVE: i64 = 59;
     pub const KILL: i64 = 62;
+    pub const RT_SIGQUEUEINFO: i64 = 129;
     pub const TKILL: i64 = 200;
     pub const EXIT_GROUP: i64 = 231;
     pub const TGKILL: i64 = 234;
+    pub const RT_TGSIGQUEUEINFO: i64 = 297;
     pub const EXECVEAT: i64 = 322;
     pub const CLONE3: i64 = 435;
 }
@@ -43,4 +46,19 @@ const HARMLESS: &[i64] = &[
 pub fn is_io(number: i64, arguments: [u64; 4]) -> bool {
     let maps_file = number == number::MMAP && arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
     maps_file || !HARMLESS.contains(&number)
+}
+
+/// The signal that the call sends, if it sends one to this process or one of its threads.
+pub fn signal_to_self(number: i64, [first, second, third, _]: [u64; 4]) -> Option<i32> {
+    // SAFETY: no preconditions; QEMU's process and threads are the program's.
+    let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+    let (to_self, signal) = match number {
+        // 0: its process group, and so itself.
+        number::KILL => (first as i32 == process || first as i32 == 0, second),
+        number::RT_SIGQUEUEINFO => (first as i32 == process, second),
+        number::TGKILL | number::RT_TGSIGQUEUEINFO => (first as i32 == process, third),
+        number::TKILL => (first as i32 == thread, second),
+        _ => return None,
+    };
+    to_self.then_some(signal as i32)
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use unconvoy_trace_collector::draw::Draws;
 use unconvoy_trace_collector::locks::Lock;
 use unconvoy_trace_collector::set::{Access, Set};
-use unconvoy_trace_stream::{Allocation, Record, Section, append, flag};
+use unconvoy_trace_stream::{Record, Section, append, flag};
 
 /// glibc's `pthread_mutex_t` for x86-64: a word that is 0 when free, a count of a recursive one, the owner's thread number, users, and the kind.
 mod mutex {
@@ -58,6 +58,10 @@ pub struct Thread {
     stack: Range<u64>,
     spare: Vec<Set>,
     counted: Box<[Counted; CACHED]>,
+    /// Places in `counted` with something that the lock's totals lack.
+    untold: Vec<u16>,
+    /// [`Collector::asked`], when it last told its counts.
+    asked: u32,
     out: Vec<u8>,
     allocating: Option<Allocating>,
     sites: HashMap<Frames, u32>,
@@ -89,9 +93,12 @@ struct Counted {
     acquisitions: u64,
     sampled: u64,
     contended: u64,
+    /// Its place is among the untold.
+    untold: bool,
 }
 
-const NOTHING_COUNTED: Counted = Counted { address: 0, lock: None, acquisitions: 0, sampled: 0, contended: 0 };
+const NOTHING_COUNTED: Counted =
+    Counted { address: 0, lock: None, acquisitions: 0, sampled: 0, contended: 0, untold: false };
 
 /// An allocator between its entry and its return.
 struct Allocating {
@@ -119,6 +126,8 @@ impl Thread {
             stack: 0..0,
             spare: Vec::new(),
             counted: Box::new([NOTHING_COUNTED; CACHED]),
+            untold: Vec::with_capacity(CACHED),
+            asked: 0,
             out: Vec::new(),
             allocating: None,
             sites: HashMap::new(),
@@ -150,6 +159,10 @@ impl Thread {
                 return self.allocates(collector, stack, returns_to, size, stored_at);
             }
             _ => {}
+        }
+        if collector.asked() != self.asked {
+            self.asked = collector.asked();
+            self.tells_counts();
         }
         // What the dynamic linker does with its own lock is not recorded, so that lock would seem to protect nothing.
         if collector.is_linker(returns_to) {
@@ -282,7 +295,14 @@ impl Thread {
 
     /// It ends, or the program does: its counts are told. Sections that it is in are never told: they have no unlock.
     pub fn ends(&mut self) {
-        self.counted.iter_mut().for_each(Counted::tell);
+        self.tells_counts();
+    }
+
+    /// What it has counted goes into the locks' totals: before it may sleep for long, and when all are asked.
+    pub fn tells_counts(&mut self) {
+        for slot in self.untold.drain(..) {
+            self.counted[usize::from(slot)].tell();
+        }
     }
 
     /// A lock is asked for; the lock if its section is drawn.
@@ -397,10 +417,7 @@ impl Thread {
             for entry in entries.iter() {
                 let touched = entry.address + u64::from((entry.read | entry.written).trailing_zeros());
                 if let Some(piece) = heap().tell(touched, &mut self.view) {
-                    let frames = piece.frames.iter().position(|frame| *frame == 0).unwrap_or(piece.frames.len());
-                    let frames = &piece.frames[..frames];
-                    let allocation = Allocation::new(piece.address, piece.size, piece.thread, frames);
-                    append(&mut self.out, &Record::Allocation(allocation));
+                    append(&mut self.out, &Record::Allocation(piece.allocation()));
                     // A section and its pieces may be more than the log takes at once.
                     if self.out.len() > AT_ONCE {
                         collector.log.append(&self.out, |_, _| {});
@@ -427,9 +444,17 @@ impl Thread {
         let counted = &self.counted[slot];
         if counted.address != address || counted.lock.is_none_or(Lock::retired) {
             guest::try_read::<4>(address)?;
-            self.count_now(slot, locks().of(address, kind.size(), pc, |lock| collector.log.tell(&lock.record())));
+            let mut made = false;
+            let lock = locks().of(address, kind.size(), pc, |lock| {
+                collector.log.tell(&lock.record());
+                made = true;
+            });
+            self.count_now(slot, lock);
+            if made && collector.options.heap {
+                self.tells_piece_of(collector, address);
+            }
         }
-        Some(&mut self.counted[slot])
+        Some(self.counted_at(slot))
     }
 
     /// Its counts of the lock at `address`, if that was ever acquired.
@@ -440,14 +465,37 @@ impl Thread {
         if counted.address != address || counted.lock.is_none() {
             self.count_now(slot, locks().find(address)?);
         }
-        Some(&mut self.counted[slot])
+        Some(self.counted_at(slot))
+    }
+
+    /// Its counts in this place, for counting.
+    #[inline]
+    fn counted_at(&mut self, slot: usize) -> &mut Counted {
+        let counted = &mut self.counted[slot];
+        if !counted.untold {
+            counted.untold = true;
+            self.untold.push(slot as u16);
+        }
+        counted
+    }
+
+    /// A lock in a piece of the heap is known by that, also if no sampled section touches anything else in it.
+    #[cold]
+    fn tells_piece_of(&mut self, collector: &Collector, address: u64) {
+        if let Some(piece) = heap().tell(address, &mut self.view) {
+            self.out.clear();
+            append(&mut self.out, &Record::Allocation(piece.allocation()));
+            collector.log.append(&self.out, |_, _| {});
+        }
     }
 
     /// Counts another lock in this place.
     #[cold]
     fn count_now(&mut self, slot: usize, lock: &'static Lock) {
-        self.counted[slot].tell();
-        self.counted[slot] = Counted { address: lock.address, lock: Some(lock), ..NOTHING_COUNTED };
+        let counted = &mut self.counted[slot];
+        let untold = counted.untold;
+        counted.tell();
+        *counted = Counted { address: lock.address, lock: Some(lock), untold, ..NOTHING_COUNTED };
     }
 
     fn allocates(&mut self, collector: &Collector, stack: u64, returns_to: u64, size: u64, stored_at: Option<u64>) {
@@ -474,14 +522,18 @@ impl Thread {
 }
 
 impl Counted {
-    /// Adds them to the lock's.
+    /// Adds them to the lock's; its place is no longer among the untold.
     fn tell(&mut self) {
         if let Some(lock) = self.lock {
             lock.acquisitions.fetch_add(self.acquisitions, Ordering::Relaxed);
-            lock.sampled.fetch_add(self.sampled, Ordering::Relaxed);
-            lock.contended.fetch_add(self.contended, Ordering::Relaxed);
+            if self.sampled > 0 {
+                lock.sampled.fetch_add(self.sampled, Ordering::Relaxed);
+            }
+            if self.contended > 0 {
+                lock.contended.fetch_add(self.contended, Ordering::Relaxed);
+            }
         }
-        (self.acquisitions, self.sampled, self.contended) = (0, 0, 0);
+        (self.acquisitions, self.sampled, self.contended, self.untold) = (0, 0, 0, false);
     }
 }
 

@@ -53,27 +53,80 @@ fn a_crash_leaves_what_was_written() {
     if skipped() {
         return;
     }
-    // Long enough after the sections that they were written.
-    let program = format!(
-        "{LOCKED}int main(void) {{ locked(1000); usleep(150000); locked(2); *(volatile int *)8 = 1; return 0; }}"
-    );
+    // Long enough after the sections that they were written, by nobody's doing.
+    let program =
+        format!("{LOCKED}int main(void) {{ locked(1000); usleep(300000); *(volatile int *)8 = 1; return 0; }}");
     let run = run(&program, &[], "rate=1");
     let status = run.output.as_ref().expect("it ran").status;
     assert!(status.code() == Some(139) || status.signal() == Some(11), "{status:?}");
     assert!(run.error.expect("no end record").contains("end"));
-    assert!(run.sections.len() >= 1000, "{}", run.sections.len());
+    assert_eq!(run.sections.len(), 1000);
 }
 
 #[test]
-fn an_abort_within_a_section() {
+fn what_idles_or_computes_is_written_with_its_counts() {
     if skipped() {
         return;
     }
-    let program = format!("{LOCKED}int main(void) {{ locked(100); pthread_mutex_lock(&m); abort(); }}");
-    let run = run(&program, &[], "rate=1");
-    let status = run.output.as_ref().expect("it ran").status;
-    assert!(status.code() == Some(134) || status.signal() == Some(6), "{status:?}");
-    assert_eq!(run.sections.len(), 100);
+    // Killed from outside: one that sleeps, one that waits for a lock, and one that never calls the system.
+    for (rest, after) in
+        [("pause();", ""), ("pthread_mutex_lock(&m); pthread_mutex_lock(&m);", ""), ("for (;;) x++;", "locked(5);")]
+    {
+        let program = format!(
+            "#include <signal.h>\n#include <sys/wait.h>\n{LOCKED}static void *work(void *argument) {{ locked(1000); {rest} return NULL; }}\n\
+             int main(void) {{ TELL(m); fflush(stdout); pid_t parent = getpid();\n\
+             if (!fork()) {{ usleep(2500000); kill(parent, SIGKILL); _exit(0); }}\n\
+             pthread_t thread; pthread_create(&thread, NULL, work, NULL); {after} pthread_join(thread, NULL); return 0; }}"
+        );
+        let run = run(&program, &[], "rate=1");
+        let status = run.output.as_ref().expect("it ran").status;
+        assert!(status.code() == Some(137) || status.signal() == Some(9), "{rest}: {status:?}");
+        assert!(run.error.as_ref().expect("no end record").contains("end"), "{rest}: {:?}", run.error);
+        let (lock, more) = (run.lock("m"), if after.is_empty() { 0 } else { 5 });
+        assert_eq!(run.sections.len(), 1000 + more, "{rest}");
+        // The thread that computes was never asked for what it had counted last.
+        let counted = if rest.starts_with("for") { 5..=1005 } else { 1000..=1000 };
+        assert!(counted.contains(&lock.acquisitions), "{rest}: {lock:?}");
+    }
+}
+
+#[test]
+fn who_ends_itself_by_a_signal_tells_all_before() {
+    if skipped() {
+        return;
+    }
+    for (ending, signal, has_end) in [
+        ("pthread_mutex_lock(&m); abort();", 6, true),
+        ("signal(SIGABRT, SIG_IGN); raise(SIGABRT); locked(20); abort();", 6, true),
+        ("kill(getpid(), SIGKILL); pause();", 9, true),
+        ("raise(SIGTERM);", 15, false),
+        ("union sigval value = { 0 }; sigqueue(getpid(), SIGINT, value); pause();", 2, false),
+    ] {
+        let program =
+            format!("#include <signal.h>\n{LOCKED}int main(void) {{ TELL(m); fflush(stdout); locked(100); {ending} }}");
+        let run = run(&program, &[], "rate=1");
+        let status = run.output.as_ref().expect("it ran").status;
+        assert!(status.code() == Some(128 + signal) || status.signal() == Some(signal), "{ending}: {status:?}");
+        assert_eq!(run.error.is_none(), has_end, "{ending}: {:?}", run.error);
+        let all = if ending.contains("20") { 120 } else { 100 };
+        assert_eq!((run.sections.len() as u64, run.lock("m").acquisitions), (all, all), "{ending}");
+    }
+}
+
+#[test]
+fn a_heap_lock_is_known_by_its_allocation() {
+    if skipped() {
+        return;
+    }
+    // No section touches the piece.
+    let program = "int main(void) { pthread_mutex_t *m = malloc(1000); pthread_mutex_init(m + 2, NULL); pthread_mutex_lock(m + 2); pthread_mutex_unlock(m + 2); TELL(*m); return 0; }";
+    let run = run(program, &[], "");
+    assert!(
+        run.allocations
+            .iter()
+            .any(|(address, size, site)| (*address, *size) == (run.address("*m"), 1000) && *site != 0),
+        "{run:x?}"
+    );
 }
 
 #[test]

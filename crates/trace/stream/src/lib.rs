@@ -12,7 +12,7 @@
 //! | 4 | section | u32 lock, u32 thread, u64 order of its unlock (global, increasing), u32 flags, u32 number of entries, then so many entries |
 //! | 5 | place | u32 number (from 1), u64 pc |
 //! | 6 | allocation | u64 address, u64 size, u32 thread, u32 number n <= 8 of return addresses, n times u64 |
-//! | 7 | counts | u32 lock, u64 acquisitions, u64 sampled, u64 contended: at the end, for each lock |
+//! | 7 | counts | u32 lock, u64 acquisitions, u64 sampled, u64 contended: for each lock at the end, and as often before as the collector likes; the last of a lock counts |
 //! | 8 | end | JSON: totals, `lost` (records), `exit_status` if known |
 //! | 9 | object | u64 address, u64 size (0: unknown), a name: an object of a kernel's heap that sampled sections touch or locks lie in |
 //! | 10 | held | u32 lock, u32 zero, u64 instructions held, u64 instructions waited: at the end, for each lock, where they are counted |

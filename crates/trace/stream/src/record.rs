@@ -182,7 +182,7 @@ impl PartialEq for Frames<'_> {
 
 impl Eq for Frames<'_> {}
 
-/// A lock's totals, sampled or not.
+/// A lock's totals so far, sampled or not; later ones replace earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// The lock's number.

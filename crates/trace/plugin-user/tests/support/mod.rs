@@ -111,21 +111,32 @@ pub fn run(text: &str, flags: &[&str], options: &str) -> Run {
 /// Likewise, with arguments.
 pub fn run_with(text: &str, flags: &[&str], options: &str, arguments: &[&str]) -> Run {
     let folder = tempfile::tempdir().expect("a folder");
-    let (source, program, out) =
-        (folder.path().join("program.c"), folder.path().join("program"), folder.path().join("out"));
+    let program = compile(folder.path(), text, flags);
+    run_compiled(folder.path(), &program, options, arguments)
+}
+
+/// The C text, compiled in the folder.
+pub fn compile(folder: &Path, text: &str, flags: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join("program.c"), folder.join("program"));
     std::fs::write(&source, format!("{PRELUDE}{text}")).expect("a source");
     let compiled =
         Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&source).args(flags).output();
     let compiled = compiled.expect("a compiler");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    program
+}
+
+/// Runs a program under the plug-in with the options.
+pub fn run_compiled(folder: &Path, program: &Path, options: &str, arguments: &[&str]) -> Run {
+    let out = folder.join("out");
     let separator = if options.is_empty() { "" } else { "," };
     let plugin = format!("{},out={}{separator}{options}", plugin().display(), out.display());
     // A program that hangs is the plug-in's defect: it ends, and the test fails.
     let output = Command::new("timeout")
         .args(["60", "qemu-x86_64", "-plugin", &plugin])
-        .arg(&program)
+        .arg(program)
         .args(arguments)
-        .current_dir(folder.path())
+        .current_dir(folder)
         .output()
         .expect("qemu-x86_64");
     let mut run = read(&out);

@@ -1,0 +1,225 @@
+/*
+ * The programs that Syncchar's predictions are validated with (Porter, Hofmann and Witchel 2008, section 5), and one more:
+ *
+ * prob     a section writes one shared variable with some probability, 50 % in the report; else it has private data only
+ * rw       one thread writes a shared structure of four lines, all others read it
+ * rb-tree  a section inserts a random key from 0 to 200 into a red-black tree, 75 % in the report, or removes it
+ * table    a section updates one of --keys cells, each on a line of its own: two of them conflict with a probability of 1 / keys
+ * all      each thread goes round all four, so that one run has four locks
+ *
+ * Each has one lock. All that is left to chance is drawn before a section, which may run more than once under a lock that is elided; in
+ * a section a value is computed from private data, and only then written. So a section is as long as --work says, and what
+ * is shared is written late, as in the simulator's programs of these names.
+ *
+ * Checked at the end: the tree is one, with as many keys as were inserted less those removed; every update of a cell and of the variable was counted.
+ */
+#include "measure.h"
+#include "red_black.h"
+
+#include <sched.h>
+
+enum kind { KIND_PROB, KIND_RW, KIND_TREE, KIND_TABLE, KIND_ALL, KIND_COUNT };
+static const char *const kind_names[] = { "prob", "rw", "rb-tree", "table", "all" };
+
+enum { SHARED_LINES = 4 };
+
+struct lock {
+	pthread_mutex_t mutex;
+} __attribute__((aligned(MEASURE_LINE)));
+
+struct line {
+	uint64_t value;
+} __attribute__((aligned(MEASURE_LINE)));
+
+struct shared {
+	enum kind kind;
+	uint64_t writes, inserts, work, sections, keys;
+	bool yields;
+	struct line variable, structure[SHARED_LINES];
+	struct line *cells;
+	struct rb_node *nodes; /* by key, each in the tree or not */
+	struct rb_tree tree __attribute__((aligned(MEASURE_LINE)));
+	struct window window;
+};
+
+/* Named, so that a report can name them. */
+static struct lock prob_lock, rw_lock, tree_lock, table_lock;
+static struct shared shared;
+
+struct worker {
+	struct tally *tally;
+	uint64_t number, random;
+	int64_t grown;
+	uint64_t written, updated;
+	pthread_t thread;
+	struct line private;
+} __attribute__((aligned(MEASURE_LINE)));
+
+static void acquire(struct lock *lock)
+{
+	int error = pthread_mutex_lock(&lock->mutex);
+	if (__builtin_expect(error != 0, 0))
+		die_inconsistent("lock: %s", strerror(error));
+}
+
+/* What a section computes, in the thread's own line. */
+static uint64_t compute(struct worker *self)
+{
+	uint64_t value = self->private.value;
+
+	for (uint64_t i = 0; i < shared.work; i++)
+		value = value * 6364136223846793005u + 1442695040888963407u;
+	self->private.value = value;
+	return value | 1;
+}
+
+static void prob(struct worker *self)
+{
+	bool writes = random_below(&self->random, 100) < shared.writes;
+
+	acquire(&prob_lock);
+	compute(self);
+	if (writes)
+		shared.variable.value++;
+	pthread_mutex_unlock(&prob_lock.mutex);
+	self->written += writes;
+}
+
+static void rw(struct worker *self)
+{
+	bool torn = false;
+
+	acquire(&rw_lock);
+	if (self->number == 0) {
+		uint64_t value = compute(self);
+		for (int i = 0; i < SHARED_LINES; i++)
+			shared.structure[i].value = value;
+	} else {
+		uint64_t first = shared.structure[0].value;
+		for (int i = 1; i < SHARED_LINES; i++)
+			torn |= shared.structure[i].value != first;
+		self->private.value += first;
+		compute(self);
+	}
+	pthread_mutex_unlock(&rw_lock.mutex);
+	if (torn)
+		die_inconsistent("a reader met half of a write: the lock did not exclude");
+}
+
+static void rb_tree(struct worker *self)
+{
+	uint64_t key = random_below(&self->random, 201);
+	bool inserts = random_below(&self->random, 100) < shared.inserts;
+
+	acquire(&tree_lock);
+	bool changed = inserts ? rb_insert(&shared.tree, key, &shared.nodes[key]) : rb_remove(&shared.tree, key);
+	pthread_mutex_unlock(&tree_lock.mutex);
+	self->grown += changed ? inserts ? 1 : -1 : 0;
+}
+
+static void table(struct worker *self)
+{
+	struct line *cell = &shared.cells[random_below(&self->random, shared.keys)];
+
+	acquire(&table_lock);
+	compute(self);
+	cell->value++;
+	pthread_mutex_unlock(&table_lock.mutex);
+	self->updated++;
+}
+
+static void *worker_main(void *argument)
+{
+	static void (*const sections[])(struct worker *) = { prob, rw, rb_tree, table };
+	struct worker *self = argument;
+
+	pthread_barrier_wait(&shared.window.gate);
+	for (uint64_t done = 0; shared.sections ? done < shared.sections : window_phase(&shared.window) != PHASE_STOP;
+	     done++) {
+		if (shared.kind == KIND_ALL)
+			for (int i = 0; i < KIND_ALL; i++)
+				sections[i](self);
+		else
+			sections[shared.kind](self);
+		if (shared.yields)
+			sched_yield();
+		tally_one(self->tally);
+	}
+	return NULL;
+}
+
+static void check(const struct worker *workers, long threads, int64_t keys)
+{
+	uint64_t written = 0, updated = 0, cells = 0;
+	int blacks;
+
+	for (long i = 0; i < threads; i++) {
+		keys += workers[i].grown;
+		written += workers[i].written;
+		updated += workers[i].updated;
+	}
+	for (uint64_t i = 0; i < shared.keys; i++)
+		cells += shared.cells[i].value;
+	if (written != shared.variable.value || updated != cells)
+		die_inconsistent("an update was lost: the lock did not exclude");
+	if (rb_check(shared.tree.root, 0, 200, &blacks) != (uint64_t)keys)
+		die_inconsistent("the tree has other keys than were inserted: the lock did not exclude");
+}
+
+int main(int argc, char **argv)
+{
+	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, seed = 1;
+	double seconds = 2;
+	const char *name = "prob";
+	const struct option_row rows[] = {
+		{ "program", "NAME", OPTION_TEXT, &name, 0, 0, "prob, rw, rb-tree, table or all" },
+		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that all do the same" },
+		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
+		{ "sections", "N", OPTION_COUNT, &sections, 0, 1e12, "sections of each thread instead; 0: --seconds" },
+		{ "writes", "PERCENT", OPTION_COUNT, &writes, 0, 100, "prob: sections that write the variable" },
+		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100, "rb-tree: sections that insert" },
+		{ "keys", "N", OPTION_COUNT, &keys, 1, 1000000, "table: cells" },
+		{ "work", "N", OPTION_COUNT, &work, 0, 1000000, "multiplications in a section, a nanosecond each" },
+		{ "yield", NULL, OPTION_FLAG, &shared.yields, 0, 0, "let others run after each section" },
+		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "of all choices" },
+	};
+	const struct program program = { "optimistic", "Threads have critical sections that could mostly run at once.", rows,
+					 sizeof rows / sizeof *rows };
+	parse_options(&program, argc, argv);
+	shared.kind = (enum kind)parse_choice(&program, "program", name, kind_names, KIND_COUNT);
+	shared.writes = (uint64_t)writes;
+	shared.inserts = (uint64_t)inserts;
+	shared.keys = (uint64_t)keys;
+	shared.work = (uint64_t)work;
+	shared.sections = (uint64_t)sections;
+	shared.cells = line_alloc((size_t)keys, sizeof *shared.cells);
+	shared.nodes = line_alloc(201, sizeof *shared.nodes);
+	for (struct lock **lock = (struct lock *[]){ &prob_lock, &rw_lock, &tree_lock, &table_lock, NULL }; *lock; lock++)
+		pthread_mutex_init(&(*lock)->mutex, NULL);
+	int64_t filled = 0;
+	for (uint64_t key = 0; key < 201; key += 2, filled++)
+		rb_insert(&shared.tree, key, &shared.nodes[key]);
+	window_init(&shared.window, threads, threads);
+
+	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
+	for (long i = 0; i < threads; i++) {
+		uint64_t own_seed = (uint64_t)seed ^ (uint64_t)i << 50;
+		workers[i].tally = &shared.window.tallies[i];
+		workers[i].number = (uint64_t)i;
+		workers[i].random = random_next(&own_seed);
+		workers[i].thread = start_thread(worker_main, &workers[i]);
+	}
+	if (sections) {
+		pthread_barrier_wait(&shared.window.gate);
+		window_begin(&shared.window);
+	} else {
+		window_run(&shared.window, seconds);
+	}
+	for (long i = 0; i < threads; i++)
+		pthread_join(workers[i].thread, NULL);
+	if (sections)
+		window_end(&shared.window);
+	check(workers, threads, filled);
+	window_report(&shared.window);
+	return EXIT_SUCCESS;
+}
