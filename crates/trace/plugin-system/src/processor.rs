@@ -6,8 +6,10 @@
 
 use crate::api;
 use crate::collector::{Collector, Sampling, locks};
-use crate::guest;
-use crate::objects::View;
+use crate::guest::Guest;
+use crate::layout;
+use crate::memory::Memory;
+use crate::objects::{Cache, Object, View};
 use crate::state::{State, register};
 use crate::symbols::Function;
 use std::collections::HashMap;
@@ -16,7 +18,7 @@ use std::sync::atomic::Ordering;
 use unconvoy_trace_collector::draw::Draws;
 use unconvoy_trace_collector::locks::Lock;
 use unconvoy_trace_collector::set::{Access, Set};
-use unconvoy_trace_stream::{Object, Record, Section, append, flag};
+use unconvoy_trace_stream::{Record, Section, append, flag};
 
 /// Locks whose counts a processor keeps, before it adds them to the lock's: by address, one each.
 const CACHED: usize = 1024;
@@ -30,12 +32,12 @@ const HELD: usize = 64;
 /// Bytes of objects that are told together with a section; with the largest section, less than the log takes.
 const AT_ONCE: usize = 1 << 15;
 
-/// What the translated code counts by itself: instructions executed.
+/// What the translated code counts by itself: instructions executed. Each processor adds to its own at every block, so that they lie apart: two cache lines, which processors may fetch together.
 #[repr(C)]
-#[derive(Debug, Default)]
 pub struct Instructions {
     pub kernel: u64,
     pub user: u64,
+    _apart: [u64; 14],
 }
 
 /// See the [module](self).
@@ -154,6 +156,7 @@ impl Processor {
             Function::Free => self.frees(collector, first, None),
             Function::FreeOfCache => self.frees(collector, self.state.register(register::RSI), Some(first)),
             Function::FreeMany => self.frees_many(collector),
+            Function::FreePages => self.frees_pages(collector, first, self.state.register(register::RSI) as u32),
             Function::Name => {}
         }
     }
@@ -262,10 +265,8 @@ impl Processor {
         self.view.next_section();
         if let Some(caches) = &collector.sampling().caches {
             for entry in entries.iter() {
-                if let Some(object) = self.view.untold(caches, entry.address) {
-                    let (address, cache) = (object.address, object.cache);
-                    let object = Object { address, size: cache.object_size, name: &cache.name };
-                    append(&mut self.out, &Record::Object(object));
+                if let Some(object) = self.view.untold(&Guest, caches, entry.address) {
+                    append(&mut self.out, &Record::Object(told_object(object.address, object.cache)));
                     if self.out.len() > AT_ONCE {
                         collector.log.append(&self.out, |_, _| {});
                         self.out.clear();
@@ -284,13 +285,13 @@ impl Processor {
     /// The kernel accesses memory, in a block with memory callbacks.
     #[inline]
     pub fn accesses(&mut self, collector: &Collector, information: u32, access: Access) {
-        if self.sampled == 0 || access.address < guest::KERNEL {
+        if self.sampled == 0 || access.address < layout::KERNEL {
             return;
         }
         let pointer = self.state.register(register::RSP);
         let layout = &collector.sampling().layout;
         let own = layout.is_own(self.number, access.address);
-        let device = guest::may_be_device(access.address);
+        let device = layout::may_be_device(access.address);
         for sample in self.held.iter_mut().filter_map(|held| held.sample.as_mut()) {
             if !sample.stack.contains(&pointer) || sample.stack.contains(&access.address) || own && !sample.of_processor
             {
@@ -333,18 +334,20 @@ impl Processor {
         if let Some(lock) = locks().find(pending.lock).filter(|lock| !lock.retired()) {
             return Some(lock);
         }
-        let caller = guest::word(pending.stack).unwrap_or(0);
-        let lock = locks().of(pending.lock, pending.size, caller, |lock| collector.log.tell(&lock.record()));
-        if let Some(caches) = &collector.sampling().caches
-            && let Some(object) = self.view.untold(caches, lock.address)
-        {
-            let cache = object.cache;
-            collector.log.tell(&Record::Object(Object {
-                address: object.address,
-                size: cache.object_size,
-                name: &cache.name,
-            }));
+        let caller = Guest.word(pending.stack).unwrap_or(0);
+        // Its object goes before it, so that a reader knows what it lies in, whatever is there later; looked up anew, and told even if there is none.
+        let mut told = Vec::new();
+        if let Some(caches) = &collector.sampling().caches {
+            let object = match self.view.object_now(&Guest, caches, pending.lock) {
+                Some(Object { address, cache }) => Record::Object(told_object(address, cache)),
+                None => Record::Object(unconvoy_trace_stream::Object { address: pending.lock, size: 0, name: &[] }),
+            };
+            append(&mut told, &object);
         }
+        let lock = locks().of(pending.lock, pending.size, caller, |lock| {
+            append(&mut told, &lock.record());
+            collector.log.append(&told, |_, _| {});
+        });
         Some(lock)
     }
 
@@ -366,17 +369,31 @@ impl Processor {
 
     /// An object is freed: whatever locks were in it are no more. `cache` is its slab cache, if the caller knows it.
     fn frees(&mut self, collector: &Collector, address: u64, cache: Option<u64>) {
-        if address < guest::KERNEL || !locks().may_be_within(address) {
+        if address < layout::KERNEL || !locks().may_be_within(address) {
             return;
         }
         let Some(caches) = &collector.sampling().caches else { return };
         let known = cache.and_then(|cache| caches.get(cache)).map(|cache| (address, cache.object_size));
         let object = known.or_else(|| {
-            let object = self.view.object(caches, address)?;
+            let object = self.view.object(&Guest, caches, address)?;
             Some((object.address, object.cache.object_size))
         });
         if let Some((start, size)) = object {
             locks().retire_within(start, size);
+        }
+    }
+
+    /// The pages with the structure at `structure` are freed: a page of the page tables has its lock there.
+    fn frees_pages(&mut self, collector: &Collector, structure: u64, order: u32) {
+        /// Beyond the largest order.
+        const ORDERS: u32 = 20;
+        let Some(caches) = &collector.sampling().caches else { return };
+        if structure < layout::KERNEL || order >= ORDERS {
+            return;
+        }
+        caches.frees(structure, 1 << order);
+        if locks().may_be_within(structure) {
+            locks().retire_within(structure, caches.sizeof_page() << order);
         }
     }
 
@@ -385,7 +402,7 @@ impl Processor {
         const MOST: u64 = 4096;
         let (count, array) = (self.state.register(register::RSI), self.state.register(register::RDX));
         let mut pointers = vec![0; count.min(MOST) as usize * 8];
-        if guest::read(array, &mut pointers) {
+        if Guest.read(array, &mut pointers) {
             for pointer in pointers.chunks_exact(8) {
                 self.frees(collector, u64::from_le_bytes(pointer.try_into().expect("eight bytes")), None);
             }
@@ -425,6 +442,11 @@ impl Counted {
 
 fn slot(address: u64) -> usize {
     ((address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % CACHED
+}
+
+/// An object's record.
+fn told_object(address: u64, cache: &Cache) -> unconvoy_trace_stream::Object<'_> {
+    unconvoy_trace_stream::Object { address, size: cache.object_size, name: &cache.name }
 }
 
 /// Whether the access is a device's, which QEMU knows within its callback.
