@@ -1,7 +1,9 @@
 //! What the processors share, and the course of collecting: waiting for the guest to say so, collecting, and the end of the stream.
 
 use crate::api;
-use crate::guest::{self, Layout};
+use crate::guest::Guest;
+use crate::layout::{self, Layout};
+use crate::memory::Memory;
 use crate::objects::{Caches, Offsets};
 use crate::options::Options;
 use crate::processor::{Instructions, Totals};
@@ -200,9 +202,9 @@ impl Collector {
         /// Of the first and the second argument, in the kernel's `struct pt_regs`.
         const ARGUMENTS: [u64; 2] = [112, 104];
         let registers = Registers::ask();
-        let argument = |offset: u64| guest::word(registers.get(c"rdi")?.wrapping_add(offset));
+        let argument = |offset: u64| Guest.word(registers.get(c"rdi")?.wrapping_add(offset));
         let [Some(name), Some(length)] = ARGUMENTS.map(argument) else { return };
-        let name = guest::string(name, length.min(64) as usize);
+        let name = Guest.string(name, length.min(64) as usize);
         match self.phase() {
             Phase::Waiting if name == BEGIN => self.begins(&registers),
             Phase::Collecting if name == END => self.wants_end(),
@@ -214,15 +216,15 @@ impl Collector {
         if !self.goes_on(Phase::Waiting, Phase::Beginning) {
             return;
         }
-        let layout = Layout::look(&self.symbols, self.processors, &mut |note| self.notes.add(note));
-        let unfit = guest::unfit(registers.get(c"cr4").unwrap_or(0), &layout);
+        let layout = Layout::look(&Guest, &self.symbols, self.processors, &mut |note| self.notes.add(note));
+        let unfit = layout::unfit(registers.get(c"cr4").unwrap_or(0), &layout);
         let works = unfit.is_none();
         unfit.into_iter().for_each(|note| self.notes.add(note));
-        let caches = self.offsets.and_then(|offsets| Caches::look(&self.symbols, &layout, offsets));
+        let caches = self.offsets.and_then(|offsets| Caches::look(&Guest, &self.symbols, &layout, offsets));
         if caches.is_none() && self.offsets.is_some() {
             self.notes.add("objects of the heap have no names: the kernel's slab caches were not found".to_string());
         }
-        for (address, size) in caches.iter().flat_map(|caches| caches.nodes(&self.symbols)) {
+        for (address, size) in caches.iter().flat_map(|caches| caches.nodes(&Guest, &self.symbols)) {
             self.log.tell(&Record::Object(Object { address, size, name: b"pglist_data" }));
         }
         let _ = self.sampling.set(Sampling { works, layout, caches });

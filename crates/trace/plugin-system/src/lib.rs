@@ -11,9 +11,11 @@
 //! | --- | --- |
 //! | `api` | the interface's declarations |
 //! | `state` | the emulated processor's registers |
-//! | `guest` | the guest's memory, and where its kernel keeps what is a processor's own |
+//! | `memory`, `guest` | the guest's memory |
+//! | `layout` | where its kernel keeps what is a processor's own |
 //! | `symbols` | where the functions are that lock and free |
 //! | `objects` | the kernel's heap |
+//! | `decode` | what instructions mean |
 //! | `translate` | what is inserted into the guest's code, and how code outside of sampled sections is spared |
 //! | `processor` | what a virtual processor holds, and what it touches meanwhile |
 //! | `collector` | what the processors share, and the course of collecting |
@@ -27,7 +29,10 @@
 
 mod api;
 mod collector;
+mod decode;
 mod guest;
+mod layout;
+mod memory;
 mod objects;
 mod options;
 mod processor;

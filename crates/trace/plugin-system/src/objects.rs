@@ -13,7 +13,8 @@
 //! An address of the direct map has its `struct page`, or that of the first page if there are several. That is a slab if what would be its cache is one of the
 //! kernel's caches.
 
-use crate::guest::{self, Layout};
+use crate::layout::{KERNEL, Layout};
+use crate::memory::Memory;
 use crate::symbols::Symbols;
 use std::collections::HashMap;
 
@@ -79,20 +80,20 @@ const MOST: usize = 10_000;
 
 impl Caches {
     /// Reads them from the guest, in a callback. Nothing if they cannot be found.
-    pub fn look(symbols: &Symbols, layout: &Layout, offsets: Offsets) -> Option<Self> {
+    pub fn look(memory: &dyn Memory, symbols: &Symbols, layout: &Layout, offsets: Offsets) -> Option<Self> {
         let head = symbols.variable("slab_caches")?;
         let mut by_address = HashMap::new();
-        let mut at = guest::word(head)?;
+        let mut at = memory.word(head)?;
         while at != head && by_address.len() < MOST {
             let cache = at.wrapping_sub(offsets.list);
-            let name = guest::word(cache + offsets.name)?;
+            let name = memory.word(cache + offsets.name)?;
             let (size, object_size) =
-                (guest::half_word(cache + offsets.size)?, guest::half_word(cache + offsets.object_size)?);
+                (memory.half_word(cache + offsets.size)?, memory.half_word(cache + offsets.object_size)?);
             if size > 0 {
-                let name = guest::string(name, 64);
+                let name = memory.string(name, 64);
                 by_address.insert(cache, Cache { name, size: size.into(), object_size: object_size.into() });
             }
-            at = guest::word(at)?;
+            at = memory.word(at)?;
         }
         let (direct_map, page_structures) = (layout.direct_map, layout.page_structures);
         (page_structures != 0 && !by_address.is_empty()).then_some(Caches {
@@ -103,14 +104,19 @@ impl Caches {
         })
     }
 
+    /// Bytes of a page's structure.
+    pub fn sizeof_page(&self) -> u64 {
+        self.offsets.sizeof_page
+    }
+
     /// The memory nodes, which are no slab's: their addresses and size. In a callback.
-    pub fn nodes(&self, symbols: &Symbols) -> Vec<(u64, u64)> {
+    pub fn nodes(&self, memory: &dyn Memory, symbols: &Symbols) -> Vec<(u64, u64)> {
         /// More than a guest has.
         const NODES: u64 = 64;
         let (Some(array), Some(size)) = (symbols.variable("node_data"), self.offsets.sizeof_pglist_data) else {
             return Vec::new();
         };
-        let nodes = (0..NODES).map_while(|index| guest::word(array + index * 8).filter(|node| *node >= guest::KERNEL));
+        let nodes = (0..NODES).map_while(|index| memory.word(array + index * 8).filter(|node| *node >= KERNEL));
         nodes.map(|node| (node, size)).collect()
     }
 
@@ -120,20 +126,20 @@ impl Caches {
     }
 
     /// The slab of the page of `address`: the address of its cache, and of its first object. By two or three reads of the guest's memory.
-    fn slab(&self, address: u64) -> Option<(u64, u64)> {
+    fn slab(&self, memory: &dyn Memory, address: u64) -> Option<(u64, u64)> {
         // Of four-level page tables.
         const LARGEST: u64 = 64 << 40;
         let physical = address.checked_sub(self.direct_map).filter(|physical| *physical < LARGEST)?;
         let Offsets { sizeof_page, compound_head, slab_cache, .. } = self.offsets;
         let mut page = self.page_structures + (physical >> 12) * sizeof_page;
-        let head = guest::word(page + compound_head)?;
+        let head = memory.word(page + compound_head)?;
         if head & 1 != 0 {
             // The first page's structure; or, since Linux 7.1, what to mask the address of this one by.
             let first = head - 1;
             let is_address = first.checked_sub(self.page_structures).is_some_and(|offset| offset < LARGEST >> 6);
             page = if is_address { first } else { page & first };
         }
-        let cache = guest::word(page + slab_cache)?;
+        let cache = memory.word(page + slab_cache)?;
         let first = (page.checked_sub(self.page_structures)? / sizeof_page) << 12;
         self.by_address.contains_key(&cache).then_some((cache, self.direct_map + first))
     }
@@ -179,11 +185,11 @@ impl View {
     }
 
     /// The object that `address` lies in.
-    pub fn object<'a>(&mut self, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+    pub fn object<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
         let number = address >> 12;
         let page = &mut self.pages[number as usize % REMEMBERED];
         if page.number != number || self.now.wrapping_sub(page.seen) > FORGET_AFTER {
-            let (cache, first) = caches.slab(address).unwrap_or((0, 0));
+            let (cache, first) = caches.slab(memory, address).unwrap_or((0, 0));
             *page = Page { number, seen: self.now, cache, first };
         }
         let cache = caches.get(page.cache)?;
@@ -192,8 +198,8 @@ impl View {
     }
 
     /// Likewise, unless it was told lately.
-    pub fn untold<'a>(&mut self, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
-        let object = self.object(caches, address)?;
+    pub fn untold<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+        let object = self.object(memory, caches, address)?;
         let cache = std::ptr::from_ref(object.cache) as u64;
         let slot = (object.address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let told = &mut self.told[slot as usize % REMEMBERED];

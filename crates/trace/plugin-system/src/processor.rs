@@ -6,7 +6,9 @@
 
 use crate::api;
 use crate::collector::{Collector, Sampling, locks};
-use crate::guest;
+use crate::guest::Guest;
+use crate::layout;
+use crate::memory::Memory;
 use crate::objects::View;
 use crate::state::{State, register};
 use crate::symbols::Function;
@@ -154,6 +156,7 @@ impl Processor {
             Function::Free => self.frees(collector, first, None),
             Function::FreeOfCache => self.frees(collector, self.state.register(register::RSI), Some(first)),
             Function::FreeMany => self.frees_many(collector),
+            Function::FreePages => self.frees_pages(collector, first, self.state.register(register::RSI)),
             Function::Name => {}
         }
     }
@@ -262,7 +265,7 @@ impl Processor {
         self.view.next_section();
         if let Some(caches) = &collector.sampling().caches {
             for entry in entries.iter() {
-                if let Some(object) = self.view.untold(caches, entry.address) {
+                if let Some(object) = self.view.untold(&Guest, caches, entry.address) {
                     let (address, cache) = (object.address, object.cache);
                     let object = Object { address, size: cache.object_size, name: &cache.name };
                     append(&mut self.out, &Record::Object(object));
@@ -284,13 +287,13 @@ impl Processor {
     /// The kernel accesses memory, in a block with memory callbacks.
     #[inline]
     pub fn accesses(&mut self, collector: &Collector, information: u32, access: Access) {
-        if self.sampled == 0 || access.address < guest::KERNEL {
+        if self.sampled == 0 || access.address < layout::KERNEL {
             return;
         }
         let pointer = self.state.register(register::RSP);
         let layout = &collector.sampling().layout;
         let own = layout.is_own(self.number, access.address);
-        let device = guest::may_be_device(access.address);
+        let device = layout::may_be_device(access.address);
         for sample in self.held.iter_mut().filter_map(|held| held.sample.as_mut()) {
             if !sample.stack.contains(&pointer) || sample.stack.contains(&access.address) || own && !sample.of_processor
             {
@@ -333,10 +336,10 @@ impl Processor {
         if let Some(lock) = locks().find(pending.lock).filter(|lock| !lock.retired()) {
             return Some(lock);
         }
-        let caller = guest::word(pending.stack).unwrap_or(0);
+        let caller = Guest.word(pending.stack).unwrap_or(0);
         let lock = locks().of(pending.lock, pending.size, caller, |lock| collector.log.tell(&lock.record()));
         if let Some(caches) = &collector.sampling().caches
-            && let Some(object) = self.view.untold(caches, lock.address)
+            && let Some(object) = self.view.untold(&Guest, caches, lock.address)
         {
             let cache = object.cache;
             collector.log.tell(&Record::Object(Object {
@@ -366,17 +369,29 @@ impl Processor {
 
     /// An object is freed: whatever locks were in it are no more. `cache` is its slab cache, if the caller knows it.
     fn frees(&mut self, collector: &Collector, address: u64, cache: Option<u64>) {
-        if address < guest::KERNEL || !locks().may_be_within(address) {
+        if address < layout::KERNEL || !locks().may_be_within(address) {
             return;
         }
         let Some(caches) = &collector.sampling().caches else { return };
         let known = cache.and_then(|cache| caches.get(cache)).map(|cache| (address, cache.object_size));
         let object = known.or_else(|| {
-            let object = self.view.object(caches, address)?;
+            let object = self.view.object(&Guest, caches, address)?;
             Some((object.address, object.cache.object_size))
         });
         if let Some((start, size)) = object {
             locks().retire_within(start, size);
+        }
+    }
+
+    /// The pages with the structure at `structure` are freed: a page of the page tables has its lock there.
+    fn frees_pages(&mut self, collector: &Collector, structure: u64, order: u64) {
+        /// Beyond the largest order.
+        const ORDERS: u64 = 20;
+        if structure < layout::KERNEL || order >= ORDERS || !locks().may_be_within(structure) {
+            return;
+        }
+        if let Some(caches) = &collector.sampling().caches {
+            locks().retire_within(structure, caches.sizeof_page() << order);
         }
     }
 
@@ -385,7 +400,7 @@ impl Processor {
         const MOST: u64 = 4096;
         let (count, array) = (self.state.register(register::RSI), self.state.register(register::RDX));
         let mut pointers = vec![0; count.min(MOST) as usize * 8];
-        if guest::read(array, &mut pointers) {
+        if Guest.read(array, &mut pointers) {
             for pointer in pointers.chunks_exact(8) {
                 self.frees(collector, u64::from_le_bytes(pointer.try_into().expect("eight bytes")), None);
             }

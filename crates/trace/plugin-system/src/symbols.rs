@@ -20,6 +20,8 @@ pub enum Function {
     FreeOfCache,
     /// It frees objects: their number is its second argument, the third points to an array of pointers to them.
     FreeMany,
+    /// It frees pages: its first argument points to their structure, the second is the logarithm of their number.
+    FreePages,
     /// `sethostname(2)`, by which the guest says when to begin and when to end.
     Name,
 }
@@ -135,13 +137,15 @@ impl Symbols {
             count("lock", |function| matches!(function, Function::Acquire { .. } | Function::Try { .. })),
             count("unlock", |function| *function == Function::Release),
             count("wait", |function| *function == Function::Wait),
-            count("free", |function| matches!(function, Function::Free | Function::FreeOfCache | Function::FreeMany)),
+            count("free", |function| {
+                matches!(function, Function::Free | Function::FreeOfCache | Function::FreeMany | Function::FreePages)
+            }),
         ]
     }
 }
 
 /// By their numbers.
-const FUNCTIONS: [Function; 10] = [
+const FUNCTIONS: [Function; 11] = [
     Function::Acquire { size: SPIN },
     Function::Acquire { size: READ_WRITE },
     Function::Try { size: SPIN },
@@ -151,6 +155,7 @@ const FUNCTIONS: [Function; 10] = [
     Function::Free,
     Function::FreeOfCache,
     Function::FreeMany,
+    Function::FreePages,
     Function::Name,
 ];
 
@@ -179,6 +184,7 @@ fn function(name: &str) -> Option<Function> {
         // The second's first argument is no cache; what it frees after a grace period is not used any more.
         "kmem_cache_free" | "kvfree_call_rcu" => return Some(Function::FreeOfCache),
         "kmem_cache_free_bulk" => return Some(Function::FreeMany),
+        "__free_frozen_pages" | "free_unref_page" => return Some(Function::FreePages),
         "native_queued_spin_lock_slowpath"
         | "__pv_queued_spin_lock_slowpath"
         | "queued_spin_lock_slowpath"

@@ -12,13 +12,13 @@
 
 use crate::api::{self, Block, Instruction};
 use crate::collector::{Collector, Phase, collector};
+use crate::decode::{Decoded, LONGEST, returns};
 use crate::processor::{Instructions, Processor};
 use crate::state::State;
 use crate::symbols::Function;
-use crate::{guest, with_state};
+use crate::{layout, with_state};
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -37,9 +37,6 @@ thread_local! {
 
 /// Set in a place's number: the instruction reads what it writes, in one.
 const ATOMIC: u64 = 1 << 32;
-
-/// The longest instruction of x86-64.
-const LONGEST: usize = 15;
 
 /// A defect of this plug-in must not be the guest's: collecting ends, and the guest goes on.
 pub fn guarded(body: impl FnOnce()) {
@@ -75,7 +72,7 @@ fn listen(
     instructions: impl ExactSizeIterator<Item = *mut Instruction> + Clone,
 ) {
     let count = instructions.len() as u64;
-    let is_kernel = pc >= guest::KERNEL;
+    let is_kernel = pc >= layout::KERNEL;
     let word =
         if is_kernel { std::mem::offset_of!(Instructions, kernel) } else { std::mem::offset_of!(Instructions, user) };
     // SAFETY: the block being translated, and a word of the scoreboard.
@@ -96,7 +93,7 @@ fn listen(
     if let Some(code) = collector.symbols.locking_code(pc) {
         for instruction in instructions {
             let (at, bytes, size) = bytes_of(instruction);
-            if returns(collector, &code, at, &bytes[..size]) {
+            if returns(&collector.symbols, &code, at, &bytes[..size]) {
                 execute(instruction, returned_stub, ptr::null_mut());
             }
         }
@@ -140,80 +137,6 @@ fn bytes_of(instruction: *mut Instruction) -> (u64, [u8; LONGEST], usize) {
     unsafe {
         let size = api::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), LONGEST);
         (api::qemu_plugin_insn_vaddr(instruction), bytes, size.min(LONGEST))
-    }
-}
-
-/// Whether the instruction at `at` returns from the function in `code`: a return, or a jump to what returns for it.
-fn returns(collector: &Collector, code: &Range<u64>, at: u64, bytes: &[u8]) -> bool {
-    let after = at.wrapping_add(bytes.len() as u64);
-    match bytes {
-        [0xc2 | 0xc3, ..] | [0xf3, 0xc3, ..] => true,
-        [0xe9, offset @ ..] => {
-            let offset = offset.try_into().map(i32::from_le_bytes).unwrap_or(0);
-            let target = after.wrapping_add_signed(offset.into());
-            !code.contains(&target) && collector.symbols.is_return_thunk(target)
-        }
-        _ => false,
-    }
-}
-
-/// What an instruction's bytes say of its accesses.
-struct Decoded {
-    /// Without its prefixes.
-    opcode: [u8; 3],
-    /// Through the processor's own base address.
-    is_own: bool,
-    is_atomic: bool,
-    /// It may access other memory than the stack that it pushes to or pops from.
-    may_access: bool,
-}
-
-impl Decoded {
-    fn new(bytes: &[u8]) -> Self {
-        let is_prefix = |byte: &u8| {
-            matches!(byte, 0x66 | 0xf0 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x2e | 0x36 | 0x3e | 0x26 | 0x40..=0x4f)
-        };
-        let prefixes = bytes.iter().take_while(|byte| is_prefix(byte)).count();
-        let (prefixes, rest) = bytes.split_at(prefixes);
-        let mut opcode = [0; 3];
-        rest.iter().zip(&mut opcode).for_each(|(from, to)| *to = *from);
-        let pushes_or_jumps = match opcode {
-            [
-                0x50..=0x5f
-                | 0x68
-                | 0x6a
-                | 0x70..=0x7f
-                | 0x9c
-                | 0x9d
-                | 0xc2
-                | 0xc3
-                | 0xc9
-                | 0xe0..=0xe3
-                | 0xe8
-                | 0xe9
-                | 0xeb,
-                ..,
-            ]
-            | [0x0f, 0x80..=0x8f, _] => true,
-            // Address computations and hints.
-            [0x8d | 0x90, ..] | [0x0f, 0x0d | 0x18 | 0x1e | 0x1f, _] => true,
-            _ => false,
-        };
-        Decoded {
-            opcode,
-            is_own: prefixes.contains(&0x65),
-            is_atomic: prefixes.contains(&0xf0) || matches!(opcode, [0x86 | 0x87, modrm, _] if modrm < 0xc0),
-            may_access: !pushes_or_jumps,
-        }
-    }
-
-    /// Whether it talks to a device by itself: by a port, or perhaps by a register of the processor's (true).
-    fn does_io(&self) -> Option<bool> {
-        match self.opcode {
-            [0xe4..=0xe7 | 0xec..=0xef | 0x6c..=0x6f, ..] => Some(false),
-            [0x0f, 0x30, _] => Some(true),
-            _ => None,
-        }
     }
 }
 

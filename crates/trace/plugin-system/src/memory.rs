@@ -1,0 +1,32 @@
+//! Memory that is read by addresses, and need not be there: the guest's.
+
+/// See the [module](self).
+pub trait Memory {
+    /// Copies the bytes at `address` to `to`; whether all of them are there.
+    fn read(&self, address: u64, to: &mut [u8]) -> bool;
+
+    /// The word of 8 bytes at `address`.
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// The 32 bits at `address`.
+    fn half_word(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
+    }
+
+    /// The string at `address`, without its end, or its first bytes if it has more than `most`.
+    fn string(&self, address: u64, most: usize) -> Vec<u8> {
+        let mut string = Vec::new();
+        while string.len() < most {
+            let mut byte = [0];
+            if !self.read(address.wrapping_add(string.len() as u64), &mut byte) || byte[0] == 0 {
+                break;
+            }
+            string.push(byte[0]);
+        }
+        string
+    }
+}

@@ -1,0 +1,273 @@
+//! The parts that need no QEMU. The plug-in's library cannot be linked without one, so they are compiled again here.
+
+#![cfg(target_arch = "x86_64")]
+#![allow(dead_code, reason = "each part is used as far as it is tested")]
+
+#[path = "../src/decode.rs"]
+mod decode;
+#[path = "../src/layout.rs"]
+mod layout;
+#[path = "../src/memory.rs"]
+mod memory;
+#[path = "../src/objects.rs"]
+mod objects;
+#[path = "../src/options.rs"]
+mod options;
+#[path = "../src/symbols.rs"]
+mod symbols;
+
+use layout::{KERNEL, Layout, STACK};
+use memory::Memory;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use symbols::{Function, Symbols};
+
+/// What is enough, and what must not be taken for more.
+const SYMBOLS: &str = "\
+    ffffffff81000000 T _raw_spin_lock\n\
+    ffffffff81000040 T _raw_spin_lock_irq_disable\n\
+    ffffffff81000080 T _raw_spin_trylock_bh\n\
+    ffffffff810000c0 T _raw_write_lock_nested\n\
+    ffffffff81000100 T _raw_read_trylock\n\
+    ffffffff81000140 T _raw_spin_unlock\n\
+    ffffffff81000180 T _raw_read_unlock_irqrestore\n\
+    ffffffff810001c0 t _raw_spin_lock.cold\n\
+    ffffffff81000200 T native_queued_spin_lock_slowpath\n\
+    ffffffff81000300 T kfree\n\
+    ffffffff81000400 T __x86_return_thunk\n\
+    ffffffff81000500 T __x64_sys_sethostname\n\
+    ffffffff81000600 T __pfx__raw_spin_lock\n\
+    ffffffff82000000 D __per_cpu_offset\n\
+    ffffffff82000100 d pcpu_unit_size\n\
+    ffffffff82000108 D page_offset_base\n\
+    ffffffff82000110 D vmemmap_base\n\
+    ffffffff82000118 D slab_caches\n\
+    ffffffff82000128 B node_data\n\
+    0000000000001000 D pcpu_hot\n\
+    ffffffffc0000000 t _raw_spin_lock\t[module]\n";
+
+fn symbols() -> Symbols {
+    Symbols::parse(SYMBOLS).expect("enough")
+}
+
+#[test]
+fn symbols_say_where_to_listen() {
+    let symbols = symbols();
+    let function = |offset: u64| symbols.function(0xffff_ffff_8100_0000 + offset);
+    assert_eq!(function(0), Some(Function::Acquire { size: 4 }));
+    assert_eq!(function(0x40), Some(Function::Acquire { size: 4 }));
+    assert_eq!(function(0x80), Some(Function::Try { size: 4 }));
+    assert_eq!(function(0xc0), Some(Function::Acquire { size: 8 }));
+    assert_eq!(function(0x100), Some(Function::Try { size: 8 }));
+    assert_eq!((function(0x140), function(0x180)), (Some(Function::Release), Some(Function::Release)));
+    assert_eq!((function(0x1c0), function(0x600)), (None, None), "a part split off, and padding");
+    assert_eq!((function(0x200), function(0x300)), (Some(Function::Wait), Some(Function::Free)));
+    assert_eq!(symbols.function(0xffff_ffff_c000_0000), None, "a module's");
+    assert_eq!(symbols.locking_code(0xffff_ffff_8100_0041), Some(0xffff_ffff_8100_0040..0xffff_ffff_8100_0080));
+    assert_eq!(symbols.locking_code(0xffff_ffff_8100_0301), None, "it only frees");
+    assert_eq!(symbols.variable("pcpu_hot"), Some(0x1000));
+    assert_eq!(symbols.counts()[..2], ["5 that lock", "2 that unlock"].map(String::from));
+    for offset in (0..0x600).step_by(0x40) {
+        if let Some(function) = function(offset) {
+            assert_eq!(Function::numbered(function.number()), function);
+        }
+    }
+}
+
+#[test]
+fn symbols_that_are_missing_are_named() {
+    let refused = |text: &str| Symbols::parse(text).expect_err("too little");
+    let without = |name: &str| {
+        let lines: Vec<&str> = SYMBOLS.lines().filter(|line| !line.ends_with(&format!(" {name}"))).collect();
+        refused(&lines.join("\n"))
+    };
+    assert_eq!(without("_raw_spin_unlock"), "the kernel's symbols lack _raw_spin_unlock");
+    assert_eq!(without("__x64_sys_sethostname"), "the kernel's symbols lack __x64_sys_sethostname");
+    assert!(refused("").contains("_raw_spin_lock, _raw_spin_unlock"));
+    assert!(refused("0000000000000000 T _raw_spin_lock\n").contains("privilege"));
+    assert!(refused("what is this").contains("line 1"));
+    assert!(refused("a T b\nmore\n").contains("line 2"));
+}
+
+#[test]
+fn returns_are_found_in_all_their_forms() {
+    let symbols = symbols();
+    let code = 0xffff_ffff_8100_0000..0xffff_ffff_8100_0040;
+    let returns = |bytes: &[u8]| decode::returns(&symbols, &code, 0xffff_ffff_8100_0010, bytes);
+    let jump = |target: u64| {
+        let offset = target.wrapping_sub(0xffff_ffff_8100_0015) as i32;
+        [&[0xe9][..], &offset.to_le_bytes()].concat()
+    };
+    assert!(returns(&[0xc3]) && returns(&[0xf3, 0xc3]) && returns(&[0xc2, 8, 0]));
+    assert!(returns(&jump(0xffff_ffff_8100_0400)), "by a thunk");
+    assert!(!returns(&jump(0xffff_ffff_8100_0200)), "to its slow path, which returns for it");
+    assert!(!returns(&jump(0xffff_ffff_8100_0020)) && !returns(&[0x90]) && !returns(&[0xe8, 0, 0, 0, 0]));
+}
+
+#[test]
+fn instructions_are_known_by_their_bytes() {
+    let decoded = decode::Decoded::new;
+    // add %gs:0x10, %rax; lock cmpxchg %edx, (%rdi); xchg %eax, (%rdi); xchg %eax, %ecx
+    assert!(decoded(&[0x65, 0x48, 0x03, 0x04, 0x25, 0x10, 0, 0, 0]).is_own);
+    let locked = decoded(&[0xf0, 0x0f, 0xb1, 0x17]);
+    assert!(locked.is_atomic && locked.may_access && !locked.is_own);
+    assert!(decoded(&[0x87, 0x07]).is_atomic && !decoded(&[0x87, 0xc1]).is_atomic);
+    // push %rbx; pop %r12; call; jne; endbr64; lea; nopw
+    for stack_or_none in [
+        &[0x53][..],
+        &[0x41, 0x5c],
+        &[0xe8, 0, 0, 0, 0],
+        &[0x0f, 0x85, 0, 0, 0, 0],
+        &[0xf3, 0x0f, 0x1e, 0xfa],
+        &[0x48, 0x8d, 0x07],
+        &[0x66, 0x0f, 0x1f, 0x00],
+    ] {
+        assert!(!decoded(stack_or_none).may_access, "{stack_or_none:x?}");
+    }
+    // mov (%rdi), %rax; rep movsb; call *(%rax); push (%rax)
+    for accesses in [&[0x48, 0x8b, 0x07][..], &[0xf3, 0xa4], &[0xff, 0x10], &[0xff, 0x30]] {
+        assert!(decoded(accesses).may_access, "{accesses:x?}");
+    }
+    // out %al, (%dx); insb; wrmsr; rdmsr
+    assert_eq!(decoded(&[0xee]).does_io(), Some(false));
+    assert_eq!(decoded(&[0xf3, 0x6c]).does_io(), Some(false));
+    assert_eq!(decoded(&[0x0f, 0x30]).does_io(), Some(true));
+    assert_eq!(decoded(&[0x0f, 0x32]).does_io(), None);
+}
+
+/// Words at addresses; counts how often it is asked.
+#[derive(Default)]
+struct Words {
+    words: BTreeMap<u64, u64>,
+    asked: Cell<usize>,
+}
+
+impl Words {
+    fn with(mut self, address: u64, words: &[u64]) -> Self {
+        self.words.extend((address..).step_by(8).zip(words.iter().copied()));
+        self
+    }
+}
+
+impl Memory for Words {
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        to.iter_mut().enumerate().all(|(index, byte)| {
+            let at = address + index as u64;
+            let word = self.words.get(&(at & !7));
+            word.is_some_and(|word| {
+                *byte = word.to_le_bytes()[at as usize & 7];
+                true
+            })
+        })
+    }
+}
+
+const UNITS: [u64; 2] = [0xffff_8880_3ec0_0000, 0xffff_8880_3ed0_0000];
+
+fn kernel() -> Words {
+    let stacks = [0xffff_c900_0000_4ff8, 0xffff_c900_0010_8ff8];
+    let words = Words::default()
+        .with(0xffff_ffff_8200_0000, &UNITS)
+        .with(0xffff_ffff_8200_0100, &[0x10_0000, 0xffff_8880_0000_0000, 0xffff_ea00_0000_0000]);
+    // In a structure: the current task, a count, the task's stack, the interrupts' stack, more.
+    let hot = |stack| [KERNEL, 1, 0xffff_c900_0040_4000, stack, 0, 7, 0, 0];
+    words.with(UNITS[0] + 0x1000, &hot(stacks[0])).with(UNITS[1] + 0x1000, &hot(stacks[1]))
+}
+
+#[test]
+fn a_processors_own_is_found() {
+    let mut notes = Vec::new();
+    let layout = Layout::look(&kernel(), &symbols(), 2, &mut |note| notes.push(note));
+    assert!(notes.is_empty(), "{notes:?}");
+    assert!(layout.is_own(0, UNITS[0]) && layout.is_own(1, UNITS[1] + 0xf_ffff));
+    assert!(!layout.is_own(0, UNITS[1]) && !layout.is_own(2, UNITS[0]), "another's");
+    assert!(layout.is_per_cpu(UNITS[1]) && !layout.is_per_cpu(UNITS[1] + 0x10_0000));
+    // An interrupt's stack is not aligned as a task's is.
+    assert_eq!(layout.stack(0, 0xffff_c900_0000_4f00), 0xffff_c900_0000_1000..0xffff_c900_0000_5000);
+    assert_eq!(layout.stack(1, 0xffff_c900_0000_4f00).start, 0xffff_c900_0000_4000, "not that processor's");
+    let task = layout.stack(0, 0xffff_c900_0040_3f00);
+    assert_eq!((task.start, task.end - task.start), (0xffff_c900_0040_0000, STACK));
+    assert_eq!(layout::unfit(0, &layout), None);
+    assert!(layout::unfit(1 << 21, &layout).is_some_and(|why| why.contains("-smap")));
+    let five = Layout { direct_map: 0xff11_0000_0000_0000, ..layout };
+    assert!(layout::unfit(0, &five).is_some_and(|why| why.contains("-la57")));
+    assert!(layout::may_be_device(0xffff_c900_0000_0000) && layout::may_be_device(0xffff_ffff_ff5f_b000));
+    assert!(!layout::may_be_device(0xffff_8880_0000_0000) && !layout::may_be_device(0xffff_ffff_8100_0000));
+}
+
+#[test]
+fn what_is_not_found_is_noted() {
+    let mut notes = Vec::new();
+    let layout = Layout::look(&Words::default(), &symbols(), 2, &mut |note| notes.push(note));
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert_eq!(layout.stack(0, 0xffff_c900_0040_3f00).start, 0xffff_c900_0040_0000, "the stack is found all the same");
+    assert!(!layout.is_own(0, UNITS[0]));
+}
+
+const OFFSETS: &str = "# of some kernel\nsizeof_page=64\ncompound_head=0x8\nslab_cache=8\nkmem_cache_name=16\n\
+    kmem_cache_size=0\nkmem_cache_object_size=4\nkmem_cache_list=24\nsizeof_pglist_data=0x2000\n";
+
+#[test]
+fn offsets_are_all_or_none() {
+    assert!(objects::Offsets::parse(OFFSETS).is_ok());
+    let without = OFFSETS.replace("slab_cache=8\n", "");
+    assert_eq!(objects::Offsets::parse(&without), Err("there is no slab_cache".to_string()));
+    for wrong in ["slab_cache", "slab_cache=eight", "slab_cache=0xg"] {
+        assert!(objects::Offsets::parse(wrong).is_err_and(|what| what.contains(wrong)), "{wrong}");
+    }
+}
+
+#[test]
+fn objects_are_found_by_what_is_in_them() {
+    const DIRECT: u64 = 0xffff_8880_0000_0000;
+    const PAGES: u64 = 0xffff_ea00_0000_0000;
+    const CACHE: u64 = 0xffff_8880_0010_0000;
+    let name = u64::from_le_bytes(*b"dentry\0\0");
+    // One cache of objects of 192 bytes each 200; a slab of four pages from page 16, whose last points to the first, the others to a mask.
+    let tail = PAGES + 16 * 64 + 1;
+    let mask = !(4 * 64 - 1) | 1;
+    let head = 0xffff_ffff_8200_0118;
+    let mut memory = kernel()
+        .with(head, &[CACHE + 24, CACHE + 24, DIRECT + 0x5000, 0])
+        .with(CACHE, &[192 << 32 | 200, 0, CACHE + 64, head])
+        .with(CACHE + 64, &[name])
+        .with(PAGES + 16 * 64, &[0, CACHE])
+        .with(PAGES + 17 * 64, &[0, mask])
+        .with(PAGES + 18 * 64, &[0, mask])
+        .with(PAGES + 19 * 64, &[0, tail])
+        .with(PAGES + 20 * 64, &[0, DIRECT]);
+    let (symbols, offsets) = (symbols(), objects::Offsets::parse(OFFSETS).expect("complete"));
+    let layout = Layout::look(&memory, &symbols, 2, &mut |note| panic!("{note}"));
+    let caches = objects::Caches::look(&memory, &symbols, &layout, offsets).expect("a cache");
+    assert_eq!(caches.nodes(&memory, &symbols), [(DIRECT + 0x5000, 0x2000)]);
+    let mut view = objects::View::new();
+    let slab = DIRECT + 0x10_000;
+    for (address, object) in [(0, 0), (191, 0), (200, 200), (0x1000, 4000), (0x2fff, 12_200), (0x3010, 12_200)] {
+        let found = view.object(&memory, &caches, slab + address).expect("in the slab");
+        assert_eq!((found.address - slab, found.cache.object_size), (object, 192), "{address:#x}");
+        assert_eq!(found.cache.name, b"dentry");
+    }
+    assert_eq!(view.object(&memory, &caches, DIRECT + 0x14_000), None, "no cache's page");
+    assert_eq!(view.object(&memory, &caches, 0xffff_ffff_8100_0000), None, "no page's");
+    let asked = memory.asked.get();
+    assert!(view.untold(&memory, &caches, slab + 300).is_some() && view.untold(&memory, &caches, slab + 301).is_none());
+    assert_eq!(memory.asked.get(), asked, "it remembers");
+    // The page becomes another cache's, which is seen in a while.
+    memory.words.insert(PAGES + 16 * 64 + 8, 0);
+    (0..1001).for_each(|_| view.next_section());
+    assert_eq!(view.object(&memory, &caches, slab + 300), None);
+}
+
+#[test]
+fn options_have_ranges() {
+    let parse = |text: &str| options::parse(text.split(',').filter(|option| !option.is_empty()));
+    let defaults = parse("out=x,symbols=y").expect("enough");
+    assert_eq!((defaults.rate, defaults.seed, defaults.words, defaults.offsets), (10, 1, 1 << 14, None));
+    assert!(parse("out=x,symbols=y,offsets=z,rate=1,seed=0,words=1").is_ok());
+    for wrong in
+        ["", "out=x", "symbols=y", "out=x,symbols=y,rate=0", "out=x,symbols=y,words=40001", "out=x,symbols=y,heap=on"]
+    {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}
