@@ -22,7 +22,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// What is shipped as an artefact of its own under another licence: QEMU loads it, and nothing links it.
-const ARTEFACTS: &[&str] = &["unconvoy-plugin-user"];
+const ARTEFACTS: &[&str] = &["unconvoy-plugin-user", "unconvoy-plugin-system"];
 
 /// Whether an SPDX expression can be met from the list: one alternative of which all parts are allowed. Parentheses are read
 /// as if `AND` bound tighter everywhere, which is right for `(A OR B) AND C` only if C is allowed, and that is checked.

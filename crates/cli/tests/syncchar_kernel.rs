@@ -111,7 +111,10 @@ fn a_kernels_locks_have_names_times_and_estimates() {
     let again = ["--analyse", "trace.parquet", "--processors", "2,4", "--json", "again.json"];
     unconvoy(&stage).timeout(LIMIT).args(again).env("PATH", "/nowhere").assert().success();
     let again: Value = serde_json::from_str(&stage.read("again.json")).unwrap();
-    assert_eq!(again, report);
+    let differs = ["run", "options", "held", "classes", "average", "locks", "words", "places", "remarks"]
+        .into_iter()
+        .filter(|key| again[key] != report[key]);
+    assert_eq!(differs.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
