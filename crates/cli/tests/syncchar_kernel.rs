@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(170);
 /// Files and directories come and go on four processors, then a status of its own.
 const COMMAND: &str = "\
 echo from the guest; \
-for i in 1 2 3 4; do (for j in $(seq 60); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
+for i in 1 2 3 4; do (for j in $(seq 40); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
 wait; exit 3";
 
 /// The command in the stage's directory, temporary files included, so that whatever is left is seen. Symbols are kept from test to test.
@@ -98,7 +98,8 @@ fn a_kernels_locks_have_names_times_and_estimates() {
         })
     };
     assert!(class("dentry.d_lockref")["locks"].as_u64().unwrap() > 10);
-    assert!(class("rq.__lock").is_object() || class("runqueues.__lock").is_object());
+    assert_eq!(class("runqueues.__lock")["locks"], 4, "one of each processor");
+    assert!(class("pglist_data.node_zones[].lock").is_object(), "memory of no slab cache");
     let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
     assert!(all > 0.001 && all < 1.0, "{all}");
     let places: Vec<&str> =
@@ -110,7 +111,10 @@ fn a_kernels_locks_have_names_times_and_estimates() {
     let again = ["--analyse", "trace.parquet", "--processors", "2,4", "--json", "again.json"];
     unconvoy(&stage).timeout(LIMIT).args(again).env("PATH", "/nowhere").assert().success();
     let again: Value = serde_json::from_str(&stage.read("again.json")).unwrap();
-    assert_eq!(again, report);
+    let differs = ["run", "options", "held", "classes", "average", "locks", "words", "places", "remarks"]
+        .into_iter()
+        .filter(|key| again[key] != report[key]);
+    assert_eq!(differs.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

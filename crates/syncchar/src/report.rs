@@ -171,9 +171,11 @@ impl Report {
         run: Run,
         options: &Options,
         locks: Vec<LockAnalysis>,
-        mut times: HashMap<u32, LockTimes>,
+        times: HashMap<u32, LockTimes>,
         names: &impl Names,
     ) -> Self {
+        // In order, so that sums are the same each time.
+        let mut times: BTreeMap<u32, LockTimes> = times.into_iter().collect();
         let all_held: f64 = times.values().map(|times| times.held).sum();
         let mut remarks = Vec::new();
         let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
@@ -267,7 +269,7 @@ impl LockReport {
     fn new(
         analysis: LockAnalysis,
         seconds: Option<f64>,
-        times: &mut HashMap<u32, LockTimes>,
+        times: &mut BTreeMap<u32, LockTimes>,
         names: &impl Names,
     ) -> Self {
         let times = times.remove(&analysis.lock);

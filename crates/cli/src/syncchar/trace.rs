@@ -193,6 +193,17 @@ impl Trace {
         self.objects.get(self.object_index(address)?)
     }
 
+    /// Objects that overlap are no more.
+    fn forget(&mut self, start: u64, size: u64) {
+        let end = start.saturating_add(size.max(1));
+        let before = self.object_index(start).map(|index| self.objects[index].address);
+        let within = self.objects_at.range(start..end).map(|(address, _)| *address);
+        let gone: Vec<u64> = within.chain(before).collect();
+        for address in gone {
+            self.objects_at.remove(&address);
+        }
+    }
+
     fn object_index(&self, address: u64) -> Option<usize> {
         let (start, index) = self.objects_at.range(..=address).next_back()?;
         (address - start < self.objects[*index].size.max(1)).then_some(*index)
@@ -323,19 +334,23 @@ impl Reading<'_> {
                 trace.end_json = Some((*json).to_string());
             }
             Record::Object(object) => {
-                let index = trace.objects.len();
-                let size = object.size.max(1);
-                let end = object.address.saturating_add(size);
+                let (start, size) = (object.address, object.size);
                 let cache = String::from_utf8_lossy(object.name).into_owned();
-                let told = Object { address: object.address, size: object.size, cache };
+                let told = Object { address: start, size, cache };
                 // The same object is told whenever it comes to be known again.
-                if trace.object(object.address) != Some(&told) {
-                    trace.objects.push(told);
-                    trace.objects_at.insert(object.address, index);
-                    for (_, number) in at.range(object.address..end) {
-                        if let Some(lock) = trace.locks.get_mut(number) {
-                            lock.object = Some(index);
-                        }
+                if trace.object(start) != Some(&told) {
+                    trace.forget(start, size);
+                    // Memory that is no object any more has no name.
+                    if !told.cache.is_empty() {
+                        trace.objects_at.insert(start, trace.objects.len());
+                        trace.objects.push(told);
+                    }
+                }
+                // A lock keeps the object that it was told with, whatever its memory becomes later.
+                let index = trace.objects_at.get(&start).copied();
+                for (_, number) in at.range(start..start.saturating_add(size.max(1))) {
+                    if let Some(lock) = trace.locks.get_mut(number).filter(|lock| lock.object.is_none()) {
+                        lock.object = index;
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Average, LockReport, LockTimes, Names, averages};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// All locks of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct ClassReport {
 /// The classes of the locks that have one, longest held first. `unsampled` are those that were held and are not among the reports.
 pub(super) fn by_class(
     locks: &[LockReport],
-    unsampled: &HashMap<u32, LockTimes>,
+    unsampled: &BTreeMap<u32, LockTimes>,
     seconds: Option<f64>,
     processors: &[u32],
     names: &impl Names,

@@ -216,6 +216,17 @@ impl Btf {
         })
     }
 
+    /// All structures of exactly that size that have a lock at that offset.
+    pub fn structures_of(&self, size: u64, offset: u64) -> Vec<String> {
+        let has = |name: &&String| {
+            self.size(name).map(u64::from) == Some(size)
+                && self.member(name, offset, true).is_some_and(|(_, is_lock)| is_lock)
+        };
+        let mut names: Vec<String> = self.structures.keys().filter(has).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The path of the member at `offset` of a structure (`d_lockref`, `node_zones[1].lock`), and whether it is a lock. With `wants_lock`, of a union's members the one that is or has a lock there.
     pub fn member(&self, structure: &str, offset: u64, wants_lock: bool) -> Option<(String, bool)> {
         self.path(*self.structures.get(structure)?, offset, wants_lock)

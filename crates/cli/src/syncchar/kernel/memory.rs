@@ -27,6 +27,8 @@ const CACHES: [(&str, &str); 17] = [
     ("jbd2_journal_head", "journal_head"),
     ("page->ptl", "spinlock"),
 ];
+/// Structures of exactly so many bytes are few.
+const LARGE: u64 = 4096;
 /// What is appended to a structure's name to make a cache's.
 const SUFFIXES: [&str; 6] = ["", "_cache", "_cachep", "_node_cache", "_slab", "_pool"];
 
@@ -50,13 +52,13 @@ impl Memory<'_> {
                 let own = address.wrapping_sub(*apart);
                 if (first..last).contains(&own) {
                     let mut name = self.static_variable(own, wants_lock)?;
-                    name.instance = Some(format!("of processor {processor}"));
+                    name.processor = Some(processor);
                     return Some(name);
                 }
                 // Behind the variables there is what is allocated for each processor.
                 if (last..first + self.unit()).contains(&own) {
-                    let class = format!("per-CPU memory+{:#x}", own - first);
-                    return Some(Name { class, instance: Some(format!("of processor {processor}")) });
+                    let member = format!("per-CPU memory+{:#x}", own - first);
+                    return Some(Name { processor: Some(processor), ..Name::of(member) });
                 }
             }
         }
@@ -80,12 +82,10 @@ impl Memory<'_> {
             let named = || fits(btf).then(|| btf.member(&symbol.name, offset, wants_lock)).flatten();
             btf.variable(&symbol.name, offset, wants_lock).or_else(named)
         });
-        let class = match member.filter(|(path, _)| !path.is_empty()) {
-            Some((path, _)) => joined(&symbol.name, &path),
-            None if offset == 0 => symbol.name.clone(),
-            None => format!("{}+{offset:#x}", symbol.name),
-        };
-        Some(Name { class, instance: None })
+        Some(match member.filter(|(path, _)| !path.is_empty()) {
+            Some((path, _)) => Name::of(joined(&symbol.name, &path)),
+            None => Name { offset, ..Name::of(symbol.name.clone()) },
+        })
     }
 
     /// The descriptor of a page: of one that holds a page table, the lock of that table.
@@ -98,7 +98,7 @@ impl Memory<'_> {
             (size, _) => (size, "page"),
         };
         let path = self.btf?.member(structure, address % u64::from(size.max(1)), wants_lock)?.0;
-        Some(Name { class: joined(structure, &path), instance: None })
+        Some(Name::of(joined(structure, &path)))
     }
 
     /// The member of an object, or the cache and the offset. `taken` is the function that took the lock there, if it is one: what it is given tells the structure of an object whose
@@ -109,11 +109,10 @@ impl Memory<'_> {
             let (path, is_lock) = self.btf?.member(&structure, offset, wants_lock)?;
             (!path.is_empty() && (is_lock || !wants_lock)).then(|| joined(&structure, &path))
         });
-        let class = path.unwrap_or_else(|| match offset {
+        Name::of(path.unwrap_or_else(|| match offset {
             0 => object.cache.clone(),
             _ => format!("{}+{offset:#x}", object.cache),
-        });
-        Name { class, instance: None }
+        }))
     }
 
     fn structure(&self, object: &Object, offset: u64, taken: Option<&str>) -> Option<String> {
@@ -136,13 +135,16 @@ impl Memory<'_> {
                 }
             }
         }
-        // Of `kmalloc-2k`, say: the one structure that the taking function is given, has that size, and has a lock there.
+        // Of `kmalloc-2k`, say: the one structure that the taking function is given, has that size, and has a lock there; of large ones, the only one that has exactly that size.
         let mut candidates = btf.takes(taken?);
         candidates.retain(|structure| {
             let size = btf.size(structure).map_or(0, u64::from);
             size <= object.size && btf.member(structure, offset, true).is_some_and(|(_, is_lock)| is_lock)
         });
         candidates.dedup();
+        if candidates.is_empty() && object.size >= LARGE {
+            candidates = btf.structures_of(object.size, offset);
+        }
         (candidates.len() == 1).then(|| candidates.remove(0))
     }
 }
@@ -150,17 +152,42 @@ impl Memory<'_> {
 /// What something is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// The same for all of its kind.
-    pub class: String,
-    /// Which of its kind, where that has a name.
-    pub instance: Option<String>,
+    /// Variable or structure, and what of it.
+    pub member: String,
+    /// How far into the variable, where its type is not known.
+    pub offset: u64,
+    /// The processor whose copy it is.
+    pub processor: Option<usize>,
+}
+
+impl Name {
+    /// Of what every processor has, or there is only one of.
+    pub fn of(member: String) -> Self {
+        Self { member, offset: 0, processor: None }
+    }
+
+    /// The same for all of its kind: those of other processors, the other elements of an array, and of a variable without a type, wherever in it they are.
+    pub fn class(&self) -> String {
+        let mut class = String::with_capacity(self.member.len());
+        for (index, part) in self.member.split('[').enumerate() {
+            match part.split_once(']') {
+                Some((_, rest)) if index > 0 => class.extend(["[]", rest]),
+                _ => class.push_str(part),
+            }
+        }
+        class
+    }
 }
 
 impl std::fmt::Display for Name {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.instance {
-            Some(instance) => write!(to, "{} {instance}", self.class),
-            None => to.write_str(&self.class),
+        to.write_str(&self.member)?;
+        if self.offset > 0 {
+            write!(to, "+{:#x}", self.offset)?;
+        }
+        match self.processor {
+            Some(processor) => write!(to, " of processor {processor}"),
+            None => Ok(()),
         }
     }
 }
@@ -207,16 +234,23 @@ ffffffff83000020 D __per_cpu_end
     }
 
     #[test]
+    fn kinds() {
+        assert_eq!(Name { processor: Some(3), offset: 8, ..Name::of("bases[1].lock".into()) }.class(), "bases[].lock");
+        assert_eq!(Name::of("a[12].b[3]".into()).class(), "a[].b[]");
+        assert_eq!(Name::of("dentry.d_lockref".into()).class(), "dentry.d_lockref");
+    }
+
+    #[test]
     fn objects_of_caches_that_are_named_for_a_structure() {
         let (symbols, btf) = (Symbols::parse(SYMBOLS), Btf::parse(&example()).unwrap());
         let memory = Memory { symbols: &symbols, btf: Some(&btf), per_cpu: &[] };
-        let name = |object: &Object, offset, taken| memory.member(object, object.address + offset, true, taken).class;
+        let name = |object: &Object, offset, taken| memory.member(object, object.address + offset, true, taken).member;
         assert_eq!(name(&object("dentry", 32), 8, None), "dentry.d_lockref");
         assert_eq!(name(&object("dentry_cache", 40), 8, None), "dentry.d_lockref");
         assert_eq!(name(&object("dentry", 128), 8, None), "dentry+0x8", "of another size");
         assert_eq!(name(&object("kmalloc-32", 32), 8, None), "kmalloc-32+0x8");
         assert_eq!(name(&object("kmalloc-32", 32), 8, Some("take")), "dentry.d_lockref");
         assert_eq!(name(&object("kmalloc-32", 32), 0, Some("take")), "kmalloc-32");
-        assert_eq!(memory.member(&object("dentry", 32), 0xffff_8880_0000_1000, false, None).class, "dentry.flags");
+        assert_eq!(memory.member(&object("dentry", 32), 0xffff_8880_0000_1000, false, None).member, "dentry.flags");
     }
 }

@@ -38,6 +38,10 @@ fn load(name: &str, files: &HashMap<String, PathBuf>, modules: &mut Vec<Module>)
     // A dependency that has no file is built in; the guest says so if not.
     let Some(file) = files.get(name) else { return Ok(()) };
     let contents = uncompressed(file)?;
+    // Busybox's decompressors do not always say that they failed.
+    if !contents.starts_with(b"\x7fELF") {
+        return Err(refused(file, "it is damaged, or no module"));
+    }
     for dependency in dependencies(&contents) {
         load(&dependency, files, modules)?;
     }
@@ -110,11 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_is_none_depends_on_nothing() {
+    fn what_is_no_module_is_refused() {
         let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("drivers/virtio-blk.ko");
         std::fs::create_dir(folder.path().join("drivers")).unwrap();
-        std::fs::write(folder.path().join("drivers/virtio-blk.ko"), b"not ELF").unwrap();
-        assert_eq!(needed(folder.path()).unwrap(), [("virtio_blk".to_string(), b"not ELF".to_vec())]);
+        std::fs::write(&file, b"not ELF").unwrap();
+        assert!(needed(folder.path()).unwrap_err().to_string().contains("virtio-blk.ko: it is damaged"));
+        std::fs::write(&file, b"\x7fELF, but no more").unwrap();
+        assert_eq!(needed(folder.path()).unwrap()[0].0, "virtio_blk");
         std::fs::write(folder.path().join("ext4.ko.xz"), b"not xz").unwrap();
         assert!(needed(folder.path()).unwrap_err().to_string().contains("ext4.ko.xz"));
     }

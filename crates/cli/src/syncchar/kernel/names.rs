@@ -37,7 +37,7 @@ impl<'a> KernelNames<'a> {
             *number += 1;
             let full = if *number == 1 { full } else { full.replacen(" (", &format!(" #{number} ("), 1) };
             names.locks.insert(lock.number, full);
-            names.classes.insert(lock.number, name.class);
+            names.classes.insert(lock.number, name.class());
         }
         names
     }
@@ -51,8 +51,8 @@ impl<'a> KernelNames<'a> {
         let name = self.memory.variable(lock.address, true).or_else(member);
         name.or_else(|| self.memory.page(lock.address, true)).unwrap_or_else(|| match function {
             // Memory of no cache: what takes it is all that is known, and that of one kind is taken by the same.
-            Some(function) => Name { class: format!("a lock of {function}"), instance: None },
-            None => Name { class: format!("lock at {:#x}", lock.address), instance: None },
+            Some(function) => Name::of(format!("a lock of {function}")),
+            None => Name::of(format!("lock at {:#x}", lock.address)),
         })
     }
 
