@@ -7,6 +7,7 @@
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
+#   make validate-elision    Syncchar's predictions against hardware transactions, ten minutes where there are any
 #   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
 #   make install  into PREFIX (default /usr/local)
 
@@ -15,7 +16,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -81,6 +82,11 @@ bench-grids: setup build
 bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
+
+# Says so where no hardware transaction commits, and runs all but the comparison.
+validate-elision: setup build
+	@scripts/setup.sh $(TESTS_PACKAGES)
+	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-cli --test elision -- --nocapture --test-threads 1
 
 # The papers' figures on simulated machines, an hour or two on two processors; what Ctrl-C left is continued by the next call.
 figures-simulated: build
