@@ -49,7 +49,7 @@ test-lint:
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
 	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim \
-		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user
+		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
@@ -92,6 +92,7 @@ install: build
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
+	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1

@@ -21,7 +21,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// What is shipped as an artefact of its own under another licence: QEMU loads it, and nothing links it.
+/// What is shipped as an artefact of its own under another licence: QEMU loads them, and nothing links them.
 const ARTEFACTS: &[&str] = &["unconvoy-plugin-user", "unconvoy-plugin-system"];
 
 /// Whether an SPDX expression can be met from the list: one alternative of which all parts are allowed. Parentheses are read

@@ -17,6 +17,7 @@ use crate::layout::{KERNEL, Layout};
 use crate::memory::Memory;
 use crate::symbols::Symbols;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// From the file of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,15 @@ impl Caches {
         self.offsets.sizeof_page
     }
 
+    /// So many pages were freed, the first of which has this structure.
+    pub fn frees(&self, structure: u64, pages: u64) {
+        let Some(offset) = structure.checked_sub(self.page_structures) else { return };
+        let first = self.direct_map / 4096 + offset / self.offsets.sizeof_page;
+        for page in first..first + pages.min(FREED.len() as u64) {
+            freed(page).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The memory nodes, which are no slab's: their addresses and size. In a callback.
     pub fn nodes(&self, memory: &dyn Memory, symbols: &Symbols) -> Vec<(u64, u64)> {
         /// More than a guest has.
@@ -145,10 +155,17 @@ impl Caches {
     }
 }
 
+/// Times that pages were freed, by page, several each: a page that was freed may have become another cache's.
+static FREED: [AtomicU32; 1 << 14] = [const { AtomicU32::new(0) }; 1 << 14];
+
+fn freed(page: u64) -> &'static AtomicU32 {
+    &FREED[page as usize % FREED.len()]
+}
+
 /// Pages whose slabs a processor remembers, and objects that it has told: by page or address, one each.
 const REMEMBERED: usize = 4096;
 
-/// A page's slab is asked for again after so many sections, since it may have become another.
+/// A page's slab is asked for again after so many sections: not every way to free a page is known.
 const FORGET_AFTER: u32 = 1000;
 
 /// What a processor remembers, so that it reads the guest's memory seldom.
@@ -161,10 +178,20 @@ pub struct View {
 #[derive(Clone, Copy, Default)]
 struct Page {
     number: u64,
+    /// The section then, and how often the page had been freed.
     seen: u32,
+    freed: u32,
     /// 0: it is no slab.
     cache: u64,
     first: u64,
+}
+
+impl Page {
+    fn object<'a>(&self, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+        let cache = caches.get(self.cache)?;
+        let index = address.checked_sub(self.first)? / cache.size;
+        Some(Object { address: self.first + index * cache.size, cache })
+    }
 }
 
 /// An object of the heap.
@@ -187,14 +214,23 @@ impl View {
     /// The object that `address` lies in.
     pub fn object<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
         let number = address >> 12;
-        let page = &mut self.pages[number as usize % REMEMBERED];
-        if page.number != number || self.now.wrapping_sub(page.seen) > FORGET_AFTER {
-            let (cache, first) = caches.slab(memory, address).unwrap_or((0, 0));
-            *page = Page { number, seen: self.now, cache, first };
+        let page = &self.pages[number as usize % REMEMBERED];
+        let is_old =
+            page.freed != freed(number).load(Ordering::Relaxed) || self.now.wrapping_sub(page.seen) > FORGET_AFTER;
+        if page.number != number || is_old {
+            return self.object_now(memory, caches, address);
         }
-        let cache = caches.get(page.cache)?;
-        let index = address.checked_sub(page.first)? / cache.size;
-        Some(Object { address: page.first + index * cache.size, cache })
+        page.object(caches, address)
+    }
+
+    /// Likewise, whatever is remembered.
+    pub fn object_now<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+        let number = address >> 12;
+        let freed = freed(number).load(Ordering::Relaxed);
+        let (cache, first) = caches.slab(memory, address).unwrap_or((0, 0));
+        let page = &mut self.pages[number as usize % REMEMBERED];
+        *page = Page { number, seen: self.now, freed, cache, first };
+        page.object(caches, address)
     }
 
     /// Likewise, unless it was told lately.

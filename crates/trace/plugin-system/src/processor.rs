@@ -9,7 +9,7 @@ use crate::collector::{Collector, Sampling, locks};
 use crate::guest::Guest;
 use crate::layout;
 use crate::memory::Memory;
-use crate::objects::View;
+use crate::objects::{Cache, Object, View};
 use crate::state::{State, register};
 use crate::symbols::Function;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use unconvoy_trace_collector::draw::Draws;
 use unconvoy_trace_collector::locks::Lock;
 use unconvoy_trace_collector::set::{Access, Set};
-use unconvoy_trace_stream::{Object, Record, Section, append, flag};
+use unconvoy_trace_stream::{Record, Section, append, flag};
 
 /// Locks whose counts a processor keeps, before it adds them to the lock's: by address, one each.
 const CACHED: usize = 1024;
@@ -32,12 +32,12 @@ const HELD: usize = 64;
 /// Bytes of objects that are told together with a section; with the largest section, less than the log takes.
 const AT_ONCE: usize = 1 << 15;
 
-/// What the translated code counts by itself: instructions executed.
+/// What the translated code counts by itself: instructions executed. Each processor adds to its own at every block, so that they lie apart: two cache lines, which processors may fetch together.
 #[repr(C)]
-#[derive(Debug, Default)]
 pub struct Instructions {
     pub kernel: u64,
     pub user: u64,
+    _apart: [u64; 14],
 }
 
 /// See the [module](self).
@@ -156,7 +156,7 @@ impl Processor {
             Function::Free => self.frees(collector, first, None),
             Function::FreeOfCache => self.frees(collector, self.state.register(register::RSI), Some(first)),
             Function::FreeMany => self.frees_many(collector),
-            Function::FreePages => self.frees_pages(collector, first, self.state.register(register::RSI)),
+            Function::FreePages => self.frees_pages(collector, first, self.state.register(register::RSI) as u32),
             Function::Name => {}
         }
     }
@@ -266,9 +266,7 @@ impl Processor {
         if let Some(caches) = &collector.sampling().caches {
             for entry in entries.iter() {
                 if let Some(object) = self.view.untold(&Guest, caches, entry.address) {
-                    let (address, cache) = (object.address, object.cache);
-                    let object = Object { address, size: cache.object_size, name: &cache.name };
-                    append(&mut self.out, &Record::Object(object));
+                    append(&mut self.out, &Record::Object(told_object(object.address, object.cache)));
                     if self.out.len() > AT_ONCE {
                         collector.log.append(&self.out, |_, _| {});
                         self.out.clear();
@@ -337,17 +335,19 @@ impl Processor {
             return Some(lock);
         }
         let caller = Guest.word(pending.stack).unwrap_or(0);
-        let lock = locks().of(pending.lock, pending.size, caller, |lock| collector.log.tell(&lock.record()));
-        if let Some(caches) = &collector.sampling().caches
-            && let Some(object) = self.view.untold(&Guest, caches, lock.address)
-        {
-            let cache = object.cache;
-            collector.log.tell(&Record::Object(Object {
-                address: object.address,
-                size: cache.object_size,
-                name: &cache.name,
-            }));
+        // Its object goes before it, so that a reader knows what it lies in, whatever is there later; looked up anew, and told even if there is none.
+        let mut told = Vec::new();
+        if let Some(caches) = &collector.sampling().caches {
+            let object = match self.view.object_now(&Guest, caches, pending.lock) {
+                Some(Object { address, cache }) => Record::Object(told_object(address, cache)),
+                None => Record::Object(unconvoy_trace_stream::Object { address: pending.lock, size: 0, name: &[] }),
+            };
+            append(&mut told, &object);
         }
+        let lock = locks().of(pending.lock, pending.size, caller, |lock| {
+            append(&mut told, &lock.record());
+            collector.log.append(&told, |_, _| {});
+        });
         Some(lock)
     }
 
@@ -384,13 +384,15 @@ impl Processor {
     }
 
     /// The pages with the structure at `structure` are freed: a page of the page tables has its lock there.
-    fn frees_pages(&mut self, collector: &Collector, structure: u64, order: u64) {
+    fn frees_pages(&mut self, collector: &Collector, structure: u64, order: u32) {
         /// Beyond the largest order.
-        const ORDERS: u64 = 20;
-        if structure < layout::KERNEL || order >= ORDERS || !locks().may_be_within(structure) {
+        const ORDERS: u32 = 20;
+        let Some(caches) = &collector.sampling().caches else { return };
+        if structure < layout::KERNEL || order >= ORDERS {
             return;
         }
-        if let Some(caches) = &collector.sampling().caches {
+        caches.frees(structure, 1 << order);
+        if locks().may_be_within(structure) {
             locks().retire_within(structure, caches.sizeof_page() << order);
         }
     }
@@ -440,6 +442,11 @@ impl Counted {
 
 fn slot(address: u64) -> usize {
     ((address >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % CACHED
+}
+
+/// An object's record.
+fn told_object(address: u64, cache: &Cache) -> unconvoy_trace_stream::Object<'_> {
+    unconvoy_trace_stream::Object { address, size: cache.object_size, name: &cache.name }
 }
 
 /// Whether the access is a device's, which QEMU knows within its callback.

@@ -257,6 +257,16 @@ fn objects_are_found_by_what_is_in_them() {
     memory.words.insert(PAGES + 16 * 64 + 8, 0);
     (0..1001).for_each(|_| view.next_section());
     assert_eq!(view.object(&memory, &caches, slab + 300), None);
+    // At once, if it was seen to be freed; and for whoever asks for what is there now.
+    for page in [16, 17] {
+        memory.words.insert(PAGES + 16 * 64 + 8, CACHE);
+        (0..1001).for_each(|_| view.next_section());
+        assert!(view.object(&memory, &caches, slab + 300).is_some());
+        memory.words.insert(PAGES + 16 * 64 + 8, 0);
+        caches.frees(PAGES + page * 64, 1);
+        assert_eq!(view.object(&memory, &caches, slab + 300).is_some(), page == 17);
+        assert_eq!(view.object_now(&memory, &caches, slab + 300), None);
+    }
 }
 
 #[test]
