@@ -103,7 +103,7 @@ pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut o
     say("unconvoy: the guest runs the command, for address sets and times");
     let symbols_file = cache.symbols_file();
     let plugin = Plugin { symbols: &symbols_file, offsets: &offsets, rate: args.rate, seed: args.seed };
-    let mut run = |analysis: Analysis, outputs: &mut Outputs| {
+    let run = |analysis: Analysis, outputs: &mut Outputs| {
         machine.run(&initramfs, &disk, &plugin, args.timeout, analysis, outputs.trace(), &interrupts)
     };
     let (mut boot, mut trace) = run(analysis, &mut outputs)?;
