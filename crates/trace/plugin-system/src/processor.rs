@@ -151,8 +151,8 @@ impl Processor {
         match function {
             Function::Acquire { size } => self.asks(first, size, false),
             Function::Try { size } => self.asks(first, size, true),
-            Function::Release => self.releases(collector, first, self.now() - block),
-            Function::Wait => self.waits(first, self.now() - block),
+            Function::Release => self.releases(collector, first, self.now().saturating_sub(block)),
+            Function::Wait => self.waits(first, self.now().saturating_sub(block)),
             Function::Free => self.frees(collector, first, None),
             Function::FreeOfCache => self.frees(collector, self.state.register(register::RSI), Some(first)),
             Function::FreeMany => self.frees_many(collector),
@@ -196,7 +196,7 @@ impl Processor {
     }
 
     fn acquires(&mut self, collector: &Collector, pending: &Pending, now: u64) {
-        let waited = pending.waits.map(|since| now - since);
+        let waited = pending.waits.map(|since| now.saturating_sub(since));
         let Some(counted) = self.counted(collector, pending) else { return };
         let Some(lock) = counted.lock else { return };
         counted.acquisitions += 1;
@@ -234,7 +234,7 @@ impl Processor {
         };
         let Held { lock, since, sample } = self.held.remove(at);
         let counted = self.known(lock);
-        counted.held += now - since;
+        counted.held += now.saturating_sub(since);
         if let Some(sample) = sample {
             counted.sampled += 1;
             self.sampled -= 1;
@@ -414,7 +414,7 @@ impl Processor {
         let now = self.now();
         let open = std::mem::take(&mut self.held);
         for held in &open {
-            self.known(held.lock).held += now - held.since;
+            self.known(held.lock).held += now.saturating_sub(held.since);
         }
         self.sampled = 0;
         self.watch();

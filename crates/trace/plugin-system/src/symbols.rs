@@ -26,6 +26,14 @@ pub enum Function {
     Name,
 }
 
+/// Where a function lies that locks, unlocks or waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    pub range: Range<u64>,
+    /// A lock may be acquired when it returns.
+    pub acquires: bool,
+}
+
 /// Bytes of a `raw_spinlock_t` without debugging, and of an `rwlock_t`.
 const SPIN: u32 = 4;
 const READ_WRITE: u32 = 8;
@@ -38,7 +46,7 @@ const NECESSARY: &[&str] = &["_raw_spin_lock", "_raw_spin_unlock", "__x64_sys_se
 pub struct Symbols {
     functions: HashMap<u64, Function>,
     /// Where functions lie that lock, unlock or wait: what they touch themselves is not a section's.
-    ranges: Vec<Range<u64>>,
+    ranges: Vec<Code>,
     /// What returns for others, where a kernel is built so.
     thunks: Vec<u64>,
     variables: HashMap<&'static str, u64>,
@@ -99,10 +107,10 @@ impl Symbols {
             symbols.functions.insert(*address, function);
             if function.locks() {
                 let end = code.range(address + 1..).next().map_or(address + 0x1000, |end| *end);
-                symbols.ranges.push(*address..end);
+                symbols.ranges.push(Code { range: *address..end, acquires: function != Function::Release });
             }
         }
-        symbols.ranges.sort_unstable_by_key(|range| range.start);
+        symbols.ranges.sort_unstable_by_key(|code| code.range.start);
         symbols.variables = VARIABLES.iter().filter_map(|name| Some((*name, *names.get(name)?))).collect();
         Ok(symbols)
     }
@@ -113,9 +121,9 @@ impl Symbols {
     }
 
     /// The function that `pc` lies in, if it locks, unlocks or waits.
-    pub fn locking_code(&self, pc: u64) -> Option<Range<u64>> {
-        let after = self.ranges.partition_point(|range| range.start <= pc);
-        self.ranges[..after].last().filter(|range| range.contains(&pc)).cloned()
+    pub fn locking_code(&self, pc: u64) -> Option<&Code> {
+        let after = self.ranges.partition_point(|code| code.range.start <= pc);
+        self.ranges[..after].last().filter(|code| code.range.contains(&pc))
     }
 
     /// Whether a jump to `target` is a return.

@@ -91,9 +91,9 @@ fn listen(
         }
     }
     if let Some(code) = collector.symbols.locking_code(pc) {
-        for instruction in instructions {
+        for instruction in instructions.filter(|_| code.acquires) {
             let (at, bytes, size) = bytes_of(instruction);
-            if returns(&collector.symbols, &code, at, &bytes[..size]) {
+            if returns(&collector.symbols, &code.range, at, &bytes[..size]) {
                 execute(instruction, returned_stub, ptr::null_mut());
             }
         }

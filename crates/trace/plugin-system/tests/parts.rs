@@ -63,8 +63,11 @@ fn symbols_say_where_to_listen() {
     assert_eq!((function(0x1c0), function(0x600)), (None, None), "a part split off, and padding");
     assert_eq!((function(0x200), function(0x300)), (Some(Function::Wait), Some(Function::Free)));
     assert_eq!(symbols.function(0xffff_ffff_c000_0000), None, "a module's");
-    assert_eq!(symbols.locking_code(0xffff_ffff_8100_0041), Some(0xffff_ffff_8100_0040..0xffff_ffff_8100_0080));
-    assert_eq!(symbols.locking_code(0xffff_ffff_8100_0301), None, "it only frees");
+    let code = |offset: u64| symbols.locking_code(0xffff_ffff_8100_0000 + offset);
+    let range = 0xffff_ffff_8100_0040..0xffff_ffff_8100_0080;
+    assert_eq!(code(0x41), Some(&symbols::Code { range, acquires: true }));
+    assert!(code(0x141).is_some_and(|code| !code.acquires) && code(0x2ff).is_some_and(|code| code.acquires));
+    assert_eq!(code(0x301), None, "it only frees");
     assert_eq!(symbols.variable("pcpu_hot"), Some(0x1000));
     assert_eq!(symbols.counts()[..2], ["5 that lock", "2 that unlock"].map(String::from));
     for offset in (0..0x600).step_by(0x40) {
