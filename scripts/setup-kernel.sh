@@ -56,17 +56,22 @@ apt() {
 		-o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Retries=2
 }
 
+# What apt said first is the cause.
+why() {
+	sed -n 's/^[EW]: //p' "$work/log" | head -n 1
+}
+
 lists() {
 	echo "setup: looking for $2 in $1" >&2
 	apt "$1" apt-get -qq -o APT::Update::Error-Mode=any update >"$work/log" 2>&1 ||
-		fail "no list of packages of $1 from $mirror ($(tail -n 1 "$work/log")): is this machine offline?"
+		fail "no list of packages of $1 from $mirror ($(why)): is this machine offline?"
 }
 
 fetch() {
 	suite=$1
 	shift
 	(cd "$work/$suite" && apt "$suite" apt-get -qq download "$@" >"$work/log" 2>&1) ||
-		fail "no package of $suite from $mirror ($(tail -n 1 "$work/log"))"
+		fail "no package of $suite from $mirror ($(why))"
 }
 
 unpack() {

@@ -57,6 +57,18 @@ impl Outputs {
         self.trace.as_mut()?.writer.as_mut()
     }
 
+    /// Forgets what has been kept of the trace: what was run begins anew.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be begun.
+    pub fn begin_trace_again(&mut self) -> anyhow::Result<()> {
+        if let Some(trace) = &mut self.trace {
+            trace.writer = Some(Writer::new(File::create(&trace.beside)?)?);
+        }
+        Ok(())
+    }
+
     /// Writes what was asked for and prints the report of the `top` locks; 1 if something could not be written, which costs nothing else.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use std::io::{Seek, Write};
 use std::process::Command;
 use unconvoy_trace_store::{BATCH, Error, GROUP, Reader, Writer};
 use unconvoy_trace_stream::{
-    Allocation, Context, Counts, End, Entries, Entry, Lock, MAX_FRAMES, Module, Place, Record, Section, append,
+    Allocation, Context, Counts, End, Entries, Entry, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, Section,
+    append,
 };
 
 /// A stream with one record of each kind, and sections with so many entries.
@@ -19,6 +20,7 @@ fn records(sections: &[Vec<Entry>], frames: &[u64], numbers: [u64; 4], name: &st
     append(&mut stream, &Record::Module(Module { base: a, end: b, offset: c, path: name.as_bytes() }));
     let lock =
         Lock { number: a as u32, address: b, size: c as u32, incarnation: d as u32, pc: a, name: name.as_bytes() };
+    append(&mut stream, &Record::Object(Object { address: c, size: d, name: name.as_bytes() }));
     append(&mut stream, &Record::Lock(lock));
     append(&mut stream, &Record::Place(Place { number: a as u32, pc: b }));
     append(&mut stream, &Record::Allocation(Allocation::new(a, b, c as u32, frames)));
@@ -29,6 +31,7 @@ fn records(sections: &[Vec<Entry>], frames: &[u64], numbers: [u64; 4], name: &st
     }
     append(&mut stream, &Record::Allocation(Allocation::new(d, c, b as u32, &[])));
     append(&mut stream, &Record::Counts(Counts { lock: a as u32, acquisitions: b, sampled: c, contended: d }));
+    append(&mut stream, &Record::Held(Held { lock: b as u32, held: c, waited: d }));
     append(&mut stream, &Record::End(&End::default().json()));
     stream
 }

@@ -32,6 +32,9 @@ const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet nokaslr mitigations=off panic=-1 lpj=10000000 tsc=reliable edd=off no_timer_check";
 const PROCESSOR: &str = "max,-la57,-smap,-smep,-umip,-pku,-pks";
 
+/// On the console, before the reason.
+const PANIC: &str = "Kernel panic - not syncing: ";
+
 /// A machine that can be booted.
 pub struct Machine<'a> {
     /// QEMU, the kernel.
@@ -120,6 +123,8 @@ impl Machine<'_> {
             let trace = reader.join().map_err(|_| anyhow::anyhow!("the analysis failed"))?;
             Ok::<_, anyhow::Error>((ended.map_err(|error| self.not_started(&error))?, trace))
         })?;
+        // Another run makes another one.
+        std::fs::remove_file(&address_sets)?;
         Ok((self.boot(ended)?, trace))
     }
 
@@ -156,7 +161,8 @@ impl Machine<'_> {
         command.args(["-append", &format!("{KERNEL_OPTIONS} {}", mode.word())]);
         for (name, path) in [("back", Some(self.handed_back())), ("work", disk.map(Path::to_path_buf))] {
             let Some(path) = path else { continue };
-            let mut drive = std::ffi::OsString::from(format!("if=none,id={name},format=raw,cache=unsafe,file="));
+            // On a full disk the guest shall see an error, and not be stopped until there is space.
+            let mut drive = std::ffi::OsString::from(format!("if=none,id={name},format=raw,cache=unsafe,werror=report,file="));
             drive.push(escaped(path.as_os_str()));
             command.arg("-drive").arg(drive).args(["-device", &format!("virtio-blk-pci,drive={name}")]);
         }
@@ -183,7 +189,7 @@ impl Boot {
         if let Some(why) = self.after(guest::FAILED) {
             return format!("the guest cannot be used: {why}");
         }
-        if let Some(panic) = self.after("Kernel panic - not syncing: ") {
+        if let Some(panic) = self.after(PANIC) {
             let when = if reached { "while the guest ran" } else { "before it reached init" };
             return format!("the kernel panicked {when}: {panic}");
         }
@@ -196,6 +202,12 @@ impl Boot {
             false => "the kernel did not reach init",
         };
         format!("{what} in {:.0} s; {last}", self.ended.wall.as_secs_f64())
+    }
+
+    /// Whether the kernel panicked before there was anything of ours in it. One boot in some thirty does with many processors on a busy host: multi-threaded emulation executes an
+    /// instruction that another processor is just patching (a jump label).
+    pub fn is_worth_another(&self) -> bool {
+        self.ended.why.is_none() && !self.console.contains(guest::BEGUN) && self.after(PANIC).is_some()
     }
 
     fn after(&self, mark: &str) -> Option<String> {
@@ -215,9 +227,21 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
-    fn failure(console: &str) -> String {
+    fn boot(console: &str) -> Boot {
         let ended = Ended { status: ExitStatus::from_raw(0), wall: Duration::from_secs(7), why: None };
-        Boot { ended, back: HandedBack::default(), console: console.into() }.failure()
+        Boot { ended, back: HandedBack::default(), console: console.into() }
+    }
+
+    fn failure(console: &str) -> String {
+        boot(console).failure()
+    }
+
+    #[test]
+    fn a_panic_of_the_boot_is_worth_another() {
+        let panic = "Kernel panic - not syncing: Fatal exception\n";
+        assert!(boot(panic).is_worth_another());
+        assert!(!boot(&format!("{}\n{panic}", guest::BEGUN)).is_worth_another());
+        assert!(!boot("").is_worth_another());
     }
 
     #[test]

@@ -73,7 +73,10 @@ pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut o
     if !cache.is_filled() {
         say("unconvoy: the guest boots for its symbols");
         let limit = args.timeout.map_or(LONGEST_BOOT, |timeout| timeout.min(LONGEST_BOOT));
-        let boot = machine.symbols(&initramfs, limit, &interrupts)?;
+        let mut boot = machine.symbols(&initramfs, limit, &interrupts)?;
+        if boot.is_worth_another() {
+            boot = machine.symbols(&initramfs, limit, &interrupts)?;
+        }
         if let Some(Why::Interrupted(signal)) = boot.ended.why {
             complain("interrupted before anything was collected");
             return Ok(128 + signal as u8);
@@ -100,8 +103,14 @@ pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut o
     say("unconvoy: the guest runs the command, for address sets and times");
     let symbols_file = cache.symbols_file();
     let plugin = Plugin { symbols: &symbols_file, offsets: &offsets, rate: args.rate, seed: args.seed };
-    let keep = outputs.trace();
-    let (boot, trace) = machine.run(&initramfs, &disk, &plugin, args.timeout, analysis, keep, &interrupts)?;
+    let run = |analysis: Analysis, outputs: &mut Outputs| {
+        machine.run(&initramfs, &disk, &plugin, args.timeout, analysis, outputs.trace(), &interrupts)
+    };
+    let (mut boot, mut trace) = run(analysis, &mut outputs)?;
+    if boot.is_worth_another() {
+        outputs.begin_trace_again()?;
+        (boot, trace) = run(Analysis::new(options.clone())?, &mut outputs)?;
+    }
     if !boot.back.output.is_empty() {
         let _ = std::io::stdout().write_all(&boot.back.output);
     }

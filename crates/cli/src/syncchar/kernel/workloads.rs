@@ -31,7 +31,7 @@ const SOURCE_LINES: u64 = 6031;
 /// The Andrew benchmark's source tree: files, directories and bytes, as its authors have it (Howard et al., 1988).
 const ANDREW: (u64, u64, u64) = (70, 20, 200 << 10);
 /// Questions that a `configure` asks, each with some ten processes.
-const QUESTIONS: u64 = 24;
+const QUESTIONS: u64 = 12;
 /// What trees are drawn from: the same everywhere.
 const SEED: u64 = 2008;
 
@@ -77,7 +77,7 @@ fn mab(tree: &Path, processors: u32, scale: f64) -> std::io::Result<Scripts> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let (files, directories, bytes) = ANDREW;
     source_tree(&tree.join("source"), files, directories, bytes, &mut random)?;
-    let rounds = scaled(4, scale);
+    let rounds = scaled(1, scale);
     // Its phases: make directories, copy each file, look at each, read each byte.
     let command = format!(
         "\
