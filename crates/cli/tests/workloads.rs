@@ -154,6 +154,20 @@ fn hashtable() {
     }
 }
 
+/// Each program checks its own data, by time and by number of sections.
+#[test]
+fn optimistic() {
+    for name in ["prob", "rw", "rb-tree", "table", "all"] {
+        for values in both("optimistic", &["--program", name, "--threads", "4", "--seconds", "0.1"]) {
+            assert!(values["ops"] > 0.0, "{name}");
+        }
+    }
+    let counted = ["--program", "all", "--threads", "3", "--sections", "500", "--yield", "--work", "0"];
+    for values in both("optimistic", &counted) {
+        assert!(values["threads"] == 3.0 && values["ops"] <= 1500.0);
+    }
+}
+
 /// A hundred keys, each chosen thousands of times: what is there at the end is known.
 #[test]
 fn hashtable_does_what_it_is_told() {
@@ -307,6 +321,7 @@ fn a_lock_that_does_not_exclude_is_found_out() {
         // One key, so that a broken list cannot send anyone round in circles.
         ("hashtable", &["--threads", "4", "--keys", "1", "--buckets", "1", "--inserts", "50", "--removes", "50"]),
         ("nested", &["--threads", "4", "--inner-cs", "0"]),
+        ("optimistic", &["--threads", "4", "--program", "table", "--keys", "1", "--work", "0"]),
     ] {
         let mut command = command(&program(name));
         command.args(words).args(["--seconds", "0.5"]).env("LD_PRELOAD", &open);
@@ -324,6 +339,7 @@ fn wrong_options_are_explained() {
         ("hashtable", &["--keys", "99"], "at least as many as --buckets"),
         ("hashtable", &["--theta", "-1"], "from 0 to 20"),
         ("hashtable", &["--shift", "soon"], "expected a number"),
+        ("optimistic", &["--program", "tree"], "prob, rw, rb-tree, table, all"),
         ("nested", &["--outers", "2"], "at least as many as --outers"),
         ("nested", &["--probes", "0"], "from 1 to 1024"),
         ("spin", &["--threads"], "needs a value"),

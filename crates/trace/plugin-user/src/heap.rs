@@ -29,6 +29,9 @@ impl Piece {
 /// Pieces up to this many bytes are found by walking back from an address; larger ones are in a map, under a mutex: they are few.
 const SMALL: u64 = 1 << 14;
 
+/// How far is walked before the large ones are asked. By judgement: most pieces are smaller than that.
+const NEAR: u64 = 256;
+
 /// A granule where a small piece starts: 1, whether it was told, 16 bits of its size less one, 20 of its site, 26 of its thread.
 const STARTS: u64 = 1;
 const TOLD: u64 = 2;
@@ -134,16 +137,26 @@ impl Heap {
         if view.without.is_empty() {
             view.without = vec![(0, 0); WITHOUT];
         }
+        let mut small = true;
         let without = &mut view.without[page as usize % WITHOUT];
-        if *without != (page, pages) {
-            let pieces_near =
-                (0..=SMALL >> 12).any(|back| self.small.page(address.saturating_sub(back << 12)).is_some());
-            if !pieces_near {
-                *without = (page, pages);
-            } else if let Some(found) = self.tell_small(address) {
-                return found;
-            }
+        if *without == (page, pages) {
+            small = false;
+        } else if !(0..=SMALL >> 12).any(|back| self.small.page(address.saturating_sub(back << 12)).is_some()) {
+            *without = (page, pages);
+            small = false;
         }
+        // Mostly it is near its piece's start, or in a large one: only then is it worth walking far.
+        if small && let Some(found) = self.tell_small(address, NEAR) {
+            return found;
+        }
+        if let Some(found) = self.tell_large(address, view) {
+            return found;
+        }
+        if small { self.tell_small(address, SMALL).flatten() } else { None }
+    }
+
+    /// Nothing if `address` is in no large piece.
+    fn tell_large(&self, address: u64, view: &mut View) -> Option<Option<Piece>> {
         // Relaxed: a piece that another thread just made is handed over by what the program synchronises with.
         let changes = self.changes.load(Ordering::Relaxed);
         if view.changes != changes {
@@ -154,18 +167,21 @@ impl Heap {
         }
         let at = view.pieces.partition_point(|(start, ..)| *start <= address).checked_sub(1)?;
         let (start, end, told) = &mut view.pieces[at];
-        if address >= *end || std::mem::replace(told, true) {
+        if address >= *end {
             return None;
         }
+        if std::mem::replace(told, true) {
+            return Some(None);
+        }
         let mut large = self.large();
-        let (piece, told) = large.get_mut(start)?;
-        (!std::mem::replace(told, true)).then_some(*piece)
+        let Some((piece, told)) = large.get_mut(start) else { return Some(None) };
+        Some((!std::mem::replace(told, true)).then_some(*piece))
     }
 
-    /// Nothing if `address` is in no small piece.
-    fn tell_small(&self, address: u64) -> Option<Option<Piece>> {
+    /// Nothing if `address` is in no small piece that starts at most `far` before it.
+    fn tell_small(&self, address: u64, far: u64) -> Option<Option<Piece>> {
         let mut at = address & !7;
-        let lowest = address.saturating_sub(SMALL);
+        let lowest = address.saturating_sub(far);
         while at >= lowest && at != 0 {
             let Some(page) = self.small.page(at) else {
                 at = (at & !0xfff).wrapping_sub(8);
@@ -178,6 +194,7 @@ impl Heap {
                 continue;
             }
             if address - at >= size(piece) {
+                // Behind it, and so in none that starts before.
                 return None;
             }
             // Another thread may free it now, and allocate another there: telling one twice or not is all that comes of it.
