@@ -162,7 +162,8 @@ impl Machine<'_> {
         for (name, path) in [("back", Some(self.handed_back())), ("work", disk.map(Path::to_path_buf))] {
             let Some(path) = path else { continue };
             // On a full disk the guest shall see an error, and not be stopped until there is space.
-            let mut drive = std::ffi::OsString::from(format!("if=none,id={name},format=raw,cache=unsafe,werror=report,file="));
+            let mut drive =
+                std::ffi::OsString::from(format!("if=none,id={name},format=raw,cache=unsafe,werror=report,file="));
             drive.push(escaped(path.as_os_str()));
             command.arg("-drive").arg(drive).args(["-device", &format!("virtio-blk-pci,drive={name}")]);
         }
