@@ -15,6 +15,9 @@ use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, flag};
 use super::images::Mapping;
 use super::kept::Kept;
 
+/// What a kernel's collector calls the description of a memory node, which was there before any slab cache and stays.
+const MEMORY_NODE: &str = "pglist_data";
+
 /// What records come from.
 pub enum Source<R: Read> {
     /// A collector.
@@ -337,8 +340,10 @@ impl Reading<'_> {
                 let (start, size) = (object.address, object.size);
                 let cache = String::from_utf8_lossy(object.name).into_owned();
                 let told = Object { address: start, size, cache };
-                // The same object is told whenever it comes to be known again.
-                if trace.object(start) != Some(&told) {
+                // The same object is told whenever it comes to be known again; that an address is in no slab says nothing of what is none.
+                let is_lasting = trace.object(start).is_some_and(|known| known.cache == MEMORY_NODE);
+                let is_news = trace.object(start) != Some(&told) && !(is_lasting && told.cache.is_empty());
+                if is_news {
                     trace.forget(start, size);
                     // Memory that is no object any more has no name.
                     if !told.cache.is_empty() {
@@ -361,5 +366,56 @@ impl Reading<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unconvoy_syncchar::Options;
+    use unconvoy_trace_stream::{MAGIC, append};
+
+    /// What a trace of these objects and locks says of the locks' objects; a lock's address is its number's, too.
+    fn objects(records: &[Record]) -> Vec<Option<String>> {
+        let mut stream = MAGIC.to_vec();
+        for record in records {
+            append(&mut stream, record);
+        }
+        append(&mut stream, &Record::End(&stream::End::default().json()));
+        let analysis = Analysis::new(Options::default()).unwrap();
+        let trace = Trace::read(Source::Stream(stream::Reader::new(&stream[..]).unwrap()), analysis, None);
+        assert_eq!(trace.cut_off, None);
+        trace.locks.values().map(|lock| Some(trace.objects[lock.object?].cache.clone())).collect()
+    }
+
+    fn object(address: u64, size: u64, name: &str) -> Record<'_> {
+        Record::Object(stream::Object { address, size, name: name.as_bytes() })
+    }
+
+    fn lock(number: u32, address: u64) -> Record<'static> {
+        Record::Lock(stream::Lock { number, address, size: 4, incarnation: 0, pc: 0, name: b"" })
+    }
+
+    #[test]
+    fn a_lock_keeps_the_object_that_it_was_told_with() {
+        let told = objects(&[
+            object(0x1000, 64, "dentry"),
+            lock(0, 0x1008),
+            // The slab becomes one of another cache, whose objects lie otherwise.
+            object(0x1000, 96, "file"),
+            lock(1, 0x1048),
+            object(0x1008, 0, ""),
+            lock(2, 0x1008),
+            lock(3, 0x9000),
+            object(0x9000, 8, "inode"),
+        ]);
+        let names: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        assert_eq!(names, [Some("dentry"), Some("file"), None, Some("inode")]);
+    }
+
+    #[test]
+    fn memory_nodes_are_in_no_slab_and_stay() {
+        let told = objects(&[object(0x1000, 512, "pglist_data"), object(0x1040, 0, ""), lock(0, 0x1040)]);
+        assert_eq!(told, [Some("pglist_data".to_string())]);
     }
 }
