@@ -256,11 +256,13 @@ impl Btf {
         }
         match self.types.get(number as usize)? {
             Type::Structure { members, is_union, .. } => {
-                let within = members.iter().filter(|member| {
-                    let size = self.size_of(member.of, 0);
-                    // A flexible array has no size and all that comes after.
-                    member.offset <= offset && (offset - member.offset < size || size == 0 && !is_union)
-                });
+                let covers =
+                    |member: &&Member| member.offset <= offset && offset - member.offset < self.size_of(member.of, 0);
+                // An array at the end may have no length, and all that comes after; elsewhere such a one is for alignment.
+                let flexible = members
+                    .last()
+                    .filter(|member| !is_union && member.offset <= offset && self.size_of(member.of, 0) == 0);
+                let within = members.iter().filter(covers).chain(flexible);
                 let mut first = None;
                 for member in within {
                     let mut longer = path.clone();
@@ -317,7 +319,7 @@ pub mod tests {
     /// What `pahole` would make of
     /// `typedef struct spinlock { int raw; } spinlock_t; struct lockref { spinlock_t lock; int count; };`
     /// `struct zone { int pad; spinlock_t lock; }; struct dentry { int flags; union { struct lockref d_lockref; long word; }; struct zone zones[2]; };`
-    /// `void take(struct dentry *);`
+    /// `void take(struct dentry *);` `struct zone queues;` `struct node { struct zone pad[0]; int flags; long tail[]; };`
     pub fn example() -> Vec<u8> {
         let mut strings = vec![0];
         let mut types: Vec<u32> = Vec::new();
@@ -342,6 +344,10 @@ pub mod tests {
         types.extend([0, info(13, 1), 0, 0, 10]); // 11
         types.extend([text("take"), info(12, 0), 11]); // 12
         types.extend([text("queues"), info(14, 0), 5, 1]); // 13
+        types.extend([0, info(3, 0), 0, 5, 1, 0]); // 14: zone[0]
+        types.extend([0, info(3, 0), 0, 7, 1, 0]); // 15: long[0]
+        let node = [text("pad"), 14, 0, text("flags"), 1, 0, text("tail"), 15, 64];
+        types.extend([text("node"), info(4, 3), 8].into_iter().chain(node)); // 16
         let types: Vec<u8> = types.iter().flat_map(|number| number.to_le_bytes()).collect();
         let mut file = vec![0x9f, 0xeb, 1, 0];
         for number in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
@@ -365,6 +371,8 @@ pub mod tests {
         assert_eq!(member(24, false), ("zones[1].pad".into(), false));
         assert_eq!(member(0, true), ("flags".into(), false));
         assert_eq!(btf.member("dentry", 32, false), None);
+        assert_eq!(btf.member("node", 0, false), Some(("flags".into(), false)), "not what has no length");
+        assert_eq!(btf.member("node", 24, false), Some(("tail[2]".into(), false)), "but at the end");
         assert_eq!(btf.variable("queues", 4, true), Some(("lock".into(), true)));
         assert_eq!(btf.takes("take"), ["dentry"]);
         assert!(btf.takes("other").is_empty());
