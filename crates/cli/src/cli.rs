@@ -344,7 +344,7 @@ qemu-x86_64, several times slower), for what its critical sections touch. Standa
 to both runs if it is a file.
 
 With --kernel, a guest of its own boots (twice, the first time for symbols, which are kept for later
-runs) with a busybox, an ext4 disk in /work and nothing else, and the command is given to its shell.
+runs) with a busybox, an ext4 disk in /scratch and nothing else, and the command is given to its shell.
 
 Exit status: 0 with a report, whatever the program's own. 1: nothing could be collected, or a file
 could not be written, or a trace is truncated or foreign. 2: wrong options, or a file that cannot

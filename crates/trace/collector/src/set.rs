@@ -1,6 +1,7 @@
 //! The address set of one section: words of 8 bytes, with the bytes read and written, and the places that did so first.
 
-use unconvoy_trace_stream::Entry;
+use crate::locks::Locks;
+use unconvoy_trace_stream::{Entry, flag};
 
 /// A hash set of words, emptied in constant time, since sections are many and small.
 pub struct Set {
@@ -48,14 +49,15 @@ impl Set {
         }
     }
 
-    /// The words, each once, in the order of their first accesses.
-    pub fn entries_mut(&mut self) -> &mut Vec<Entry> {
-        &mut self.entries
-    }
-
-    /// Whether an access was left out, since there were too many words.
-    pub fn cut_short(&self) -> bool {
-        self.cut_short
+    /// The section ends: its words without those bytes that are locks', each once, in the order of their first accesses; and its flag if there were too many.
+    pub fn ends(&mut self, locks: &Locks) -> (&[Entry], u32) {
+        self.entries.retain_mut(|entry| {
+            let others = !locks.bytes_of_word(entry.address);
+            entry.read &= others;
+            entry.written &= others;
+            entry.read | entry.written != 0
+        });
+        (&self.entries, if self.cut_short { flag::CUT_SHORT } else { 0 })
     }
 
     /// Adds an access; it may span words.

@@ -254,14 +254,7 @@ impl Processor {
     #[inline(never)]
     fn tells(&mut self, collector: &Collector, lock: &Lock, sample: Sample) {
         let Sample { mut set, flags, thread, .. } = sample;
-        let cut_short = if set.cut_short() { flag::CUT_SHORT } else { 0 };
-        let entries = set.entries_mut();
-        entries.retain_mut(|entry| {
-            let others = !locks().bytes_of_word(entry.address);
-            entry.read &= others;
-            entry.written &= others;
-            entry.read | entry.written != 0
-        });
+        let (entries, cut_short) = set.ends(locks());
         self.view.next_section();
         if let Some(caches) = &collector.sampling().caches {
             for entry in entries.iter() {

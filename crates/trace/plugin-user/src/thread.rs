@@ -404,14 +404,7 @@ impl Thread {
     #[inline(never)]
     fn tells(&mut self, collector: &Collector, at: usize, flags: u32) {
         let Open { lock, mut set, flags: before } = self.open.remove(at);
-        let cut_short = if set.cut_short() { flag::CUT_SHORT } else { 0 };
-        let entries = set.entries_mut();
-        entries.retain_mut(|entry| {
-            let others = !locks().bytes_of_word(entry.address);
-            entry.read &= others;
-            entry.written &= others;
-            entry.read | entry.written != 0
-        });
+        let (entries, cut_short) = set.ends(locks());
         self.out.clear();
         if collector.options.heap {
             for entry in entries.iter() {

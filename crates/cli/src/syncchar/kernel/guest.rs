@@ -75,8 +75,8 @@ if [ "$unconvoy" = symbols ]; then
 	uname -r > /tmp/out/release
 	hand_back
 fi
-mount -t ext4 -o noatime,noinit_itable /dev/vdb /work || failed "the kernel cannot mount the guest's disk: ext4 is neither built in nor among its modules (--modules DIR)"
-cd /work
+mount -t ext4 -o noatime,noinit_itable /dev/vdb /scratch || failed "the kernel cannot mount the guest's disk: ext4 is neither built in nor among its modules (--modules DIR)"
+cd /scratch
 . /prepare
 sync
 echo 'unconvoy: begin'

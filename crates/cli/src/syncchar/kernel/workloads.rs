@@ -65,7 +65,7 @@ fn find(tree: &Path, scale: f64) -> std::io::Result<Scripts> {
         source_tree(&root, scaled(files, scale), scaled(directories, scale), scaled(bytes, scale), &mut random)?;
     }
     let command = "\
-for tree in /work/tree/*; do
+for tree in /scratch/tree/*; do
 	find $tree -type f -exec grep -F 'no file has this' {} + &
 done
 wait
@@ -83,10 +83,10 @@ fn mab(tree: &Path, processors: u32, scale: f64) -> std::io::Result<Scripts> {
         "\
 benchmark() {{
 	for round in $(seq {rounds}); do
-		to=/work/$1/$round
+		to=/scratch/$1/$round
 		mkdir -p $to
-		(cd /work/source && find . -type d) | while read name; do mkdir -p $to/$name; done
-		(cd /work/source && find . -type f) | while read name; do cp /work/source/$name $to/$name; done
+		(cd /scratch/source && find . -type d) | while read name; do mkdir -p $to/$name; done
+		(cd /scratch/source && find . -type f) | while read name; do cp /scratch/source/$name $to/$name; done
 		find $to -exec ls -ld {{}} + > /dev/null
 		du -s $to > /dev/null
 		find $to -type f -exec grep -F 'no file has this' {{}} +
@@ -107,8 +107,8 @@ fn configure(processors: u32, scale: f64) -> Scripts {
     let command = format!(
         "\
 configure() {{
-	mkdir -p /work/$1
-	cd /work/$1
+	mkdir -p /scratch/$1
+	cd /scratch/$1
 	for question in $(seq {questions}); do
 		printf 'checking for function_%s... ' $question >> log
 		cat > conftest.c <<- END
@@ -174,7 +174,7 @@ mount --bind /dev dev
 mount -t proc proc proc
 mount -t tmpfs tmp tmp
 ";
-    let command = format!("PATH=/usr/bin:/bin chroot /work make -C /source -j {}\n", 2 * processors);
+    let command = format!("PATH=/usr/bin:/bin chroot /scratch make -C /source -j {}\n", 2 * processors);
     Ok(Scripts { prepare: prepare.into(), command })
 }
 
