@@ -122,8 +122,10 @@ static void table(struct worker *self)
 	struct line *cell = &shared.cells[random_below(&self->random, shared.keys)];
 
 	acquire(&table_lock);
+	/* Not in one instruction: who comes in between without the lock is found out, also on one processor. */
+	uint64_t value = *(volatile uint64_t *)&cell->value;
 	compute(self);
-	cell->value++;
+	cell->value = value + 1;
 	pthread_mutex_unlock(&table_lock.mutex);
 	self->updated++;
 }

@@ -321,7 +321,7 @@ fn a_lock_that_does_not_exclude_is_found_out() {
         // One key, so that a broken list cannot send anyone round in circles.
         ("hashtable", &["--threads", "4", "--keys", "1", "--buckets", "1", "--inserts", "50", "--removes", "50"]),
         ("nested", &["--threads", "4", "--inner-cs", "0"]),
-        ("optimistic", &["--threads", "4", "--program", "table", "--keys", "1", "--work", "0"]),
+        ("optimistic", &["--threads", "4", "--program", "table", "--keys", "1"]),
     ] {
         let mut command = command(&program(name));
         command.args(words).args(["--seconds", "0.5"]).env("LD_PRELOAD", &open);
