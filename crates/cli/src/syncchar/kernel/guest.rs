@@ -92,7 +92,7 @@ hand_back
 /// The initramfs.
 pub fn initramfs(busybox: &[u8], modules: &[Module], scripts: &Scripts) -> Vec<u8> {
     let mut archive = Archive::default();
-    for directory in ["bin", "dev", "modules", "proc", "sys", "tmp", "work"] {
+    for directory in ["bin", "dev", "modules", "proc", "sys", "tmp", "scratch"] {
         archive.directory(directory);
     }
     // Before devtmpfs is mounted, init has nowhere else to write.
