@@ -101,7 +101,8 @@ fn a_kernels_locks_have_names_times_and_estimates() {
     assert_eq!(class("runqueues.__lock")["locks"], 4, "one of each processor");
     assert!(class("pglist_data.node_zones[].lock").is_object(), "memory of no slab cache");
     let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
-    assert!(all > 0.001 && all < 1.0, "{all}");
+    // Of locks held at once, each counts.
+    assert!(all > 0.001 && all < 4.0, "{all}");
     let places: Vec<&str> =
         report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
     assert!(places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9, "{places:?}");
