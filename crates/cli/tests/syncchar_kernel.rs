@@ -15,12 +15,12 @@ use serde_json::Value;
 use stage::Stage;
 
 /// Several boots under emulation, on a machine that does something else too.
-const LIMIT: Duration = Duration::from_secs(170);
+const LIMIT: Duration = Duration::from_secs(400);
 
 /// Files and directories come and go on four processors, then a status of its own.
 const COMMAND: &str = "\
 echo from the guest; \
-for i in 1 2 3 4; do (for j in $(seq 40); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
+for i in 1 2 3 4; do (for j in $(seq 15); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
 wait; exit 3";
 
 /// The command in the stage's directory, temporary files included, so that whatever is left is seen. Symbols are kept from test to test.
@@ -101,7 +101,8 @@ fn a_kernels_locks_have_names_times_and_estimates() {
     assert_eq!(class("runqueues.__lock")["locks"], 4, "one of each processor");
     assert!(class("pglist_data.node_zones[].lock").is_object(), "memory of no slab cache");
     let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
-    assert!(all > 0.001 && all < 1.0, "{all}");
+    // Of locks held at once, each counts.
+    assert!(all > 0.001 && all < 4.0, "{all}");
     let places: Vec<&str> =
         report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
     assert!(places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9, "{places:?}");

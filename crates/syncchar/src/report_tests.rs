@@ -88,7 +88,7 @@ fn text() {
         "served -v (address sets by sim; native run 10.000 s)",
         "40.00%",
         "Weighted Average",
-        "50.00%",
+        "51.00%",
         "-> Make the counter hits per-thread",
         "hits (0x1000): in 100.00% of the conflicts, the only word of 100.00%",
         "written at lookup, cache.c:12",
