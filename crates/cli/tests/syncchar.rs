@@ -15,7 +15,7 @@ use stage::Stage;
 /// Emulated, on a machine that does something else too.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// What each thread does is `SECTION`, with its number in `me` and the round in `i`.
+/// What each thread does is `SECTION`, with its number in `me` and the round in `i`. They stay together, however busy the machine is: a window has sections of all.
 const FRAME: &str = "\
 #include <pthread.h>
 #include <stdio.h>
@@ -34,6 +34,8 @@ static void *work(void *argument)
 	long me = (long)argument;
 	pthread_barrier_wait(&ready);
 	for (long i = 0; i < 4000; i++) {
+		if (i % 400 == 0)
+			pthread_barrier_wait(&ready);
 		SECTION
 	}
 	return 0;
