@@ -37,6 +37,8 @@ struct shared {
 	bool yields;
 	struct line variable, structure[SHARED_LINES];
 	struct line *cells;
+	uint64_t together;
+	pthread_barrier_t meeting;
 	struct rb_node *nodes; /* by key, each in the tree or not */
 	struct rb_tree tree __attribute__((aligned(MEASURE_LINE)));
 	struct window window;
@@ -145,6 +147,8 @@ static void *worker_main(void *argument)
 			sections[shared.kind](self);
 		if (shared.yields)
 			sched_yield();
+		if (shared.together && (done + 1) % shared.together == 0)
+			pthread_barrier_wait(&shared.meeting);
 		tally_one(self->tally);
 	}
 	return NULL;
@@ -170,7 +174,7 @@ static void check(const struct worker *workers, long threads, int64_t keys)
 
 int main(int argc, char **argv)
 {
-	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, seed = 1;
+	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, together = 0, seed = 1;
 	double seconds = 2;
 	const char *name = "prob";
 	const struct option_row rows[] = {
@@ -183,6 +187,7 @@ int main(int argc, char **argv)
 		{ "keys", "N", OPTION_COUNT, &keys, 1, 1000000, "table: cells" },
 		{ "work", "N", OPTION_COUNT, &work, 0, 1000000, "multiplications in a section, a nanosecond each" },
 		{ "yield", NULL, OPTION_FLAG, &shared.yields, 0, 0, "let others run after each section" },
+		{ "together", "N", OPTION_COUNT, &together, 0, 1e9, "with --sections: wait for all after each N; 0: never" },
 		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "of all choices" },
 	};
 	const struct program program = { "optimistic", "Threads have critical sections that could mostly run at once.", rows,
@@ -194,6 +199,8 @@ int main(int argc, char **argv)
 	shared.keys = (uint64_t)keys;
 	shared.work = (uint64_t)work;
 	shared.sections = (uint64_t)sections;
+	shared.together = sections ? (uint64_t)together : 0;
+	pthread_barrier_init(&shared.meeting, NULL, (unsigned)threads);
 	shared.cells = line_alloc((size_t)keys, sizeof *shared.cells);
 	shared.nodes = line_alloc(201, sizeof *shared.nodes);
 	for (struct lock **lock = (struct lock *[]){ &prob_lock, &rw_lock, &tree_lock, &table_lock, NULL }; *lock; lock++)
