@@ -151,7 +151,8 @@ fn a_tenth_of_the_sections_says_what_all_say() {
     let program = program.display().to_string();
     let (threads, each) = (THREADS.to_string(), sections.div_ceil(THREADS).to_string());
     // However busy the machine is, no thread runs away from the others within a window.
-    let options = ["--program", "all", "--yield", "--together", "20", "--work", "10", "--threads", &threads, "--sections", &each];
+    let options =
+        ["--program", "all", "--yield", "--together", "20", "--work", "10", "--threads", &threads, "--sections", &each];
     let command: Vec<String> = std::iter::once(program.as_str()).chain(options).map(String::from).collect();
     let rows = compare(&command, sections);
     // Each thread goes round them in this order.
