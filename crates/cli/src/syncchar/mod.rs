@@ -136,21 +136,27 @@ fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut out
     let names = Namer::new(&trace, &images);
     let mut report =
         Report::new(run(&trace, &args.program, seconds), options, trace.analyses.clone(), times.clone(), &names);
-    if let Some(why) = &trace.not_kept {
-        complain(&format!("the trace could not be kept: {why}"));
-        status = 1;
-    } else if let Some(keep) = outputs.trace() {
-        let times = times.into_iter().collect();
-        let kept = Kept { seconds, times, remarks: remarks.clone(), ..names.keep() };
-        let end = kept.end_record(trace.end_json.as_deref())?;
-        if let Err(error) = keep.write(&unconvoy_trace_stream::Record::End(&end)) {
-            complain(&format!("the trace could not be kept: {error}"));
-            status = 1;
-        }
-    }
+    let kept = || Kept { seconds, times: times.into_iter().collect(), remarks: remarks.clone(), ..names.keep() };
+    status = status.max(keep(&trace, &mut outputs, kept)?);
     report.remarks.splice(0..0, remarks);
     let written = outputs.write(&report, args.top)?;
     Ok(stopped.map_or(status.max(written), |signal| 128 + signal as u8))
+}
+
+/// Ends the trace that is being kept, if one is, with what else is known; 1 if it cannot be kept.
+fn keep(trace: &Trace, outputs: &mut Outputs, kept: impl FnOnce() -> Kept) -> anyhow::Result<u8> {
+    let failed = match (&trace.not_kept, outputs.trace()) {
+        (Some(why), _) => Some(why.to_string()),
+        (None, Some(writer)) => {
+            let end = kept().end_record(trace.end_json.as_deref())?;
+            writer.write(&unconvoy_trace_stream::Record::End(&end)).err().map(|error| error.to_string())
+        }
+        (None, None) => None,
+    };
+    if let Some(why) = &failed {
+        complain(&format!("the trace could not be kept: {why}"));
+    }
+    Ok(u8::from(failed.is_some()))
 }
 
 /// What ran.

@@ -7,10 +7,12 @@
 //! | [`shadow`] | a table over the program's memory |
 //! | [`locks`] | the locks that were used, and which bytes are theirs |
 //! | [`log`] | the stream, in one order, without a lock on a section's path |
+//! | [`argument`] | what QEMU hands to a plug-in |
 //! | [`draw`] | which sections are sampled |
 //! | [`places`] | the numbers of places in the code |
 //! | [`end`] | the stream's last record |
 
+pub mod argument;
 pub mod draw;
 pub mod end;
 pub mod locks;

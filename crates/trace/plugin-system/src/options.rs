@@ -1,6 +1,7 @@
 //! The plug-in's options: `-plugin libunconvoy_plugin_system.so,out=FILE,symbols=FILE,rate=10`.
 
 use std::path::PathBuf;
+use unconvoy_trace_collector::argument::Argument;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,19 +25,15 @@ pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Options, St
     let (mut out, mut symbols, mut offsets) = (None, None, None);
     let (mut rate, mut seed, mut words) = (10, 1, 1 << 14);
     for argument in arguments {
-        let (name, value) =
-            argument.split_once('=').ok_or_else(|| format!("{argument}: not of the form name=value"))?;
-        let number = |range: std::ops::RangeInclusive<u64>| match value.parse::<u64>() {
-            Ok(number) if range.contains(&number) => Ok(number),
-            _ => Err(format!("{name}={value}: not a number from {} to {}", range.start(), range.end())),
-        };
+        let argument = Argument::new(argument)?;
+        let Argument { name, value } = argument;
         match name {
             "out" => out = Some(PathBuf::from(value)),
             "symbols" => symbols = Some(PathBuf::from(value)),
             "offsets" => offsets = Some(PathBuf::from(value)),
-            "rate" => rate = number(1..=1_000_000)? as u32,
-            "seed" => seed = number(0..=u64::MAX)?,
-            "words" => words = number(1..=40_000)? as usize,
+            "rate" => rate = argument.number(1..=1_000_000)? as u32,
+            "seed" => seed = argument.number(0..=u64::MAX)?,
+            "words" => words = argument.number(1..=40_000)? as usize,
             _ => {
                 return Err(format!(
                     "{name}: there is no such option; there are out, symbols, offsets, rate, seed and words"

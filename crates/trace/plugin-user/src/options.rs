@@ -1,6 +1,7 @@
 //! The plug-in's options: `-plugin libunconvoy_plugin_user.so,out=FILE,rate=10`.
 
 use std::path::PathBuf;
+use unconvoy_trace_collector::argument::Argument;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +23,13 @@ pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Options, St
     let mut out = None;
     let mut options = Options { out: PathBuf::new(), rate: 10, seed: 1, words: 1 << 14, heap: true };
     for argument in arguments {
-        let (name, value) =
-            argument.split_once('=').ok_or_else(|| format!("{argument}: not of the form name=value"))?;
-        let number = |range: std::ops::RangeInclusive<u64>| match value.parse::<u64>() {
-            Ok(number) if range.contains(&number) => Ok(number),
-            _ => Err(format!("{name}={value}: not a number from {} to {}", range.start(), range.end())),
-        };
+        let argument = Argument::new(argument)?;
+        let Argument { name, value } = argument;
         match name {
             "out" => out = Some(PathBuf::from(value)),
-            "rate" => options.rate = number(1..=1_000_000)? as u32,
-            "seed" => options.seed = number(0..=u64::MAX)?,
-            "words" => options.words = number(1..=40_000)? as usize,
+            "rate" => options.rate = argument.number(1..=1_000_000)? as u32,
+            "seed" => options.seed = argument.number(0..=u64::MAX)?,
+            "words" => options.words = argument.number(1..=40_000)? as usize,
             "heap" => {
                 options.heap = match value {
                     "on" => true,

@@ -31,7 +31,7 @@ use super::kept::Kept;
 use super::outputs::Outputs;
 use super::remarks::number;
 use super::trace::Trace;
-use super::{complain, say};
+use super::{complain, keep, say};
 use crate::cli::SynccharArgs;
 use crate::refusal::Refusal;
 
@@ -155,28 +155,19 @@ impl Profile<'_> {
                 ),
             );
         }
-        let mut status = u8::from(trace.context.is_none());
+        let status = u8::from(trace.context.is_none());
         let analyses = trace.analyses.clone();
         let mut report = Report::new(run.clone(), self.options, analyses, times.clone(), &names);
-        if let Some(why) = &trace.not_kept {
-            complain(&format!("the trace could not be kept: {why}"));
-            status = 1;
-        } else if let Some(keep) = outputs.trace() {
-            let kept = Kept {
-                seconds,
-                times: times.into_iter().collect(),
-                remarks: remarks.clone(),
-                program,
-                source: run.source,
-                clock: Clock::Instructions,
-                ..names.keep()
-            };
-            let end = kept.end_record(trace.end_json.as_deref())?;
-            if let Err(error) = keep.write(&unconvoy_trace_stream::Record::End(&end)) {
-                complain(&format!("the trace could not be kept: {error}"));
-                status = 1;
-            }
-        }
+        let kept = || Kept {
+            seconds,
+            times: times.into_iter().collect(),
+            remarks: remarks.clone(),
+            program,
+            source: run.source,
+            clock: Clock::Instructions,
+            ..names.keep()
+        };
+        let status = status.max(keep(trace, outputs, kept)?);
         report.remarks.splice(0..0, remarks);
         let written = outputs.write(&report, self.args.top)?;
         Ok(match boot.ended.why {
