@@ -6,8 +6,8 @@ use std::rc::Rc;
 use unconvoy_sim::machine::{self, Activity};
 use unconvoy_sim::pair::{self, Pair};
 use unconvoy_sim::parameters::Parameters;
-use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
+use unconvoy_sim::{presets, workload};
 
 /// What a run came to: sections, simulated time of its end, switches, accesses.
 type Outcome = (u64, u64, u64, u64);
@@ -62,5 +62,21 @@ fn every_pair_excludes_and_ends() {
             end as f64 / 1e6,
             begin.elapsed()
         );
+    }
+}
+
+/// Where each access to a line waits for those before it, a waiter that marks the lock comes between any two of the holder's.
+#[test]
+fn a_release_gets_past_waiters_that_mark_the_lock() {
+    let opteron = presets::named("opteron-32").expect("a preset");
+    let sockbench = workload::named("sockbench").expect("a workload");
+    for name in ["ttas+adaptive", "tas+adaptive", "ttas+park", "tas+park"] {
+        let mut simulation = Simulation::new(&opteron, 1).expect("memory");
+        let process = simulation.process();
+        let running = workload::start(&mut simulation, process, &sockbench, pair::named(name).expect("a pair"), 8);
+        simulation.run(20_000_000).unwrap_or_else(|hang| panic!("{name}: {hang}"));
+        // A section takes 4 us.
+        let done: u64 = running.finished().iter().sum();
+        assert!(done > 1_000, "{name}: {done} in 20 ms");
     }
 }

@@ -40,6 +40,9 @@ pub enum Outcome {
     Left,
 }
 
+/// No waiter's turn takes longer, backoff included, nanoseconds: more between two is time off the processor.
+pub(crate) const LONGEST_TURN_NS: u64 = 20_000;
+
 /// What a waiter asks once per turn of its loop.
 pub trait Turn {
     /// Keep spinning, or leave? `now` is [`Platform::now`], read this turn.

@@ -42,7 +42,7 @@ use super::sensor::LiveLoad;
 use super::slots::{Claim, SleepSlots};
 use super::{Departure, LoadManager};
 use crate::catalogue::POLICY;
-use crate::contention::Verdict;
+use crate::contention::{LONGEST_TURN_NS, Verdict};
 use crate::platform::{Atomic, AtomicInt, Platform, ThreadNote};
 
 /// A wait this long brings up the controller: several critical sections and a hand-over; shorter
@@ -66,9 +66,6 @@ const SHORT_WAIT_NS: u64 = 20_000;
 
 /// Polling that a thread keeps to itself at most: small against an interval.
 const PORTION_NS: u64 = 50_000;
-
-/// No waiter's turn takes longer, backoff included.
-const LONGEST_TURN_NS: u64 = 20_000;
 
 /// How long a thread polls after its sleep before it may claim a slot again: some hand-overs.
 const GRACE_NS: u64 = 500_000;

@@ -20,7 +20,12 @@
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::contention::backoff::Backoff;
 use crate::platform::{Atomic, AtomicInt, Platform};
+
+/// What the system call takes until the kernel has looked at the sequence; and where many make it at a time.
+const FALLING_ASLEEP_NS: u64 = 500;
+const MANY_FALLING_ASLEEP_NS: u64 = 8_000;
 
 /// What a parker needs of its lock.
 pub trait Spot {
@@ -90,12 +95,16 @@ impl<P: Platform> Gate<P> {
     #[cold]
     pub(crate) fn release(&self, count: u32, mut clear: impl FnMut(), mut unlock: impl FnMut() -> bool) {
         let word = ptr::from_ref(&self.0);
+        // Whoever marked the lock in the meantime is on its way to sleep. Where many are, and each comes between two accesses of this
+        // thread, none would get there if the sequence moved on at once.
+        let mut backoff = Backoff::new(FALLING_ASLEEP_NS, MANY_FALLING_ASLEEP_NS, word.addr() as u64);
         loop {
             clear();
             self.0.fetch_add(1, Release);
             if unlock() {
                 break;
             }
+            backoff.wait::<P>();
         }
         P::unpark(word, count);
     }
