@@ -11,6 +11,7 @@
 //! | [`task`] | not lock-intensive, qualified, migrated | section 3.2, Algorithms 1 and 2 |
 //! | [`votes`] | the waiting share p(n), as the tasks in the set see it | section 3.3, Algorithm 3 |
 //! | [`search`] | the bound that makes T(n) = n (1 - p(n)) largest | section 3.3, Algorithm 4 |
+//! | `bracket` | between which bounds it is, and which of two is better | ours, for section 4.6 |
 //! | [`policy`] | what happens at the ends of a time slice and before a lock | Algorithms 2 and 3 |
 //! | [`set`] | which core of the set, and who balances with whom | sections 3.3 and 3.4 |
 //!
@@ -39,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bracket;
 pub mod parameters;
 pub mod policy;
 pub mod search;

@@ -3,8 +3,9 @@
 //! [`Policy::slice_ends`] is for back ends that have the policy to themselves. One whose processors share it takes the
 //! paper's lock around it, and only tries for it: a slice that is not told is a vote that is lost.
 
-use crate::parameters::Parameters;
+use crate::parameters::{HEIRS, Parameters};
 use crate::search::{BoundSearch, Measured, Step};
+use crate::set::balance_together;
 use crate::task::{Slice, State, Task};
 use crate::votes::Votes;
 
@@ -31,6 +32,12 @@ pub struct Policy {
     tasks: u32,
     /// When the search begins anew (`remig_next`), in nanoseconds.
     anew_at: u64,
+    /// Votes that were ever cast.
+    voted: u64,
+    /// What the last search found, when, and how long that is to be held.
+    found: Option<u32>,
+    found_at: u64,
+    patience_ns: u64,
 }
 
 impl Policy {
@@ -42,14 +49,20 @@ impl Policy {
     pub fn new(parameters: Parameters, now_ns: u64) -> Self {
         assert!(parameters.cores != 0, "a machine has at least one core");
         assert!((0.0..=1.0).contains(&parameters.threshold), "the threshold is a part of a time slice");
+        assert!(parameters.slices_in_a_row != 0, "a slice shows who is lock-intensive");
         assert!(parameters.below < 1.0 && parameters.above > 1.0, "the band is about what was found");
+        let search = BoundSearch::new(parameters);
         Policy {
             parameters,
-            bound: BoundSearch::FIRST,
+            bound: search.first(),
             votes: Votes::default(),
-            search: BoundSearch::new(parameters),
+            search,
             tasks: 0,
             anew_at: now_ns.saturating_add(parameters.research_ns),
+            voted: 0,
+            found: None,
+            found_at: now_ns,
+            patience_ns: parameters.patience_ns,
         }
     }
 
@@ -58,7 +71,7 @@ impl Policy {
         self.bound
     }
 
-    /// Lock-intensive tasks that have gone to the set.
+    /// Lock-intensive tasks that have gone to the set, or were so from their start.
     pub fn tasks(&self) -> u32 {
         self.tasks
     }
@@ -73,6 +86,11 @@ impl Policy {
         self.votes
     }
 
+    /// All votes that were ever cast.
+    pub fn voted(&self) -> u64 {
+        self.voted
+    }
+
     /// A time slice of `task` begins (Algorithm 3, line 41).
     pub fn slice_begins(&self, task: &mut Task) {
         task.slice_bound = self.bound;
@@ -81,8 +99,12 @@ impl Policy {
     /// A time slice of `task` has ended (Algorithm 3, lines 1 to 38).
     pub fn slice_ends(&mut self, task: &mut Task, slice: Slice, now_ns: u64) -> Option<Change> {
         let mut change = None;
-        if !task.is_lock_intensive() {
-            if slice.exceeds(self.parameters.threshold) {
+        task.in_a_row = if slice.exceeds(self.parameters.threshold) { task.in_a_row.saturating_add(1) } else { 0 };
+        if core::mem::take(&mut task.is_on_trial) && !task.waits() {
+            self.ends(task);
+            (task.state, task.is_counted) = (State::Ordinary, false);
+        } else if !task.is_lock_intensive() {
+            if task.in_a_row >= self.parameters.slices_in_a_row {
                 task.state = State::Qualified;
                 task.placed_for = self.bound;
             }
@@ -90,6 +112,7 @@ impl Policy {
             // Only what was measured in the set, and under one bound, says something about the bound.
             if slice.core < self.bound && task.slice_bound == self.bound {
                 self.votes.vote(slice.ran_ns, slice.waited_ns);
+                self.voted += 1;
             }
             if self.votes_suffice() {
                 change = self.determine_bound(now_ns);
@@ -109,26 +132,44 @@ impl Policy {
     /// Algorithm 4.
     fn determine_bound(&mut self, now_ns: u64) -> Option<Change> {
         let measured = Measured { bound: self.bound, tasks: self.tasks, waiting: self.votes.share() };
-        match self.search.step(measured) {
+        let was_settled = self.search.is_settled();
+        let step = self.search.step(measured);
+        let change = match step {
             Step::Move(to) => {
                 let from = core::mem::replace(&mut self.bound, to);
                 self.votes.clear();
                 self.anew_at = now_ns.saturating_add(self.parameters.research_ns);
                 Some(Change { from, to, anew: false })
             }
-            step => {
+            Step::Stay | Step::Anew => {
                 self.votes.halve();
-                if step == Step::Anew {
-                    self.anew_at = now_ns;
-                }
                 None
             }
+        };
+        if step == Step::Anew {
+            self.anew_at = self.anew_at.min(now_ns.max(self.found_at.saturating_add(self.patience_ns)));
+        } else if self.search.is_settled() && !was_settled {
+            self.note_found(now_ns);
+        } else if was_settled && self.parameters.patience_ns != 0 {
+            // Back within the band while it was held.
+            self.anew_at = self.found_at.saturating_add(self.parameters.research_ns);
         }
+        change
+    }
+
+    /// A search has ended.
+    fn note_found(&mut self, now_ns: u64) {
+        self.patience_ns = if self.found == Some(self.bound) {
+            (2 * self.patience_ns).min(self.parameters.research_ns)
+        } else {
+            self.parameters.patience_ns
+        };
+        (self.found, self.found_at) = (Some(self.bound), now_ns);
     }
 
     /// Algorithm 3, lines 31 to 34.
     fn begin_anew(&mut self, now_ns: u64) -> Change {
-        let from = core::mem::replace(&mut self.bound, BoundSearch::FIRST);
+        let from = core::mem::replace(&mut self.bound, self.search.first());
         self.votes.clear();
         self.search.restart();
         self.anew_at = now_ns.saturating_add(self.parameters.research_ns);
@@ -143,7 +184,7 @@ impl Policy {
             State::Migrated if task.placed_for == self.bound => return None,
             State::Migrated => {}
             State::Qualified => {
-                self.tasks += 1;
+                self.tasks += u32::from(!core::mem::replace(&mut task.is_counted, true));
                 task.state = State::Migrated;
             }
         }
@@ -151,17 +192,53 @@ impl Policy {
         Some(self.bound)
     }
 
-    /// What `parent` has begun a task of.
-    pub fn child(&self, parent: &Task) -> Task {
-        let state =
-            if self.parameters.inherits && parent.is_lock_intensive() { State::Qualified } else { State::Ordinary };
-        Task { state, ..Task::default() }
+    /// What `parent` has begun a task of. Whoever was lock-intensive once may have become a shell that only waits for its
+    /// children: these inherit what their parent does now, or what the last of its children did, and are judged by their own
+    /// first slice.
+    pub fn child(&mut self, parent: &Task) -> Task {
+        let has_example = parent.is_lock_intensive() && parent.waits() || parent.heirs != 0;
+        if !(self.parameters.inherits && has_example) {
+            return Task::default();
+        }
+        // Counted at once, so that a task that ends and its successor are one all the time.
+        self.tasks += 1;
+        Task {
+            state: State::Qualified,
+            in_a_row: 1,
+            is_heir: true,
+            is_on_trial: true,
+            is_counted: true,
+            ..Task::default()
+        }
+    }
+
+    /// `child` has ended, and `parent`, which lives on, may have others: a shell, which never waits for a lock itself. In
+    /// place of [`ends`](Self::ends), where the back end knows parents.
+    pub fn child_ends(&mut self, parent: &mut Task, child: &Task) {
+        self.ends(child);
+        parent.heirs = match child {
+            // Nobody knows what it would have done.
+            Task { is_on_trial: true, .. } => parent.heirs.saturating_sub(1),
+            child if child.is_lock_intensive() => HEIRS,
+            Task { is_heir: true, .. } => 0,
+            _ => parent.heirs,
+        };
+    }
+
+    /// Whether `task`, which waits for the core `from`, may be moved to the core `to` to even out their loads.
+    pub fn may_move(&self, task: &Task, from: u32, to: u32) -> bool {
+        balance_together(self.bound, from, to)
+            || self.parameters.lets_out && from < self.bound && !task.is_lock_intensive()
     }
 
     /// `task` has ended.
     pub fn ends(&mut self, task: &Task) {
-        if task.state == State::Migrated {
+        if task.is_counted {
             self.tasks -= 1;
+            if self.tasks == 0 && self.parameters.patience_ns != 0 {
+                // What was found was found for tasks that are gone.
+                (self.found, self.anew_at) = (None, 0);
+            }
         }
     }
 }

@@ -3,10 +3,12 @@
 //! | state | from | when |
 //! | --- | --- | --- |
 //! | `Ordinary` | | it begins |
-//! | `Qualified` | `Ordinary` | a time slice ends, of which it waited more than the threshold for locks |
+//! | `Qualified` | `Ordinary` | a time slice ends, of which it waited more than the threshold for locks (or [several](crate::Parameters::slices_in_a_row)) |
 //! | `Migrated` | `Qualified` | it is about to acquire a lock: it goes to the special set |
+//! | `Qualified` | | it begins, its parent waited more than that in its last slice or had children that did, and [`inherits`](crate::Parameters::inherits) is so |
+//! | `Ordinary` | inherited | its first slice ends, of which it waited less |
 //!
-//! There is no way back (the paper has none): a set whose tasks do not wait any more grows until it holds them all.
+//! There is no other way back (the paper has none): a set whose tasks do not wait any more grows until it holds them all.
 
 /// How a task stands (`is_mig` in the paper's listings).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,12 +30,27 @@ pub struct Task {
     pub(crate) placed_for: u32,
     /// The bound when its time slice began (`record_bound`).
     pub(crate) slice_bound: u32,
+    /// Of its children, so many more are lock-intensive from their start.
+    pub(crate) heirs: u8,
+    /// Of how many slices up to the last one it waited more than the threshold, without one between them.
+    pub(crate) in_a_row: u32,
+    /// Whether it was lock-intensive from its start.
+    pub(crate) is_heir: bool,
+    /// It is an heir, and its first slice decides.
+    pub(crate) is_on_trial: bool,
+    /// Whether it is among the policy's tasks.
+    pub(crate) is_counted: bool,
 }
 
 impl Task {
     /// How it stands.
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// Whether it waited more than the threshold in its last slice.
+    pub fn waits(&self) -> bool {
+        self.in_a_row != 0
     }
 
     /// Whether it has been found to be lock-intensive.

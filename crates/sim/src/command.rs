@@ -407,6 +407,14 @@ fn simulate_figure(args: &SimArgs, figure: &'static Figure) -> anyhow::Result<()
         let verdict = if claim.holds { "holds        " } else { "DOES NOT HOLD" };
         text.push_str(&format!("{verdict}  {} (found {})\n", claim.claim, claim.found));
     }
+    if let Some(rows) = figure.table(&ended.results) {
+        let mut table = Table::new();
+        table.load_style(styles::ASCII_MARKDOWN);
+        let mut rows = rows.into_iter();
+        table.set_header(rows.next().unwrap_or_default());
+        table.add_rows(rows);
+        text.push_str(&format!("\nAt 32 tasks:\n\n{table}\n"));
+    }
     text.push_str(&format!("\n{}, {} and {}\n", files[0].display(), files[1].display(), json.display()));
     print(&text)?;
     finish(&ended)

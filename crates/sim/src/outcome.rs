@@ -172,6 +172,8 @@ pub struct Scheduling {
     pub policy: unconvoy_sched::Parameters,
     /// Simulated seconds before those that are measured: for the search to end.
     pub settle_s: f64,
+    /// Simulated nanoseconds between the starts of two tasks.
+    pub apart_ns: u64,
 }
 
 /// Simulates a point.
@@ -199,7 +201,8 @@ pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Sto
     if let Some(scheduling) = scheduling {
         simulation.schedule_specially(scheduling.policy);
     }
-    let running = workload::start(&mut simulation, process, &point.workload, pair, point.threads);
+    let apart_ns = scheduling.map_or(0, |scheduling| scheduling.apart_ns);
+    let running = workload::start_apart(&mut simulation, process, &point.workload, pair, point.threads, apart_ns);
     if let Some(interval) = point.interval_ns {
         simulation.set_interval(process, interval);
     }

@@ -81,6 +81,14 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
             .iter()
             .map(|panel| (format!("{panel}, per simulated second"), lines(panel, &outcome(|outcome| outcome.per_s))))
             .collect(),
+        Shown::Bounds => panels.iter().map(|panel| bounds_panel(panel, results)).collect(),
+        Shown::Cost => panels
+            .iter()
+            .map(|panel| {
+                let title = format!("{panel}: us of processors per operation");
+                (title, lines(panel, &outcome(super::comparison::cost_us)))
+            })
+            .collect(),
         Shown::Switches => panels
             .iter()
             .flat_map(|panel| {
@@ -140,6 +148,20 @@ fn panels_of(shown: Shown, results: &[Result]) -> Vec<(String, Vec<Line>)> {
         Shown::Times => projected(&panels, "execution time, ms", results, &TIMES),
         Shown::SpeedUps => projected(&panels, "speed-up over the lock", results, &SPEED_UPS),
     }
+}
+
+fn bounds_panel(panel: &str, results: &[Result]) -> (String, Vec<Line>) {
+    let is_over_cores = super::bounds::is_over_cores(panel);
+    let mut lines: Vec<Line> = Vec::new();
+    for result in results.iter().filter(|result| result.panel == panel) {
+        let Some(outcome) = result.measured.outcome() else { continue };
+        let place = if is_over_cores { super::bounds::place(result.x, outcome) } else { (result.x, outcome.per_s) };
+        match lines.iter_mut().find(|line| line.0 == result.series) {
+            Some(line) => line.1.push(place),
+            None => lines.push((result.series.clone(), vec![place])),
+        }
+    }
+    (format!("{panel}, per simulated second"), lines)
 }
 
 /// A line of a prediction: its name and values.

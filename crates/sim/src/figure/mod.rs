@@ -1,7 +1,9 @@
 //! The papers' figures on simulated machines: what is simulated for each, what the paper says of it, whether it came out,
 //! and its drawing.
 
+mod bounds;
 mod claims;
+mod comparison;
 mod drawing;
 mod plans;
 mod syncchar;
@@ -49,6 +51,10 @@ enum Shown {
     Times,
     /// Of the predicted speed-up, its two parts.
     SpeedUps,
+    /// Throughput, over the cores of the special set where there is one.
+    Bounds,
+    /// Processor time per operation.
+    Cost,
 }
 
 /// How much is simulated.
@@ -77,6 +83,11 @@ impl Figure {
         let mut cells = (self.plan)(size);
         cells.iter_mut().for_each(|cell| cell.task.reseed(seed));
         cells
+    }
+
+    /// The head and the rows of a table, for figures that are compared by one.
+    pub fn table(&self, results: &[Result]) -> Option<Vec<Vec<String>>> {
+        (self.shown == Shown::Cost).then(|| comparison::table(results))
     }
 
     /// Whether the results have the shape. Claims for which results are missing do not hold.

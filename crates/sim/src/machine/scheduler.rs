@@ -118,8 +118,14 @@ impl Machine {
         let count = self.contexts.len();
         let others =
             (1..count).map(|offset| (context + offset) % count).filter(|&other| self.same_side(context, other));
-        let victim = others.rev().max_by_key(|&other| self.contexts[other].queue.len())?;
-        let thread = self.pick(victim)?;
+        let victim = others.rev().max_by_key(|&other| self.contexts[other].queue.len());
+        if let Some((thread, victim)) = victim.and_then(|victim| Some((self.pick(victim)?, victim))) {
+            self.move_vruntime(thread, victim, context);
+            return Some(thread);
+        }
+        let (victim, place) = self.lets_out(context)?;
+        let thread = self.contexts[victim].queue.remove(place);
+        self.queued -= 1;
         self.move_vruntime(thread, victim, context);
         Some(thread)
     }
@@ -328,10 +334,24 @@ impl Machine {
         let count = self.contexts.len();
         // From anywhere, so that the same contexts are not always the first to lose.
         let first = self.random.usize(0..count);
-        let load = |context: usize| self.contexts[context].queue.len();
         let around = || (0..count).map(|offset| (first + offset) % count);
+        // Where there are two sides a context may have nothing to do while somebody waits on the other; once one of them may
+        // change sides, or the sides have changed, it looks again, as Linux' idle processors do at each tick.
+        if self.is_special() {
+            let idle: Vec<usize> = around().filter(|&context| self.contexts[context].current == NOBODY).collect();
+            for context in idle {
+                self.dispatch(context, now, self.parameters.scheduler.idle_exit_ns);
+            }
+        }
+        if let Some((from, to)) = self.to_push_out() {
+            self.push_out(from, to, now);
+        }
+        let load = |context: usize| self.contexts[context].queue.len();
         let pair = |is_part: &dyn Fn(&usize) -> bool| {
-            let part = || around().filter(|context| is_part(context));
+            let mut part: Vec<usize> = (0..count).filter(|context| is_part(context)).collect();
+            let offset = first % part.len().max(1);
+            part.rotate_left(offset);
+            let part = || part.iter().copied();
             let pair = (part().max_by_key(|&context| load(context))?, part().min_by_key(|&context| load(context))?);
             (load(pair.0) != load(pair.1)).then_some(pair)
         };
@@ -346,11 +366,29 @@ impl Machine {
         }
     }
 
+    /// The thread that runs on `from` goes on on `to`, which has nothing to do.
+    fn push_out(&mut self, from: usize, to: usize, now: u64) {
+        let thread = self.take_off(from, now, Place::Ready);
+        let known = &mut self.threads[thread as usize];
+        if let Flight::Work(_) = known.flight {
+            known.flight = Flight::Work(known.resumes_at.saturating_sub(now));
+        }
+        self.preemptions += 1;
+        self.move_vruntime(thread, from, to);
+        self.enqueue(thread, to);
+        self.dispatch(to, now, self.parameters.scheduler.idle_exit_ns);
+        self.dispatch(from, now, 0);
+    }
+
     fn even_out(&mut self, longest: usize, shortest: usize, now: u64) {
         if let Some(thread) = self.pick(longest) {
             self.move_vruntime(thread, longest, shortest);
             self.enqueue(thread, shortest);
-            self.arm_tick(shortest, now);
+            if self.contexts[shortest].current == NOBODY {
+                self.dispatch(shortest, now, self.parameters.scheduler.idle_exit_ns);
+            } else {
+                self.arm_tick(shortest, now);
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Special {
 #[derive(Debug, Default)]
 pub(super) struct Sliced {
     task: Task,
+    /// What has begun it, and begins the next one in its place: a shell.
+    parent: Task,
     began: u64,
     waited_before: u64,
 }
@@ -99,6 +101,38 @@ impl Machine {
         self.policy().is_none_or(|policy| balance_together(policy.bound(), one as u32, other as u32))
     }
 
+    /// The waiting thread that `context`, which has nothing to do, takes from the other side, if the policy lets one: of the
+    /// longest queue that has one the first.
+    pub(super) fn lets_out(&self, context: usize) -> Option<(usize, usize)> {
+        let policy = self.policy()?;
+        let may_move = |from: usize, place: usize| {
+            let thread = self.contexts[from].queue[place];
+            policy.may_move(&self.threads[thread as usize].sliced.task, from as u32, context as u32)
+        };
+        let waiting = |from: usize| (0..self.contexts[from].queue.len()).map(move |place| (from, place));
+        (0..self.contexts.len())
+            .filter(|&from| !self.same_side(from, context))
+            .filter_map(|from| waiting(from).find(|&(from, place)| may_move(from, place)))
+            .max_by_key(|&(from, _)| self.contexts[from].queue.len())
+    }
+
+    /// A context of the set whose only thread may leave it while others wait in the set, and one outside that has nothing to
+    /// do.
+    pub(super) fn to_push_out(&self) -> Option<(usize, usize)> {
+        let policy = self.policy()?;
+        let (set, rest) = (0..policy.bound() as usize, policy.bound() as usize..self.contexts.len());
+        let to = rest.into_iter().find(|&context| self.contexts[context].current == NOBODY)?;
+        let may_leave = |context: usize| {
+            let thread = self.contexts[context].current;
+            let known = self.threads.get(thread as usize)?;
+            let is_alone = self.contexts[context].queue.is_empty() && known.unpreemptible == 0;
+            (is_alone && policy.may_move(&known.sliced.task, context as u32, to as u32)).then_some(context)
+        };
+        let is_wanted = set.clone().any(|context| !self.contexts[context].queue.is_empty());
+        let from = if is_wanted { set.into_iter().find_map(may_leave) } else { None };
+        from.map(|from| (from, to))
+    }
+
     /// Whether `thread` may wake on `context`: one that has been moved to the set stays in it.
     pub(super) fn may_wake_on(&self, thread: u32, context: usize) -> bool {
         let is_placed = self.threads[thread as usize].sliced.task.state() == State::Migrated;
@@ -129,8 +163,9 @@ impl Machine {
         let thread = self.current;
         let known = &mut self.threads[thread as usize];
         if let Some(special) = &mut self.special {
-            special.policy.ends(&known.sliced.task);
-            known.sliced.task = Task::default();
+            let Sliced { task, parent, .. } = &mut known.sliced;
+            special.policy.child_ends(parent, task);
+            *task = special.policy.child(parent);
         }
         let here = known.context;
         let count = self.contexts.len() as u32;

@@ -173,6 +173,18 @@ impl Running {
 /// Starts `threads` threads of `workload` in a process, with locks of the pair `pair`. They run for as long as the
 /// machine does.
 pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair, threads: u32) -> Running {
+    start_apart(simulation, process, workload, pair, threads, 0)
+}
+
+/// As [`start`], but each thread begins `apart_ns` after the one before.
+pub fn start_apart(
+    simulation: &mut Simulation,
+    process: usize,
+    workload: &Workload,
+    pair: &Pair,
+    threads: u32,
+    apart_ns: u64,
+) -> Running {
     let locks: Rc<Vec<Vec<Guarded>>> = Rc::new(
         workload
             .locks
@@ -194,6 +206,11 @@ pub fn start(simulation: &mut Simulation, process: usize, workload: &Workload, p
         let body = move || {
             let mut random = fastrand::Rng::with_seed(machine::random(u64::MAX));
             machine::set_activity(Activity::Work);
+            if apart_ns != 0 {
+                machine::set_activity(Activity::Away);
+                machine::away(u64::from(number) * apart_ns);
+                machine::set_activity(Activity::Work);
+            }
             // Not all at once.
             machine::work(machine::random(1000));
             loop {
