@@ -107,12 +107,27 @@ impl Running {
     ///
     /// The system refuses to watch it.
     pub fn finish(self, timeout: Option<Duration>, interrupts: &Interrupts) -> io::Result<(Outcome, Output)> {
+        self.finish_watched(timeout, interrupts, |_| {})
+    }
+
+    /// As [`finish`](Self::finish); `see` is shown what is on standard output so far, each time that there may be more.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure`].
+    pub fn finish_watched(
+        self,
+        timeout: Option<Duration>,
+        interrupts: &Interrupts,
+        mut see: impl FnMut(&[u8]),
+    ) -> io::Result<(Outcome, Output)> {
         let Self { start, mut group, mut streams } = self;
         let mut deadline = timeout.map(|timeout| start + timeout);
         let mut ended_by_us: Option<Outcome> = None;
 
         let wall = loop {
             streams.wait(interrupts, deadline)?;
+            see(&streams.output.stdout);
             if let Some(number) = interrupts.take() {
                 // A second Ctrl-C, or a time-out before it: no more patience.
                 let signal = match ended_by_us {

@@ -7,7 +7,10 @@ use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
 use crate::figure::FIGURES;
-use crate::{bump, condvar, counter, grid, idle, memory, pair, report, rwlock, sensor, steadiness, sweep};
+use crate::{
+    bump, condvar, contention_aware, counter, grid, idle, memory, pair, report, rwlock, sensor, steadiness, sweep,
+    tasks,
+};
 
 /// `unconvoy bench`.
 #[derive(Debug, Args)]
@@ -43,6 +46,20 @@ pub enum Command {
     Raytrace(grid::GridOptions),
     /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
     Splash(grid::GridOptions),
+    /// Processes map one file, read a byte of each page, and unmap it (Cui et al., ACM TACO 9(4), 2013)
+    Mmapbench(tasks::load::MmapbenchOptions),
+    /// Processes make a socket and close it (the same)
+    Sockbench(tasks::load::SockbenchOptions),
+    /// Threads create, delete, read and append to small files of their own (the same)
+    Postmark(tasks::load::PostmarkOptions),
+    /// Processes run find in trees of their own (the same)
+    Find(tasks::load::FindOptions),
+    /// Processes run grep on files that they share (the same)
+    Grep(tasks::load::GrepOptions),
+    /// Processes compile sources, in the place of the same paper's kernbench
+    Compile(tasks::load::CompileOptions),
+    /// Ways to keep a contended lock from collapsing, side by side: blocking, adaptive, requester-based, and a special set of cores (the same, Figure 3)
+    ContentionAware(contention_aware::Options),
     /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
     Interval(sweep::interval::Options),
     /// Throughput against the time between two acquires, at 95 % and 150 % load (the same, Figure 9)
@@ -160,6 +177,7 @@ Examples:
   unconvoy bench hashtable --locks all --out results/hashtable
   unconvoy bench hashtable --locks all --out results/hashtable --resume results/hashtable.json
   unconvoy bench tatp --load --data ~/tatp && unconvoy bench tatp --data ~/tatp --out results/tatp
+  unconvoy bench postmark --files 10000 --tasks 1,2,4 --out results/postmark
   unconvoy bench interval --data ~/tatp --out results/interval
   unconvoy bench --figure asplos-10 results/interval.json --plot results/asplos-10
   unconvoy bench report results > results/report.md";

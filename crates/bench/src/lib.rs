@@ -5,6 +5,7 @@
 //! | [`cells`] | interleaved repeats |
 //! | [`statistics`] | median and range |
 //! | [`setup`], [`programs`], [`library`], [`run`], [`child`] | a workload program under given locks |
+//! | [`energy`] | joules |
 //! | [`goals`] | the promises, as one table |
 //! | [`record`], [`table`], [`context`], [`output`] | what a benchmark leaves behind |
 //! | [`chart`] | figures |
@@ -26,7 +27,9 @@ mod bump;
 mod cells;
 mod condvar;
 mod contenders;
+mod contention_aware;
 mod counter;
+mod energy;
 mod figure;
 mod goals;
 mod grid;
@@ -41,12 +44,14 @@ mod report;
 mod rows;
 mod run;
 mod rwlock;
+mod scratch;
 mod sensor;
 mod session;
 mod setup;
 mod steadiness;
 mod sweep;
 mod table;
+mod tasks;
 mod versus;
 
 use std::io::Write;
@@ -87,6 +92,13 @@ pub fn bench(args: &BenchArgs) -> u8 {
         Command::Tpcc(options) => grid::database::tpcc(options),
         Command::Raytrace(options) => Grid::of(&RAYTRACE).run(options),
         Command::Splash(options) => Grid::of(&SPLASH).run(options),
+        Command::Mmapbench(options) => tasks::run(options),
+        Command::Sockbench(options) => tasks::run(options),
+        Command::Postmark(options) => tasks::run(options),
+        Command::Find(options) => tasks::run(options),
+        Command::Grep(options) => tasks::run(options),
+        Command::Compile(options) => tasks::run(options),
+        Command::ContentionAware(options) => contention_aware::run(options),
         Command::Interval(options) => interval(options),
         Command::Contention(options) => contention(options),
         Command::Interference(options) => interference(options),

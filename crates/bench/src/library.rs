@@ -28,6 +28,8 @@ pub mod variable {
     pub const BACKOFF: &str = "UNCONVOY_BACKOFF_MS";
     /// `0`: waiters do not wake their lock's holder.
     pub const NESTED: &str = "UNCONVOY_NESTED";
+    /// A special set of cores, by the name of its search; `0`: none.
+    pub const SSC: &str = "UNCONVOY_SSC";
     /// `0`: programs that the program starts are left alone.
     pub const CHILDREN: &str = "UNCONVOY_CHILDREN";
     /// The dynamic loader's list of libraries to load first.
@@ -39,7 +41,7 @@ const NAME: &str = "libunconvoy.so";
 /// Names the interposer's file when it lies elsewhere than beside the command.
 const LIBRARY: &str = "UNCONVOY_LIBRARY";
 
-/// A shared object that the command has others load.
+/// A file that the command has others load, or executes.
 struct Part {
     name: &'static str,
     /// Names the file when it lies elsewhere than beside the command.
@@ -51,12 +53,13 @@ struct Part {
 const INTERPOSER: Part = Part { name: NAME, variable: LIBRARY, package: "unconvoy-preload" };
 const PLUGIN: Part =
     Part { name: "libunconvoy_plugin_user.so", variable: "UNCONVOY_PLUGIN", package: "unconvoy-plugin-user" };
-
 const SYSTEM_PLUGIN: Part = Part {
     name: "libunconvoy_plugin_system.so",
     variable: "UNCONVOY_PLUGIN_SYSTEM",
     package: "unconvoy-plugin-system",
 };
+const SCHEDULER: Part =
+    Part { name: "unconvoy-sched-ext", variable: "UNCONVOY_SCHED_EXT", package: "unconvoy-sched-ext" };
 
 /// The same for a kernel: beside a build's directory, in an installation.
 const KERNEL_PLACES: [&str; 2] = ["../kernel", "../lib/unconvoy/kernel"];
@@ -99,6 +102,15 @@ pub fn find_plugin() -> Result<PathBuf, String> {
 /// As [`find`].
 pub fn find_system_plugin() -> Result<PathBuf, String> {
     find_part(&SYSTEM_PLUGIN)
+}
+
+/// The path of the sched_ext scheduler, a program of its own.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn find_scheduler() -> Result<PathBuf, String> {
+    find_part(&SCHEDULER)
 }
 
 /// Where a kernel and QEMU's system mode may lie, as `make kernel` leaves them or an installation has them; `variable` names the directory when it is elsewhere.

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::child::{self, Outcome, Output};
+use crate::energy::{self, Meter};
 use crate::interrupt::{Interrupted, Interrupts};
 use crate::library::variable;
 use crate::programs::Programs;
@@ -21,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(60);
 pub const EXIT_INCONSISTENT: i32 = 3;
 
 /// Set for no run but one that is meant to have them.
-const VARIABLES: [&str; 12] = [
+const VARIABLES: [&str; 13] = [
     variable::PRELOAD,
     variable::LOCK,
     variable::LOAD,
@@ -33,6 +34,7 @@ const VARIABLES: [&str; 12] = [
     variable::BACKOFF,
     variable::NESTED,
     variable::STATS,
+    variable::SSC,
     variable::CHILDREN,
 ];
 
@@ -113,6 +115,7 @@ pub struct Running {
     /// See [`Setup::notice`].
     notice: Option<String>,
     timeout: Duration,
+    meter: Meter,
 }
 
 impl Job {
@@ -168,9 +171,13 @@ pub fn start(
         Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
         Setup::Libc | Setup::Default => Vec::new(),
     });
+    if energy::counters().is_ok() {
+        command.env(energy::WINDOW, "1");
+    }
     command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let meter = Meter::begin();
     let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(Running { child, name, notice: setup.notice(), timeout })
+    Ok(Running { child, name, notice: setup.notice(), timeout, meter })
 }
 
 impl Running {
@@ -185,8 +192,10 @@ impl Running {
     ///
     /// As [`Job::run`].
     pub fn finish(self) -> anyhow::Result<Values> {
-        let Self { child, name, notice, timeout } = self;
-        let (outcome, output) = child.finish(Some(timeout), Interrupts::of_process()?)?;
+        let Self { child, name, notice, timeout, mut meter } = self;
+        let (outcome, output) =
+            child.finish_watched(Some(timeout), Interrupts::of_process()?, |printed| meter.see(printed))?;
+        let joules = meter.end();
         let failed = |why: String, status: Option<ExitStatus>| Failed {
             why: format!("{name} {why}"),
             status: status.and_then(|status| status.code()),
@@ -211,6 +220,12 @@ impl Running {
             return Err(failed(format!("complained: {complaint}"), None).into());
         }
         let mut values = Values::parse(&String::from_utf8_lossy(&output.stdout));
+        for (name, value) in meter.values(values.get("ops")) {
+            values.supply(name, value);
+        }
+        if let Some(joules) = joules {
+            values.supply(energy::IN_RUN, joules);
+        }
         // For programs that do not say themselves, wrapped ones above all: over the whole run, its preparations included.
         values.supply("process_cpu_seconds", (usage.user + usage.system).as_secs_f64());
         values.supply("process_wall_seconds", usage.wall.as_secs_f64());

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::cells::{Samples, interleave};
 use crate::cli::Common;
+use crate::energy;
 use crate::goals::{Goal, Judgement};
 use crate::programs::Programs;
 use crate::record::Record;
@@ -32,6 +33,12 @@ pub struct Metric {
     pub heading: &'static str,
 }
 
+/// What an operation takes: name among what is measured, heading, what turns it into the heading's unit.
+const COSTS: [(&str, &str, f64); 2] = [
+    ("cpu_ns_per_op", "processor time per operation, ns", 1.0),
+    (energy::PER_OPERATION, "energy per operation, nJ", 1e9),
+];
+
 #[derive(Debug, Serialize)]
 struct Cell {
     case: String,
@@ -58,6 +65,7 @@ pub fn measure(
     let cell = |(index, case): (usize, &Case)| {
         [Setup::Libc, Setup::Default].map(|setup| Cell { case: case.name.clone(), index, setup })
     };
+    record.notes.push(energy::note());
     let cells: Vec<Cell> = cases.iter().enumerate().flat_map(cell).collect();
     let samples = interleave(
         &cells,
@@ -86,6 +94,10 @@ impl Versus {
         goal.judge_worst(cases.into_iter().filter_map(|case| Some((self.ratio(&case)?.median, case))))
     }
 
+    fn is_measured(&self, name: &str) -> bool {
+        self.samples.all.iter().any(|sample| sample.value.get(name).is_some())
+    }
+
     /// One row per case.
     pub fn table(&self, title: &str) -> Table {
         let mut table = Table::new(
@@ -97,10 +109,19 @@ impl Versus {
                 "ratio default/libc".to_string(),
             ],
         );
+        let costs: Vec<_> = COSTS.into_iter().filter(|(name, ..)| self.is_measured(name)).collect();
+        for (_, heading, _) in &costs {
+            table.header.extend(["libc", "default"].map(|row| format!("{row}, {heading}")));
+        }
         let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
         for (index, name) in self.names.iter().enumerate() {
             let spread = |cell| self.samples.spread(cell, |values| values.get(self.metric.name));
-            table.row([name.clone(), text(spread(2 * index)), text(spread(2 * index + 1)), text(self.ratio(name))]);
+            let cost = |&(name, _, unit): &(&'static str, &str, f64)| {
+                [2 * index, 2 * index + 1]
+                    .map(|cell| text(self.samples.spread(cell, |values| Some(values.get(name)? * unit))))
+            };
+            let first = [name.clone(), text(spread(2 * index)), text(spread(2 * index + 1)), text(self.ratio(name))];
+            table.row(first.into_iter().chain(costs.iter().flat_map(cost)));
         }
         table
     }

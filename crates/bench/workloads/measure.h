@@ -33,8 +33,8 @@
  */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INCONSISTENT = 3 };
 
-/* Set by a program that must leave nothing behind, wherever it ends. */
-__attribute__((unused)) static void (*before_death)(void);
+/* Set by a program that must leave nothing behind, wherever it ends. Weak: one for all files of a program. */
+__attribute__((weak)) void (*before_death)(void);
 
 __attribute__((noreturn)) static inline void end_with(int status, const char *format, va_list args)
 {
@@ -297,8 +297,18 @@ static inline double usage_seconds(const struct rusage *usage)
 	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
+/* Lets whoever reads an energy counter outside know that the window is `open` or `closed`, if UNCONVOY_WINDOW is set. */
+static inline void window_mark(const char *state)
+{
+	if (getenv("UNCONVOY_WINDOW")) {
+		printf("window %s\n", state);
+		fflush(stdout);
+	}
+}
+
 static inline void window_begin(struct window *window)
 {
+	window_mark("open");
 	for (long i = 0; i < window->tally_count; i++)
 		window->ops[i] = tally_read(&window->tallies[i]);
 	getrusage(RUSAGE_SELF, &window->start_usage);
@@ -316,6 +326,7 @@ static inline void window_end(struct window *window)
 	window->seconds = (double)(now_ns() - window->start_ns) / 1e9;
 	getrusage(RUSAGE_SELF, &usage);
 	__atomic_store_n(&window->phase, PHASE_STOP, __ATOMIC_RELAXED);
+	window_mark("closed");
 	window->cpu_seconds = usage_seconds(&usage) - usage_seconds(&window->start_usage);
 	window->voluntary_csw = usage.ru_nvcsw - window->start_usage.ru_nvcsw;
 	window->involuntary_csw = usage.ru_nivcsw - window->start_usage.ru_nivcsw;

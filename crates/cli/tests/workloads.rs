@@ -2,38 +2,21 @@
 //! library, that its own checks find a lock which does not exclude, and what it says of bad input. No figure is
 //! judged here.
 
+mod built;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use assert_cmd::Command;
+use built::program;
 use tempfile::TempDir;
 
 /// No test may hang.
 const LIMIT: Duration = Duration::from_secs(120);
 
 const TACHYON: &str = "/usr/bin/tachyon";
-
-/// Builds the program `name`, from the Makefile that users call, where it is not built yet.
-fn program(name: &str) -> PathBuf {
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workloads");
-    let path = out.join(name);
-    // One make at a time: tests run side by side, and two would write the same file.
-    static MAKING: Mutex<()> = Mutex::new(());
-    let _making = MAKING.lock();
-    let built = Process::new("make")
-        .arg("--silent")
-        .arg("-C")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/workloads"))
-        .arg(format!("OUT={}", out.display()))
-        .arg(&path)
-        .output()
-        .expect("make runs (apt-get install make gcc)");
-    assert!(built.status.success(), "make {name}: {}", String::from_utf8_lossy(&built.stderr));
-    path
-}
 
 /// The interposer: `UNCONVOY_LIBRARY`, or as cargo builds it now.
 fn library() -> PathBuf {

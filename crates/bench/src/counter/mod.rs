@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::cells::Samples;
 use crate::cli::thread_count;
 use crate::context::processors;
+use crate::energy;
 use crate::grid;
 use crate::grid::matrix::Matrix;
 use crate::grid::workload::COUNTER;
@@ -118,6 +119,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     });
     let mut record = Record::begin(COUNTER.name, common.seed, parameters);
     record.notes.push(format!("{}: {}.", COUNTER.name, COUNTER.what));
+    record.notes.push(energy::note());
     record.notes.extend(left_out);
     let session = Session { cells: &cells, options: &options.grid.session };
     session.run(

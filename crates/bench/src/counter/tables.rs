@@ -1,6 +1,7 @@
 //! The figures as tables: locks down, thread counts across.
 
 use super::{ADAPTIVE, Grid, throughput};
+use crate::energy;
 use crate::statistics::{Spread, short};
 use crate::table::Table;
 
@@ -48,14 +49,16 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         format!("Processor time per operation, ns; think {think} ns"),
         metric("cpu_ns_per_op", 1.0),
     ));
+    let energy =
+        table(grid, think, format!("Energy per operation, nJ; think {think} ns"), metric(energy::PER_OPERATION, 1e-9));
     let latency = table(
         grid,
         think,
         format!("99.9th percentile of the time to acquire, us; think {think} ns"),
         metric("p999_ns", 1000.0),
     );
-    let measured = latency.rows.iter().flatten().skip(1).any(|field| field.contains('('));
-    tables.extend(measured.then_some(latency));
+    let is_measured = |table: &Table| table.rows.iter().flatten().skip(1).any(|field| field.contains('('));
+    tables.extend([energy, latency].into_iter().filter(is_measured));
     tables
 }
 

@@ -86,7 +86,9 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     })?;
     let list = |name: &str| record.parameters.get(name).cloned().unwrap_or_default();
     let rows: Vec<String> = serde_json::from_value(list("configurations")).context("no list of configurations")?;
-    let threads: Vec<u32> = serde_json::from_value(list("threads")).context("no list of thread counts")?;
+    // Loads on the kernel are of tasks, be they threads or processes.
+    let counted = if record.parameters.get("tasks").is_some() { "tasks" } else { "threads" };
+    let threads: Vec<u32> = serde_json::from_value(list(counted)).context("no list of thread counts")?;
     // `counter` may have several think times; its figure is of the first.
     let think = list("think_ns").get(0).cloned();
     let of_think = |cell: &Value| think.is_none() || cell.get("think") == think.as_ref();
@@ -95,7 +97,7 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     for reading in readings(record).into_iter().filter(|reading| of_think(&reading.cell)) {
         let row = reading.text("configuration").and_then(|name| rows.iter().position(|row| row == name));
         let column =
-            reading.number("threads").and_then(|count| threads.iter().position(|&known| f64::from(known) == count));
+            reading.number(counted).and_then(|count| threads.iter().position(|&known| f64::from(known) == count));
         if let (Some(row), Some(column)) = (row, column) {
             samples.all.push(Sample { cell: cell(row, column), round: reading.round as u32, value: reading.values });
         }
@@ -128,7 +130,7 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     let processors = matrix.processors;
     let label = if processors == 1 { "1 processor".to_string() } else { format!("{processors} processors") };
     let mark = Some((Axis::at(f64::from(processors)), label));
-    Ok(Panel { mark, ..lines(title, "threads", &places, measured, names) })
+    Ok(Panel { mark, ..lines(title, counted, &places, measured, names) })
 }
 
 /// The count of threads after one change.

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::cells::Samples;
 use crate::cli::{Places, thread_count, threads};
 use crate::context::processors;
+use crate::energy;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Values, start};
@@ -101,6 +102,7 @@ impl Grid<'_> {
         });
         let mut record = Record::begin(workload.name, common.seed, parameters);
         record.notes.push(format!("{}: {}.", self.title, workload.what));
+        record.notes.push(energy::note());
         record.notes.extend(left_out);
         let session = Session { cells: &cells, options: &options.session };
         session.run(
@@ -165,7 +167,8 @@ fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
     Programs::find_with(places, &[workload.program], workload.packages)
 }
 
-fn each_once(counts: &[u32]) -> Vec<u32> {
+/// The counts without repetitions, in their order.
+pub fn each_once(counts: &[u32]) -> Vec<u32> {
     let mut once: Vec<u32> = Vec::new();
     for &count in counts {
         if !once.contains(&count) {

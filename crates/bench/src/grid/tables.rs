@@ -1,6 +1,7 @@
 //! A grid as tables: configurations down, thread counts across. Pure.
 
 use crate::chart::quantity::Unit;
+use crate::energy;
 use crate::run::Values;
 use crate::statistics::{Spread, short};
 use crate::table::Table;
@@ -169,22 +170,37 @@ fn processor_time(matrix: &Matrix, values: &Values) -> Option<f64> {
     }
 }
 
+/// Microjoules per operation; of a fixed amount of work, joules in all.
+fn energy(matrix: &Matrix, values: &Values) -> Option<f64> {
+    if matrix.metric.lower_is_better {
+        values.get(energy::IN_RUN)
+    } else {
+        Some(values.get(energy::PER_OPERATION)? * 1e6)
+    }
+}
+
 /// What is left of the own peak under load, fairness, processor time and context switches.
 fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
     let twice = matrix.column(2 * matrix.processors);
     let last = matrix.last_column().filter(|&last| Some(last) != twice);
     let loads: Vec<usize> = twice.into_iter().chain(last).collect();
     let (unit, of) = if matrix.metric.lower_is_better { ("s", "run") } else { ("us", "operation") };
+    let joules = if matrix.metric.lower_is_better { "J" } else { "uJ" };
+    // Only where it is measured: few machines have a counter that anybody may read.
+    let has_energy = matrix.samples.all.iter().any(|sample| energy(matrix, &sample.value).is_some());
+    let metered: &[usize] = if has_energy { &loads } else { &[] };
     let at = |what: &str, column: usize| format!("{what} at {:.0} %", matrix.load(column));
     let header = ["configuration".to_string()]
         .into_iter()
         .chain(loads.iter().map(|&column| at("kept", column)))
         .chain(["Jain, worst".to_string()])
         .chain(loads.iter().map(|&column| at(&format!("{unit}/{of}"), column)))
+        .chain(metered.iter().map(|&column| at(&format!("{joules}/{of}"), column)))
         .chain(loads.iter().map(|&column| at("switches/s", column)));
     let mut table = Table::new(
         format!(
-            "{title}: part of the row's own peak that it keeps at a load in percent of the processors; Jain's index, the lowest median of all counts from 2 on; processor time per {of}, {unit}; context switches per second; medians{remark}"
+            "{title}: part of the row's own peak that it keeps at a load in percent of the processors; Jain's index, the lowest median of all counts from 2 on; processor time per {of}, {unit}{}; context switches per second; medians{remark}",
+            if has_energy { format!("; energy per {of}, {joules}") } else { String::new() }
         ),
         header,
     );
@@ -197,10 +213,10 @@ fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
         let jain = or_none(worst_jain(matrix, row).map(|(value, _)| value), &|value| format!("{value:.3}"));
         let times =
             loads.iter().map(|&column| or_none(median(column, &|values| processor_time(matrix, values)), &short));
+        let energies = metered.iter().map(|&column| or_none(median(column, &|values| energy(matrix, values)), &short));
         let switched = loads.iter().map(|&column| or_none(median(column, &switches), &|value| Unit::Plain.show(value)));
-        let fields: Vec<String> =
-            [matrix.rows[row].clone()].into_iter().chain(kept).chain([jain]).chain(times).chain(switched).collect();
-        table.row(fields);
+        let first = [matrix.rows[row].clone()].into_iter();
+        table.row(first.chain(kept).chain([jain]).chain(times).chain(energies).chain(switched));
     }
     table
 }
@@ -247,6 +263,16 @@ mod tests {
             ]
         );
         assert_eq!(costs.rows[0][1..], ["1.000", "0.500", "0.500", "1.50", "1.50", "4.00", "4.00"]);
+    }
+
+    #[test]
+    fn energy_has_columns_where_it_is_measured() {
+        let samples = samples(&[&[10.0, 20.0]], "cpu_ns_per_op 1500\njoules_per_op 0.000004");
+        let tables = tables(&matrix(&samples, &["libc"], &[4, 64], false), "w", &[]);
+        let costs = &tables.all[2];
+        let column = costs.header.iter().position(|name| name == "uJ/operation at 200 %").expect("a column");
+        assert_eq!(costs.rows[0][column], "4.00");
+        assert_eq!(costs.rows[0].len(), costs.header.len());
     }
 
     #[test]

@@ -140,8 +140,56 @@ pub const SPLASH: Workload = Workload {
     ..PLAIN
 };
 
+/// Loads on the kernel's own locks, all of one program; see [`crate::tasks`].
+const TASKS: Workload = Workload { program: crate::tasks::PROGRAM, ..PLAIN };
+/// Mappings of a file.
+pub const MMAPBENCH: Workload = Workload {
+    name: "mmapbench",
+    metric: Metric { name: "ops_per_sec", heading: "mappings/s", lower_is_better: false },
+    what: "processes map one file, read the first byte of each page and unmap it",
+    ..TASKS
+};
+/// Sockets.
+pub const SOCKBENCH: Workload = Workload {
+    name: "sockbench",
+    metric: Metric { name: "ops_per_sec", heading: "sockets/s", lower_is_better: false },
+    what: "processes make a socket and close it",
+    ..TASKS
+};
+/// Small files.
+pub const POSTMARK: Workload = Workload {
+    name: "postmark",
+    metric: TRANSACTIONS,
+    what: "threads work on small files of their own: create or delete one, then read or append to one",
+    ..TASKS
+};
+/// Directories.
+pub const FIND: Workload = Workload {
+    name: "find",
+    metric: Metric { name: "ops_per_sec", heading: "searches/s", lower_is_better: false },
+    what: "processes run find, each in a tree of its own, for a name that is not there",
+    ..TASKS
+};
+/// Files of all.
+pub const GREP: Workload = Workload {
+    name: "grep",
+    metric: Metric { name: "ops_per_sec", heading: "searches/s", lower_is_better: false },
+    what: "processes run grep on files that they share, for a text that is not there",
+    ..TASKS
+};
+/// A compiler.
+pub const COMPILE: Workload = Workload {
+    name: "compile",
+    metric: Metric { name: "ops_per_sec", heading: "sources/s", lower_is_better: false },
+    what: "processes compile sources, as make -j N does; in the place of kernbench",
+    ..TASKS
+};
+
 /// All of them.
-pub const WORKLOADS: [Workload; 8] = [COUNTER, HASHTABLE, NESTED, LEVELDB, TATP, TPCC, RAYTRACE, SPLASH];
+pub const WORKLOADS: [Workload; 14] = [
+    COUNTER, HASHTABLE, NESTED, LEVELDB, TATP, TPCC, RAYTRACE, SPLASH, MMAPBENCH, SOCKBENCH, POSTMARK, FIND, GREP,
+    COMPILE,
+];
 
 #[cfg(test)]
 mod tests {

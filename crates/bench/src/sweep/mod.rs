@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::chart::quantity::Unit;
 use crate::context::processors;
+use crate::energy;
 use crate::grid::workload::{COUNTER, TATP, Workload};
 use crate::readings::{Reading, readings, spread};
 use crate::record::Record;
@@ -69,14 +70,31 @@ impl Shape {
 
     /// Median and range of what is drawn, lines down, places across.
     fn table(&self, title: &str, record: &Record) -> Table {
+        self.table_of(title, &self.up, &readings(record), |reading| reading.values.get(&self.metric))
+    }
+
+    /// What an operation takes; energy only where it is measured.
+    fn costs(&self, title: &str, record: &Record) -> Vec<Table> {
         let readings = readings(record);
+        let costs = [
+            ("processor time per operation, us", "cpu_ns_per_op", 1e-3),
+            ("energy per operation, uJ", energy::PER_OPERATION, 1e6),
+        ];
+        let is_measured = |name| readings.iter().any(|reading| reading.values.get(name).is_some());
+        let measured = costs.into_iter().filter(|(_, name, _)| is_measured(name));
+        let table = |(heading, name, unit): (&str, &str, f64)| {
+            self.table_of(title, heading, &readings, |reading| Some(reading.values.get(name)? * unit))
+        };
+        measured.map(table).collect()
+    }
+
+    fn table_of(&self, title: &str, up: &str, readings: &[Reading], of: impl Fn(&Reading) -> Option<f64>) -> Table {
         let header = std::iter::once("line".to_string()).chain(self.places.iter().map(f64::to_string));
         let mut table =
-            Table::new(format!("{title}: {}; {} across; median (smallest..largest)", self.up, self.across), header);
+            Table::new(format!("{title}: {up}; {} across; median (smallest..largest)", self.across), header);
         for line in &self.lines {
             let field = |&x: &f64| {
-                let of = |reading: &Reading| reading.values.get(&self.metric);
-                spread(&readings, line, x, of)
+                spread(readings, line, x, &of)
                     .map_or_else(|| "-".to_string(), |spread| spread.text(|value| Unit::Plain.show(value)))
             };
             table.row(std::iter::once(line.clone()).chain(self.places.iter().map(field)));
@@ -155,11 +173,13 @@ pub fn run(
     if let (Some(all), Value::Object(parameters)) = (all.as_object_mut(), parameters) {
         all.extend(parameters);
     }
-    let record = Record::begin(name, common.seed, all);
+    let mut record = Record::begin(name, common.seed, all);
+    record.notes.push(energy::note());
     let session = Session { cells, options };
     session.run(record, measure, |record, _| {
         record.tables = vec![shape.table(name, record)];
         record.tables.extend(extra(record));
+        record.tables.extend(shape.costs(name, record));
     })
 }
 
