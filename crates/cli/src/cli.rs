@@ -91,6 +91,11 @@ pub struct RunArgs {
     /// Mean sleep of a waiter under `--load backoff`, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub backoff: Option<u32>,
+    /// Run threads that wait too much for locks on a special set of cores, of the size that lets them get most done.
+    /// `--ssc=published` searches that size as the paper does.
+    #[arg(long, value_name = "SEARCH", num_args = 0..=1, require_equals = true, default_missing_value = "refined",
+          value_parser = ["refined", "published"])]
+    pub ssc: Option<String>,
     /// Leave alone the programs that PROGRAM starts.
     #[arg(long)]
     pub no_children: bool,
@@ -104,7 +109,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Configurations, the first being the one to compare against: `libc` (nothing replaced),
-    /// `default`, LOCK, or LOCK+LOAD.
+    /// `default`, LOCK, or LOCK+LOAD; with `+ssc` behind it and a special set of cores (`run --ssc`).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
           value_parser = Configuration::parse)]
     pub locks: Vec<Configuration>,

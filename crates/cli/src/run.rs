@@ -46,6 +46,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if let Some(ms) = args.backoff {
         environment.set(variable::BACKOFF, ms.to_string());
     }
+    if let Some(search) = &args.ssc {
+        environment.set(variable::SSC, search);
+    }
     if args.no_children {
         environment.set(variable::CHILDREN, "0");
     }

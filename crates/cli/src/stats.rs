@@ -29,6 +29,8 @@ pub struct Record {
     controller: Controller,
     #[serde(default)]
     slots: Slots,
+    /// Of a program that was to have one.
+    special: Option<Special>,
     /// Locks that found no place in the interposer's table.
     #[serde(default)]
     pub dropped_locks: u64,
@@ -56,6 +58,62 @@ struct Slots {
     woken: u64,
     timed_out: u64,
     given_back: u64,
+}
+
+/// The special set of cores.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Special {
+    /// Processors that it was chosen from; 0: there was no contention.
+    cores: u32,
+    most_tasks: u32,
+    moves: u64,
+    votes: u64,
+    searches: u64,
+    /// What the controller took for it; that is part of its time.
+    cpu_ns: u64,
+    /// When the set had another size, in nanoseconds, and which; 0: there was none from then on.
+    changes: Vec<(u64, u32)>,
+    changes_left_out: u64,
+}
+
+/// Changes of the set's size that a line has room for.
+const CHANGES: usize = 12;
+
+impl Special {
+    fn render(&self, wall_ns: u64) -> String {
+        if self.cores == 0 {
+            return "special set: none, no thread waited long enough\n".to_string();
+        }
+        let Special { cores, most_tasks, moves, votes, searches, .. } = self;
+        let mut text = format!(
+            "special set: up to {most_tasks} threads, {} of {cores} processors for most of the time; \
+             {moves} moves, {votes} votes, {searches} searches anew, {} of processor time\n",
+            self.usual(wall_ns),
+            quantity::seconds(self.cpu_ns as f64 * 1e-9)
+        );
+        let changes = self
+            .changes
+            .iter()
+            .take(CHANGES)
+            .map(|&(ns, bound)| format!(" {bound} at {}", quantity::seconds(ns as f64 * 1e-9)));
+        text.push_str(&format!("its processors:{}", changes.collect::<Vec<_>>().join(",")));
+        let hidden = self.changes.len().saturating_sub(CHANGES) as u64 + self.changes_left_out;
+        if hidden > 0 {
+            text.push_str(&format!(", and {hidden} changes more"));
+        }
+        text + "\n"
+    }
+
+    /// The size that the set had longest, while there was one.
+    fn usual(&self, wall_ns: u64) -> u32 {
+        let ends = self.changes.iter().skip(1).map(|&(ns, _)| ns).chain([wall_ns]);
+        let mut times = std::collections::BTreeMap::<u32, u64>::new();
+        for (&(begin, bound), end) in self.changes.iter().zip(ends) {
+            *times.entry(bound).or_default() += end.saturating_sub(begin);
+        }
+        times.into_iter().filter(|&(bound, _)| bound > 0).max_by_key(|&(_, ns)| ns).map_or(0, |(bound, _)| bound)
+    }
 }
 
 /// One lock of a [`Record`].
@@ -146,6 +204,9 @@ fn render(mut record: Record, top: usize) -> String {
         record.processors,
         nanoseconds(cpu_ns),
     );
+    if let Some(special) = &record.special {
+        text.push_str(&special.render(record.wall_ns));
+    }
     if record.locks.is_empty() {
         text.push_str(
             "No lock is listed: the program took none that unconvoy replaces, \

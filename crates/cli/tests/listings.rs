@@ -107,6 +107,30 @@ fn statistics_name_the_worst_lock_first() {
 }
 
 #[test]
+fn statistics_show_the_special_set() {
+    let stage = Stage::new();
+    let with =
+        |special: &str| STATISTICS.replace(r#""dropped_locks""#, &format!("\"special\":{special},\"dropped_locks\""));
+    stage.write(
+        "s.json",
+        &with(
+            r#"{"cores":8,"bound":4,"tasks":9,"most_tasks":16,"moves":120,"votes":300,"searches":1,"cpu_ns":1500000,
+        "changes":[[1000000,1],[8000000,2],[15000000,4],[1900000000,0]],"changes_left_out":0}"#,
+        ),
+    );
+    let assert = stage.unconvoy().args(["stats", "s.json"]).assert().success();
+    assert.stdout(
+        contains("up to 16 threads, 4 of 8 processors")
+            .and(contains("120 moves, 300 votes, 1 searches anew, 1.50 ms of processor time"))
+            .and(contains("1 at 1.00 ms, 2 at 8.00 ms, 4 at 15.0 ms, 0 at 1.90 s\n")),
+    );
+    stage.write("none.json", &with(r#"{"cores":0}"#));
+    stage.unconvoy().args(["stats", "none.json"]).assert().success().stdout(contains("special set: none"));
+    stage.write("off.json", &with("null"));
+    stage.unconvoy().args(["stats", "off.json"]).assert().success().stdout(contains("special set").not());
+}
+
+#[test]
 fn statistics_without_locks_say_why() {
     let stage = Stage::new();
     let text = r#"{"schema":"unconvoy-stats-1","program":"p","pid":1,"lock":"mcs","load":"none","wall_ns":1}"#;

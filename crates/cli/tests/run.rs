@@ -58,6 +58,16 @@ fn signal_dispositions_are_inherited_as_they_are() {
 }
 
 #[test]
+fn a_special_set_is_asked_for_by_its_search() {
+    let stage = Stage::new();
+    for (option, value) in [("--ssc", "refined"), ("--ssc=published", "published"), ("--no-children", "")] {
+        let arguments = ["run", option, "--", "sh", "-c", "echo $UNCONVOY_SSC"];
+        stage.unconvoy().args(arguments).assert().success().stdout(format!("{value}\n"));
+    }
+    stage.unconvoy().args(["run", "--ssc=nosuch", "--", "true"]).assert().failure().stderr(contains("refined"));
+}
+
+#[test]
 fn the_environment_says_what_the_options_say() {
     let stage = Stage::new();
     let script = "echo $LD_PRELOAD $UNCONVOY_LOCK $UNCONVOY_LOAD $UNCONVOY_INTERVAL_MS \

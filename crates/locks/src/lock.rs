@@ -3,7 +3,7 @@
 
 use crate::contention::backoff::Backoff;
 use crate::contention::rw::{RwWord, Share};
-use crate::contention::{Contention, Outcome, Turn, Verdict};
+use crate::contention::{Contention, LONGEST_TURN_NS, Outcome, Turn, Verdict};
 use crate::load::gate::{Gate, Spot};
 use crate::load::{Departure, LoadManager};
 use crate::platform::{Atomic, Platform, ThreadNote};
@@ -25,9 +25,52 @@ pub struct Acquired {
     pub departure: Departure,
 }
 
+/// Waiting that a thread keeps to itself at most, nanoseconds: little against a time slice.
+const PORTION_NS: u64 = 50_000;
+
+/// How long a wait keeps its processor busy, for machines that want to know ([`Platform::waited`]).
+struct Spent {
+    is_counted: bool,
+    last: u64,
+    ns: u64,
+}
+
+impl Spent {
+    fn begin<P: Platform>(now: u64) -> Self {
+        Spent { is_counted: P::counts_waits(), last: now, ns: 0 }
+    }
+
+    #[inline(always)]
+    fn turn<P: Platform>(&mut self, now: u64) {
+        if self.is_counted {
+            // A longer gap between two turns is time off the processor.
+            self.ns += now.saturating_sub(self.last).min(LONGEST_TURN_NS);
+            self.last = now;
+            if self.ns >= PORTION_NS {
+                P::waited(core::mem::take(&mut self.ns));
+            }
+        }
+    }
+
+    /// The thread was away.
+    fn resume<P: Platform>(&mut self) {
+        if self.is_counted {
+            self.last = P::now();
+        }
+    }
+
+    fn end<P: Platform>(mut self) {
+        if self.is_counted {
+            self.turn::<P>(P::now());
+            P::waited(self.ns);
+        }
+    }
+}
+
 /// Asks the load manager, and watches the deadline.
 struct Asking<'a, P: Platform, L: LoadManager<P>> {
     waiter: &'a mut L::Waiter,
+    spent: &'a mut Spent,
     spot: &'a dyn Spot,
     deadline: Option<u64>,
     late: bool,
@@ -36,6 +79,7 @@ struct Asking<'a, P: Platform, L: LoadManager<P>> {
 impl<P: Platform, L: LoadManager<P>> Turn for Asking<'_, P, L> {
     #[inline]
     fn turn(&mut self, now: u64) -> Verdict {
+        self.spent.turn::<P>(now);
         self.late = self.deadline.is_some_and(|end| now >= end);
         if self.late { Verdict::Leave } else { L::turn(self.waiter, now, self.spot) }
     }
@@ -54,18 +98,23 @@ fn wait<P: Platform, L: LoadManager<P>>(
     deadline: Option<u64>,
     mut attempt: impl FnMut(&mut Asking<'_, P, L>) -> Outcome,
 ) -> Acquired {
-    let mut waiter = L::arrive(P::now(), P::place(gate));
+    let begin = P::now();
+    let mut waiter = L::arrive(begin, P::place(gate));
+    let mut spent = Spent::begin::<P>(begin);
     let held = loop {
-        let mut asking = Asking { waiter: &mut waiter, spot, deadline, late: false };
+        let mut asking = Asking { waiter: &mut waiter, spent: &mut spent, spot, deadline, late: false };
         match attempt(&mut asking) {
             Outcome::Acquired => break true,
             Outcome::Left if asking.late => break false,
             Outcome::Left => {}
         }
-        if L::away(&mut waiter, gate, spot, deadline) {
+        let is_held = L::away(&mut waiter, gate, spot, deadline);
+        spent.resume::<P>();
+        if is_held {
             break true;
         }
     };
+    spent.end::<P>();
     let departure = L::depart(waiter);
     if departure.parked {
         // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes

@@ -1,9 +1,11 @@
 /* What the interposer needs C for: a wait that a pthread_cancel may unwind, and references that may stay unresolved. */
 
 #define _GNU_SOURCE
+#include <alloca.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -63,4 +65,41 @@ const char *unconvoy_sanitizer(void)
 	if (__msan_init)
 		return "MemorySanitizer";
 	return NULL;
+}
+
+/*
+ * The variants of exec with their arguments in a row. They gather them on the stack, as libc's do: the caller may be the child
+ * of a vfork, or a signal handler.
+ */
+#define GATHER(first, last)                                                                      \
+	va_list list;                                                                            \
+	size_t count = 1;                                                                        \
+	va_start(list, first);                                                                   \
+	while (va_arg(list, const char *))                                                       \
+		count++;                                                                         \
+	va_end(list);                                                                            \
+	char **arguments = alloca((count + 1) * sizeof *arguments);                              \
+	arguments[0] = (char *)first;                                                            \
+	va_start(list, first);                                                                   \
+	for (size_t place = 1; place <= count; place++)                                          \
+		arguments[place] = va_arg(list, char *);                                         \
+	last;                                                                                    \
+	va_end(list)
+
+int unconvoy_execl(const char *path, const char *first, ...)
+{
+	GATHER(first, (void)0);
+	return execv(path, arguments);
+}
+
+int unconvoy_execlp(const char *file, const char *first, ...)
+{
+	GATHER(first, (void)0);
+	return execvp(file, arguments);
+}
+
+int unconvoy_execle(const char *path, const char *first, ...)
+{
+	GATHER(first, char *const *environment = va_arg(list, char *const *));
+	return execve(path, arguments, environment);
 }

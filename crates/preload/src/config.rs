@@ -11,6 +11,7 @@
 //! | `UNCONVOY_SLEEP_MS` | integer | 1 to 10000 | 100 | longest sleep in a slot |
 //! | `UNCONVOY_BACKOFF_MS` | integer | 1 to 10000 | 100 | mean sleep of load-triggered backoff |
 //! | `UNCONVOY_NESTED` | 0 or 1 | | 1 | whether waiters wake their lock's holder |
+//! | `UNCONVOY_SSC` | name | 0, 1, refined, published | 0 | a special set of cores; 1 is refined |
 //! | `UNCONVOY_STATS` | path | | none | where the statistics go at exit |
 //! | `UNCONVOY_CHILDREN` | 0 or 1 | | 1 | whether programs that this one starts get the library too |
 //!

@@ -49,6 +49,24 @@ pub(crate) fn me() -> u32 {
     if IS_AT_HAND.load(Relaxed) { me_at_hand() } else { Native::thread_id() }
 }
 
+/// The kernel's id of `thread`, where that can be told; 0 if it has ended.
+///
+/// # Safety
+///
+/// `thread` has not been joined or detached and gone.
+pub(crate) unsafe fn of(thread: libc::pthread_t) -> Option<u32> {
+    // SAFETY: no preconditions.
+    if thread == unsafe { libc::pthread_self() } {
+        return Some(Native::thread_id());
+    }
+    #[cfg(target_arch = "x86_64")]
+    if IS_AT_HAND.load(Relaxed) {
+        // SAFETY: glibc's handle is the address of the control block, which is there until the thread is joined.
+        return Some(unsafe { core::ptr::with_exposed_provenance::<u32>(thread as usize + PLACE).read_volatile() });
+    }
+    None
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn is_at_hand() -> bool {
     true

@@ -17,6 +17,7 @@ mod identity;
 mod mutex;
 mod real;
 mod rwlock;
+mod special;
 mod spin;
 mod stats;
 mod tally;
@@ -31,13 +32,23 @@ extern "C" fn begin() {
     native::claim_memory();
     config::service();
     config::keep_from_children();
-    // SAFETY: the handler is async-signal-safe: it stores to atomics.
-    unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+    // SAFETY: the handlers are async-signal-safe: they store to atomics, and set the thread's mask of processors.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork)) };
     stats::begin();
+    special::begin();
 }
 
 extern "C" fn end() {
+    special::say_what_is_unsaid();
     stats::write();
+}
+
+unsafe extern "C" fn before_fork() {
+    special::before_fork();
+}
+
+unsafe extern "C" fn after_fork_in_parent() {
+    special::after_fork_in_parent();
 }
 
 unsafe extern "C" fn after_fork() {

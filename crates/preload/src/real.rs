@@ -3,7 +3,7 @@
 
 /// Defines functions of libc that are found with `dlsym(RTLD_NEXT)`.
 macro_rules! real {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         /// Where each of the functions is, once it was looked up.
         #[allow(non_upper_case_globals, reason = "named as the functions are")]
         mod address {
@@ -23,10 +23,10 @@ macro_rules! real {
             /// # Safety
             ///
             /// As libc's.
-            pub(crate) unsafe fn $name($($argument: $type),*) -> c_int {
+            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
                 let address = address::$name.get();
                 // SAFETY: libc's function of that name has this type.
-                let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(address) };
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
                 // SAFETY: passed on from the caller.
                 unsafe { function($($argument),*) }
             }
@@ -41,7 +41,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::platform::native;
 
-use libc::{c_char, c_ulong, clockid_t, gid_t, size_t, uid_t};
+use libc::{FILE, c_char, c_ulong, clockid_t, cpu_set_t, gid_t, pid_t, size_t, uid_t};
+use libc::{posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};
 use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
 use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
 
@@ -87,7 +88,25 @@ real! {
     fn unshare(flags: c_int) -> c_int;
     fn setns(namespace: c_int, kind: c_int) -> c_int;
     fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int;
+    fn sched_setaffinity(thread: pid_t, size: size_t, mask: *const cpu_set_t) -> c_int;
+    fn sched_getaffinity(thread: pid_t, size: size_t, mask: *mut cpu_set_t) -> c_int;
+    fn pthread_setaffinity_np(thread: pthread_t, size: size_t, mask: *const cpu_set_t) -> c_int;
+    fn pthread_getaffinity_np(thread: pthread_t, size: size_t, mask: *mut cpu_set_t) -> c_int;
+    fn pthread_create(thread: *mut pthread_t, attributes: *const pthread_attr_t, work: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> c_int;
+    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int;
+    fn execv(path: *const c_char, arguments: Words) -> c_int;
+    fn execvp(file: *const c_char, arguments: Words) -> c_int;
+    fn execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int;
+    fn fexecve(descriptor: c_int, arguments: Words, environment: Words) -> c_int;
+    fn execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int;
+    fn posix_spawn(process: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Words, environment: Words) -> c_int;
+    fn posix_spawnp(process: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Words, environment: Words) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
 }
+
+/// Arguments or an environment.
+type Words = *const *mut c_char;
 
 /// A function of libc, looked up when first asked for.
 struct Address {

@@ -21,6 +21,7 @@ use unconvoy_locks::platform::{Native, Platform, native};
 use crate::caller;
 use crate::config::{say, variable};
 use crate::dispatch::pair;
+use crate::special;
 
 /// What a record is of.
 #[derive(Debug, Clone, Copy)]
@@ -210,6 +211,8 @@ pub(crate) fn write() {
         // Of waiters whose lock's holder slept for load until they woke it, in nested sections: upper end in
         // nanoseconds, number.
         "pauses": pauses,
+        // Null unless the program was to have a special set of cores.
+        "special": special::report(BEGAN.load(Relaxed)),
         "dropped_locks": DROPPED.load(Relaxed),
         "locks": locks,
     });

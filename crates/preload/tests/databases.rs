@@ -170,7 +170,10 @@ impl MariaDb {
     }
 
     fn same(&self, arguments: &[&str]) {
-        let without = self.outcome(|path| plain(path), arguments);
+        // MariaDB's CHECK TABLE now and then misses records that its purge is just removing, also with libc.
+        let is_sound = |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
+        let mut outcomes = (0..3).map(|_| self.outcome(|path| plain(path), arguments));
+        let without = outcomes.find(is_sound).expect("a MariaDB that finds nothing wrong with its tables under libc");
         let with = self.outcome(|path| preloaded(path), arguments);
         assert_eq!(without, with);
         let steps = CLIENTS * STEPS;

@@ -14,11 +14,14 @@ pub fn command(words: &[OsString], configuration: &Configuration, library: Optio
     command.args(&words[1..]);
     // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
     let mut preload = std::env::var_os(variable::PRELOAD).and_then(|existing| library::without_preload(&existing));
-    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN] {
+    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN, variable::SSC] {
         command.env_remove(name);
     }
     if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
         command.env(variable::LOCK, lock).env(variable::LOAD, load);
+        if configuration.has_special_set {
+            command.env(variable::SSC, "1");
+        }
         preload = Some(library::preload(library, preload.as_deref()));
     }
     match preload {
@@ -39,11 +42,12 @@ mod tests {
             let command = command(&["true".into()], &configuration, library);
             let value =
                 |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
-            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD))
+            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD), value(variable::SSC))
         };
         let library = Path::new("/x/libunconvoy.so");
         assert_eq!(of("libc", Some(library)).0, None);
-        let (lock, load, preload) = of("mcs+none", Some(library));
+        let (lock, load, preload, special_set) = of("mcs+none", Some(library));
+        assert_eq!((special_set, of("mcs+none+ssc", Some(library)).3), (None, Some("1".into())));
         assert_eq!((lock.unwrap(), load.unwrap()), ("mcs".into(), "none".into()));
         assert!(preload.unwrap().to_string_lossy().starts_with("/x/libunconvoy.so"));
     }

@@ -24,20 +24,30 @@ pub struct Configuration {
     pub name: String,
     /// The lock, or libc's own.
     pub lock: Option<(&'static str, &'static str)>,
+    /// Whether threads that wait too much run on a special set of cores.
+    pub has_special_set: bool,
 }
 
+/// What asks for a special set of cores, after a lock.
+const SPECIAL_SET: &str = "+ssc";
+
 impl Configuration {
-    /// Reads `libc`, `default`, `LOCK` or `LOCK+LOAD`.
+    /// Reads `libc`, `default`, `LOCK` or `LOCK+LOAD`, each but the first with `+ssc` behind it or without.
     ///
     /// # Errors
     ///
     /// An unknown name, with the list of what there is; a lock that cannot run here.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let lock = match text {
+        let (named_lock, has_special_set) = match text.strip_suffix(SPECIAL_SET) {
+            Some("libc") => return Err("a special set of cores is unconvoy's, and libc is without it".to_string()),
+            Some(before) => (before, true),
+            None => (text, false),
+        };
+        let lock = match named_lock {
             "libc" => None,
             "default" => Some((CONTENTION[0].name, LOAD[0].name)),
             _ => {
-                let (lock, load) = text.split_once('+').unwrap_or((text, LOAD[0].name));
+                let (lock, load) = named_lock.split_once('+').unwrap_or((named_lock, LOAD[0].name));
                 let Some(lock) = named(CONTENTION, lock) else {
                     return Err(format!("unknown lock '{lock}'\n{}", what_there_is()));
                 };
@@ -51,7 +61,7 @@ impl Configuration {
                 Some((lock, load))
             }
         };
-        Ok(Self { name: text.to_string(), lock })
+        Ok(Self { name: text.to_string(), lock, has_special_set })
     }
 }
 
@@ -68,7 +78,7 @@ fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
 fn what_there_is() -> String {
     let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
     format!(
-        "  configurations: libc, default, LOCK, LOCK+LOAD\n  locks: {}\n  load managers: {}",
+        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc with +ssc for a special set of cores\n  locks: {}\n  load managers: {}",
         names(CONTENTION),
         names(LOAD)
     )
@@ -248,7 +258,11 @@ mod tests {
         assert_eq!(lock("default"), Some((CONTENTION[0].name, LOAD[0].name)));
         assert_eq!(lock("mcs"), Some(("mcs", LOAD[0].name)));
         assert_eq!(lock("tpmcs+none"), Some(("tpmcs", "none")));
-        for wrong in ["", "mcs+", "+none", "nosuch", "mcs+nosuch", "libc+none"] {
+        assert_eq!(lock("mcs+ssc"), lock("mcs"));
+        let has_special_set = |text| Configuration::parse(text).unwrap().has_special_set;
+        assert!(has_special_set("default+ssc") && has_special_set("mcs+none+ssc") && !has_special_set("mcs+none"));
+        assert!(Configuration::parse("libc+ssc").unwrap_err().contains("without it"));
+        for wrong in ["", "mcs+", "+none", "+ssc", "nosuch", "mcs+nosuch", "libc+none"] {
             let error = Configuration::parse(wrong).unwrap_err();
             assert!(error.contains("tpmcs") && error.contains("yield"), "{wrong}: {error}");
         }

@@ -202,6 +202,18 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// does.
     fn ensure_controller();
 
+    /// Whether the machine wants to be told how long threads [wait](Self::waited).
+    #[inline(always)]
+    fn counts_waits() -> bool {
+        false
+    }
+
+    /// The calling thread has waited for locks for `ns` nanoseconds of processor time that it has not told of yet.
+    #[inline(always)]
+    fn waited(ns: u64) {
+        let _ = ns;
+    }
+
     /// The load at this moment, where the machine tells of each change. Cheap where it does not.
     #[inline(always)]
     fn live_load() -> Option<LiveLoad> {

@@ -88,10 +88,13 @@ pub fn plain(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// The same with the library, in its default configuration.
+/// The same with the library, in its default configuration; with `UNCONVOY_SUITE_SSC=1` and a special set of cores.
 pub fn preloaded(program: impl AsRef<Path>) -> Command {
     let mut command = plain(program);
     command.env("LD_PRELOAD", library());
+    if let Some(search) = std::env::var_os("UNCONVOY_SUITE_SSC") {
+        command.env("UNCONVOY_SSC", search);
+    }
     command
 }
 

@@ -15,6 +15,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
+use super::companion::{self, Companion};
 use super::thread::BareThread;
 #[cfg(not(tsan))]
 use super::thread::NotStarted;
@@ -111,6 +112,14 @@ fn sensor() -> Choice {
         4 => Choice::Fixed(f64::from_bits(SENSOR.1.load(Relaxed))),
         _ => Choice::Schedstat,
     }
+}
+
+/// Sees to it that a controller runs, and that it stays for some intervals.
+pub fn keep_controller() {
+    if LOAD_CONTROL.contended.load(Relaxed) == 0 {
+        LOAD_CONTROL.contended.store(1, Relaxed);
+    }
+    ensure();
 }
 
 /// Sees to it that a controller runs.
@@ -245,21 +254,28 @@ fn run(private: bool) -> c_int {
 
 /// Serves with the chosen sensor; where that cannot be had (any more) it is `schedstat` from then on.
 fn serve_with_sensor(private: bool, own_thread: u32) {
-    let mut sensor = Watched(ChosenSensor::new(sensor(), private, own_thread));
+    let sensor = ChosenSensor::new(sensor(), private, own_thread);
+    let mut sensor = Watched { sensor, companion: companion::get() };
     sensor.notice();
     serve(&LOAD_CONTROL, &mut sensor, &EFFORT, &BARRED);
+    if let Some(companion) = sensor.companion {
+        (companion.end)();
+    }
     drop(sensor);
     STATE.store(NONE, Release);
 }
 
-/// The sensor, with an eye on what it has become.
-struct Watched(ChosenSensor);
+/// The sensor, with an eye on what it has become; and what else is done each time that it is read.
+struct Watched {
+    sensor: ChosenSensor,
+    companion: Option<&'static Companion>,
+}
 
 impl Watched {
     /// Has it said, once, if another sensor is in use than was chosen.
     fn notice(&self) {
-        if self.0.choice() != sensor() {
-            use_sensor(self.0.choice());
+        if self.sensor.choice() != sensor() {
+            use_sensor(self.sensor.choice());
             UNSAID.store(true, Relaxed);
         }
     }
@@ -267,17 +283,20 @@ impl Watched {
 
 impl Sensor for Watched {
     fn begin(&mut self, now: u64) {
-        self.0.begin(now);
+        self.sensor.begin(now);
+        if let Some(companion) = self.companion {
+            (companion.begin)(now);
+        }
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
-        let reading = self.0.read(now);
+        let reading = self.sensor.read(now);
         self.notice();
-        reading
+        self.companion.map_or(reading, |companion| (companion.interval)(now, reading))
     }
 
     fn expect_asleep(&mut self, thread: u32, slot: u32) {
-        self.0.expect_asleep(thread, slot);
+        self.sensor.expect_asleep(thread, slot);
     }
 }
 
@@ -314,6 +333,9 @@ pub(super) fn begin_anew() {
     THREAD.forget();
     BARRED.store(0, Relaxed);
     LOAD_CONTROL.reset();
+    if let Some(companion) = companion::get() {
+        (companion.forked)();
+    }
     if bpf::is_adopted() {
         bpf::forget();
         use_sensor(Choice::Schedstat); // the kernel counts for the parent

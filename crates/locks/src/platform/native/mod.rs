@@ -1,5 +1,6 @@
 //! Linux: the machine that the shipped locks run on.
 
+pub mod companion;
 mod controller;
 mod doze;
 pub mod fork;
@@ -18,7 +19,10 @@ use crate::contention::queue::Node;
 use crate::load::control::LoadControl;
 use crate::load::sensor::{LiveLoad, bpf};
 
-pub use controller::{ControllerReport, claim_memory, confine, controller_report, use_sensor, without_controller};
+pub use controller::{
+    ControllerReport, claim_memory, confine, controller_report, keep_controller, use_sensor, without_controller,
+};
+pub use note::{set_word, word};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
@@ -228,6 +232,18 @@ impl Platform for Native {
     #[inline]
     fn ensure_controller() {
         controller::ensure();
+    }
+
+    #[inline(always)]
+    fn counts_waits() -> bool {
+        companion::is_there()
+    }
+
+    #[inline]
+    fn waited(ns: u64) {
+        if let Some(companion) = companion::get() {
+            (companion.waited)(ns);
+        }
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! What a thread remembers between two waits, in thread-local storage.
+//! What a thread remembers between two waits, in thread-local storage; and a word for whoever builds on this platform.
 //!
 //! A lock may be taken by a thread that the C library does not know: then the general way to a
 //! thread-local variable of a shared object, `__tls_get_addr`, has no table to look in. So the
@@ -7,9 +7,17 @@
 
 use crate::platform::ThreadNote;
 
+/// All that is kept for a thread. Zeroes in a new one.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Local {
+    note: ThreadNote,
+    word: u64,
+}
+
 #[cfg(target_arch = "x86_64")]
 mod place {
-    use crate::platform::ThreadNote;
+    use super::Local;
 
     core::arch::global_asm!(
         ".pushsection .tbss.unconvoy_thread_note,\"awT\",@nobits",
@@ -21,12 +29,12 @@ mod place {
         "unconvoy_thread_note:",
         ".zero {size}",
         ".popsection",
-        size = const size_of::<ThreadNote>(),
+        size = const size_of::<Local>(),
     );
 
     /// This thread's.
     #[inline]
-    pub(super) fn of_this_thread() -> *mut ThreadNote {
+    pub(super) fn of_this_thread() -> *mut Local {
         let place;
         // SAFETY: reads the variable's offset and the thread pointer, which the word it points to names.
         unsafe {
@@ -45,26 +53,43 @@ mod place {
 mod place {
     use core::cell::Cell;
 
+    use super::Local;
     use crate::platform::ThreadNote;
 
     thread_local! {
         // Constant and without a destructor: nothing to allocate, nothing to register.
-        static NOTE: Cell<ThreadNote> = const { Cell::new(ThreadNote { awake_since: 0, polled: 0, owes_until: 0, settled: 0, spun: 0 }) };
+        static LOCAL: Cell<Local> = const {
+            Cell::new(Local { note: ThreadNote { awake_since: 0, polled: 0, owes_until: 0, settled: 0, spun: 0 }, word: 0 })
+        };
     }
 
-    pub(super) fn of_this_thread() -> *mut ThreadNote {
-        NOTE.with(Cell::as_ptr)
+    pub(super) fn of_this_thread() -> *mut Local {
+        LOCAL.with(Cell::as_ptr)
     }
 }
 
 #[inline]
 pub(super) fn get() -> ThreadNote {
     // SAFETY: this thread's, plain numbers, zeroes at first.
-    unsafe { place::of_this_thread().read() }
+    unsafe { (*place::of_this_thread()).note }
 }
 
 #[inline]
 pub(super) fn set(note: ThreadNote) {
     // SAFETY: this thread's.
-    unsafe { place::of_this_thread().write(note) }
+    unsafe { (*place::of_this_thread()).note = note }
+}
+
+/// The word of the calling thread: 0 in a new one.
+#[inline]
+pub fn word() -> u64 {
+    // SAFETY: this thread's, 0 at first.
+    unsafe { (*place::of_this_thread()).word }
+}
+
+/// Sets [`word`].
+#[inline]
+pub fn set_word(word: u64) {
+    // SAFETY: this thread's.
+    unsafe { (*place::of_this_thread()).word = word }
 }
