@@ -7,6 +7,7 @@
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
+#   make bench-sched  what `unconvoy sched` costs where nobody contends, in a guest's instructions, some minutes
 #   make validate-elision    Syncchar's predictions against hardware transactions, ten minutes where there are any
 #   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
 #   make install  into PREFIX (default /usr/local)
@@ -16,7 +17,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs validate-elision figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -49,7 +50,7 @@ test-lint:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sim \
+	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
 		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:
@@ -63,6 +64,9 @@ test-tsan:
 
 test-preload:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(CARGO) test --release -p unconvoy-preload
+	@# Once more the tests that ask what POSIX says, with threads that are moved about.
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control UNCONVOY_SUITE_SSC=1 \
+		$(CARGO) test --release -p unconvoy-preload --test conformance --test regressions --test stress
 
 test-valgrind:
 	scripts/valgrind.sh $(RELEASE)/libunconvoy.so target/workloads
@@ -83,6 +87,10 @@ bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
 
+# What `unconvoy sched` costs where nobody contends: instructions of a guest, so that the host's speed does not matter.
+bench-sched: setup-tests
+	$(CARGO) test --release -p unconvoy-sched-ext --test guest overhead -- --ignored --nocapture
+
 # Says so where no hardware transaction commits, and runs all but the comparison.
 validate-elision: setup build
 	@scripts/setup.sh $(TESTS_PACKAGES)
@@ -98,6 +106,7 @@ install: build
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
+	install -D -m 755 $(RELEASE)/unconvoy-sched-ext $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-sched-ext
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +

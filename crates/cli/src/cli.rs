@@ -42,6 +42,9 @@ pub enum Command {
     /// Tell which of a program's locks would run faster as transactions or finer locks, and what hinders.
     #[command(after_help = SYNCCHAR_EXAMPLES)]
     Syncchar(Box<SynccharArgs>),
+    /// Schedule the machine so that tasks which wait too much for the kernel's locks keep to few cores.
+    #[command(after_help = SCHED_EXAMPLES)]
+    Sched(SchedArgs),
     /// List the locks, the load managers and the controller's policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
@@ -61,6 +64,28 @@ pub enum Command {
         #[arg(value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
+}
+
+/// `unconvoy sched`.
+#[derive(Debug, Args)]
+pub struct SchedArgs {
+    /// Show tasks, shares, bound and votes once a second.
+    #[arg(long)]
+    pub monitor: bool,
+    /// Serve OpenMetrics at ADDRESS (host:port), or write them to a FILE once a second.
+    #[arg(long, value_name = "ADDRESS|FILE", value_hint = ValueHint::FilePath)]
+    pub metrics: Option<OsString>,
+    /// A task that waits for locks for more than this part of a time slice is lock-intensive, in
+    /// percent: 0.1 to 100 [default: 10].
+    #[arg(long, value_name = "PERCENT")]
+    pub threshold: Option<String>,
+    /// How the size of the set is searched for: as published, or refined between its last two sizes
+    /// (then the children of lock-intensive tasks are so, too) [default: refined].
+    #[arg(long, value_name = "SEARCH", value_parser = ["published", "refined"])]
+    pub search: Option<String>,
+    /// The set has so many cores (or all, if those are fewer), and nothing is searched for.
+    #[arg(long, value_name = "CORES", conflicts_with = "search", value_parser = clap::value_parser!(u32).range(1..))]
+    pub bound: Option<u32>,
 }
 
 /// `unconvoy run`.
@@ -365,6 +390,19 @@ Examples:
   unconvoy syncchar --kernel --cpus 16 -- 'find /sys -type f | wc -l'
   unconvoy syncchar --kernel --cpus 32 --workload mab --html mab.html
   unconvoy syncchar --kernel arch/x86/boot/bzImage --debug-info vmlinux --workload find";
+
+const SCHED_EXAMPLES: &str = "\
+Needs root and a kernel of release 6.12 or later with sched_ext; what is missing is named with its
+remedy. The kernel goes back to its default scheduler when this ends, is killed or fails.
+
+Exit status: 0 after Ctrl-C. 1: the kernel refused the scheduler, or has unloaded it. 2: wrong
+options. 69: this machine lacks something. 125: unconvoy-sched-ext is missing.
+
+Examples:
+  sudo unconvoy sched --monitor
+  sudo unconvoy sched --metrics localhost:9464
+  sudo unconvoy sched --threshold 20 --search published --metrics /run/unconvoy.prom
+  sudo unconvoy sched --bound 4";
 
 const LOCKS_EXAMPLES: &str = "\
 Examples:

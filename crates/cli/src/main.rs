@@ -14,6 +14,7 @@ mod inspect;
 mod listing;
 mod refusal;
 mod run;
+mod sched;
 mod stats;
 mod syncchar;
 mod wrong_usage;
@@ -54,6 +55,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
         Command::Sim(args) => Ok(unconvoy_sim::command::sim(&args)),
         Command::Syncchar(args) => syncchar::syncchar(&args),
+        Command::Sched(args) => match sched::sched(&args)? {},
         Command::Locks => {
             print(listing::locks())?;
             Ok(0)

@@ -21,8 +21,8 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// What is shipped as an artefact of its own under another licence: QEMU loads them, and nothing links them.
-const ARTEFACTS: &[&str] = &["unconvoy-plugin-user", "unconvoy-plugin-system"];
+/// What is shipped as an artefact of its own under another licence: QEMU loads them, or the command executes it, and nothing links them.
+const ARTEFACTS: &[&str] = &["unconvoy-plugin-user", "unconvoy-plugin-system", "unconvoy-sched-ext"];
 
 /// Whether an SPDX expression can be met from the list: one alternative of which all parts are allowed. Parentheses are read
 /// as if `AND` bound tighter everywhere, which is right for `(A OR B) AND C` only if C is allowed, and that is checked.
