@@ -15,7 +15,7 @@ use stage::Stage;
 /// Emulated, on a machine that does something else too.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// What each thread does is `SECTION`, with its number in `me` and the round in `i`. They stay together, however busy the machine is: a window has sections of all.
+/// What each thread does is `SECTION`, with its number in `me` and the round in `i`. They stay together, however busy the machine is: of two rounds' sections, 320, a window of 512 has all.
 const FRAME: &str = "\
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void *work(void *argument)
 	long me = (long)argument;
 	pthread_barrier_wait(&ready);
 	for (long i = 0; i < 4000; i++) {
-		if (i % 400 == 0)
+		if (i % 40 == 0)
 			pthread_barrier_wait(&ready);
 		SECTION
 	}
