@@ -50,7 +50,7 @@ test-lint:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
+	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
 		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:
@@ -63,10 +63,10 @@ test-tsan:
 		$(CARGO) test --release -p unconvoy --test suite --target $$(rustc -vV | sed -n 's/^host: //p')
 
 test-preload:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(CARGO) test --release -p unconvoy-preload
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(CARGO) test --release --no-fail-fast -p unconvoy-preload
 	@# Once more the tests that ask what POSIX says, with threads that are moved about.
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control UNCONVOY_SUITE_SSC=1 \
-		$(CARGO) test --release -p unconvoy-preload --test conformance --test regressions --test stress
+		$(CARGO) test --release --no-fail-fast -p unconvoy-preload --test conformance --test regressions --test stress
 
 test-valgrind:
 	scripts/valgrind.sh $(RELEASE)/libunconvoy.so target/workloads

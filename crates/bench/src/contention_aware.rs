@@ -7,7 +7,6 @@ use std::fs;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cells::Samples;
@@ -15,6 +14,7 @@ use crate::chart::quantity::Unit;
 use crate::cli::{thread_count, threads};
 use crate::context::processors;
 use crate::energy;
+use crate::grid::cell::{self, Cell};
 use crate::grid::each_once;
 use crate::grid::workload::COUNTER;
 use crate::library::variable;
@@ -22,7 +22,7 @@ use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Values, start};
 use crate::scratch::Scratch;
-use crate::session::{Place, Session, SessionOptions};
+use crate::session::{Session, SessionOptions};
 use crate::setup::{Pair, Setup};
 use crate::statistics::{Spread, short};
 use crate::table::Table;
@@ -82,24 +82,6 @@ impl Remedy {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
-struct Cell {
-    configuration: &'static str,
-    threads: u32,
-    #[serde(skip)]
-    row: usize,
-}
-
-impl Place for Cell {
-    fn name(&self) -> String {
-        format!("{}, {}", self.configuration, thread_count(self.threads))
-    }
-
-    fn row(&self) -> &str {
-        self.configuration
-    }
-}
-
 /// Measures, prints and writes.
 ///
 /// # Errors
@@ -111,15 +93,12 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let bench = Bench { options, programs: &programs, scratch: &scratch };
     let counts = if options.threads.is_empty() { (1..=processors()).collect() } else { each_once(&options.threads) };
     let (rows, missing) = bench.rows();
-    let cells: Vec<Cell> = counts
-        .iter()
-        .flat_map(|&threads| (0..rows.len()).map(move |row| (row, threads)))
-        .map(|(row, threads)| Cell { configuration: rows[row].name, threads, row })
-        .collect();
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let cells = cell::product(&names, &counts);
     let common = &options.session.common;
     let parameters = json!({
         "workload": COUNTER.name, "threads": counts, "section_ns": options.cs, "think_ns": options.think,
-        "configurations": rows.iter().map(|row| row.name).collect::<Vec<_>>(), "seconds": common.seconds, "runs": common.runs(),
+        "configurations": names, "seconds": common.seconds, "runs": common.runs(),
     });
     let mut record = Record::begin("contention-aware", common.seed, parameters);
     record.notes.push(format!(
@@ -250,7 +229,7 @@ impl Figures<'_> {
     }
 
     fn cell(&self, row: usize, threads: u32) -> Option<usize> {
-        self.cells.iter().position(|cell| (cell.row, cell.threads) == (row, threads))
+        cell::position(self.cells, row, threads)
     }
 
     fn spread(&self, row: usize, threads: u32, name: &str) -> Option<Spread> {
@@ -299,11 +278,9 @@ mod tests {
     #[test]
     fn all_are_in_one_table() {
         let counts = [1, 4];
-        let cells: Vec<Cell> = (0..REMEDIES.len())
-            .flat_map(|row| counts.map(|threads| Cell { configuration: REMEDIES[row].name, threads, row }))
-            .collect();
+        let cells = cell::product(&REMEDIES.map(|remedy| remedy.name), &counts);
         let value = |cell: usize| {
-            let text = format!("ops_per_sec {}\nwaiting_share 0.25\ncpu_ns_per_op 200\n", 100 * (cell + 1));
+            let text = format!("ops_per_sec {}\nwaiting_share 0.25\ncpu_ns_per_op 200\n", 100 * (cells[cell].row + 1));
             Values::parse_for_tests(&text)
         };
         let all = (0..cells.len()).map(|cell| Sample { cell, round: 1, value: value(cell) }).collect();
@@ -312,7 +289,7 @@ mod tests {
         let tables = figures.tables();
         assert_eq!(tables.len(), 4, "no table of energy that was not measured");
         assert_eq!(tables[0].rows.len(), REMEDIES.len());
-        assert_eq!(tables[0].rows[1][..4], ["mutex", "futex+none", "2.00 (2.00..2.00)", "400 (400..400)"]);
+        assert_eq!(tables[0].rows[1][..4], ["mutex", "futex+none", "2.00 (2.00..2.00)", "200 (200..200)"]);
         assert_eq!(tables[2].rows[0], ["default", "25.0 (25.0..25.0)", "25.0 (25.0..25.0)"]);
     }
 }

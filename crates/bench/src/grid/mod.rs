@@ -2,6 +2,7 @@
 //!
 //! [`workload`] is the list of programs, [`crate::session`] measures, [`matrix`] computes, [`tables`] and [`judge`] present.
 
+pub mod cell;
 pub mod database;
 pub mod judge;
 pub mod matrix;
@@ -12,18 +13,18 @@ use std::path::Path;
 
 use anyhow::ensure;
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::cells::Samples;
-use crate::cli::{Places, thread_count, threads};
+use crate::cli::{Places, threads};
 use crate::context::processors;
 use crate::energy;
 use crate::programs::Programs;
 use crate::record::Record;
 use crate::run::{Values, start};
-use crate::session::{Place, Session, SessionOptions};
+use crate::session::{Session, SessionOptions};
 use crate::setup::{Choice, Configuration, configurations};
+use cell::Cell;
 use matrix::Matrix;
 use workload::{NESTED, Workload};
 
@@ -38,25 +39,6 @@ pub struct GridOptions {
     /// Rows beside libc's locks and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or `all` for every pair that this machine can run
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub locks: Vec<Choice>,
-}
-
-/// One field of the table.
-#[derive(Debug, Clone, Serialize)]
-pub struct Cell {
-    configuration: String,
-    threads: u32,
-    #[serde(skip)]
-    row: usize,
-}
-
-impl Place for Cell {
-    fn name(&self) -> String {
-        format!("{}, {}", self.configuration, thread_count(self.threads))
-    }
-
-    fn row(&self) -> &str {
-        &self.configuration
-    }
 }
 
 /// A workload as the options of its subcommand make it.
@@ -88,13 +70,8 @@ impl Grid<'_> {
         let (rows, left_out) = configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
         let common = &options.session.common;
         let counts = each_once(&options.threads);
-        let cell = |row: usize, threads| Cell { configuration: rows[row].name.clone(), threads, row };
-        let cells: Vec<Cell> = counts
-            .iter()
-            .flat_map(|&threads| (0..rows.len()).map(move |row| (row, threads)))
-            .map(|(row, threads)| cell(row, threads))
-            .collect();
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let cells = cell::product(&names, &counts);
         let parameters = json!({
             "workload": workload.name, "title": self.title, "program": workload.program, "options": self.program_options(),
             "metric": workload.metric.name, "heading": workload.metric.heading, "lower_is_better": workload.metric.lower_is_better,
@@ -186,7 +163,7 @@ fn matrix<'a>(
     workload: &Workload,
     seconds: f64,
 ) -> Matrix<'a> {
-    let find = |row: usize, threads: u32| cells.iter().position(|cell| (cell.row, cell.threads) == (row, threads));
+    let find = |row: usize, threads: u32| cell::position(cells, row, threads);
     Matrix {
         rows: rows.iter().map(|row| row.name.clone()).collect(),
         threads: counts.to_vec(),
