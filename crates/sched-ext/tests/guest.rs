@@ -289,13 +289,16 @@ fn lock_intensive_tasks_keep_to_the_set() {
     assert_eq!(said.words("ended"), ["disabled"]);
 
     // The bound follows the load.
-    assert!(said.numbers("many.bound")[1] > 0, "the bound did not move:\n{}", said.console);
+    for (load, fewest) in [("many", 8), ("four", 4)] {
+        let tasks = said.numbers(load)[0];
+        assert!((fewest..=fewest + SHELLS).contains(&tasks), "{tasks} tasks, not {fewest}:\n{}", said.console);
+        let name = format!("{load}.bound");
+        let &[bound, before, after] = &said.numbers(&name)[..] else { panic!("no {name}:\n{}", said.console) };
+        assert!(bound <= tasks + SHELLS, "{tasks} tasks have {bound} cores");
+        assert!(after > before, "the bound did not move:\n{}", said.console);
+    }
     said.only_shells("drained");
-    let tasks = said.numbers("pair")[0];
-    assert!((2..=2 + SHELLS).contains(&tasks), "{tasks} tasks, not two:\n{}", said.console);
-    let pair = said.numbers("pair.bound");
-    assert!(pair[0] <= tasks, "{tasks} tasks have {} cores", pair[0]);
-    assert!(pair[1] > said.numbers("many.bound")[1], "the bound did not move:\n{}", said.console);
+    said.only_shells("drained.again");
 
     // Without its user-space side it goes on with what it knows.
     assert_eq!(said.words("stalled")[0], "enabled", "{}", said.console);

@@ -26,5 +26,5 @@ state end
 kill -INT $SCHEDULER
 wait $SCHEDULER
 echo "@status $?"
-state ended
+becomes disabled ended
 show said /tmp/said
