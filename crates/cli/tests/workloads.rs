@@ -88,7 +88,7 @@ fn directory() -> TempDir {
 
 #[test]
 fn counter_touches_lines_and_reports_preemptions() {
-    let words = ["--threads", "4", "--seconds", "0.1", "--lines", "64", "--latency", "--preemptions"];
+    let words = ["--threads", "4", "--seconds", "0.4", "--lines", "64", "--latency", "--preemptions"];
     for values in both("counter", &words) {
         assert!(values["ops"] > 0.0 && values["min_max"] <= 1.0 && values["cpu_ns_per_op"] > 0.0);
         assert!(percentiles_are_ordered(&values, ""));
@@ -127,9 +127,9 @@ fn counter_counts_preempted_holders() {
 #[test]
 fn hashtable() {
     for words in [
-        &["--threads", "8", "--seconds", "0.1", "--shift", "10", "--latency"][..],
-        &["--threads", "2", "--seconds", "0.1", "--theta", "0", "--buckets", "1", "--keys", "50", "--latency"],
-        &["--threads", "4", "--seconds", "0.1", "--theta", "10", "--shift", "0", "--latency"],
+        &["--threads", "8", "--seconds", "0.4", "--shift", "10", "--latency"][..],
+        &["--threads", "2", "--seconds", "0.4", "--theta", "0", "--buckets", "1", "--keys", "50", "--latency"],
+        &["--threads", "4", "--seconds", "0.4", "--theta", "10", "--shift", "0", "--latency"],
     ] {
         for values in both("hashtable", words) {
             assert!(values["ops"] > 0.0 && values["elements"] > 0.0 && percentiles_are_ordered(&values, ""));
@@ -141,7 +141,7 @@ fn hashtable() {
 #[test]
 fn optimistic() {
     for name in ["prob", "rw", "rb-tree", "table", "all"] {
-        for values in both("optimistic", &["--program", name, "--threads", "4", "--seconds", "0.1"]) {
+        for values in both("optimistic", &["--program", name, "--threads", "4", "--seconds", "0.4"]) {
             assert!(values["ops"] > 0.0, "{name}");
         }
     }
@@ -154,7 +154,7 @@ fn optimistic() {
 /// A hundred keys, each chosen thousands of times: what is there at the end is known.
 #[test]
 fn hashtable_does_what_it_is_told() {
-    let few = ["--threads", "4", "--seconds", "0.1", "--theta", "0", "--keys", "100"];
+    let few = ["--threads", "4", "--seconds", "0.4", "--theta", "0", "--keys", "100"];
     for (inserts, removes, elements) in [("100", "0", 100.0), ("0", "100", 0.0), ("0", "0", 50.0)] {
         let words = [&few[..], &["--inserts", inserts, "--removes", removes]].concat();
         for values in both("hashtable", &words) {
@@ -175,7 +175,7 @@ fn nested() {
         "--outers",
         "2",
         "--seconds",
-        "0.2",
+        "0.4",
         "--inner-cs",
         "2000",
         "--outer-cs",
@@ -198,7 +198,7 @@ fn nested() {
 
 #[test]
 fn spin() {
-    for values in both("spin", &["--threads", "2", "--seconds", "0.2"]) {
+    for values in both("spin", &["--threads", "2", "--seconds", "0.4"]) {
         assert!(values["ops"] > 0.0 && values["cpu_seconds"] > 0.0);
         // The kernel counts processor time as it charges it, up to a tick of 10 ms late for each thread.
         assert!(values["cpu_seconds"] <= 2.0 * (values["seconds"] + 0.01), "{values:?}");
@@ -211,7 +211,7 @@ fn leveldb_reads_while_writing() {
         eprintln!("skipped: LevelDB's headers are not installed (apt-get install libleveldb-dev)");
         return;
     }
-    let words = ["--workload", "readwhilewriting", "--threads", "3", "--seconds", "0.2", "--num", "10000"];
+    let words = ["--workload", "readwhilewriting", "--threads", "3", "--seconds", "0.4", "--num", "10000"];
     for values in both("leveldb_bench", &words) {
         assert_eq!(values["threads"], 4.0);
         assert!(values["ops_per_sec"] > 0.0 && values["writes"] > 0.0);
