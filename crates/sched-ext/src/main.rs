@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! | --- | --- |
-//! | `bpf/main.bpf.c` | the scheduler, in the kernel: measures and obeys |
+//! | `bpf/main.bpf.c` | the scheduler, in the kernel: measures and obeys; its head says what the files that it includes are about |
 //! | `bpf/shared.h`, `bpf/kernel.h` | what both sides know; what is used of the kernel |
 //! | `kernel.rs` | loads it and talks to it |
 //! | `conductor.rs` | lets the policy of crates/sched conduct it |

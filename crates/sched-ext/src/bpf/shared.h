@@ -11,7 +11,7 @@
 /* The place of a processor that is offline, behind all others. */
 #define NO_RANK 0xffffffffU
 
-/* Kinds of locks that the trace points tell apart (lock_of() in main.bpf.c). */
+/* Kinds of locks that the trace points tell apart (kind_of() in waiting.bpf.h). */
 enum lock_kind {
 	LOCK_SPIN,
 	LOCK_RWLOCK,

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How a task begins and ends (11).
+ */
+#ifndef UNCONVOY_LIVES_H
+#define UNCONVOY_LIVES_H
+
+#include "slices.bpf.h"
+
+__u64 last_task = 0;
+
+SEC("struct_ops.s/init_task")
+__s32 BPF_PROG(unconvoy_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct known *known = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct known *parent;
+	struct record *record;
+
+	if (!known)
+		return 0;
+	known->task = __sync_fetch_and_add(&last_task, 1) + 1;
+	known->began = p->se.sum_exec_runtime;
+	if (!args->fork || !inherits)
+		return 0;
+	parent = known_of(bpf_get_current_task_btf());
+	if (!parent || !parent->is_special || !parent->waits)
+		return 0;
+	known->waits = 1;
+	change(known, 1);
+	record = new_record(known, p->pid, RECORD_CHILD);
+	if (record) {
+		record->parent = parent->task;
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	}
+	return 0;
+}
+
+SEC("struct_ops/exit_task")
+void BPF_PROG(unconvoy_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct known *known = known_of(p);
+	struct record *record;
+	struct totals *sum;
+
+	if (!known)
+		return;
+	leave_queue(known);
+	__sync_lock_test_and_set(&known->has_ended, 1);
+	change(known, 0);
+	if (!known->is_told)
+		return;
+	record = new_record(known, p->pid, RECORD_EXIT);
+	if (record) {
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	sum = sums();
+	if (sum)
+		sum->lost_ends++;
+}
+
+#endif

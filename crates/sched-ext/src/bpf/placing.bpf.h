@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where a task goes, which core is called for it, and what a core takes next (7, 9, 10).
+ */
+#ifndef UNCONVOY_PLACING_H
+#define UNCONVOY_PLACING_H
+
+#include "queues.bpf.h"
+#include "slices.bpf.h"
+
+/* An idle processor that `p` may use, of the places from `first` to before `last`, from that of `near` on; marked busy. */
+static __always_inline __s32 idle_among(struct task_struct *p, __u32 first, __u32 last, __u32 near)
+{
+	const struct cpumask *idle;
+	__s32 found = -1;
+	__u32 width, at;
+	__u32 i;
+
+	if (last > processors)
+		last = processors;
+	if (first >= last)
+		return -1;
+	width = last - first;
+	at = near >= first && near < last ? near - first : 0;
+	idle = scx_bpf_get_idle_cpumask();
+	if (!bpf_cpumask_empty(idle)) {
+		bpf_for(i, 0, width) {
+			__u32 cpu = cpu_at(first + (at + i) % width);
+
+			if (bpf_cpumask_test_cpu(cpu, idle) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+			    scx_bpf_test_and_clear_cpu_idle(cpu)) {
+				found = cpu;
+				break;
+			}
+		}
+	}
+	scx_bpf_put_idle_cpumask(idle);
+	return found;
+}
+
+/* The same for the queue that a task belongs to. */
+static __always_inline __s32 idle_for(struct task_struct *p, __u32 queue, __u32 near)
+{
+	__u32 bound = bound_of(set);
+	__s32 cpu;
+
+	if (queue == SET)
+		return idle_among(p, 0, bound, near);
+	cpu = specials ? idle_among(p, bound, MAX_CPUS, near) : -1;
+	return cpu >= 0 ? cpu : idle_among(p, 0, MAX_CPUS, near);
+}
+
+/* A core of the set that `p` may use, which is not idle. */
+static __always_inline __s32 core_of_set(struct task_struct *p, __u32 near)
+{
+	__u32 bound = bound_of(set);
+	__u32 cpu = bound ? cpu_at(near % bound) : 0;
+
+	return bound && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? cpu : cpu_at(0);
+}
+
+/* A core that takes from the queue of `p`, busy or not: the task's own `cpu`, if that does. */
+static __always_inline __s32 taker(struct task_struct *p, __u32 queue, __s32 cpu)
+{
+	__u32 bound = bound_of(set);
+
+	if (queue == SET && !in_set(cpu))
+		return core_of_set(p, rank(cpu));
+	if (queue == REST && in_set(cpu) && bound < processors)
+		return cpu_at(bound);
+	return cpu;
+}
+
+SEC("struct_ops/select_cpu")
+__s32 BPF_PROG(unconvoy_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wake_flags)
+{
+	struct known *known = specials ? known_of(p) : 0;
+	bool is_idle = false;
+	__u32 queue;
+	__s32 cpu;
+
+	if (!known) {
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+		if (is_idle)
+			insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0);
+		return cpu;
+	}
+	queue = queue_of(p, known);
+	if (queue == PINNED)
+		return prev_cpu;
+	cpu = idle_for(p, queue, rank(prev_cpu));
+	if (cpu < 0)
+		return queue == SET ? core_of_set(p, rank(prev_cpu)) : prev_cpu;
+	insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0);
+	return cpu;
+}
+
+/* Takes a core of the set back from a guest. */
+static __always_inline void evict_guest(void)
+{
+	__u32 bound = bound_of(set);
+	__u32 i;
+
+	if (bound >= processors)
+		return; /* they have nowhere else to go */
+	bpf_for(i, 0, bound) {
+		__u32 cpu = cpu_at(i);
+
+		if (on[slot(cpu)] == ON_GUEST) {
+			struct totals *sum = sums();
+
+			on[slot(cpu)] = ON_SPECIAL;
+			if (sum)
+				sum->displaced++;
+			scx_bpf_kick_cpu(cpu, KERNELS(scx_kick_flags, SCX_KICK_PREEMPT));
+			return;
+		}
+	}
+}
+
+SEC("struct_ops/enqueue")
+void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
+{
+	__s32 cpu = scx_bpf_task_cpu(p);
+	struct known *known = known_of(p);
+	__u32 queue;
+	__s32 called;
+
+	if (!known) {
+		/* There was no memory to know it by. */
+		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_GLOBAL), flags);
+		return;
+	}
+	queue = queue_of(p, known);
+	if (queue == PINNED && p->flags & PF_KTHREAD && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP)) {
+		/* The kernel's own workers do not wait for their turn, but do not have another one without it either. */
+		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_LOCAL), flags);
+		return;
+	}
+	if (queue == PINNED) {
+		join_queue(known, PINNED + cpu);
+		insert(p, (__u64)PINNED + cpu, flags);
+		return;
+	}
+	join_queue(known, queue);
+	insert(p, queue, flags);
+	/* The kernel has just found nobody idle. */
+	if (!specials && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP))
+		return;
+	called = idle_for(p, queue, rank(cpu));
+	if (called < 0) {
+		called = taker(p, queue, cpu);
+		if (queue == SET)
+			evict_guest();
+	}
+	/* One that leaves its core idle (SCX_ENQ_LAST) because that is not of the set may find that it is again. */
+	if (called != cpu || flags & KERNELS(scx_enq_flags, SCX_ENQ_LAST))
+		scx_bpf_kick_cpu(called, KERNELS(scx_kick_flags, SCX_KICK_IDLE));
+}
+
+SEC("struct_ops/dispatch")
+void BPF_PROG(unconvoy_dispatch, __s32 cpu, struct task_struct *prev)
+{
+	struct known *known;
+
+	if (take_turns(cpu) || !prev || !(prev->scx.flags & KERNELS(scx_ent_flags, SCX_TASK_QUEUED)))
+		return;
+	known = known_of(prev);
+	if (known) {
+		end_slice(prev, known);
+		if (queue_of(prev, known) == SET && !in_set(cpu))
+			return; /* to enqueue() */
+		note(prev, known, cpu);
+	}
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(prev, slice_of(prev));
+	else
+		prev->scx.slice = slice_of(prev);
+}
+
+#endif
