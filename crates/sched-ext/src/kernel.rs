@@ -13,6 +13,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput, R
 use unconvoy_sched::Slice;
 
 use crate::conductor::{Bound, Event, Record};
+use crate::topology::Topology;
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
@@ -26,14 +27,16 @@ use skeleton::{MainSkel, MainSkelBuilder};
 pub const LOCK_KINDS: [&str; 5] = ["spin", "rwlock", "mutex", "rwsem", "other"];
 
 const MAX_CPUS: usize = 1024; // of shared.h
+/// Memory nodes that have queues of their own.
+pub const MAX_NODES: usize = 64; // of shared.h
 const RECORD_SLICE: u32 = 0; // enum record_kind
 const RECORD_CHILD: u32 = 1;
 
 /// What the kernel's side is loaded with.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The processors that are online, in the order of cores.
-    pub order: Vec<u32>,
+    /// The processors that are online, of at most [`MAX_NODES`] memory nodes.
+    pub topology: Topology,
     /// Which slices are told, in thousandths that were waited.
     pub threshold: u32,
     /// Whether children of the set's tasks belong to it.
@@ -59,6 +62,8 @@ pub struct Totals {
     pub lost_ends: u64,
     /// How often a core of the set served an ordinary task.
     pub guests: u64,
+    /// How often a core took a task from another memory node's queue.
+    pub crossings: u64,
     /// How often a task had to leave its core because of the set.
     pub displaced: u64,
 }
@@ -105,17 +110,29 @@ impl<'object> Kernel<'object> {
 
     fn try_load(object: &'object mut MaybeUninit<OpenObject>, settings: &Settings) -> anyhow::Result<Self> {
         let mut open = MainSkelBuilder::default().open(object).context("cannot read the BPF object")?;
-        let most = settings.order.iter().max().copied().unwrap_or(0) as usize;
+        let Topology { order, nodes } = &settings.topology;
+        let most = order.iter().max().copied().unwrap_or(0) as usize;
         ensure!(most < MAX_CPUS, "it is made for {MAX_CPUS} processors at most, and there is one of number {most}");
         let constants = open.maps.rodata_data.as_mut().context("the BPF object has no constants")?;
-        constants.processors = settings.order.len() as u32;
+        constants.processors = order.len() as u32;
         constants.threshold = settings.threshold;
         constants.inherits = settings.inherits;
         constants.loader = std::process::id();
         constants.rank_of = [u32::MAX; MAX_CPUS];
-        for (rank, &cpu) in settings.order.iter().enumerate() {
+        for (rank, &cpu) in order.iter().enumerate() {
             constants.cpu_of[rank] = cpu;
             constants.rank_of[cpu as usize] = rank as u32;
+        }
+        constants.nodes = nodes.len() as u32;
+        for (index, node) in nodes.iter().enumerate() {
+            let own = &mut constants.node[index];
+            (own.number, own.first, own.last) = (node.number, node.places.start as u32, node.places.end as u32);
+            for (near, &other) in own.near.iter_mut().zip(&node.near) {
+                *near = other as u8;
+            }
+            for &cpu in &order[node.places.clone()] {
+                constants.node_of[cpu as usize] = index as u8;
+            }
         }
         // The kernel refuses a scheduler that knows of other processors than there are by now.
         let sequence = std::fs::read_to_string("/sys/kernel/sched_ext/hotplug_seq").unwrap_or_default();
@@ -211,6 +228,7 @@ impl<'object> Kernel<'object> {
             sum.lost += one.lost;
             sum.lost_ends += one.lost_ends;
             sum.guests += one.guests;
+            sum.crossings += one.crossings;
             sum.displaced += one.displaced;
         }
         Ok(sum)

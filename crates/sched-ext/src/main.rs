@@ -6,7 +6,7 @@
 //! | `bpf/shared.h`, `bpf/kernel.h` | what both sides know; what is used of the kernel |
 //! | `kernel.rs` | loads it and talks to it |
 //! | `conductor.rs` | lets the policy of crates/sched conduct it |
-//! | `topology.rs` | the order of cores |
+//! | `topology.rs` | the order of cores, and the memory nodes |
 //! | `requirements.rs` | what it takes, and what to do where that is missing |
 //! | `report.rs` | what `--monitor` and `--metrics` show |
 //! | `metrics.rs` | where the metrics go |
@@ -33,10 +33,11 @@ use clap::{Parser, ValueEnum};
 use unconvoy_sched::{Parameters, Search};
 
 use conductor::{Conductor, Order};
-use kernel::{Ending, Kernel, Settings};
+use kernel::{Ending, Kernel, MAX_NODES, Settings};
 use metrics::Metrics;
 use report::Report;
 use requirements::Machine;
+use topology::Topology;
 
 /// Keep tasks that wait too much for the kernel's locks on a special set of cores.
 #[derive(Debug, Parser)]
@@ -111,13 +112,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     let metrics = arguments.metrics.as_deref().map(Metrics::open).transpose()?;
     loop {
         let mut object = MaybeUninit::uninit();
-        let order = topology::order(Path::new("/sys/devices/system"))?;
-        let parameters = parameters(arguments, order.len() as u32);
+        let topology = topology::topology(Path::new("/sys/devices/system"), MAX_NODES)?;
+        let parameters = parameters(arguments, topology.order.len() as u32);
         let settings =
-            Settings { order, threshold: (arguments.threshold * 10.0) as u32, inherits: parameters.inherits };
+            Settings { topology, threshold: (arguments.threshold * 10.0) as u32, inherits: parameters.inherits };
         let mut kernel = Kernel::load(&mut object, &settings)?;
-        say(&format!("scheduling {} processors; end with Ctrl-C", settings.order.len()));
-        match conduct(&mut kernel, parameters, arguments.monitor, metrics.as_ref(), &stop)? {
+        say(&format!("scheduling {} processors; end with Ctrl-C", settings.topology.order.len()));
+        match conduct(&mut kernel, parameters, &settings.topology, arguments.monitor, metrics.as_ref(), &stop)? {
             Some(ending) if ending.is_hotplug => say("a processor came or went: starting over"),
             ending => return Ok(ending),
         }
@@ -156,6 +157,7 @@ const IDLE: Duration = Duration::from_millis(500);
 fn conduct(
     kernel: &mut Kernel<'_>,
     parameters: Parameters,
+    topology: &Topology,
     monitors: bool,
     metrics: Option<&Metrics>,
     stop: &AtomicBool,
@@ -184,7 +186,7 @@ fn conduct(
                 orders = conductor.all();
                 obey(kernel, &mut conductor, &mut orders)?;
             }
-            let report = Report::new(&conductor, parameters.cores, totals, kernel.specials(), start.elapsed());
+            let report = Report::new(&conductor, topology, totals, kernel.specials(), start.elapsed());
             if monitors {
                 print(&report.lines(&last))?;
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::conductor::Conductor;
 use crate::kernel::{LOCK_KINDS, Totals};
+use crate::topology::Topology;
 
 /// The tasks that the monitor names: those that wait most.
 const NAMED: usize = 10;
@@ -14,6 +15,7 @@ const NAMED: usize = 10;
 pub struct Report {
     since_start: Duration,
     cores: u32,
+    nodes: u32,
     bound: u32,
     is_settled: bool,
     tasks: u32,
@@ -27,15 +29,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// A look at a scheduler of so many cores.
-    pub fn new(conductor: &Conductor, cores: u32, totals: Totals, specials: u64, since_start: Duration) -> Self {
+    /// A look at a machine's scheduler.
+    pub fn new(
+        conductor: &Conductor,
+        topology: &Topology,
+        totals: Totals,
+        specials: u64,
+        since_start: Duration,
+    ) -> Self {
         let mut named: Vec<_> = conductor.tasks().map(|task| (task.tid, task.share, task.core)).collect();
         named.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         named.truncate(NAMED);
         let policy = conductor.policy();
         Report {
             since_start,
-            cores,
+            cores: topology.order.len() as u32,
+            nodes: topology.nodes.len() as u32,
             bound: policy.bound(),
             is_settled: policy.is_settled(),
             tasks: policy.tasks(),
@@ -89,6 +98,7 @@ impl Report {
             let _ = writeln!(text, "# HELP unconvoy_sched_{name} {help}\nunconvoy_sched_{name} {value}");
         };
         gauge("cores", "", "Processors online.", self.cores.into());
+        gauge("nodes", "", "Memory nodes that have processors.", self.nodes.into());
         gauge("bound", "", "Cores in the special set.", self.bound.into());
         gauge("settled", "", "Whether the search for the bound has ended.", f64::from(u8::from(self.is_settled)));
         gauge("tasks", "", "Lock-intensive tasks, as the policy counts them.", self.tasks.into());
@@ -103,6 +113,7 @@ impl Report {
             ("slices_lost", "Slices that it was not told for want of room.", totals.lost),
             ("ends_lost", "Ends of tasks that it was not told for want of room.", totals.lost_ends),
             ("guests", "Times that a free core of the set served an ordinary task.", totals.guests),
+            ("node_crossings", "Tasks that a core took from another memory node's queue.", totals.crossings),
             ("displaced", "Times that a task had to leave its core because of the set.", totals.displaced),
         ];
         for (name, help, value) in counters {
@@ -133,11 +144,14 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::Node;
     use unconvoy_sched::Parameters;
 
     fn report() -> Report {
         let totals = Totals { waits: [7, 0, 0, 0, 0], spun_ns: [2_000_000_000, 0, 0, 0, 0], ..Totals::default() };
-        Report::new(&Conductor::new(Parameters::refined(8), 0), 8, totals, 0, Duration::from_secs(2))
+        let node = |number, places| Node { number, places, near: Vec::new() };
+        let topology = Topology { order: (0..8).collect(), nodes: vec![node(0, 0..4), node(1, 4..8)] };
+        Report::new(&Conductor::new(Parameters::refined(8), 0), &topology, totals, 0, Duration::from_secs(2))
     }
 
     #[test]
@@ -154,6 +168,7 @@ mod tests {
         let text = report().open_metrics();
         assert!(text.ends_with("# EOF\n"));
         assert!(text.contains("\nunconvoy_sched_bound 1\n"));
+        assert!(text.contains("\nunconvoy_sched_nodes 2\n"));
         assert!(text.contains("\nunconvoy_sched_spun_seconds_total{lock=\"spin\"} 2\n"));
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

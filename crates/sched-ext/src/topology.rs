@@ -1,9 +1,10 @@
 //! The order of cores: neighbours in it share caches and memory, so that a set of the first ones spans as few nodes as
-//! possible (the paper's "extra core id mapping layer", section 3.3).
+//! possible (the paper's "extra core id mapping layer", section 3.3); and the memory nodes, which lie in it one after the other.
 //!
 //! First by memory node, then by the last-level cache that processors share, then one thread of each core before the
 //! second of any: the threads of one core take its units from each other.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -20,18 +21,68 @@ struct Place {
     cpu: u32,
 }
 
-/// The processors that are online, in the order of cores. `sys` is `/sys/devices/system`.
+/// The processors that are online.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// They, in the order of cores.
+    pub order: Vec<u32>,
+    /// Memory nodes that have any of them, in that order.
+    pub nodes: Vec<Node>,
+}
+
+/// A memory node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The kernel's number of it.
+    pub number: u32,
+    /// Its processors' places in the order of cores.
+    pub places: Range<usize>,
+    /// Indices of all nodes by their distance, beginning with itself.
+    pub near: Vec<usize>,
+}
+
+/// `sys` is `/sys/devices/system`. What is beyond `most_nodes` belongs to the last one.
 ///
 /// # Errors
 ///
-/// The kernel does not say which are online.
-pub fn order(sys: &Path) -> anyhow::Result<Vec<u32>> {
+/// The kernel does not say which processors are online.
+pub fn topology(sys: &Path, most_nodes: usize) -> anyhow::Result<Topology> {
     let online = sys.join("cpu/online");
     let text = std::fs::read_to_string(&online).with_context(|| format!("cannot read {}", online.display()))?;
     let mut places: Vec<_> = list(&text).into_iter().map(|cpu| place(sys, cpu)).collect();
     ensure!(!places.is_empty(), "{} names no processor", online.display());
     places.sort_unstable();
-    Ok(places.into_iter().map(|place| place.cpu).collect())
+    Ok(Topology { nodes: nodes(sys, &places, most_nodes), order: places.iter().map(|place| place.cpu).collect() })
+}
+
+fn nodes(sys: &Path, places: &[Place], most: usize) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for (index, place) in places.iter().enumerate() {
+        let is_full = nodes.len() == most;
+        match nodes.last_mut() {
+            Some(last) if last.number == place.node || is_full => last.places.end = index + 1,
+            _ => nodes.push(Node { number: place.node, places: index..index + 1, near: Vec::new() }),
+        }
+    }
+    let numbers: Vec<u32> = nodes.iter().map(|node| node.number).collect();
+    for (own, node) in nodes.iter_mut().enumerate() {
+        let distances = distances(sys, node.number);
+        node.near = (0..numbers.len()).collect();
+        // Of nodes at the same distance each prefers another one.
+        node.near.sort_by_key(|&other| {
+            let distance = distances.iter().find(|(number, _)| *number == numbers[other]).map_or(0, |known| known.1);
+            (other != own, distance, (other + numbers.len() - own) % numbers.len())
+        });
+    }
+    nodes
+}
+
+/// How far the nodes that are online are from one of them, by their numbers.
+fn distances(sys: &Path, from: u32) -> Vec<(u32, u32)> {
+    let read = |file: String| std::fs::read_to_string(sys.join("node").join(file)).unwrap_or_default();
+    let distances = read(format!("node{from}/distance"));
+    let distances = distances.split_whitespace().filter_map(|distance| distance.parse().ok());
+    list(&read("online".into())).into_iter().zip(distances).collect()
 }
 
 /// What the kernel does not say is taken for the same everywhere, which leaves the processors' own order.
@@ -112,7 +163,35 @@ mod tests {
             (6, 0, "0,2,4,6", "2,6"),
             (7, 1, "1,3,5,7", "3,7"),
         ]);
-        assert_eq!(order(machine.path()).unwrap(), [0, 2, 4, 6, 1, 3, 5, 7]);
+        let Topology { order, nodes } = topology(machine.path(), 64).unwrap();
+        assert_eq!(order, [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(
+            nodes.iter().map(|node| (node.number, node.places.clone())).collect::<Vec<_>>(),
+            [(0, 0..4), (1, 4..8)]
+        );
+    }
+
+    #[test]
+    fn nodes_are_near_and_far() {
+        let machine = machine(&[(0, 0, "0", "0"), (1, 2, "1", "1"), (2, 3, "2", "2"), (3, 5, "3", "3")]);
+        let write = |path: &str, text: &str| {
+            let path = machine.path().join("node").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let near = |most| -> Vec<Vec<usize>> {
+            topology(machine.path(), most).unwrap().nodes.into_iter().map(|node| node.near).collect()
+        };
+        assert_eq!(near(64), [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]], "nothing is known of distances");
+        // Node 4 has memory only.
+        write("online", "0,2-5\n");
+        write("node0/distance", "10 32 21 12 32\n");
+        write("node2/distance", "32 10 32 12 21\n");
+        write("node3/distance", "21 32 10 12 32\n");
+        write("node5/distance", "32 21 32 12 10\n");
+        assert_eq!(near(64), [[0, 2, 1, 3], [1, 3, 2, 0], [2, 0, 3, 1], [3, 1, 0, 2]]);
+        let folded = topology(machine.path(), 2).unwrap().nodes;
+        assert_eq!(folded.iter().map(|node| node.places.clone()).collect::<Vec<_>>(), [0..1, 1..4]);
     }
 
     #[test]
@@ -120,12 +199,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("cpu")).unwrap();
         std::fs::write(root.path().join("cpu/online"), "0,2-4\n").unwrap();
-        assert_eq!(order(root.path()).unwrap(), [0, 2, 3, 4]);
+        let Topology { order, nodes } = topology(root.path(), 64).unwrap();
+        assert_eq!(order, [0, 2, 3, 4]);
+        assert_eq!(nodes, [Node { number: 0, places: 0..4, near: vec![0] }]);
     }
 
     #[test]
     fn this_machine_has_an_order() {
-        let mut cpus = order(Path::new("/sys/devices/system")).unwrap();
+        let mut cpus = topology(Path::new("/sys/devices/system"), 64).unwrap().order;
         cpus.sort_unstable();
         cpus.dedup();
         assert!(!cpus.is_empty());

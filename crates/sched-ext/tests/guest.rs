@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 const PROCESSORS: u32 = 8;
 
+/// In MiB.
+const MEMORY: u32 = 2048;
+
 /// Several times what it takes on two slow processors.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -62,6 +65,14 @@ impl Said {
         let mut numbers = self.file(name).split_whitespace().skip(1).map(|word| word.parse().expect("a number"));
         let mut next = || numbers.next().unwrap_or_else(|| panic!("{name} did not end:\n{}", self.console));
         (next(), next(), numbers.collect())
+    }
+
+    /// Each thread of a load had a part of what its threads had on average.
+    fn nobody_starves(&self, loads: &[&str]) {
+        for name in loads {
+            let (operations, least, threads) = self.load(name);
+            assert!(least * threads.len() as u64 * 8 > operations, "{name}: {least} of {operations}\n{}", self.console);
+        }
     }
 
     /// Switches to each of `threads`, by processor.
@@ -120,8 +131,33 @@ enum Clock {
     Instructions,
 }
 
+/// Of what kind a guest is.
+#[derive(Debug, Clone, Copy)]
+struct Guest {
+    processors: u32,
+    /// Memory nodes, of as many processors each.
+    nodes: u32,
+    clock: Clock,
+}
+
+impl Guest {
+    const USUAL: Guest = Guest { processors: PROCESSORS, nodes: 1, clock: Clock::Host };
+
+    fn nodes(self) -> Vec<String> {
+        let (memory, each) = (MEMORY / self.nodes, self.processors / self.nodes);
+        let node = |node: u32| {
+            let (first, last) = (node * each, (node + 1) * each - 1);
+            let memory = ["-object".into(), format!("memory-backend-ram,id=memory{node},size={memory}M")];
+            memory
+                .into_iter()
+                .chain(["-numa".into(), format!("node,nodeid={node},cpus={first}-{last},memdev=memory{node}")])
+        };
+        (0..self.nodes).flat_map(node).collect()
+    }
+}
+
 /// Boots the kernel with the scheduler and `job` in its root; `None` if it cannot.
-fn boot(job: &str, processors: u32, clock: Clock) -> Option<Said> {
+fn boot(job: &str, guest: Guest) -> Option<Said> {
     let parts = match parts() {
         Ok(parts) => parts,
         Err(reason) => {
@@ -132,26 +168,27 @@ fn boot(job: &str, processors: u32, clock: Clock) -> Option<Said> {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a temporary directory");
     let image = root(directory.path(), job);
-    let mut said = run(&parts, &image, &directory.path().join("console"), processors, clock);
+    let mut said = run(&parts, &image, &directory.path().join("console"), guest);
     // One boot in some thirty panics on a busy host before anything of ours runs: QEMU executes an instruction that another processor is just patching.
     if !said.words.contains_key("init") && said.console.contains("Kernel panic") {
         println!("the guest panicked while it booted; once more");
-        said = run(&parts, &image, &directory.path().join("console"), processors, clock);
+        said = run(&parts, &image, &directory.path().join("console"), guest);
     }
     Some(said)
 }
 
-fn run(parts: &Parts, image: &Path, console: &Path, processors: u32, clock: Clock) -> Said {
+fn run(parts: &Parts, image: &Path, console: &Path, guest: Guest) -> Said {
     let mut qemu = Command::new(&parts.qemu);
     for directory in &parts.firmware {
         qemu.arg("-L").arg(directory);
     }
     // `-hypervisor`: in a guest that knows that it is one the kernel takes spin locks in another way, which it does not trace.
-    match clock {
+    match guest.clock {
         Clock::Host => qemu.args(["-accel", "tcg,thread=multi,tb-size=512"]),
         Clock::Instructions => qemu.args(["-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=0,sleep=off"]),
     };
-    qemu.args(["-machine", "q35", "-m", "2G", "-no-reboot", "-smp", &processors.to_string()])
+    qemu.args(["-machine", "q35", "-m", &format!("{MEMORY}M"), "-no-reboot", "-smp", &guest.processors.to_string()])
+        .args(guest.nodes())
         .args(["-cpu", "max,-hypervisor,-la57,-smap,-smep,-umip,-pku,-pks"])
         .args(["-nodefaults", "-display", "none", "-serial", &format!("file:{}", console.display())])
         .arg("-kernel")
@@ -263,7 +300,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn lock_intensive_tasks_keep_to_the_set() {
-    let Some(said) = boot("contention.sh", PROCESSORS, Clock::Host) else { return };
+    let Some(said) = boot("contention.sh", Guest::USUAL) else { return };
     assert_eq!(said.words("before"), ["disabled"]);
     assert_eq!(said.words("loaded")[0], "enabled", "{}", said.console);
     assert!(said.words("loaded")[1].starts_with("unconvoy"), "{}", said.console);
@@ -280,11 +317,8 @@ fn lock_intensive_tasks_keep_to_the_set() {
     assert_eq!(switches("last").into_keys().collect::<Vec<_>>(), [7], "its mask is processor 7");
     assert!(switches("apart").keys().all(|&cpu| cpu >= 6), "their mask is processors 6 and 7: {:?}", switches("apart"));
 
-    // Nobody starves, whether in the set, outside of it, or bound to a processor of either.
-    for name in ["files", "spin", "first", "last", "apart"] {
-        let (operations, least, threads) = said.load(name);
-        assert!(least * threads.len() as u64 * 8 > operations, "{name}: {least} of {operations}");
-    }
+    // Whether in the set, outside of it, or bound to a processor of either.
+    said.nobody_starves(&["files", "spin", "first", "last", "apart"]);
     assert_eq!(said.words("status"), ["0"], "Ctrl-C is no failure");
     assert_eq!(said.words("ended"), ["disabled"]);
 
@@ -317,8 +351,39 @@ fn lock_intensive_tasks_keep_to_the_set() {
 }
 
 #[test]
+fn each_memory_node_has_its_queue_and_none_is_forgotten() {
+    let Some(said) = boot("nodes.sh", Guest { nodes: 2, ..Guest::USUAL }) else { return };
+    assert_eq!(said.words("loaded")[0], "enabled", "{}", said.console);
+    assert_eq!(said.numbers("nodes"), [2]);
+    let cpus = |round: &str, load: &str| -> Vec<u64> {
+        let threads = said.load(&format!("{round}.{load}")).2;
+        said.switches(&format!("{round}.switches"), &threads).into_keys().collect()
+    };
+
+    // A set within the first node; one that leaves the first node no core; one that leaves neither any.
+    for (round, outside) in [("part", 3..8), ("whole", 4..8), ("all", 0..8)] {
+        assert!(said.numbers(&format!("{round}.found"))[0] >= 8, "{}", said.console);
+        let spin = cpus(round, "spin");
+        assert!(outside.clone().all(|cpu| spin.contains(&cpu)), "{round}: idle beside {spin:?}\n{}", said.console);
+        assert!(cpus(round, "files").iter().all(|&cpu| cpu < said.numbers(&format!("{round}.bound"))[0]));
+        assert!(cpus(round, "near").iter().all(|&cpu| cpu < 4), "their mask is the first node");
+        assert!(cpus(round, "far").iter().all(|&cpu| cpu >= 4), "their mask is the second node");
+        let loads = ["files", "spin", "near", "far", "one"].map(|load| format!("{round}.{load}"));
+        said.nobody_starves(&loads.each_ref().map(String::as_str));
+    }
+
+    // A node goes with its last processor, and comes back.
+    assert_eq!(said.words("gone")[0], "enabled", "{}", said.console);
+    assert_eq!(said.numbers("gone.nodes"), [1]);
+    said.nobody_starves(&["gone.spin"]);
+    assert_eq!(said.words("back")[0], "enabled", "{}", said.console);
+    assert_eq!(said.numbers("back.nodes"), [2]);
+    assert_eq!(said.words("end")[0], "enabled", "{}", said.console);
+}
+
+#[test]
 fn ten_thousand_forks_leave_nothing_behind() {
-    let Some(said) = boot("leaks.sh", PROCESSORS, Clock::Host) else { return };
+    let Some(said) = boot("leaks.sh", Guest::USUAL) else { return };
     said.only_shells("before");
     said.only_shells("after");
     assert!(said.metric("slices_told_total") > 0, "no task was lock-intensive");
@@ -337,7 +402,9 @@ fn ten_thousand_forks_leave_nothing_behind() {
 #[test]
 #[ignore = "a measurement: make bench-sched"]
 fn overhead() {
-    let Some(said) = boot("overhead.sh", 1, Clock::Instructions) else { return };
+    let Some(said) = boot("overhead.sh", Guest { processors: 1, clock: Clock::Instructions, ..Guest::USUAL }) else {
+        return;
+    };
     println!("| work | default, ns | unconvoy sched, ns | more |\n| --- | --- | --- | --- |");
     for work in ["exec", "pipe"] {
         let times = |scheduler: &str| -> Vec<u64> {

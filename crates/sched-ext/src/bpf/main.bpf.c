@@ -35,13 +35,18 @@
  *
  *      queue       tasks                                               cores that take from it
  *      SET         of the set                                          of the set
- *      REST        ordinary ones that may run anywhere                 others; of the set: if SET has nobody
- *      SOME        whose affinity mask leaves cores out                those in the mask
+ *      REST + m    ordinary ones that may run anywhere                 others; of the set: if SET has nobody
+ *      SOME + m    whose affinity mask leaves cores out                those in the mask
  *      PINNED + n  that may run on processor n only                    n
  *
- *    One queue for the whole set balances it within itself, one for the rest does so there (section 3.4). A core takes from
- *    its queues in turns, so that none of them starves behind another; each is first in, first out. Where there is no core
- *    outside of the set, its cores take from REST in turns as well.
+ *    One queue for the whole set balances it within itself (section 3.4), and it spans few memory nodes. Of REST and SOME each node m has one,
+ *    lest all cores of a large machine want the same; a task is put into that of the node where it was. A core takes from its own node's,
+ *    where that is empty from the nearest that is not; and at every eighth look another one's comes first, in turns, if more tasks wait
+ *    there for each core that is to take them. So the nodes are evened out, and nobody stays in the queue of a node that has no core for it,
+ *    or none any more because the set has grown.
+ *
+ *    A core takes from its kinds of queues in turns, so that none of them starves behind another; each queue is first in, first out. Where
+ *    there is no core outside of the set, its cores take from REST in turns as well.
  *
  * 7. Guests. Unlike in the paper, a core of the set that has nothing to do lends itself to an ordinary task; one of the
  *    set that wakes up takes it back at once. The other way round never: the set is there to be small.
@@ -49,8 +54,8 @@
  * 8. Affinity. A task whose mask has the first core in it can be kept in the set whatever its size is, so it is. One
  *    whose mask has not is scheduled by its mask alone (SOME): there may be no core in both.
  *
- * 9. Idle cores. A task that wakes up goes to an idle core of its own side, next to where it was; if there is one, no queue
- *    is touched. As long as there is no lock-intensive task, it is the kernel's own choice.
+ * 9. Idle cores. A task that wakes up goes to an idle core of its own side, next to where it was, on its own memory node first; if there is
+ *    one, no queue is touched. As long as there is no lock-intensive task, it is the kernel's own choice.
  *
  * 10. Nobody is forgotten. Who is put into a queue has a core called that takes from it: an idle one; else, since one may be about
  *    to be idle that has looked into the queue a moment ago, one certain core, which the kernel has look again unless it runs a
@@ -81,6 +86,9 @@
 const volatile __u32 processors = 1; /* online */
 const volatile __u32 cpu_of[MAX_CPUS]; /* by place */
 const volatile __u32 rank_of[MAX_CPUS]; /* by processor; NO_RANK if offline */
+const volatile __u32 nodes = 1; /* memory nodes that have processors */
+const volatile struct node node[MAX_NODES]; /* in the order of cores */
+const volatile __u8 node_of[MAX_CPUS]; /* by processor */
 const volatile __u32 threshold = 100; /* thousandths of a slice */
 const volatile __u32 loader = 0; /* its process id: what it waits for is not the load's */
 const volatile bool inherits = true;
@@ -119,13 +127,20 @@ __s32 BPF_PROG(unconvoy_init)
 
 	if (cpus > MAX_CPUS)
 		return -22;
-	bpf_for(i, 0, 3) {
-		error = scx_bpf_create_dsq(i, -1);
+	error = scx_bpf_create_dsq(SET, -1);
+	if (error)
+		return error;
+	bpf_for(i, 0, nodes) {
+		__s32 number = node[node_slot(i)].number;
+
+		error = scx_bpf_create_dsq(REST + i, number);
+		if (!error)
+			error = scx_bpf_create_dsq(SOME + i, number);
 		if (error)
 			return error;
 	}
 	bpf_for(i, 0, cpus) {
-		error = scx_bpf_create_dsq(PINNED + i, -1);
+		error = scx_bpf_create_dsq(PINNED + i, node[node_slot(node_on(i))].number);
 		if (error)
 			return error;
 	}

@@ -38,15 +38,21 @@ static __always_inline __s32 idle_among(struct task_struct *p, __u32 first, __u3
 	return found;
 }
 
-/* The same for the queue that a task belongs to. */
+/* The same for the kind of queue that a task belongs to. */
 static __always_inline __s32 idle_for(struct task_struct *p, __u32 queue, __u32 near)
 {
 	__u32 bound = bound_of(set);
-	__s32 cpu;
+	__s32 cpu = -1;
 
 	if (queue == SET)
 		return idle_among(p, 0, bound, near);
-	cpu = specials ? idle_among(p, bound, MAX_CPUS, near) : -1;
+	if (nodes > 1) {
+		__u32 n = node_on(cpu_at(near));
+
+		cpu = idle_among(p, specials ? first_outside(n) : node[node_slot(n)].first, node[node_slot(n)].last, near);
+	}
+	if (cpu < 0 && specials)
+		cpu = idle_among(p, bound, MAX_CPUS, near);
 	return cpu >= 0 ? cpu : idle_among(p, 0, MAX_CPUS, near);
 }
 
@@ -62,12 +68,10 @@ static __always_inline __s32 core_of_set(struct task_struct *p, __u32 near)
 /* A core that takes from the queue of `p`, busy or not: the task's own `cpu`, if that does. */
 static __always_inline __s32 taker(struct task_struct *p, __u32 queue, __s32 cpu)
 {
-	__u32 bound = bound_of(set);
-
 	if (queue == SET && !in_set(cpu))
 		return core_of_set(p, rank(cpu));
-	if (queue == REST && in_set(cpu) && bound < processors)
-		return cpu_at(bound);
+	if (queue >= REST && queue < SOME && in_set(cpu) && bound_of(set) < processors)
+		return cpu_at(first_outside(queue - REST));
 	return cpu;
 }
 
@@ -123,7 +127,7 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 {
 	__s32 cpu = scx_bpf_task_cpu(p);
 	struct known *known = known_of(p);
-	__u32 queue;
+	__u32 kind, queue;
 	__s32 called;
 
 	if (!known) {
@@ -131,26 +135,24 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_GLOBAL), flags);
 		return;
 	}
-	queue = queue_of(p, known);
-	if (queue == PINNED && p->flags & PF_KTHREAD && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP)) {
+	kind = queue_of(p, known);
+	if (kind == PINNED && p->flags & PF_KTHREAD && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP)) {
 		/* The kernel's own workers do not wait for their turn, but do not have another one without it either. */
 		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_LOCAL), flags);
 		return;
 	}
-	if (queue == PINNED) {
-		join_queue(known, PINNED + cpu);
-		insert(p, (__u64)PINNED + cpu, flags);
-		return;
-	}
+	queue = kind == SET ? SET : kind == PINNED ? PINNED + cpu : near_queue(kind, cpu);
 	join_queue(known, queue);
 	insert(p, queue, flags);
+	if (kind == PINNED)
+		return;
 	/* The kernel has just found nobody idle. */
 	if (!specials && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP))
 		return;
-	called = idle_for(p, queue, rank(cpu));
+	called = idle_for(p, kind, rank(cpu));
 	if (called < 0) {
 		called = taker(p, queue, cpu);
-		if (queue == SET)
+		if (kind == SET)
 			evict_guest();
 	}
 	/* One that leaves its core idle (SCX_ENQ_LAST) because that is not of the set may find that it is again. */

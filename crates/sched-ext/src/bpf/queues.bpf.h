@@ -9,21 +9,28 @@
 #include "known.bpf.h"
 
 #define SET 0
-#define REST 1
-#define SOME 2
-#define PINNED 16
+#define REST 64 /* and the node */
+#define SOME 128 /* and the node */
+#define PINNED 192 /* and the processor */
+
+/* How often the nodes are evened out: at a look of so many, a power of two. */
+#define LOOKS 8
 
 /* Whose turn it is among a processor's queues. */
 __u8 turn[MAX_CPUS];
 
+/* How often it looked into REST and SOME. */
+__u32 looks[MAX_CPUS][2];
+
 /*
- * Tasks that were put into SET and SOME, or PINNED, and have not run since. Looking into a queue costs more than looking here, and
+ * Tasks that were put into SET, SOME or PINNED, and have not run since. Looking into a queue costs more than looking here, and
  * mostly only REST has anybody. Who is counted may not be there yet, or not any more; who is there is counted.
  */
-__u64 waiting[4];
+__u64 waiting;
+__u64 some[MAX_NODES][8]; /* a cache line each */
 __u32 pinned[MAX_CPUS];
 
-/* Which of the queues a task belongs to. One that ends stays where it is: the kernel does not ask where to any more. */
+/* Which kind of queue a task belongs to. One that ends stays where it is: the kernel does not ask where to any more. */
 static __always_inline __u32 queue_of(struct task_struct *p, struct known *known)
 {
 	/* A program that runs raises the count of its own task by one. */
@@ -34,6 +41,16 @@ static __always_inline __u32 queue_of(struct task_struct *p, struct known *known
 	if (known->is_special && bpf_cpumask_test_cpu(cpu_at(0), p->cpus_ptr))
 		return SET;
 	return p->nr_cpus_allowed < (int)processors ? SOME : REST;
+}
+
+/* The one of REST or SOME for a task that was on processor `cpu`. */
+static __always_inline __u32 near_queue(__u32 kind, __s32 cpu)
+{
+	__u32 n = node_on(cpu);
+
+	if (kind == REST && nodes > 1 && !outside(n))
+		n = node_on(cpu_at(bound_of(set)));
+	return kind + n;
 }
 
 /* Queues are first in, first out: who is to have more gets longer slices, from a fifth to four times the usual. */
@@ -61,8 +78,10 @@ static __always_inline void count(__u32 queue, int by)
 {
 	if (queue >= PINNED)
 		__sync_fetch_and_add(&pinned[slot(queue - PINNED)], by);
+	else if (queue >= SOME)
+		__sync_fetch_and_add(&some[node_slot(queue - SOME)][0], by);
 	else
-		__sync_fetch_and_add(&waiting[queue & 3], by);
+		__sync_fetch_and_add(&waiting, by);
 }
 
 static __always_inline void leave_queue(struct known *known)
@@ -78,7 +97,7 @@ static __always_inline void leave_queue(struct known *known)
 static __always_inline void join_queue(struct known *known, __u32 queue)
 {
 	leave_queue(known);
-	if (queue == REST)
+	if (queue >= REST && queue < SOME)
 		return;
 	count(queue, 1);
 	known->queued = queue + 1;
@@ -89,6 +108,54 @@ static __always_inline bool take(__u64 queue)
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local))
 		return scx_bpf_dsq_move_to_local(queue);
 	return scx_bpf_consume(queue);
+}
+
+static __always_inline bool take_of(__u32 kind, __u32 n)
+{
+	return (kind == REST || some[node_slot(n)][0]) && take((__u64)kind + n);
+}
+
+static __always_inline __u64 cores_for(__u32 kind, __u32 n)
+{
+	return kind == REST ? outside(n) : node[node_slot(n)].last - node[node_slot(n)].first;
+}
+
+/* Whether for each core more tasks wait on node `there` than on `here`, and still not less when one has gone from there to here. */
+static __always_inline bool waits_longer(__u32 kind, __u32 there, __u32 here)
+{
+	__u64 tasks_there = scx_bpf_dsq_nr_queued(kind + there);
+	__u64 tasks_here = scx_bpf_dsq_nr_queued(kind + here);
+
+	return tasks_there * cores_for(kind, here) > (tasks_here + 1) * cores_for(kind, there);
+}
+
+/* Takes a task from the nodes' queues of a kind. Not static: the verifier looks at it once, and not again at each call. */
+__noinline int take_near(__u32 kind, __s32 cpu)
+{
+	__u32 here = node_on(cpu);
+	struct totals *sum;
+	bool taken = false;
+	__u32 look, i;
+
+	if (nodes == 1)
+		return take_of(kind, 0);
+	look = looks[slot(cpu)][kind == SOME]++;
+	if (look % LOOKS == 0) {
+		__u32 there = nearest(here, 1 + look / LOOKS % (nodes - 1));
+
+		taken = waits_longer(kind, there, here) && take_of(kind, there);
+	}
+	if (!taken && take_of(kind, here))
+		return true;
+	bpf_for(i, 1, nodes) {
+		if (taken)
+			break;
+		taken = take_of(kind, nearest(here, i));
+	}
+	sum = sums();
+	if (taken && sum)
+		sum->crossings++;
+	return taken;
 }
 
 /* Whether there was a task for the processor, which it has got. */
@@ -103,16 +170,16 @@ static __always_inline bool take_turns(__s32 cpu)
 	for (i = 0; i < 4; i++) {
 		__u32 which = (first + i) & 3;
 
-		if (which == 0 && (inside ? waiting[SET] && take(SET) : take(REST)))
+		if (which == 0 && (inside ? waiting && take(SET) : take_near(REST, cpu)))
 			return true;
 		if (which == 1 && pinned[slot(cpu)] && take((__u64)PINNED + cpu))
 			return true;
-		if (which == 2 && waiting[SOME] && take(SOME))
+		if (which == 2 && take_near(SOME, cpu))
 			return true;
-		if (which == 3 && inside && bound >= processors && take(REST))
+		if (which == 3 && inside && bound >= processors && take_near(REST, cpu))
 			return true;
 	}
-	if (inside && take(REST)) {
+	if (inside && take_near(REST, cpu)) {
 		struct totals *sum = sums();
 
 		if (sum)

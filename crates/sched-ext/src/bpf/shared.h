@@ -8,6 +8,9 @@
 /* Processors that have a place in the order of cores, a power of two; the loader refuses a machine with more. */
 #define MAX_CPUS 1024
 
+/* Memory nodes that have queues of their own, a power of two; what is beyond belongs to the last. */
+#define MAX_NODES 64
+
 /* The place of a processor that is offline, behind all others. */
 #define NO_RANK 0xffffffffU
 
@@ -22,6 +25,14 @@ enum lock_kind {
 
 /* Room for kinds: a power of two, by whose mask the verifier believes an index. */
 #define LOCK_ROOM 8
+
+/* A memory node that has processors. They lie together in the order of cores. */
+struct node {
+	__u32 number; /* the kernel's */
+	__u32 first; /* place */
+	__u32 last; /* the place after its last */
+	__u8 near[MAX_NODES]; /* all nodes by their distance, beginning with itself */
+};
 
 /* What a record is about. */
 enum record_kind {
@@ -62,6 +73,7 @@ struct totals {
 	__u64 lost; /* slices that did not, for want of room */
 	__u64 lost_ends; /* ends of tasks that did not */
 	__u64 guests; /* ordinary tasks that had a core of the set that was free */
+	__u64 crossings; /* tasks that a core took from another memory node's queue */
 	__u64 displaced; /* tasks that had to leave their core for the set's sake */
 };
 

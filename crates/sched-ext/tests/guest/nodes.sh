@@ -1,0 +1,43 @@
+# Loads on two memory nodes, of which the set has a part of one, one, and both.
+round() {
+	start --bound $2
+	state loaded
+	echo "@nodes $(metric nodes)"
+	load spin 12 30 >/tmp/spin &
+	loads=$!
+	load files 8 30 >/tmp/files &
+	loads="$loads $!"
+	load spin 2 30 f >/tmp/near &
+	loads="$loads $!"
+	load spin 2 30 f0 >/tmp/far &
+	loads="$loads $!"
+	load spin 1 30 20 >/tmp/one &
+	loads="$loads $!"
+	tasks 8 $1.found
+	observe $1
+	# shellcheck disable=SC2086 # one argument a process
+	wait $loads
+	for name in files spin near far one; do show $1.$name /tmp/$name; done
+	echo "@$1.crossings $(metric node_crossings_total) $(metric slices_total) $(metric guests_total)"
+	state $1.end
+	kill -INT $SCHEDULER
+	wait $SCHEDULER
+}
+round part 3
+round whole 4
+round all 8
+
+# The second node's processors go and come back.
+start --bound 2
+for cpu in 4 5 6 7; do echo 0 >/sys/devices/system/cpu/cpu$cpu/online; done
+cores 4 gone
+echo "@gone.nodes $(metric nodes)"
+load spin 8 4 >/tmp/spin
+show gone.spin /tmp/spin
+for cpu in 4 5 6 7; do echo 1 >/sys/devices/system/cpu/cpu$cpu/online; done
+cores 8 back
+echo "@back.nodes $(metric nodes)"
+load spin 8 4 >/tmp/spin
+show back.spin /tmp/spin
+state end
+show said /tmp/said
