@@ -12,7 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput, RingBuffer, RingBufferBuilder};
 use unconvoy_sched::Slice;
 
-use crate::conductor::{Bound, Event, Record};
+use crate::conductor::{Bound, Event, Parent, Record};
 use crate::topology::Topology;
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -60,6 +60,8 @@ pub struct Totals {
     pub lost: u64,
     /// Ends of tasks that were lost likewise.
     pub lost_ends: u64,
+    /// Tasks that belonged to the set from their start.
+    pub heirs: u64,
     /// How often a core of the set served an ordinary task.
     pub guests: u64,
     /// How often a core took a task from another memory node's queue.
@@ -164,9 +166,10 @@ impl<'object> Kernel<'object> {
         Ok(self.heard.take())
     }
 
-    /// Whether the task is there still; it belongs to the set or does not from now on.
-    pub fn tell(&self, task: u64, tid: u32, is_special: bool) -> anyhow::Result<bool> {
-        let mut verdict = types::verdict { task, tid, is_special: is_special.into(), ..Default::default() };
+    /// Whether the task is there still; from now on it belongs to the set or does not, and so do its children from their start.
+    pub fn tell(&self, task: u64, tid: u32, is_special: bool, has_heirs: bool) -> anyhow::Result<bool> {
+        let (is_special, has_heirs) = (is_special.into(), has_heirs.into());
+        let mut verdict = types::verdict { task, tid, is_special, has_heirs, ..Default::default() };
         // SAFETY: a structure of integers, without padding, as long as the slice lives.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut((&raw mut verdict).cast::<u8>(), size_of::<types::verdict>()) };
@@ -227,6 +230,7 @@ impl<'object> Kernel<'object> {
             sum.told += one.told;
             sum.lost += one.lost;
             sum.lost_ends += one.lost_ends;
+            sum.heirs += one.heirs;
             sum.guests += one.guests;
             sum.crossings += one.crossings;
             sum.displaced += one.displaced;
@@ -244,8 +248,9 @@ fn read(bytes: &[u8]) -> Option<Record> {
     let slice = Slice { core: record.core, ran_ns: record.ran_ns, waited_ns: record.waited_ns };
     let event = match record.kind {
         RECORD_SLICE => Event::Slice { slice, bound: Bound::unpack(record.bound) },
-        RECORD_CHILD => Event::Child(record.parent),
+        RECORD_CHILD => Event::Child,
         _ => Event::Exit,
     };
-    Some(Record { task: record.task, tid: record.tid, is_special: record.is_special != 0, event })
+    let parent = (record.parent != 0).then_some(Parent { task: record.parent, tid: record.parent_tid });
+    Some(Record { task: record.task, tid: record.tid, is_special: record.is_special != 0, parent, event })
 }

@@ -201,12 +201,14 @@ fn conduct(
 
 /// Carries out the orders. A task that is gone has ended unheard.
 fn obey(kernel: &mut Kernel<'_>, conductor: &mut Conductor, orders: &mut Vec<Order>) -> anyhow::Result<()> {
-    for order in orders.drain(..) {
-        match order {
-            Order::Rebound(bound) => kernel.rebound(bound)?,
-            Order::Tell { task, tid, is_special } => {
-                if !kernel.tell(task, tid, is_special)? {
-                    conductor.ended(task);
+    while !orders.is_empty() {
+        for order in std::mem::take(orders) {
+            match order {
+                Order::Rebound(bound) => kernel.rebound(bound)?,
+                Order::Tell { task, tid, is_special, has_heirs } => {
+                    if !kernel.tell(task, tid, is_special, has_heirs)? {
+                        conductor.ended(task, orders);
+                    }
                 }
             }
         }

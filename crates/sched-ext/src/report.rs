@@ -112,6 +112,7 @@ impl Report {
             ("slices_told", "Of these, told to the policy.", totals.told),
             ("slices_lost", "Slices that it was not told for want of room.", totals.lost),
             ("ends_lost", "Ends of tasks that it was not told for want of room.", totals.lost_ends),
+            ("heirs", "Tasks that were lock-intensive from their start.", totals.heirs),
             ("guests", "Times that a free core of the set served an ordinary task.", totals.guests),
             ("node_crossings", "Tasks that a core took from another memory node's queue.", totals.crossings),
             ("displaced", "Times that a task had to leave its core because of the set.", totals.displaced),

@@ -398,6 +398,15 @@ fn ten_thousand_forks_leave_nothing_behind() {
     assert_eq!(said.words("ended"), ["disabled"]);
 }
 
+#[test]
+fn children_of_shells_inherit_from_those_before_them() {
+    let Some(said) = boot("shells.sh", Guest::USUAL) else { return };
+    let heirs = said.numbers("heirs")[0];
+    assert!(heirs >= 20, "{heirs} of 120 children were lock-intensive from their start\n{}", said.console);
+    said.only_shells("childless");
+    assert_eq!(said.words("end")[0], "enabled", "{}", said.console);
+}
+
 /// At most 5 % more instructions than under the default scheduler, where nobody contends.
 #[test]
 #[ignore = "a measurement: make bench-sched"]

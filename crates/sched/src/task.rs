@@ -53,6 +53,16 @@ impl Task {
         self.in_a_row != 0
     }
 
+    /// Whether its children are lock-intensive from their start though it does not wait itself: the last of them that it could be told of was.
+    pub fn has_heirs(&self) -> bool {
+        self.heirs != 0
+    }
+
+    /// Whether it was lock-intensive from its start.
+    pub fn is_heir(&self) -> bool {
+        self.is_heir
+    }
+
     /// Whether it has been found to be lock-intensive.
     pub fn is_lock_intensive(&self) -> bool {
         self.state != State::Ordinary

@@ -8,6 +8,7 @@
 /* What is known of a task. */
 struct known {
 	__u64 task;
+	__u64 parent; /* the task that has begun it, by that number; 0: it was there before this scheduler */
 	__u64 began; /* the time that it had run in all when the present slice began */
 	__u64 bound; /* `set` when the present slice began */
 	__u64 waited_ns; /* in this slice, on the processor */
@@ -16,6 +17,8 @@ struct known {
 	__u32 kind;
 	__u32 is_special; /* changed by change() alone */
 	__u32 has_ended;
+	__u32 has_heirs; /* its children are of the set from their start */
+	__u32 parent_tid;
 	__u32 is_told; /* the policy has heard of it */
 	__u32 waits; /* its last slice was waited for more than the threshold */
 	__u32 queued; /* one more than the queue that it is counted in; 0: in none */

@@ -13,8 +13,10 @@ SEC("struct_ops.s/init_task")
 __s32 BPF_PROG(unconvoy_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct known *known = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_struct *current = bpf_get_current_task_btf();
 	struct known *parent;
 	struct record *record;
+	struct totals *sum;
 
 	if (!known)
 		return 0;
@@ -22,16 +24,22 @@ __s32 BPF_PROG(unconvoy_init_task, struct task_struct *p, struct scx_init_task_a
 	known->began = p->se.sum_exec_runtime;
 	if (!args->fork || !inherits)
 		return 0;
-	parent = known_of(bpf_get_current_task_btf());
-	if (!parent || !parent->is_special || !parent->waits)
+	parent = known_of(current);
+	if (!parent)
+		return 0;
+	known->parent = parent->task;
+	known->parent_tid = current->pid;
+	if (!parent->has_heirs && !(parent->is_special && parent->waits))
 		return 0;
 	known->waits = 1;
 	change(known, 1);
+	sum = sums();
+	if (sum)
+		sum->heirs++;
 	record = new_record(known, p->pid, RECORD_CHILD);
-	if (record) {
-		record->parent = parent->task;
-		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	}
+	if (record)
+		/* The loader looks seldom while there is no task in the set. */
+		bpf_ringbuf_submit(record, specials > 1 ? BPF_RB_NO_WAKEUP : 0);
 	return 0;
 }
 

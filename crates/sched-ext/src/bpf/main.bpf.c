@@ -66,7 +66,9 @@
  *    to migrate by itself: dispatch() therefore keeps all that may stay, and only those leave that have to go to the set.
  *
  * 11. Children of tasks of the set are in it from their start, if the policy's parameters say so and the parent waited too much in its
- *    last slice: they may have ended before it could say more.
+ *    last slice: they may have ended before it could say more. So are those of a task that does not wait itself and had such
+ *    children, a shell: the policy judges by each child that ends, and says of the parent that it has heirs. Whoever begins a task is its
+ *    parent, by the number that no other task has.
  *
  * What stands where:
  *

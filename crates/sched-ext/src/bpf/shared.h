@@ -37,14 +37,14 @@ struct node {
 /* What a record is about. */
 enum record_kind {
 	RECORD_SLICE, /* a time slice has ended */
-	RECORD_CHILD, /* a task of the set has begun another one */
+	RECORD_CHILD, /* a task of the set, or one whose children are, has begun another one */
 	RECORD_EXIT, /* a task that was recorded before has ended */
 };
 
 /* What the kernel's side tells the policy. */
 struct record {
 	__u64 task; /* a number that no other task ever has, unlike its id */
-	__u64 parent; /* RECORD_CHILD: of whom */
+	__u64 parent; /* the number of the task that has begun it; 0: it was there before this scheduler */
 	__u64 ran_ns; /* RECORD_SLICE: from switch to switch */
 	__u64 waited_ns; /* RECORD_SLICE: of that, for locks, on the processor */
 	__u64 bound; /* RECORD_SLICE: what `set` was when the slice began */
@@ -52,6 +52,8 @@ struct record {
 	__u32 core; /* RECORD_SLICE: place in the order of cores */
 	__u32 kind; /* enum record_kind */
 	__u32 is_special; /* whether the kernel's side takes the task for one of the set */
+	__u32 parent_tid;
+	__u32 pad;
 };
 
 /* What the policy tells the kernel's side: the argument of the program `tell`. */
@@ -59,8 +61,8 @@ struct verdict {
 	__u64 task;
 	__u32 tid;
 	__u32 is_special;
+	__u32 has_heirs; /* its children are of the set from their start, whatever it does itself */
 	__u32 is_gone; /* out: there is no such task any more */
-	__u32 pad;
 };
 
 /* Sums of one processor, since the scheduler was loaded. */
@@ -72,6 +74,7 @@ struct totals {
 	__u64 told; /* slices that went to the policy */
 	__u64 lost; /* slices that did not, for want of room */
 	__u64 lost_ends; /* ends of tasks that did not */
+	__u64 heirs; /* tasks that were of the set from their start */
 	__u64 guests; /* ordinary tasks that had a core of the set that was free */
 	__u64 crossings; /* tasks that a core took from another memory node's queue */
 	__u64 displaced; /* tasks that had to leave their core for the set's sake */

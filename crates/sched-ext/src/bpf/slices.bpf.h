@@ -23,7 +23,7 @@ static __always_inline struct record *new_record(struct known *known, __u32 tid,
 	if (!record)
 		return 0;
 	record->task = known->task;
-	record->parent = 0;
+	record->parent = known->parent;
 	record->ran_ns = 0;
 	record->waited_ns = 0;
 	record->bound = 0;
@@ -31,6 +31,8 @@ static __always_inline struct record *new_record(struct known *known, __u32 tid,
 	record->core = 0;
 	record->kind = kind;
 	record->is_special = known->is_special;
+	record->parent_tid = known->parent_tid;
+	record->pad = 0;
 	known->is_told = 1;
 	return record;
 }

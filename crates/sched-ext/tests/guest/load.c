@@ -6,6 +6,7 @@
  *                                                 on the processors of the hexadecimal MASK
  *   load fork COUNT                               as many children that end at once, one after the other
  *   load breed PROCESSES COUNT                    processes of which each wants the spin lock all the time and has COUNT children that do
+ *   load shells PROCESSES COUNT MS                processes that only begin COUNT children, one after the other, which all want one spin lock for so long
  *   load exec COUNT                               as many children that execute a program which ends at once
  *   load pipe COUNT                               a byte goes to another process and comes back so often
  *
@@ -14,6 +15,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +158,34 @@ static int breed(int processes, int count)
 	return 0;
 }
 
+/* A fork that shares the table of files, and with it its lock. */
+static pid_t fork_with_files(void)
+{
+	return syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+}
+
+static int be_shells(int processes, int count, double seconds)
+{
+	for (int i = 0; i < processes; i++) {
+		if (fork_with_files())
+			continue;
+		for (int child = 0; child < count; child++) {
+			pid_t id = fork_with_files();
+
+			if (!id) {
+				contend(seconds);
+				_exit(0);
+			}
+			if (id > 0)
+				waitpid(id, NULL, 0);
+		}
+		_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+
 static int play_ping_pong(int count)
 {
 	int there[2], back[2];
@@ -194,6 +224,8 @@ int main(int count, char **arguments)
 		return have_children(atoi(arguments[2]), 0);
 	if (count == 4 && !strcmp(arguments[1], "breed"))
 		return breed(atoi(arguments[2]), atoi(arguments[3]));
+	if (count == 5 && !strcmp(arguments[1], "shells"))
+		return be_shells(atoi(arguments[2]), atoi(arguments[3]), atoi(arguments[4]) / 1e3);
 	if (count == 3 && (!strcmp(arguments[1], "exec") || !strcmp(arguments[1], "pipe")))
 		return have_timed(arguments[1], atoi(arguments[2]));
 	if (count < 4 || atoi(arguments[2]) > MOST)
