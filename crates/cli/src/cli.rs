@@ -69,7 +69,8 @@ pub enum Command {
 /// `unconvoy sched`.
 #[derive(Debug, Args)]
 pub struct SchedArgs {
-    /// Show tasks, shares, bound and votes once a second.
+    /// Show tasks, shares, bound and votes once a second: on a terminal as a live screen (q ends),
+    /// otherwise as lines (also with TERM=dumb or NO_COLOR=1).
     #[arg(long)]
     pub monitor: bool,
     /// Serve OpenMetrics at ADDRESS (host:port), or write them to a FILE once a second.

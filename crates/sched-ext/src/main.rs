@@ -9,15 +9,23 @@
 //! | `topology.rs` | the order of cores, and the memory nodes |
 //! | `requirements.rs` | what it takes, and what to do where that is missing |
 //! | `report.rs` | what `--monitor` and `--metrics` show |
+//! | `monitor.rs` | whether that goes into lines or to a screen |
+//! | `screen.rs`, `terminal.rs` | the screen's thread; the terminal, taken and given back |
+//! | `picture.rs`, `history.rs` | what is drawn there; the last minutes |
 //! | `metrics.rs` | where the metrics go |
 //!
 //! `unconvoy sched` executes this program. Nothing stays in the kernel when it ends, however it does.
 
 mod conductor;
+mod history;
 mod kernel;
 mod metrics;
+mod monitor;
+mod picture;
 mod report;
 mod requirements;
+mod screen;
+mod terminal;
 mod topology;
 
 use std::io::Write;
@@ -35,6 +43,7 @@ use unconvoy_sched::{Parameters, Search};
 use conductor::{Conductor, Order};
 use kernel::{Ending, Kernel, MAX_NODES, Settings};
 use metrics::Metrics;
+use monitor::Monitor;
 use report::Report;
 use requirements::Machine;
 use topology::Topology;
@@ -43,7 +52,8 @@ use topology::Topology;
 #[derive(Debug, Parser)]
 #[command(name = "unconvoy-sched-ext", version)]
 struct Arguments {
-    /// Show tasks, shares, bound and votes once a second.
+    /// Show tasks, shares, bound and votes once a second: on a terminal as a live screen (q ends), otherwise as lines
+    /// (also with TERM=dumb or NO_COLOR=1).
     #[arg(long)]
     monitor: bool,
     /// Serve OpenMetrics at ADDRESS (host:port), or write them to a FILE once a second.
@@ -100,7 +110,7 @@ fn main() -> ExitCode {
 
 /// Standard error may be closed; there is nobody else to tell.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "unconvoy: {text}");
+    let _ = writeln!(std::io::stderr(), "unconvoy: {}", report::legible_lines(text));
 }
 
 /// Schedules until it is told to end (`None`), or the kernel has had enough.
@@ -168,7 +178,7 @@ fn conduct(
     let mut orders = Vec::new();
     let mut lost_ends = 0;
     let mut next_report = start;
-    let mut last = Report::default();
+    let mut monitor = monitors.then(Monitor::open);
     while !stop.load(Relaxed) {
         let records = kernel.hear(if conductor.policy().tasks() == 0 { IDLE } else { BUSY })?;
         let now_ns = start.elapsed().as_nanos() as u64;
@@ -186,14 +196,14 @@ fn conduct(
                 orders = conductor.all();
                 obey(kernel, &mut conductor, &mut orders)?;
             }
-            let report = Report::new(&conductor, topology, totals, kernel.specials(), start.elapsed());
-            if monitors {
-                print(&report.lines(&last))?;
-            }
+            let room = monitor.as_ref().map_or(0, Monitor::room);
+            let report = Report::new(&conductor, topology, totals, kernel.specials(), start.elapsed(), room);
             if let Some(metrics) = metrics {
                 metrics.publish(report.open_metrics());
             }
-            last = report;
+            if let Some(monitor) = &mut monitor {
+                monitor.show(report)?;
+            }
         }
     }
     Ok(None)
@@ -214,13 +224,4 @@ fn obey(kernel: &mut Kernel<'_>, conductor: &mut Conductor, orders: &mut Vec<Ord
         }
     }
     Ok(())
-}
-
-/// A reader that has gone away is no reason to stop scheduling.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error)?,
-        _ => Ok(()),
-    }
 }

@@ -1,45 +1,76 @@
-//! What `--monitor` and `--metrics` show.
+//! What `--monitor` and `--metrics` show. How a terminal's screen shows it is picture.rs's.
 
 use std::fmt::Write;
 use std::time::Duration;
+
+use unicode_width::UnicodeWidthChar;
 
 use crate::conductor::Conductor;
 use crate::kernel::{LOCK_KINDS, Totals};
 use crate::topology::Topology;
 
-/// The tasks that the monitor names: those that wait most.
-const NAMED: usize = 10;
-
 /// One look at the scheduler.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    since_start: Duration,
-    cores: u32,
-    nodes: u32,
-    bound: u32,
-    is_settled: bool,
-    tasks: u32,
-    specials: u64,
-    votes: u64,
-    waiting: f64,
-    changes: u64,
-    totals: Totals,
-    /// Id, share and core, by share.
-    named: Vec<(u32, f64, u32)>,
+    /// Since when there is a scheduler.
+    pub since_start: Duration,
+    /// Processors.
+    pub cores: u32,
+    /// Memory nodes that have some.
+    pub nodes: u32,
+    /// Processors of the set.
+    pub bound: u32,
+    /// Whether the search for the bound has ended.
+    pub is_settled: bool,
+    /// Lock-intensive tasks as the policy counts them.
+    pub tasks: u32,
+    /// And as the kernel's side does.
+    pub specials: u64,
+    /// Votes on the bound.
+    pub votes: u64,
+    /// What they say: the part of time that is waited, 0 to 1.
+    pub waiting: f64,
+    /// Changes of the bound.
+    pub changes: u64,
+    /// The kernel's sums.
+    pub totals: Totals,
+    /// The tasks that wait most, by share.
+    pub named: Vec<Named>,
+}
+
+/// A lock-intensive task.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Named {
+    /// Its id.
+    pub tid: u32,
+    /// Its name, of which any terminal can be told; empty if it has ended.
+    pub name: String,
+    /// The part of its last slices that it waited, 0 to 1.
+    pub share: f64,
+    /// The core of its last slice.
+    pub core: u32,
 }
 
 impl Report {
-    /// A look at a machine's scheduler.
+    /// A look at a machine's scheduler. The `most` tasks that wait most are named.
     pub fn new(
         conductor: &Conductor,
         topology: &Topology,
         totals: Totals,
         specials: u64,
         since_start: Duration,
+        most: usize,
     ) -> Self {
-        let mut named: Vec<_> = conductor.tasks().map(|task| (task.tid, task.share, task.core)).collect();
-        named.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
-        named.truncate(NAMED);
+        let mut tasks: Vec<_> = conductor.tasks().collect();
+        tasks.sort_unstable_by(|one, other| other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid)));
+        tasks.truncate(most);
+        let named = tasks.into_iter().map(|task| Named {
+            tid: task.tid,
+            name: std::fs::read(format!("/proc/{}/comm", task.tid)).map(|name| legible(&name)).unwrap_or_default(),
+            share: task.share,
+            core: task.core,
+        });
+        let named = named.collect();
         let policy = conductor.policy();
         Report {
             since_start,
@@ -57,32 +88,50 @@ impl Report {
         }
     }
 
+    /// How many processors' time was waited away since the report `last`.
+    pub fn processors_waited(&self, last: &Report) -> f64 {
+        let spun: u64 = self.totals.spun_ns.iter().sum::<u64>() - last.totals.spun_ns.iter().sum::<u64>();
+        spun as f64 / 1e9 / self.seconds_since(last)
+    }
+
+    /// How often tasks had to wait since the report `last`, a second, by kind of lock.
+    pub fn rates(&self, last: &Report) -> [f64; LOCK_KINDS.len()] {
+        std::array::from_fn(|kind| {
+            (self.totals.waits[kind] - last.totals.waits[kind]) as f64 / self.seconds_since(last)
+        })
+    }
+
+    fn seconds_since(&self, last: &Report) -> f64 {
+        self.since_start.saturating_sub(last.since_start).as_secs_f64().max(1e-3)
+    }
+
+    /// Whether the bound was found.
+    pub fn phase(&self) -> &'static str {
+        if self.is_settled { "found" } else { "searching" }
+    }
+
     /// For people: what there is, and what happened since the report `last`.
     pub fn lines(&self, last: &Report) -> String {
         let mut text = String::new();
-        let seconds = self.since_start.saturating_sub(last.since_start).as_secs_f64().max(1e-3);
-        let phase = if self.is_settled { "found" } else { "searching" };
         let _ = writeln!(
             text,
-            "{:>6.0} s  bound {} of {} ({phase}), {} lock-intensive tasks, {} votes: {:.1} % waited, {} changes",
+            "{:>6.0} s  bound {} of {} ({}), {} lock-intensive tasks, {} votes: {:.1} % waited, {} changes",
             self.since_start.as_secs_f64(),
             self.bound,
             self.cores,
+            self.phase(),
             self.tasks,
             self.votes,
             100.0 * self.waiting,
             self.changes,
         );
-        let spun: u64 = self.totals.spun_ns.iter().sum::<u64>() - last.totals.spun_ns.iter().sum::<u64>();
-        let _ = write!(text, "          {:.1} processors waited;", spun as f64 / 1e9 / seconds);
-        for (kind, name) in LOCK_KINDS.iter().enumerate() {
-            let _ =
-                write!(text, " {name} {:.0}/s", (self.totals.waits[kind] - last.totals.waits[kind]) as f64 / seconds);
+        let _ = write!(text, "          {:.1} processors waited;", self.processors_waited(last));
+        for (kind, rate) in LOCK_KINDS.iter().zip(self.rates(last)) {
+            let _ = write!(text, " {kind} {rate:.0}/s");
         }
         text.push('\n');
-        for &(tid, share, core) in &self.named {
-            let name = std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
-            let _ = writeln!(text, "          {tid:>8} {:<15} {:>5.1} % on core {core}", name.trim(), 100.0 * share);
+        for Named { tid, name, share, core } in &self.named {
+            let _ = writeln!(text, "          {tid:>8} {name:<15} {:>5.1} % on core {core}", 100.0 * share);
         }
         text
     }
@@ -142,17 +191,37 @@ impl Report {
     }
 }
 
+/// A task's name, which it gives itself.
+fn legible(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).trim().chars().map(shown).collect()
+}
+
+/// Lines of text that may have names of tasks in them.
+pub fn legible_lines(text: &str) -> String {
+    text.chars().map(|character| if matches!(character, '\n' | '\t') { character } else { shown(character) }).collect()
+}
+
+/// What takes no column of its own on a terminal may be a command to it.
+fn shown(character: char) -> char {
+    if character.width().is_some_and(|columns| columns > 0) { character } else { '?' }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unconvoy_sched::{Parameters, Slice};
+
+    use crate::conductor::{Event, Record};
     use crate::topology::Node;
-    use unconvoy_sched::Parameters;
+
+    fn topology() -> Topology {
+        let node = |number, places| Node { number, places, near: Vec::new() };
+        Topology { order: (0..8).collect(), nodes: vec![node(0, 0..4), node(1, 4..8)] }
+    }
 
     fn report() -> Report {
         let totals = Totals { waits: [7, 0, 0, 0, 0], spun_ns: [2_000_000_000, 0, 0, 0, 0], ..Totals::default() };
-        let node = |number, places| Node { number, places, near: Vec::new() };
-        let topology = Topology { order: (0..8).collect(), nodes: vec![node(0, 0..4), node(1, 4..8)] };
-        Report::new(&Conductor::new(Parameters::refined(8), 0), &topology, totals, 0, Duration::from_secs(2))
+        Report::new(&Conductor::new(Parameters::refined(8), 0), &topology(), totals, 0, Duration::from_secs(2), 0)
     }
 
     #[test]
@@ -162,6 +231,83 @@ mod tests {
         assert!(text.contains("1.0 processors waited; spin 4/s"), "{text}");
         let again = report().lines(&report());
         assert!(again.contains("0.0 processors waited; spin 0/s"), "{again}");
+    }
+
+    #[test]
+    fn lines_are_what_scripts_read() {
+        let totals = Totals { waits: [21_350, 0, 12, 3, 0], spun_ns: [700_000_000, 0, 0, 0, 0], ..Totals::default() };
+        let task = |tid, name: &str, share, core| Named { tid, name: name.into(), share, core };
+        let report = Report {
+            since_start: Duration::from_secs(12),
+            cores: 8,
+            nodes: 2,
+            bound: 2,
+            is_settled: true,
+            tasks: 8,
+            specials: 8,
+            votes: 57,
+            waiting: 0.341,
+            changes: 9,
+            totals,
+            named: vec![task(231, "server", 0.362, 1), task(7, "a name that is much longer", 0.05, 0)],
+        };
+        let last = Report { since_start: Duration::from_secs(11), ..Report::default() };
+        let expected = "    12 s  bound 2 of 8 (found), 8 lock-intensive tasks, 57 votes: 34.1 % waited, 9 changes
+          0.7 processors waited; spin 21350/s rwlock 0/s mutex 12/s rwsem 3/s other 0/s
+               231 server           36.2 % on core 1
+                 7 a name that is much longer   5.0 % on core 0
+";
+        assert_eq!(report.lines(&last), expected);
+    }
+
+    #[test]
+    fn tasks_are_named_by_share_as_many_as_are_asked_for() {
+        let mut conductor = Conductor::new(Parameters::refined(8), 0);
+        for (task, waited_ns) in [(1_u32, 500), (2, 900), (3, 500), (4, 700)] {
+            let slice = Slice { core: 3, ran_ns: 1000, waited_ns };
+            let event = Event::Slice { slice, bound: conductor.bound() };
+            // No process has such an id.
+            let record = Record { task: task.into(), tid: u32::MAX - task, is_special: false, parent: None, event };
+            conductor.hear(record, 0, &mut Vec::new());
+        }
+        let named = |most| {
+            let report = Report::new(&conductor, &topology(), Totals::default(), 0, Duration::ZERO, most);
+            report.named.iter().map(|task| u32::MAX - task.tid).collect::<Vec<_>>()
+        };
+        assert_eq!(named(9), [2, 4, 3, 1]);
+        assert_eq!(named(2), [2, 4]);
+        assert_eq!(named(0), [0; 0]);
+    }
+
+    #[test]
+    fn a_task_s_name_is_no_command_to_the_terminal() {
+        let rename = |name: &[u8]| std::fs::write("/proc/thread-self/comm", name).unwrap();
+        let own_name = || {
+            let mut conductor = Conductor::new(Parameters::refined(8), 0);
+            let slice = Slice { core: 0, ran_ns: 1000, waited_ns: 1000 };
+            let event = Event::Slice { slice, bound: conductor.bound() };
+            // SAFETY: asks for a number.
+            let tid = unsafe { libc::gettid() }.cast_unsigned();
+            conductor.hear(Record { task: 1, tid, is_special: false, parent: None, event }, 0, &mut Vec::new());
+            let report = Report::new(&conductor, &topology(), Totals::default(), 0, Duration::ZERO, 1);
+            assert_eq!(report.lines(&Report::default()).lines().count(), 3);
+            report.named[0].name.clone()
+        };
+        let names: [(&[u8], &str); 6] = [
+            (b"\x1b[2J\x1b]0;x\x07", "?[2J?]0;x?"),
+            (b"one\ntwo\r\tx", "one?two??x"),
+            ("c1\u{9b}31m\u{7f}".as_bytes(), "c1?31m?"),
+            ("b\u{202e}idi\u{200b}".as_bytes(), "b?idi?"),
+            (b"\xff\xfe", "\u{fffd}\u{fffd}"),
+            ("数据库".as_bytes(), "数据库"),
+        ];
+        for (name, expected) in names {
+            rename(name);
+            assert_eq!(own_name(), expected);
+        }
+        let all: String = ('\0'..='\u{ffff}').collect();
+        assert!(!legible(all.as_bytes()).contains(char::is_control));
+        assert_eq!(legible_lines("  one\n\ttwo\x1b[m\r\n"), "  one\n\ttwo?[m?\n");
     }
 
     #[test]
