@@ -32,11 +32,16 @@ work() {
 works() {
 	work mmapbench mmapbench --megabytes $MMAP_MEGABYTES
 	work sockbench sockbench
-	work postmark-500 postmark --files 500
-	work postmark-10000 postmark --files 10000 --largest $LARGEST
+	work postmark-few postmark --files $POSTMARK_FEW
+	work postmark-many postmark --files $POSTMARK_MANY
 	work find find --files $FIND_FILES
 	work grep grep --megabytes $GREP_MEGABYTES
-	if command -v cc >/dev/null; then work compile compile --sources 8; else echo "@compile none"; fi
+	if command -v cc >/dev/null; then
+		work compile compile --sources 8
+		echo "@compiler yes"
+	else
+		echo "@compiler none"
+	fi
 }
 for round in $(seq $ROUNDS); do
 	: >/tmp/said
@@ -50,5 +55,5 @@ for round in $(seq $ROUNDS); do
 	wait $SCHEDULER
 	echo "@unconvoy.$round.status $?"
 	show unconvoy.$round.said /tmp/said
-	state unconvoy.$round.ended
+	becomes disabled unconvoy.$round.ended
 done
