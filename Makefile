@@ -7,7 +7,7 @@
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
-#   make bench-sched  what `unconvoy sched` costs where nobody contends, in a guest's instructions, some minutes
+#   make bench-sched  what `unconvoy sched` costs where nobody contends, and the loads on the kernel's locks under it, in a guest; half an hour
 #   make validate-elision    Syncchar's predictions against hardware transactions, ten minutes where there are any
 #   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
 #   make install  into PREFIX (default /usr/local)
@@ -87,9 +87,11 @@ bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
 
-# What `unconvoy sched` costs where nobody contends: instructions of a guest, so that the host's speed does not matter.
+# What `unconvoy sched` costs where nobody contends, in instructions of a guest, so that the host's speed does not matter; then the loads of
+# docs/kernel-workloads.md, for which it does.
 bench-sched: setup-tests
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest overhead -- --ignored --nocapture
+	$(CARGO) test --release -p unconvoy-sched-ext --test guest throughput -- --ignored --nocapture
 
 # Says so where no hardware transaction commits, and runs all but the comparison.
 validate-elision: setup build

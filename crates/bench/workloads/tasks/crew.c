@@ -111,8 +111,8 @@ static void work(struct task *task)
 	crew->accounts[task->index] = account;
 	__atomic_fetch_add(&crew->finished, 1, __ATOMIC_RELEASE);
 	/* Nobody cleans up under those that still work. */
-	while (phase() != CREW_HOME)
-		sit_out(phase());
+	for (enum crew_phase now; (now = phase()) != CREW_HOME;)
+		sit_out(now);
 	if (load->end)
 		load->end(task);
 }

@@ -4,20 +4,22 @@ state before
 start --bound 3
 state loaded
 tasks 0 quiet
-load files 8 12 >/tmp/files &
+load files 8 300 >/tmp/files &
 loads="$loads $!"
-load spin 4 12 >/tmp/spin &
+load spin 4 300 >/tmp/spin &
 loads="$loads $!"
-load spin 1 12 1 >/tmp/first &
+load spin 1 300 1 >/tmp/first &
 loads="$loads $!"
-load spin 1 12 80 >/tmp/last &
+load spin 1 300 80 >/tmp/last &
 loads="$loads $!"
-load files 2 12 c0 >/tmp/apart &
+load files 2 300 c0 >/tmp/apart &
 loads="$loads $!"
 tasks 8 found
 observe set
 show metrics $METRICS
 # shellcheck disable=SC2086 # one argument a process
+kill $loads
+# shellcheck disable=SC2086
 wait $loads
 for name in files spin first last apart; do show $name /tmp/$name; done
 kill -INT $SCHEDULER

@@ -3,14 +3,15 @@
  * What the guest has to do. Statically linked: the guest has no libraries but the scheduler's.
  *
  *   load files|mmap|spin THREADS SECONDS [MASK]   threads that want a spin lock of the kernel's, its mmap_lock, or none;
- *                                                 on the processors of the hexadecimal MASK
+ *                                                 on the processors of the hexadecimal MASK; SIGTERM ends it before its time
  *   load fork COUNT                               as many children that end at once, one after the other
  *   load breed PROCESSES COUNT                    processes of which each wants the spin lock all the time and has COUNT children that do
  *   load shells PROCESSES COUNT MS                processes that only begin COUNT children, one after the other, which all want one spin lock for so long
  *   load exec COUNT                               as many children that execute a program which ends at once
  *   load pipe COUNT                               a byte goes to another process and comes back so often
  *
- * The first prints one line: its name, operations, the fewest of a thread, then its threads' ids. The last two print the nanoseconds that it took.
+ * The first prints one line: its name, operations, the fewest of a thread, then its threads' ids. The last two print the nanoseconds that it took,
+ * and are what instructions.c counts the instructions of.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -75,7 +76,13 @@ static void *work(void *argument)
 static int have_threads_work(const char *name, int threads, int seconds, const char *mask)
 {
 	unsigned long sum = 0, least = -1UL;
+	const struct timespec time = { .tv_sec = seconds };
+	sigset_t end;
 
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	/* For the threads, too: this one waits for it. */
+	sigprocmask(SIG_BLOCK, &end, NULL);
 	operation = !strcmp(name, "files") ? files : !strcmp(name, "mmap") ? map : spin;
 	if (mask) {
 		cpu_set_t set;
@@ -91,7 +98,7 @@ static int have_threads_work(const char *name, int threads, int seconds, const c
 	for (int i = 0; i < threads; i++)
 		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
 			return 1;
-	sleep(seconds);
+	sigtimedwait(&end, NULL, &time);
 	is_over = 1;
 	for (int i = 0; i < threads; i++) {
 		pthread_join(workers[i].thread, NULL);
@@ -210,7 +217,10 @@ static int have_timed(const char *name, int count)
 	int failed;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
+	/* nopl BEGIN(%rax), nopl END(%rax): see instructions.c */
+	asm volatile(".ascii \"\\x0f\\x1f\\x80vncb\"" ::: "memory");
 	failed = !strcmp(name, "exec") ? have_children(count, 1) : play_ping_pong(count);
+	asm volatile(".ascii \"\\x0f\\x1f\\x80vnce\"" ::: "memory");
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	printf("%lld\n", (end.tv_sec - start.tv_sec) * 1000000000LL + end.tv_nsec - start.tv_nsec);
 	return failed;

@@ -3,19 +3,21 @@ round() {
 	start --bound $2
 	state loaded
 	echo "@nodes $(metric nodes)"
-	load spin 12 30 >/tmp/spin &
+	load spin 12 300 >/tmp/spin &
 	loads=$!
-	load files 8 30 >/tmp/files &
+	load files 8 300 >/tmp/files &
 	loads="$loads $!"
-	load spin 2 30 f >/tmp/near &
+	load spin 2 300 f >/tmp/near &
 	loads="$loads $!"
-	load spin 2 30 f0 >/tmp/far &
+	load spin 2 300 f0 >/tmp/far &
 	loads="$loads $!"
-	load spin 1 30 20 >/tmp/one &
+	load spin 1 300 20 >/tmp/one &
 	loads="$loads $!"
 	tasks 8 $1.found
 	observe $1
 	# shellcheck disable=SC2086 # one argument a process
+	kill $loads
+	# shellcheck disable=SC2086
 	wait $loads
 	for name in files spin near far one; do show $1.$name /tmp/$name; done
 	echo "@$1.crossings $(metric node_crossings_total) $(metric slices_total) $(metric guests_total)"
