@@ -122,8 +122,8 @@ fn each_memory_node_has_its_queue_and_none_is_forgotten() {
         said.switches(&format!("{round}.switches"), &threads).into_keys().collect()
     };
 
-    // A set within the first node; one that leaves the first node no core; one that leaves neither any.
-    for (round, outside) in [("part", 3..8), ("whole", 4..8), ("all", 0..8)] {
+    // A set that leaves the first node no core, and one that leaves neither any.
+    for (round, outside) in [("whole", 4..8), ("all", 0..8)] {
         assert!(said.numbers(&format!("{round}.found"))[0] >= 8, "{}", said.console);
         let spin = cpus(round, "spin");
         assert!(outside.clone().all(|cpu| spin.contains(&cpu)), "{round}: idle beside {spin:?}\n{}", said.console);
@@ -146,14 +146,19 @@ fn each_memory_node_has_its_queue_and_none_is_forgotten() {
 #[test]
 fn ten_thousand_forks_leave_nothing_behind() {
     let Some(said) = Machine::new("leaks.sh", PROCESSORS).boot() else { return };
-    said.only_shells("before");
-    said.only_shells("after");
+    let rounds: Vec<Vec<u64>> = (0..5)
+        .map(|round| {
+            said.only_shells(&format!("tasks.{round}"));
+            said.numbers(&format!("memory.{round}"))
+        })
+        .collect();
     assert!(said.metric("slices_told_total") > 0, "no task was lock-intensive");
-    let (before, after) = (said.numbers("memory.before"), said.numbers("memory.after"));
-    assert_eq!((before.len(), after.len()), (4, 4), "{}", said.console);
-    for (before, after) in before.into_iter().zip(after) {
-        // What is kept of a task takes some 200 bytes; a leak of 64 with each of 6,000 tasks would be 384 kB.
-        assert!(after < before + 384, "{before} kB, then {after} kB:\n{}", said.console);
+    for kind in 0..4 {
+        let kept: Vec<u64> = rounds.iter().map(|kinds| kinds[kind]).collect();
+        // What is kept of a task takes some 200 bytes; a leak of 64 with each of 2,500 tasks would be 160 kB, every time. What the
+        // kernel keeps for later grows in the beginning, by less and less.
+        let least = kept.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).min();
+        assert!(least < Some(160), "{kept:?} kB:\n{}", said.console);
     }
     assert_eq!(said.words("end")[0], "enabled", "{}", said.console);
     assert_eq!(said.words("status"), ["0"], "Ctrl-C is no failure");

@@ -1,4 +1,4 @@
-# Loads on two memory nodes, of which the set has a part of one, one, and both.
+# Loads on two memory nodes, of which the set has one, and both.
 round() {
 	start --bound $2
 	state loaded
@@ -25,7 +25,6 @@ round() {
 	kill -INT $SCHEDULER
 	wait $SCHEDULER
 }
-round part 3
 round whole 4
 round all 8
 
