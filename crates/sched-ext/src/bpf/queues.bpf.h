@@ -23,11 +23,12 @@ __u8 turn[MAX_CPUS];
 __u32 looks[MAX_CPUS][2];
 
 /*
- * Tasks that were put into SET, SOME or PINNED, and have not run since. Looking into a queue costs more than looking here, and
- * mostly only REST has anybody. Who is counted may not be there yet, or not any more; who is there is counted.
+ * Tasks that were put into SET, REST, SOME or PINNED, and have not run since. Looking into a queue costs more than looking here, and
+ * where cores are idle nobody is in any. Who is counted may not be there yet, or not any more; who is there is counted.
  */
 __u64 waiting;
-__u64 some[MAX_NODES][8]; /* a cache line each */
+__u64 rest[MAX_NODES][8]; /* a cache line each */
+__u64 some[MAX_NODES][8];
 __u32 pinned[MAX_CPUS];
 
 /* Which kind of queue a task belongs to. One that ends stays where it is: the kernel does not ask where to any more. */
@@ -80,6 +81,8 @@ static __always_inline void count(__u32 queue, int by)
 		__sync_fetch_and_add(&pinned[slot(queue - PINNED)], by);
 	else if (queue >= SOME)
 		__sync_fetch_and_add(&some[node_slot(queue - SOME)][0], by);
+	else if (queue >= REST)
+		__sync_fetch_and_add(&rest[node_slot(queue - REST)][0], by);
 	else
 		__sync_fetch_and_add(&waiting, by);
 }
@@ -97,8 +100,6 @@ static __always_inline void leave_queue(struct known *known)
 static __always_inline void join_queue(struct known *known, __u32 queue)
 {
 	leave_queue(known);
-	if (queue >= REST && queue < SOME)
-		return;
 	count(queue, 1);
 	known->queued = queue + 1;
 }
@@ -112,7 +113,7 @@ static __always_inline bool take(__u64 queue)
 
 static __always_inline bool take_of(__u32 kind, __u32 n)
 {
-	return (kind == REST || some[node_slot(n)][0]) && take((__u64)kind + n);
+	return (kind == REST ? rest[node_slot(n)][0] : some[node_slot(n)][0]) && take((__u64)kind + n);
 }
 
 static __always_inline __u64 cores_for(__u32 kind, __u32 n)
