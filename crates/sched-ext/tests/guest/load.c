@@ -142,42 +142,22 @@ static void contend(double seconds)
 	} while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) / 1e9 < seconds);
 }
 
-static int breed(int processes, int count)
-{
-	for (int i = 0; i < processes; i++) {
-		if (fork())
-			continue;
-		contend(2);
-		for (int child = 0; child < count; child++) {
-			pid_t id = fork();
-
-			if (!id) {
-				contend(0.0001);
-				_exit(0);
-			}
-			if (id > 0)
-				waitpid(id, NULL, 0);
-		}
-		_exit(0);
-	}
-	while (wait(NULL) > 0)
-		;
-	return 0;
-}
-
 /* A fork that shares the table of files, and with it its lock. */
 static pid_t fork_with_files(void)
 {
 	return syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
 }
 
-static int be_shells(int processes, int count, double seconds)
+/* Processes that want the lock for `own` seconds and then have children, one after the other, that want it for `seconds`. */
+static int have_parents(pid_t (*begin)(void), int processes, double own, int count, double seconds)
 {
 	for (int i = 0; i < processes; i++) {
-		if (fork_with_files())
+		if (begin())
 			continue;
+		if (own > 0)
+			contend(own);
 		for (int child = 0; child < count; child++) {
-			pid_t id = fork_with_files();
+			pid_t id = begin();
 
 			if (!id) {
 				contend(seconds);
@@ -233,9 +213,9 @@ int main(int count, char **arguments)
 	if (count == 3 && !strcmp(arguments[1], "fork"))
 		return have_children(atoi(arguments[2]), 0);
 	if (count == 4 && !strcmp(arguments[1], "breed"))
-		return breed(atoi(arguments[2]), atoi(arguments[3]));
+		return have_parents(fork, atoi(arguments[2]), 2, atoi(arguments[3]), 0.0001);
 	if (count == 5 && !strcmp(arguments[1], "shells"))
-		return be_shells(atoi(arguments[2]), atoi(arguments[3]), atoi(arguments[4]) / 1e3);
+		return have_parents(fork_with_files, atoi(arguments[2]), 0, atoi(arguments[3]), atoi(arguments[4]) / 1e3);
 	if (count == 3 && (!strcmp(arguments[1], "exec") || !strcmp(arguments[1], "pipe")))
 		return have_timed(arguments[1], atoi(arguments[2]));
 	if (count < 4 || atoi(arguments[2]) > MOST)
