@@ -138,7 +138,7 @@ impl Mutex {
     #[cold]
     fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
         let address = core::ptr::from_ref(self).addr();
-        if (pair().try_lock)(self.words()) {
+        if (pair().try_politely)(self.words()) {
             stats::acquired(Recorded::Mutex, address, None);
             return true;
         }
