@@ -56,8 +56,8 @@ pub const LOAD_MANAGERS: [LoadManager; 8] = [
             summary: "concurrency restriction: one waiter per lock contends, the others wait their turn, first come, first served",
         },
         waiter: "contends if nobody else waits; others sit in a passive set, first come, first served, of \
-                 which one watches the lock and is let in every 16384 acquisitions. Mutexes only: waiters \
-                 for other locks all contend",
+                 which one watches the lock and is let in after 16384 acquisitions or 10 ms. Mutexes only: \
+                 waiters for other locks all contend",
         purpose: Purpose::Comparison("concurrency restriction"),
         source: "Dice and Kogan 2019",
     },
@@ -66,7 +66,7 @@ pub const LOAD_MANAGERS: [LoadManager; 8] = [
             name: "malthus",
             summary: "concurrency restriction, last come, first served, but for one in a thousand",
         },
-        waiter: "as `gcr`, last come, first served, but for one in a thousand",
+        waiter: "as `gcr`, last come, first served, but for one in a thousand and for a thread that has sat for 100 ms",
         purpose: Purpose::Comparison("concurrency restriction, the latest waiters first"),
         source: "Dice 2017",
     },
