@@ -2,7 +2,7 @@
 //! constructor, whichever comes first.
 //!
 //! The variables, with their values and defaults, are in
-//! [`environment`](unconvoy_locks::catalogue::environment). For a value that a variable cannot have,
+//! [`environment`]. For a value that a variable cannot have,
 //! the library prints one line on standard error and uses the default; a switch is on unless it is
 //! `0`.
 
