@@ -17,7 +17,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-links docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -41,12 +41,19 @@ build:
 demo: setup build
 	scripts/demo.sh
 
-test: setup-tests build test-lint test-unit test-loom test-tsan test-preload test-valgrind
+test: setup-tests build test-lint test-links test-unit test-loom test-tsan test-preload test-valgrind
 
 test-lint:
 	@# Formatting and lints are part of the toolchain's optional components; say so where they are missing.
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
+
+# Links in the comments of the locks and of the interposer lead somewhere; those to private items do for who reads the sources.
+RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
+test-links:
+	RUSTDOCFLAGS="$(RUSTDOC_LINTS)" $(CARGO) doc --quiet -p unconvoy --no-deps --document-private-items
+	@# `cargo doc` leaves it out (`doc = false`): both libraries have one name.
+	$(CARGO) rustdoc --quiet -p unconvoy-preload --lib -- $(RUSTDOC_LINTS) --document-private-items
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
@@ -74,6 +81,11 @@ test-valgrind:
 # The C header, from the C API's source.
 header:
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test capi the_header
+
+# The tables in docs/, from the catalogue and from the tests' table of pthread functions.
+docs:
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test docs
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-preload --test symbols page_on
 
 bench: setup build
 	scripts/bench.sh

@@ -3,7 +3,7 @@
 //!
 //! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so
 //! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
-//! taken when [`chosen`] says so.
+//! taken while [`is_default`](crate::config::is_default) says so.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
