@@ -39,8 +39,10 @@
  * long as they like. So it looks at two clocks. A check that spins in vain uses up the processors'
  * time of this process, which only grows when the process runs. A check that sleeps in vain uses none,
  * and has this long by the clock, which is more than a child waits for room (room.h). */
+#ifndef WATCHDOG_SECONDS
 #define WATCHDOG_SECONDS 120
-#define WATCHDOG_CPU_SECONDS 10 /* for each processor */
+#define WATCHDOG_CPU_SECONDS 10 /* of each processor */
+#endif
 /* A time that comes after the watchdog's: the deadline of a wait that must not run out. */
 #define LATER_MS 90000
 /* No function calls this its own: it shows whether a call has written errno. */
@@ -57,8 +59,8 @@ static inline void check_hangs(int sig, siginfo_t *info, void *context)
 {
 	(void)sig;
 	(void)context;
-	hang(check_name, info->si_code == SI_TIMER ? "did not finish in 10 s of each processor"
-						   : "did not finish within 120 s");
+	hang(check_name, info->si_code == SI_TIMER ? "did not finish in its share of the processors' time"
+						   : "did not finish in time");
 }
 
 /* Gives what comes next the watchdog's whole time. */

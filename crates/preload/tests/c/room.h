@@ -34,10 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef ROOM_SECONDS
+#define ROOM_SECONDS 60
+#endif
+
 enum {
 	/* EX_TEMPFAIL of sysexits.h: "the user is invited to retry". */
 	NO_ROOM_STATUS = 75,
-	ROOM_SECONDS = 60,
 	ROOM_LONGEST_PAUSE_MS = 1000,
 };
 
