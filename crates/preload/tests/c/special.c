@@ -32,7 +32,8 @@
 
 #include "room.h"
 
-enum { THREADS = 6, LIMIT_S = 60 };
+/* A wait that takes LIMIT_S is a hang, however busy the machine is. */
+enum { THREADS = 6, LIMIT_S = 400 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int stop, leave, rest;
@@ -114,9 +115,14 @@ static void finish(int from)
 		pthread_join(threads[i], NULL);
 }
 
+/* How long threads contend for a set to be found. Beside other processes that takes longer, so it grows with every set that
+ * was of no use. */
+static double patience = 0.5;
+
 /* The set may have come to have all processors, for some time. After a time without contention it begins anew, with one. */
 static void let_it_end(void)
 {
+	patience = patience < 16 ? patience * 1.5 : patience;
 	rest = 1;
 	nanosleep(&(struct timespec){ 0, 400000000 }, NULL);
 	rest = 0;
@@ -130,7 +136,7 @@ static void until_confined(void)
 	while (raw_count(0) == all) {
 		expect(seconds() < begin + LIMIT_S, "the caller is confined in the end");
 		section();
-		if (seconds() - since > 0.5) {
+		if (seconds() - since > patience) {
 			let_it_end();
 			since = seconds();
 		}
@@ -147,7 +153,7 @@ static int confined(void)
 			if (ids[i] && raw_count(ids[i]) < all)
 				return i;
 		nap();
-		if (seconds() - since > 0.5) {
+		if (seconds() - since > patience) {
 			let_it_end();
 			since = seconds();
 		}
