@@ -115,16 +115,37 @@ static void finish(int from)
 		pthread_join(threads[i], NULL);
 }
 
-/* How long threads contend for a set to be found. Beside other processes that takes longer, so it grows with every set that
- * was of no use. */
+/* For how many seconds threads contend before the set ends and begins anew. On a quiet machine a set soon has all processors,
+ * and a short time is best; beside other processes it takes longer to begin. So the times are 1, 2, 1, 4, 1, 2, 1, 8, ...
+ * halves of a second: whatever is needed comes again and again. */
 static double patience = 0.5;
 
-/* The set may have come to have all processors, for some time. After a time without contention it begins anew, with one. */
+/* Threads of the program, without the library's. */
+static int own_tasks(void)
+{
+	int count = 1;
+	for (int i = 0; i < THREADS; i++)
+		count += ids[i] != 0;
+	return count;
+}
+
+/* Whether the library's controller runs, or a thread that the program has begun and not yet counted. */
+static int has_controller(void)
+{
+	struct stat tasks;
+	return stat("/proc/self/task", &tasks) == 0 && (int)tasks.st_nlink - 2 > own_tasks();
+}
+
+/* The set may have come to have all processors, for some time. It ends with the controller, after a time without contention,
+ * and begins anew, with one. */
 static void let_it_end(void)
 {
-	patience = patience < 16 ? patience * 1.5 : patience;
+	static unsigned sets;
+	sets = (sets + 1) % 16;
+	patience = 0.5 * (double)(sets ? sets & -sets : 1);
 	rest = 1;
-	nanosleep(&(struct timespec){ 0, 400000000 }, NULL);
+	for (double end = seconds() + LIMIT_S; has_controller() && seconds() < end;)
+		nap();
 	rest = 0;
 }
 
