@@ -53,10 +53,10 @@ fn a_hang_shows_the_stacks() {
     assert!(message.contains("#0"), "no frames: {message}");
 }
 
-/// `c/machine.c`, whose watchdogs and patience end after a second.
+/// `c/machine.c`, with watchdogs and patience that end soon.
 fn machine(mode: &str) -> std::thread::Result<support::Finished> {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let flags = ["-DWATCHDOG_SECONDS=5", "-DWATCHDOG_CPU_SECONDS=1", "-DROOM_SECONDS=1"];
+    let flags = ["-DWATCHDOG_SECONDS=20", "-DWATCHDOG_CPU_SECONDS=1", "-DROOM_SECONDS=1"];
     let program = compile(directory.path(), "machine.c", &flags);
     std::panic::catch_unwind(|| run(plain(&program).arg(mode)))
 }
