@@ -90,6 +90,16 @@ fn mutexes_that_are_handed_to_libc() {
 }
 
 #[test]
+fn destruction_in_every_state() {
+    conforms("conformance_destroy.c", 1500, no_arguments);
+}
+
+#[test]
+fn destruction_of_mutexes_in_condition_waits() {
+    conforms("conformance_destroy_waits.c", 1500, no_arguments);
+}
+
+#[test]
 fn threads_processes_and_neighbours() {
     conforms("conformance_process.c", 80, |directory| {
         // A shared object keeps its suffix, so that nobody takes it for a program.
