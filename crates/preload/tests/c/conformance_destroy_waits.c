@@ -19,7 +19,7 @@ static void waiters(int n, int how, int shared)
 	snprintf(what, sizeof what, "%d in %s%s", n, HOWS[how], shared == SHARED ? " (shared)" : "");
 	make(&now.mutex);
 	make_cond(&c, shared);
-	begin_stay(&s, &c, how, 9000);
+	begin_stay(&s, &c, how, LATER_MS);
 	for (int i = 0; i < n; i++)
 		puppet_send(puppets[i], op_wait, &s);
 	check_begin("destroy.%s %s: they wait", now.name, what);
@@ -127,7 +127,7 @@ static void cancelled(bool unlocks)
 	pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 	puppet_start(&p);
 	make(&now.mutex);
-	begin_stay(&s, &c, unlocks ? WAIT : TIMEDWAIT, 9000);
+	begin_stay(&s, &c, unlocks ? WAIT : TIMEDWAIT, LATER_MS);
 	s.unlocks = unlocks;
 	puppet_send(&p, op_wait, &s);
 	until_waiting(&s, 1);

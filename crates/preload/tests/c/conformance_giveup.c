@@ -447,8 +447,7 @@ static void condition_cells(struct puppet *p)
 		pthread_t cancelled;
 		void *result;
 		begin_anew(&x, 0);
-		if (pthread_create(&cancelled, NULL, take_as_thread, &x) != 0)
-			continue;
+		error |= thread_create(&cancelled, NULL, take_as_thread, &x);
 		until_arrived(&x, 1);
 		puppet_send(&p[1], op_take, &x);
 		pthread_cancel(cancelled);
@@ -500,7 +499,7 @@ static void condition_cells(struct puppet *p)
 
 	pthread_t cancelled;
 	begin_anew(&x, 0);
-	CHECK_VALUE(0, pthread_create(&cancelled, NULL, take_as_thread, &x), "V6: a thread to be cancelled");
+	CHECK_VALUE(0, thread_create(&cancelled, NULL, take_as_thread, &x), "V6: a thread to be cancelled");
 	until_arrived(&x, 1);
 	puppet_send(&p[1], op_take, &x);
 	until_arrived(&x, 2);
