@@ -4,8 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
-
-use crate::library::variable;
+use unconvoy_measure::library::variable;
 
 /// A contention manager and a load manager by their catalogue names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

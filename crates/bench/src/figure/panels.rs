@@ -1,40 +1,27 @@
 //! A record as a panel: axes, lines, their colours. Each takes the names of the legend so far, and adds its own.
 
 use anyhow::{Context as _, ensure};
-use plotters::style::RGBColor;
 use serde::Deserialize;
 use serde_json::Value;
+use unconvoy_measure::arguments::processor_count;
+use unconvoy_measure::cells::{Sample, Samples};
+use unconvoy_measure::chart::axis::Axis;
+use unconvoy_measure::chart::panel::{Panel, Point, Series};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::chart::{Colour, colour, index_of};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::Spread;
 
-use crate::cells::{Sample, Samples};
-use crate::chart::axis::Axis;
-use crate::chart::colour;
-use crate::chart::panel::{Panel, Point, Series};
-use crate::chart::quantity::Unit;
 use crate::grid::matrix::Matrix;
 use crate::grid::workload::WORKLOADS;
 use crate::readings::{readings, spread};
-use crate::record::Record;
 use crate::run::Values;
-use crate::statistics::Spread;
 use crate::steadiness;
 use crate::sweep::Shape;
 use crate::sweep::interference::{fraction, fraction_lines};
 
 /// Lines that a panel shows: as many as there are colours.
 const LINES: usize = 7;
-
-/// The index of a name in the legend, where it is added if it is new.
-fn index_of(name: &str, names: &mut Vec<String>) -> usize {
-    names.iter().position(|known| known == name).unwrap_or_else(|| {
-        names.push(name.to_string());
-        names.len() - 1
-    })
-}
-
-fn point(at: f64, spread: Spread, up: &Axis) -> Point {
-    let [low, middle, high] = [spread.min, spread.median, spread.max].map(|value| up.position(value));
-    Point { at, low, middle, high }
-}
 
 /// A line's name and its measured places.
 type Measured = (String, Vec<(f64, Spread)>);
@@ -45,7 +32,7 @@ fn lines(title: String, across_title: &str, places: &[f64], measured: Vec<Measur
     let up = Axis::values(&ends.collect::<Vec<_>>(), Unit::Plain);
     let series = measured.into_iter().map(|(name, line)| Series {
         colour: colour(index_of(&name, names)),
-        points: line.into_iter().map(|(x, spread)| point(Axis::at(x), spread, &up)).collect(),
+        points: line.into_iter().map(|(x, spread)| Point::of(Axis::at(x), &spread, &up)).collect(),
         has_markers: true,
     });
     let series = series.collect();
@@ -128,8 +115,7 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     let title = list("title").as_str().unwrap_or(workload.name).to_string();
     let title = format!("{title}: {}{better}", workload.metric.heading);
     let processors = matrix.processors;
-    let label = if processors == 1 { "1 processor".to_string() } else { format!("{processors} processors") };
-    let mark = Some((Axis::at(f64::from(processors)), label));
+    let mark = Some((Axis::at(f64::from(processors)), processor_count(processors)));
     Ok(Panel { mark, ..lines(title, counted, &places, measured, names) })
 }
 
@@ -149,11 +135,8 @@ struct Step {
 }
 
 /// Counts over time, without marks or bands.
-fn stepped(colour: RGBColor, counts: Vec<(f64, u32)>) -> Series {
-    let point = |(at, count): (f64, u32)| {
-        let middle = f64::from(count);
-        Point { at, low: middle, middle, high: middle }
-    };
+fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
+    let point = |(at, count): (f64, u32)| Point::single(at, f64::from(count));
     Series { colour, points: counts.into_iter().map(point).collect(), has_markers: false }
 }
 

@@ -10,11 +10,12 @@ use serde::Serialize;
 use unconvoy::load::sensor::Sensor;
 use unconvoy::load::sensor::choice::{Choice, ChosenSensor};
 use unconvoy::platform::{Native, Platform};
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::statistics::{Spread, short};
+use unconvoy_measure::table::Table;
 
-use crate::cells::Samples;
-use crate::goals::{self, Judgement};
-use crate::statistics::{Spread, short};
-use crate::table::Table;
+use crate::goals;
 
 /// Enough for a thread that only sleeps.
 const STACK: usize = 64 * 1024;

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy_bench::library::{self, variable};
+use unconvoy_measure::library::{self, variable};
 
-use super::plan::Configuration;
+use super::configuration::Configuration;
 
 /// The command of one run.
 pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {
