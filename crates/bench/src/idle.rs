@@ -3,8 +3,6 @@
 //! Three phases of this process, interleaved: threads that sleep in a loop; the same with a mutex each in the loop, uncontended; and the time after contention, once
 //! the controller has gone.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,13 +20,13 @@ use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
-use crate::contenders::Contenders;
 use crate::goals;
 use crate::options::Common;
 use crate::process;
+use crate::threads::Threads;
 
 /// Threads of the first two phases, and their sleep between two turns.
-const THREADS: usize = 4;
+const THREADS: u32 = 4;
 const NAP: Duration = Duration::from_millis(1);
 /// From the start of a phase to its window.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -116,33 +114,22 @@ fn measure(phase: Phase, seconds: f64) -> anyhow::Result<Counts> {
 }
 
 fn napping(seconds: f64, locking: bool) -> anyhow::Result<Counts> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let napper = |_| {
-        let stop = Arc::clone(&stop);
-        thread::spawn(move || {
-            let mutex = Mutex::new(0_u64);
-            while !stop.load(Ordering::Relaxed) {
-                if locking {
-                    *mutex.lock() += 1;
-                }
-                thread::sleep(NAP);
+    let _nappers = Threads::start(THREADS, None, || {
+        let mutex = Mutex::new(0_u64);
+        move || {
+            if locking {
+                *mutex.lock() += 1;
             }
-        })
-    };
-    let nappers: Vec<_> = (0..THREADS).map(napper).collect();
+            thread::sleep(NAP);
+        }
+    })?;
     thread::sleep(SETTLE);
-    let counts = window(seconds, THREADS, 0);
-    stop.store(true, Ordering::Relaxed);
-    for napper in nappers {
-        // The body has nothing that panics.
-        let _ = napper.join();
-    }
-    counts
+    window(seconds, THREADS as usize, 0)
 }
 
 fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     let starts = controller_report().starts;
-    let contenders = Contenders::start(4 * processors(), Duration::from_nanos(100))?;
+    let contenders = Threads::contend(4 * processors(), Duration::from_nanos(100))?;
     thread::sleep(CONTENTION);
     drop(contenders);
     let ended = Instant::now();

@@ -11,13 +11,13 @@
 //! | [`cli`] | the list of subcommands; each has its options beside it |
 //! | the others | one subcommand each |
 //!
-//! The loop, statistics, records and charts are crates/measure's, which `unconvoy compare` and `unconvoy sim` stand on too.
+//! The loop, statistics, records and charts are crates/measure's, which `unconvoy compare` and
+//! `unconvoy sim` stand on too.
 
 pub mod cli;
 
 mod bump;
 mod condvar;
-mod contenders;
 mod contention_aware;
 mod counter;
 mod energy;
@@ -36,10 +36,12 @@ mod run;
 mod rwlock;
 mod scratch;
 mod sensor;
+mod series;
 mod setup;
 mod steadiness;
 mod sweep;
 mod tasks;
+mod threads;
 mod versus;
 
 use unconvoy_measure::failure::is_violation;

@@ -16,7 +16,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks for the programs `needed`, all in one directory, and for the interposer; they are built against `packages`.
+    /// Looks for the programs `needed`, all in one directory, and for the interposer; they are
+    /// built against `packages`.
     ///
     /// # Errors
     ///

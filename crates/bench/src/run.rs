@@ -127,7 +127,8 @@ impl<'a> Job<'a> {
         self.start(programs)?.finish()
     }
 
-    /// Starts the program with exactly these options and, beyond what its locks need, exactly these variables.
+    /// Starts the program with exactly these options and, beyond what its locks need, exactly these
+    /// variables.
     ///
     /// # Errors
     ///

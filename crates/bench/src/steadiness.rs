@@ -25,9 +25,10 @@ use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
-use crate::contenders::Contenders;
 use crate::goals;
 use crate::options::Common;
+use crate::series::Point;
+use crate::threads::Threads;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
@@ -64,22 +65,13 @@ pub enum Manager {
 /// Its row.
 const MANAGERS: [Manager; 2] = [Manager::Control, Manager::Backoff];
 
-/// One count.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Count {
-    /// Since the beginning, nanoseconds.
-    pub ns: u64,
-    /// Threads that do not sleep.
-    pub awake: u32,
-}
-
 /// What one manager did in one window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Series {
     /// Threads that should not have slept.
     pub target: u32,
     /// Every count.
-    pub counts: Vec<Count>,
+    pub counts: Vec<Point>,
 }
 
 impl Series {
@@ -101,7 +93,7 @@ struct Counter {
     begin: Instant,
     is_open: AtomicBool,
     next: AtomicU64,
-    counts: Mutex<Vec<Count>>,
+    counts: Mutex<Vec<Point>>,
 }
 
 impl Counter {
@@ -123,7 +115,7 @@ impl Counter {
             self.next.store(ns + SPACING.as_nanos() as u64, Relaxed);
             // Taken by the driver, at the ends only.
             if let Ok(mut counts) = self.counts.try_lock() {
-                counts.push(Count { ns, awake: self.awake() });
+                counts.push(Point { ns, awake: self.awake() });
             }
         }
     }
@@ -187,7 +179,7 @@ fn measure<L: LoadManager<Native>>(
         let counter = Arc::clone(&counter);
         Arc::new(move || counter.count())
     };
-    let contenders = Contenders::start_with::<L>(threads, SECTION, inside)?;
+    let contenders = Threads::contend_under::<L>(threads, SECTION, inside)?;
     let interval = Duration::from_nanos(L::INTERVAL_NS);
     let (mut overload, mut last) = (0.0, Native::now());
     while counter.begin.elapsed() < window {
@@ -221,7 +213,7 @@ mod tests {
 
     #[test]
     fn counts_are_weighted_by_their_time() {
-        let counts = [(0, 4), (3, 0), (4, 9)].map(|(ns, awake)| Count { ns, awake }).to_vec();
+        let counts = [(0, 4), (3, 0), (4, 9)].map(|(ns, awake)| Point { ns, awake }).to_vec();
         let (mean, deviation) = Series { target: 3, counts }.mean_and_deviation().expect("there are counts");
         assert_eq!(mean, 3.0);
         assert!((deviation - 3.0_f64.sqrt()).abs() < 1e-12, "{deviation}");

@@ -69,7 +69,8 @@ impl<R> Destination<R> {
         Err(format!("{} {problem}", self.path.display()))
     }
 
-    /// Renders and writes. A reader never sees half a file: it appears under its name when it is complete.
+    /// Renders and writes. A reader never sees half a file: it appears under its name when it is
+    /// complete.
     ///
     /// # Errors
     ///

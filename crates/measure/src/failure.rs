@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT` of
-/// crates/bench/workloads/measure.h.
+/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT`
+/// of crates/bench/workloads/measure.h.
 pub const EXIT_INCONSISTENT: i32 = 3;
 
 /// Why a run gave no result.
@@ -26,8 +26,8 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Whether a run failed because its program found its data inconsistent, and not because the machine, an engine or the
-/// user was at fault.
+/// Whether a run failed because its program found its data inconsistent, and not because the
+/// machine, an engine or the user was at fault.
 pub fn is_violation(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failed>().is_some_and(|failed| failed.status == Some(EXIT_INCONSISTENT))
 }

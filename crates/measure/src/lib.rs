@@ -1,5 +1,5 @@
-//! The ground under `unconvoy compare`, `unconvoy bench` and `unconvoy sim`: what every measurement needs, whatever is
-//! measured.
+//! The ground under `unconvoy compare`, `unconvoy bench` and `unconvoy sim`: what every measurement
+//! needs, whatever is measured.
 //!
 //! | module | idea |
 //! | --- | --- |

@@ -55,7 +55,8 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// A round has ended: without a terminal, a line after the first, after the last and now and then.
+    /// A round has ended: without a terminal, a line after the first, after the last and now and
+    /// then.
     pub fn round(&mut self, done: u64) {
         if self.last_line.is_none() || done == self.total {
             self.line(done);

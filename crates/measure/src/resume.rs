@@ -1,4 +1,5 @@
-//! Going on where a record stopped: what it holds is taken over if it is of the same plan on the same machine.
+//! Going on where a record stopped: what it holds is taken over if it is of the same plan on the
+//! same machine.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use crate::context::{Machine, command_line, now};
 use crate::output::with_suffix;
 use crate::record::Record;
 
-/// What the record in `path` has of the cells that `keys` describe. A cell that failed is tried again, except after a violation, which no luck of a second run takes back.
+/// What the record in `path` has of the cells that `keys` describe. A cell that failed is tried
+/// again, except after a violation, which no luck of a second run takes back.
 pub fn resume<S: DeserializeOwned>(record: &mut Record, path: &Path, keys: &[Value]) -> anyhow::Result<Vec<Sample<S>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let old: Record =

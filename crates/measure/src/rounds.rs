@@ -1,7 +1,8 @@
-//! The loop of every measurement: each cell once per round, in an order that is shuffled anew each round.
+//! The loop of every measurement: each cell once per round, in an order that is shuffled anew each
+//! round.
 //!
-//! A machine drifts: its clock rate, its neighbours, its caches. Run one after the other, two cells would be compared
-//! across that drift; round by round they share it.
+//! A machine drifts: its clock rate, its neighbours, its caches. Run one after the other, two cells
+//! would be compared across that drift; round by round they share it.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,12 +1,14 @@
-//! A benchmark from its first run to its record: interleaved, written after every round, continued after an interruption.
+//! A benchmark from its first run to its record: interleaved, written after every round, continued
+//! after an interruption.
 //!
 //! Invariants:
 //!
 //! 1. No cell has two measurements of one round, however often the benchmark is interrupted and continued.
-//! 2. The order of a round depends on the seed and the round only, so a continued benchmark measures in the order that it
-//!    would have had.
-//! 3. A cell that fails is not tried again in this session, and the others go on. A cell of which the program found its
-//!    data inconsistent takes all cells of its row with it: its locks are wrong, and their figures worth nothing.
+//! 2. The order of a round depends on the seed and the round only, so a continued benchmark
+//!    measures in the order that it would have had.
+//! 3. A cell that fails is not tried again in this session, and the others go on. A cell of which
+//!    the program found its data inconsistent takes all cells of its row with it: its locks are
+//!    wrong, and their figures worth nothing.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -83,8 +85,8 @@ impl<C: Field> Session<'_, C> {
     ///
     /// # Errors
     ///
-    /// The record to continue is another's, or the results cannot be written: before the first run, if nothing can be. A
-    /// run that fails is part of the result.
+    /// The record to continue is another's, or the results cannot be written: before the first run,
+    /// if nothing can be. A run that fails is part of the result.
     pub fn run<S: Serialize + DeserializeOwned>(
         &self,
         mut record: Record,

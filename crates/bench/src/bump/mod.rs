@@ -9,7 +9,6 @@
 //! processors that is a good part of the machine; with `--sampler contenders` the count is taken by whoever holds the lock, and the driver sleeps.
 
 mod sampler;
-mod series;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,12 +32,12 @@ use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
-use crate::contenders::Contenders;
 use crate::goals;
 use crate::options::Common;
 use crate::process;
+use crate::series::Series;
+use crate::threads::Threads;
 use sampler::{Sampler, Watch};
-use series::Series;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
@@ -126,7 +125,7 @@ fn measure(
             move || watch.sample()
         }),
     };
-    let contenders = Contenders::start_with::<Control>(threads, SECTION, inside)?;
+    let contenders = Threads::contend_under::<Control>(threads, SECTION, inside)?;
     if is_realtime {
         process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
     }

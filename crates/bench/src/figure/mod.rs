@@ -1,6 +1,7 @@
 //! `--figure`: the papers' figures, drawn from records.
 //!
-//! [`words`] has the figures and what the papers' own look like, [`panels`] turns records into something to draw, [`unconvoy_measure::chart`] draws it.
+//! [`words`] has the figures and what the papers' own look like, [`panels`] turns records into
+//! something to draw, [`unconvoy_measure::chart`] draws it.
 
 mod panels;
 mod words;

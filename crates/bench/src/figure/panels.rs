@@ -1,7 +1,6 @@
 //! A record as a panel: axes, lines, their colours. Each takes the names of the legend so far, and adds its own.
 
 use anyhow::{Context as _, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 use unconvoy_measure::arguments::processor_count;
 use unconvoy_measure::cells::{Sample, Samples};
@@ -16,6 +15,7 @@ use crate::grid::matrix::Matrix;
 use crate::grid::workload::WORKLOADS;
 use crate::readings::{readings, spread};
 use crate::run::Values;
+use crate::series;
 use crate::steadiness;
 use crate::sweep::Shape;
 use crate::sweep::interference::{fraction, fraction_lines};
@@ -119,21 +119,6 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     Ok(Panel { mark, ..lines(title, counted, &places, measured, names) })
 }
 
-/// The count of threads after one change.
-#[derive(Deserialize)]
-struct Change {
-    before: u32,
-    expected: u32,
-    end_ns: u64,
-    points: Vec<Step>,
-}
-
-#[derive(Deserialize)]
-struct Step {
-    ns: u64,
-    awake: u32,
-}
-
 /// Counts over time, without marks or bands.
 fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
     let point = |(at, count): (f64, u32)| Point::single(at, f64::from(count));
@@ -142,10 +127,9 @@ fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
 
 /// The threads awake over time in the first round, under each load manager.
 pub fn steadiness(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
     let mut series = Vec::new();
     let (mut end, mut most) = (0.0_f64, 0);
-    for run in of_first {
+    for run in first_round(record) {
         let manager = run.get("cell").and_then(Value::as_str).context("a run of no load manager")?;
         let measured = run.get("measured").cloned().context("a run without a measurement")?;
         let counted: steadiness::Series = serde_json::from_value(measured).context("a run without counts")?;
@@ -159,23 +143,13 @@ pub fn steadiness(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Pa
         series.push(stepped(colour(index_of(manager, names)), counts));
     }
     ensure!(!series.is_empty(), "this record has no time series");
-    let mut across = Axis::up_to(end, Unit::Plain);
-    across.range = 0.0..end;
-    Ok(Panel {
-        title: "threads awake".to_string(),
-        across,
-        across_title: "ms".to_string(),
-        up: Axis::up_to(f64::from(most), Unit::Plain),
-        series,
-        mark: None,
-    })
+    Ok(over_time("threads awake", "ms", end, most, series))
 }
 
 /// The threads that are not asleep in the first round, one change after the other, and what was asked for.
 pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
-    let changes: Vec<Change> =
-        of_first.filter_map(|run| serde_json::from_value(run.get("measured")?.clone()).ok()).collect();
+    let measured = first_round(record).filter_map(|run| run.get("measured").cloned());
+    let changes: Vec<series::Series> = measured.filter_map(|measured| serde_json::from_value(measured).ok()).collect();
     ensure!(!changes.is_empty(), "this record has no time series");
     let (mut asked, mut awake, mut begin) = (Vec::new(), Vec::new(), 0);
     for change in &changes {
@@ -194,14 +168,17 @@ pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel>
     let most = asked.iter().chain(&awake).map(|&(_, count)| count).max().unwrap_or(1);
     let mut line = |name: &str, counts| stepped(colour(index_of(name, names)), counts);
     let series = vec![line("asked for", asked), line("not asleep", awake)];
-    let mut across = Axis::up_to(begin as f64 / 1e6, Unit::Plain);
-    across.range = 0.0..begin as f64 / 1e6;
-    Ok(Panel {
-        title: "threads".to_string(),
-        across,
-        across_title: "ms sampled, the rests between the changes left out".to_string(),
-        up: Axis::up_to(f64::from(most), Unit::Plain),
-        series,
-        mark: None,
-    })
+    let across = "ms sampled, the rests between the changes left out";
+    Ok(over_time("threads", across, begin as f64 / 1e6, most, series))
+}
+
+fn first_round(record: &Record) -> impl Iterator<Item = &Value> {
+    record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1))
+}
+
+/// Counts up to `most` until `end`.
+fn over_time(title: &str, across_title: &str, end: f64, most: u32, series: Vec<Series>) -> Panel {
+    let (title, across_title) = (title.to_string(), across_title.to_string());
+    let across = Axis { range: 0.0..end, ..Axis::up_to(end, Unit::Plain) };
+    Panel { title, across, across_title, up: Axis::up_to(f64::from(most), Unit::Plain), series, mark: None }
 }

@@ -1,6 +1,7 @@
 //! Workload by configuration by number of threads: the table that says which lock is good for what.
 //!
-//! [`workload`] is the list of programs, [`unconvoy_measure::session`] measures, [`matrix`] computes, [`tables`] and [`judge`] present.
+//! [`workload`] is the list of programs, [`unconvoy_measure::session`] measures, [`matrix`]
+//! computes, [`tables`] and [`judge`] present.
 
 pub mod cell;
 pub mod database;

@@ -11,9 +11,9 @@ use unconvoy_measure::goal::Judgement;
 use unconvoy_measure::statistics::short;
 use unconvoy_measure::table::Table;
 
-use crate::contenders::Contenders;
 use crate::goals;
 use crate::process;
+use crate::threads::Threads;
 
 /// Longest time for contention to bring up a controller.
 const START: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ type Account = (&'static str, fn(&Share) -> f64);
 
 /// One window of `seconds`.
 pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
-    let _contenders = Contenders::start(contenders, SECTION)?;
+    let _contenders = Threads::contend(contenders, SECTION)?;
     let started = Instant::now();
     while controller_report().thread == 0 {
         if started.elapsed() > START {

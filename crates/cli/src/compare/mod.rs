@@ -1,6 +1,7 @@
 //! `unconvoy compare`: the same program under several locks, interleaved, with everything kept.
 //!
-//! [`options`] is what a user may write; [`plan`] says what runs, [`session`] measures it, [`summary`] condenses, and the exporters of [`export`] render the [`record`].
+//! [`options`] is what a user may write; [`plan`] says what runs, [`session`] measures it,
+//! [`summary`] condenses, and the exporters of [`export`] render the [`record`].
 
 mod command;
 mod configuration;
