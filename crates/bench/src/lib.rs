@@ -2,7 +2,7 @@
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | [`setup`], [`programs`], [`run`] | a workload program under given locks |
+//! | [`library`], [`setup`], [`programs`], [`run`] | a workload program under given locks |
 //! | [`energy`] | joules |
 //! | [`goals`] | the promises, as one table |
 //! | [`options`] | options that several subcommands share |
@@ -15,6 +15,7 @@
 //! `unconvoy sim` stand on too.
 
 pub mod cli;
+pub mod library;
 
 mod bump;
 mod condvar;
@@ -50,7 +51,7 @@ use unconvoy_measure::output::complain;
 use unconvoy_measure::record::Record;
 
 // By these names crates/cli/src/syncchar takes them from the ground.
-pub use unconvoy_measure::{child, interrupt, library, output};
+pub use unconvoy_measure::{child, interrupt, output};
 
 use cli::{BenchArgs, Command};
 use grid::Grid;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use unconvoy_measure::library::{self, beside_the_command};
+
+use crate::library::{self, beside_the_command};
 
 /// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
 const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use unconvoy_measure::child::{self, Outcome, Output};
 use unconvoy_measure::failure::Failed;
 use unconvoy_measure::interrupt::{Interrupted, Interrupts};
-use unconvoy_measure::library::variable;
 
 use crate::energy::{self, Meter};
+use crate::library::variable;
 use crate::programs::Programs;
 use crate::setup::Setup;
 

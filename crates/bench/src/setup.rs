@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
-use unconvoy_measure::library::variable;
+
+use crate::library::variable;
 
 /// A contention manager and a load manager by their catalogue names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -15,7 +15,7 @@ use nix::unistd::AccessFlags;
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
 use unconvoy::load::control::settings::INTERVAL_MS;
 use unconvoy::load::sensor::choice::Choice;
-use unconvoy_measure::library::{self, variable};
+use unconvoy_bench::library::{self, variable};
 use unconvoy_measure::output::complain;
 
 use crate::refusal::Refusal;

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::{Args, ValueHint};
-use unconvoy_measure::library;
+use unconvoy_bench::library;
 
 use crate::refusal::Refusal;
 

@@ -4,7 +4,7 @@
 //! | module | idea |
 //! | --- | --- |
 //! | [`output`], [`interrupt`], [`progress`], [`arguments`] | a command that measures: its files, Ctrl-C, its bar, its numbers |
-//! | [`library`], [`child`], [`failure`] | a program under given locks, watched to its end |
+//! | [`child`], [`failure`] | a program, watched to its end |
 //! | [`rounds`] | the loop: interleaved repeats |
 //! | [`cells`], [`statistics`] | what was measured, medians and spread |
 //! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | what a benchmark leaves behind |
@@ -23,7 +23,6 @@ pub mod export;
 pub mod failure;
 pub mod goal;
 pub mod interrupt;
-pub mod library;
 pub mod output;
 pub mod progress;
 pub mod record;

@@ -3,10 +3,10 @@
 use clap::Args;
 use serde_json::json;
 use unconvoy_measure::arguments::thread_count;
-use unconvoy_measure::library::variable;
 use unconvoy_measure::record::Record;
 
 use super::{Cell, Shape, Subject, default_loads, measure_lines, percent, threads_at};
+use crate::library::variable;
 use crate::options::SessionOptions;
 use crate::run::Job;
 use crate::setup::Setup;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy_measure::library::{self, variable};
+use unconvoy_bench::library::{self, variable};
 
 use super::configuration::Configuration;
 

@@ -18,10 +18,10 @@ mod summary;
 
 use std::path::{Path, PathBuf};
 
+use unconvoy_bench::library;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
-use unconvoy_measure::library;
 use unconvoy_measure::output::{complain, print_all};
 
 use crate::inspect;
