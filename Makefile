@@ -66,7 +66,7 @@ test-links:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
+	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-measure -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
 		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use unconvoy::catalogue::environment;
 
-use crate::programs::beside_the_command;
-
 /// What the interposer reads; their defaults and ranges are its own.
 pub mod variable {
     use unconvoy::catalogue::environment;
@@ -131,6 +129,15 @@ fn find_part(part: &Part) -> Result<PathBuf, String> {
         None => beside_the_command(&PLACES).into_iter().map(|place| place.join(part.name)).collect(),
     };
     candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| part.missing(&candidates))
+}
+
+/// `places`, relative to the directory of this command.
+pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
+    let Ok(command) = std::env::current_exe() else {
+        return Vec::new();
+    };
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    places.iter().map(|place| directory.join(place)).collect()
 }
 
 /// `LD_PRELOAD` with the interposer first, so that its symbols win.

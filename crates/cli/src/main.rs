@@ -9,7 +9,6 @@
 mod bpf;
 mod cli;
 mod compare;
-mod export;
 mod inspect;
 mod listing;
 mod refusal;
@@ -20,9 +19,9 @@ mod syncchar;
 mod wrong_usage;
 
 use std::ffi::c_int;
-use std::io::Write;
 
 use clap::{CommandFactory, Parser};
+use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
 use refusal::Refusal;
@@ -40,8 +39,7 @@ pub extern "C" fn main() -> c_int {
     match dispatch(cli.command) {
         Ok(status) => c_int::from(status),
         Err(error) => {
-            // Standard error may be closed; there is nobody else to tell.
-            let _ = writeln!(std::io::stderr(), "unconvoy: {error:#}");
+            complain(&format!("{error:#}"));
             error.downcast_ref::<Refusal>().map_or(1, |refusal| c_int::from(refusal.status))
         }
     }
@@ -57,17 +55,17 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Syncchar(args) => syncchar::syncchar(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Locks => {
-            print(listing::locks())?;
+            print_all(listing::locks())?;
             Ok(0)
         }
         Command::Stats(args) => {
-            print(stats::table(&args.file, args.top)?)?;
+            print_all(stats::table(&args.file, args.top)?)?;
             Ok(0)
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "unconvoy", &mut text);
-            print(text)?;
+            print_all(text)?;
             Ok(0)
         }
         Command::Man { dir } => {
@@ -75,14 +73,6 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
     }
-}
-
-/// Writes to standard output, a failure (a full disk behind a redirection) being an error and not
-/// a panic as with `print!`. Nobody flushes at the end of a process that C's `main` began.
-fn print(text: impl AsRef<[u8]>) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_ref())?;
-    stdout.flush()
 }
 
 /// The manual page on standard output, or one page per subcommand in `dir`.
@@ -94,7 +84,7 @@ fn manual(dir: Option<&std::path::Path>) -> anyhow::Result<()> {
         None => {
             let mut text = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut text)?;
-            Ok(print(text)?)
+            Ok(print_all(text)?)
         }
     }
 }

@@ -5,6 +5,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::processor_count;
+
 /// What a measurement depends on and does not change by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -71,11 +73,7 @@ impl Machine {
 
     /// Processor, their number, kernel and C library, in one line.
     pub fn line(&self) -> String {
-        let processors = match self.processors {
-            1 => "1 processor".to_string(),
-            count => format!("{count} processors"),
-        };
-        format!("{}, {processors}, {}, {}", self.cpu, self.kernel, self.libc)
+        format!("{}, {}, {}, {}", self.cpu, processor_count(self.processors), self.kernel, self.libc)
     }
 }
 

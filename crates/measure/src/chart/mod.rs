@@ -6,7 +6,9 @@
 pub mod axis;
 pub mod panel;
 pub mod quantity;
+mod style;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -15,10 +17,13 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use resvg::{tiny_skia, usvg};
 
+use crate::output::{with_suffix, write};
 use panel::Panel;
+use style::{FONT, INK};
 
-/// What the figure's text is set in; a browser without it takes the next.
-const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
+pub use plotters::style::RGBColor as Colour;
+pub use style::colour;
+
 /// The font's file, see `assets/DejaVuSans.LICENSE.txt`.
 const FONT_FILE: &[u8] = include_bytes!("../../assets/DejaVuSans.ttf");
 /// Pixels of the PNG per unit of the SVG: legible on a dense display and in print.
@@ -43,20 +48,6 @@ const SMALL_LETTER_WIDTH: f64 = 6.2;
 /// Between the entries of the legend.
 const ENTRY_GAP: i32 = 22;
 
-/// Text and lines that are not data.
-const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-/// Colours that stay apart for colour-blind eyes and on grey paper: Okabe and Ito, "Color
-/// Universal Design" (2008), without their yellow, which is too pale for a line.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0x55, 0x55, 0x55),
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x56, 0xb4, 0xe9),
-];
-
 /// Everything that is drawn.
 #[derive(Debug)]
 pub struct Figure {
@@ -72,12 +63,19 @@ pub struct Figure {
     pub remark: Option<String>,
 }
 
-/// The colour of the series with this index.
-pub fn colour(index: usize) -> RGBColor {
-    COLOURS[index % COLOURS.len()]
-}
-
 impl Figure {
+    /// Draws into BASENAME.svg and BASENAME.png; their paths.
+    ///
+    /// # Errors
+    ///
+    /// Those of the drawing back ends; a file cannot be written.
+    pub fn write(&self, basename: &Path) -> anyhow::Result<[PathBuf; 2]> {
+        let files = [".svg", ".png"].map(|suffix| with_suffix(basename, suffix));
+        write(&files[0], self.svg()?)?;
+        write(&files[1], self.png()?)?;
+        Ok(files)
+    }
+
     /// The figure as PNG.
     ///
     /// # Errors
@@ -159,6 +157,14 @@ impl Figure {
         }
         Ok(())
     }
+}
+
+/// The index of a name in the legend, where it is added if it is new.
+pub fn index_of(name: &str, names: &mut Vec<String>) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_string());
+        names.len() - 1
+    })
 }
 
 /// Which entries share a line of the legend: as many as fit.

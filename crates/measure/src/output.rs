@@ -7,13 +7,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Writes `text` to standard output. A reader that has gone (`| head`) has seen enough.
-pub fn print(text: &str) -> std::io::Result<()> {
+/// Writes `text` to standard output, a reader that has gone being an error.
+///
+/// # Errors
+///
+/// It cannot be written to its end.
+pub fn print_all(text: impl AsRef<[u8]>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    stdout.write_all(text.as_ref())?;
+    stdout.flush()
+}
+
+/// Writes `text` to standard output. A reader that has gone (`| head`) has seen enough.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn print(text: &str) -> std::io::Result<()> {
+    match print_all(text) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
+}
+
+/// A line on standard error, which may be closed: that must not cost the results.
+pub fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
 }
 
 /// Appends, where `Path::with_extension` would cut `figure-0.5` short.

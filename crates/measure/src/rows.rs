@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::record::Record;
+use crate::failure::Failure;
 
 /// Column and value, in order.
 type Line = Vec<(String, String)>;
@@ -15,13 +15,13 @@ type Line = Vec<(String, String)>;
 /// # Errors
 ///
 /// Those of the CSV writer.
-pub fn csv_of_runs(record: &Record) -> anyhow::Result<Option<String>> {
+pub fn csv_of_runs(runs: &[Value], failures: &[Failure]) -> anyhow::Result<Option<Vec<u8>>> {
     let mut lines = Vec::new();
-    for run in &record.runs {
+    for run in runs {
         let Some(line) = line(run) else { return Ok(None) };
         lines.push(line);
     }
-    for failure in &record.failures {
+    for failure in failures {
         let what = if failure.is_violation { "violation" } else { "failure" };
         let run = serde_json::json!({ "cell": failure.cell, "round": failure.round, what: failure.why });
         lines.extend(line(&run));
@@ -38,7 +38,7 @@ pub fn csv_of_runs(record: &Record) -> anyhow::Result<Option<String>> {
         let field = |column: &&str| line.iter().find(|(name, _)| name == column).map_or("", |(_, value)| value);
         writer.write_record(columns.iter().map(field))?;
     }
-    Ok(Some(String::from_utf8(writer.into_inner()?)?))
+    Ok(Some(writer.into_inner()?))
 }
 
 fn line(run: &Value) -> Option<Line> {
@@ -85,40 +85,30 @@ fn spread(name: &str, value: &Value, line: &mut Line) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Failure;
     use serde_json::json;
 
-    fn record(runs: Vec<Value>) -> Record {
-        let mut record = Record::begin("test", 1, json!({}));
-        record.runs = runs;
-        record
+    fn text(runs: &[Value], failures: &[Failure]) -> Option<String> {
+        csv_of_runs(runs, failures).expect("written").map(|bytes| String::from_utf8(bytes).expect("text"))
     }
 
     #[test]
     fn runs_become_lines() {
-        let mut record = record(vec![
+        let runs = [
             json!({ "cell": { "lock": "a,b", "threads": 2 }, "round": 1, "measured": { "ops": 1.5 } }),
             json!({ "cell": { "lock": "c", "threads": 2 }, "round": 1, "measured": { "ops": 2.0, "threads": 3 } }),
-        ]);
-        record.failures.push(Failure {
-            cell: json!({ "lock": "d" }),
-            round: 2,
-            why: "full".into(),
-            is_violation: false,
-        });
-        let text = csv_of_runs(&record).expect("written").expect("they fit");
+        ];
+        let failure = Failure { cell: json!({ "lock": "d" }), round: 2, why: "full".into(), is_violation: false };
         assert_eq!(
-            text,
+            text(&runs, &[failure]).expect("they fit"),
             "round,lock,threads,ops,measured.threads,failure\n1,\"a,b\",2,1.5,,\n1,c,2,2.0,3,\n2,d,,,,full\n"
         );
     }
 
     #[test]
     fn lists_of_numbers_fit_and_series_do_not() {
-        let list = record(vec![json!({ "cell": "x", "round": 1, "measured": [1, 2.5] })]);
-        let text = csv_of_runs(&list).expect("written").expect("it fits");
-        assert_eq!(text, "round,cell,measured\n1,x,1 2.5\n");
-        let series = record(vec![json!({ "cell": "x", "round": 1, "measured": { "points": [{ "ns": 1 }] } })]);
-        assert!(csv_of_runs(&series).expect("nothing written").is_none());
+        let list = json!({ "cell": "x", "round": 1, "measured": [1, 2.5] });
+        assert_eq!(text(&[list], &[]).expect("it fits"), "round,cell,measured\n1,x,1 2.5\n");
+        let series = json!({ "cell": "x", "round": 1, "measured": { "points": [{ "ns": 1 }] } });
+        assert!(text(&[series], &[]).is_none());
     }
 }

@@ -1,15 +1,15 @@
 //! Every run as a line of CSV, for spreadsheets and data frames.
 
 use anyhow::bail;
+use unconvoy_measure::export::Exporter;
 
-use super::Exporter;
-use crate::compare::record::Record;
+use super::super::record::Record;
 
 /// A header line, then the runs in the order of measuring.
 pub struct Csv;
 
-impl Exporter for Csv {
-    fn render(&self, record: &Record) -> anyhow::Result<Vec<u8>> {
+impl Exporter<Record> for Csv {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
         if record.runs.is_empty() {
             bail!("no run was finished, so it would be empty");
         }
@@ -17,6 +17,6 @@ impl Exporter for Csv {
         for run in &record.runs {
             writer.serialize(run)?;
         }
-        Ok(writer.into_inner()?)
+        Ok(Some(writer.into_inner()?))
     }
 }

@@ -1,11 +1,12 @@
 //! The summary as a table for a terminal, and the sentence below it.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use unconvoy_bench::chart::quantity::{Unit, seconds};
-use unconvoy_bench::statistics::Spread;
+use unconvoy_measure::chart::quantity::{Unit, seconds};
+use unconvoy_measure::statistics::Spread;
 
-use crate::compare::record::Record;
-use crate::compare::summary::{Summary, times};
+use super::super::configuration::Configuration;
+use super::super::record::Record;
+use super::super::summary::{Summary, times};
 
 /// Configurations side by side when the width of standard output is not known.
 const SIDE_BY_SIDE: usize = 3;
@@ -37,7 +38,7 @@ fn side_by_side() -> usize {
 }
 
 /// One row per thread count, the columns of each configuration in `names` side by side.
-fn table(record: &Record, names: &[String]) -> Table {
+fn table(record: &Record, names: &[Configuration]) -> Table {
     let has_fairness = record.summary.iter().any(|summary| summary.fairness.is_some());
     let mut header = vec!["threads".to_string()];
     for name in names {
@@ -56,7 +57,7 @@ fn table(record: &Record, names: &[String]) -> Table {
         let mut row = vec![right(threads.map_or("-".to_string(), |count| count.to_string()))];
         for name in names {
             let summary =
-                record.summary.iter().find(|summary| summary.threads == threads && summary.configuration == *name);
+                record.summary.iter().find(|summary| summary.threads == threads && summary.configuration == name.name);
             row.push(right(summary.map_or_else(none, |summary| metric(record, &summary.metric))));
             row.push(right(summary.map_or_else(none, cpu)));
             if has_fairness {

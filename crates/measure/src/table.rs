@@ -20,6 +20,16 @@ impl Table {
         Self { title: title.into(), header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
+    /// A table without rows, with numbers such as thread counts across.
+    pub fn across<N: ToString>(title: impl Into<String>, before: &[&str], numbers: &[N]) -> Self {
+        Self::new(title, before.iter().map(ToString::to_string).chain(numbers.iter().map(ToString::to_string)))
+    }
+
+    /// Adds a row that begins with a name.
+    pub fn line(&mut self, name: &str, fields: impl IntoIterator<Item = String>) {
+        self.row(std::iter::once(name.to_string()).chain(fields));
+    }
+
     /// Adds a row.
     pub fn row<F: Into<String>>(&mut self, fields: impl IntoIterator<Item = F>) {
         self.rows.push(fields.into_iter().map(Into::into).collect());
@@ -27,12 +37,17 @@ impl Table {
 
     /// The heading as a paragraph and the table, in Markdown.
     pub fn markdown(&self) -> String {
+        format!("{}\n\n{}\n", self.title, self.grid())
+    }
+
+    /// The table alone, in Markdown, without a newline at its end.
+    pub fn grid(&self) -> String {
         let mut grid = Grid::new();
         grid.load_style(comfy_table::presets::ASCII_MARKDOWN);
         grid.set_header(&self.header);
         grid.add_rows(&self.rows);
         let lines: Vec<String> = grid.lines().map(|line| line.trim_end().to_string()).collect();
-        format!("{}\n\n{}\n", self.title, lines.join("\n"))
+        lines.join("\n")
     }
 }
 

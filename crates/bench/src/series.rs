@@ -1,18 +1,18 @@
 //! How a count of threads follows a change of its target. Pure.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// A sample that differs from the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// How many threads were awake at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Since the change, nanoseconds.
+    /// Since the beginning, nanoseconds.
     pub ns: u64,
     /// Threads that are not asleep.
     pub awake: u32,
 }
 
 /// The samples after one change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     /// The count before the change.
     pub before: u32,
@@ -21,6 +21,7 @@ pub struct Series {
     /// Every change of the count, in time.
     pub points: Vec<Point>,
     /// Longest time between two samples, nanoseconds: the sampler is preempted too, and nothing shorter than this is known for sure.
+    #[serde(default)]
     pub largest_gap_ns: u64,
     /// When sampling ended, nanoseconds since the change.
     pub end_ns: u64,

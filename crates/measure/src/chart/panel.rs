@@ -5,7 +5,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::{FONT, INK};
+use super::style::{FONT, INK};
+use crate::statistics::Spread;
 
 const TITLE_HEIGHT: i32 = 30;
 const LEFT: i32 = 70;
@@ -25,6 +26,19 @@ pub struct Point {
     pub middle: f64,
     /// The largest run's value.
     pub high: f64,
+}
+
+impl Point {
+    /// A spread, on the vertical axis `up`.
+    pub fn of(at: f64, spread: &Spread, up: &Axis) -> Self {
+        let [low, middle, high] = [spread.min, spread.median, spread.max].map(|value| up.position(value));
+        Self { at, low, middle, high }
+    }
+
+    /// A single value, as a position on the vertical axis.
+    pub fn single(at: f64, middle: f64) -> Self {
+        Self { at, low: middle, middle, high: middle }
+    }
 }
 
 /// One line.

@@ -74,6 +74,11 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     }
 }
 
+/// [`Spread::text`], or a dash for what was not measured.
+pub fn shown(spread: Option<Spread>, format: impl Fn(f64) -> String) -> String {
+    spread.map_or_else(|| "-".to_string(), |spread| spread.text(format))
+}
+
 /// About three significant digits, and at most three after the point.
 pub fn short(value: f64) -> String {
     match value.abs() {

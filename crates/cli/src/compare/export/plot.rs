@@ -1,31 +1,32 @@
 //! The figure: metric, processor time and fairness against threads, as SVG and as PNG.
 
 use anyhow::bail;
-use unconvoy_bench::chart::axis::Axis;
-use unconvoy_bench::chart::panel::{Panel, Point, Series};
-use unconvoy_bench::chart::quantity::Unit;
-use unconvoy_bench::chart::{Figure, colour};
-use unconvoy_bench::statistics::Spread;
+use unconvoy_measure::arguments::processor_count;
+use unconvoy_measure::chart::axis::Axis;
+use unconvoy_measure::chart::panel::{Panel, Point, Series};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::chart::{Figure, colour};
+use unconvoy_measure::export::Exporter;
+use unconvoy_measure::statistics::Spread;
 
-use super::Exporter;
-use crate::compare::record::Record;
-use crate::compare::summary::Summary;
+use super::super::record::Record;
+use super::super::summary::Summary;
 
 /// The figure as SVG.
 pub struct Svg;
 
-impl Exporter for Svg {
-    fn render(&self, record: &Record) -> anyhow::Result<Vec<u8>> {
-        Ok(figure(record)?.svg()?.into_bytes())
+impl Exporter<Record> for Svg {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(Some(figure(record)?.svg()?.into_bytes()))
     }
 }
 
 /// The figure as PNG.
 pub struct Png;
 
-impl Exporter for Png {
-    fn render(&self, record: &Record) -> anyhow::Result<Vec<u8>> {
-        figure(record)?.png()
+impl Exporter<Record> for Png {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        figure(record)?.png().map(Some)
     }
 }
 
@@ -33,9 +34,10 @@ fn figure(record: &Record) -> anyhow::Result<Figure> {
     if record.summary.is_empty() {
         bail!("no run was finished, so there is nothing to draw");
     }
-    let names = record.plan.configurations.clone();
+    let names = record.plan.names();
     let program = record.plan.program.first();
-    let untitled = || program.map_or(String::new(), |program| format!("{program} under {}", names.join(", ")));
+    let untitled =
+        || program.map_or(String::new(), |program| format!("{} under {}", program.to_string_lossy(), names.join(", ")));
     Ok(Figure {
         title: record.title.clone().unwrap_or_else(untitled),
         panels: panels(record),
@@ -89,9 +91,9 @@ fn panel(
     axis: impl Fn(&[f64]) -> Axis,
 ) -> Panel {
     let counts: Vec<u32> = record.plan.threads.iter().copied().flatten().collect();
-    let names = &record.plan.configurations;
+    let names = record.plan.names();
     let across = if counts.is_empty() {
-        Axis::names(names)
+        Axis::names(&names)
     } else {
         Axis::at_each(&counts.iter().copied().map(f64::from).collect::<Vec<_>>())
     };
@@ -102,9 +104,8 @@ fn panel(
         let mut points: Vec<Point> = of_name
             .filter_map(|summary| {
                 let spread = value(summary)?;
-                let [low, middle, high] = [spread.min, spread.median, spread.max].map(|v| up.position(v));
                 let at = summary.threads.map_or(index as f64, |count| f64::from(count).log2());
-                Some(Point { at, low, middle, high })
+                Some(Point::of(at, &spread, &up))
             })
             .collect();
         points.sort_by(|a, b| a.at.total_cmp(&b.at));
@@ -113,8 +114,7 @@ fn panel(
     let series = series.collect();
     let mark = (!counts.is_empty()).then(|| {
         let processors = record.context.machine.processors;
-        let label = if processors == 1 { "1 processor".into() } else { format!("{processors} processors") };
-        (f64::from(processors).log2(), label)
+        (f64::from(processors).log2(), processor_count(processors))
     });
     let across_title = if counts.is_empty() { String::new() } else { "threads".to_string() };
     Panel { title, across, across_title, up, series, mark }

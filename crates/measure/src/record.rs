@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use crate::cells::Samples;
 use crate::context::Context;
-use crate::goals::{GOALS, Judgement};
+use crate::export::{Exporter, Json};
+use crate::failure::{Failure, is_violation};
+use crate::goal::Judgement;
 use crate::output::{self, with_suffix, write};
 use crate::rows::csv_of_runs;
-use crate::run::is_violation;
 use crate::table::Table;
 
 /// Version of the JSON format.
@@ -52,18 +53,26 @@ pub struct Record {
     ended_by_violation: bool,
 }
 
-/// A run that gave no result.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Failure {
-    /// What describes the cell.
-    pub cell: Value,
-    /// Round, from 1.
-    pub round: u32,
-    /// The reason.
-    pub why: String,
-    /// Whether the program found its data inconsistent: then a lock let two threads in, or something as bad.
-    pub is_violation: bool,
+/// Every run as a line of CSV, if the runs fit into lines.
+struct Csv;
+
+impl Exporter<Record> for Csv {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        csv_of_runs(&record.runs, &record.failures)
+    }
 }
+
+/// Heading, verdicts, tables and the machine.
+struct Markdown;
+
+impl Exporter<Record> for Markdown {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(Some(record.text(&record.tables).into_bytes()))
+    }
+}
+
+/// What is written beside each other.
+const FORMATS: [(&str, &dyn Exporter<Record>); 3] = [(".json", &Json), (".csv", &Csv), (".md", &Markdown)];
 
 impl Record {
     /// A record of nothing yet; the time starts now.
@@ -143,20 +152,15 @@ impl Record {
     ///
     /// One cannot be written.
     pub fn write(&self, out: &Path) -> anyhow::Result<()> {
-        let mut json = serde_json::to_string_pretty(self)?;
-        json.push('\n');
-        write(&with_suffix(out, ".json"), &json)?;
-        if let Some(csv) = csv_of_runs(self)? {
-            write(&with_suffix(out, ".csv"), csv)?;
+        for (suffix, format) in FORMATS {
+            if let Some(bytes) = format.render(self)? {
+                write(&with_suffix(out, suffix), bytes)?;
+            }
         }
-        write(&with_suffix(out, ".md"), self.markdown())
+        Ok(())
     }
 
-    /// Heading, verdicts, tables and the machine.
-    pub fn markdown(&self) -> String {
-        self.text(&self.tables)
-    }
-
+    /// Heading, verdicts, tables, notes and the machine.
     fn text(&self, tables: &[Table]) -> String {
         let mut text = format!("# unconvoy bench {}\n\n", self.benchmark);
         if let Some(why) = &self.ended_by {
@@ -213,9 +217,8 @@ fn build_notes() -> Vec<String> {
 fn judgements(judgements: &[Judgement]) -> Table {
     let mut table = Table::new("Goals", ["", "goal", "measured", "limit", "note"]);
     for judgement in judgements {
-        let text =
-            GOALS.iter().find(|goal| goal.id == judgement.goal).map_or(judgement.goal.as_str(), |goal| goal.text);
-        table.row([judgement.verdict.name(), text, &judgement.measured_text(), &judgement.limit, &judgement.note]);
+        let Judgement { text, limit, note, .. } = judgement;
+        table.row([judgement.verdict.name(), text, &judgement.measured_text(), limit, note]);
     }
     table
 }
