@@ -4,7 +4,7 @@
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make test-busy  every test twice: beside eight busy loops, and beside a process that holds 20,000 threads; some hours
-#   make kernel   what `unconvoy syncchar --kernel` runs, in target/kernel (100 MB)
+#   make kernel   what `unconvoy predict --kernel` runs, in target/kernel (100 MB)
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/

@@ -76,9 +76,9 @@ const REMEDIES: [Remedy; 7] = [
 ];
 
 impl Remedy {
-    /// `ttas+none --ssc`: what to give `unconvoy run`.
+    /// `ttas+none --confine`: what to give `unconvoy run`.
     fn recipe(&self) -> String {
-        format!("{}{}", self.pair.name(), if self.has_set { " --ssc" } else { "" })
+        format!("{}{}", self.pair.name(), if self.has_set { " --confine" } else { "" })
     }
 }
 

@@ -11,16 +11,15 @@ mod cli;
 mod compare;
 mod inspect;
 mod listing;
+mod predict;
 mod refusal;
 mod run;
 mod sched;
 mod stats;
-mod syncchar;
 mod wrong_usage;
 
 use std::ffi::c_int;
 
-use clap::{CommandFactory, Parser};
 use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
@@ -32,7 +31,7 @@ use refusal::Refusal;
 // signature is one of those it may have.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn main() -> c_int {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return wrong_usage::explain(&error),
     };
@@ -52,7 +51,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
         Command::Sim(args) => Ok(unconvoy_sim::command::sim(&args)),
-        Command::Syncchar(args) => syncchar::syncchar(&args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Locks => {
             print_all(listing::locks())?;
@@ -64,7 +63,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "unconvoy", &mut text);
+            clap_complete::generate(shell, &mut Cli::grouped(), "unconvoy", &mut text);
             print_all(text)?;
             Ok(0)
         }
@@ -79,11 +78,11 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
 fn manual(dir: Option<&std::path::Path>) -> anyhow::Result<()> {
     use anyhow::Context;
     match dir {
-        Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
+        Some(dir) => clap_mangen::generate_to(Cli::grouped(), dir)
             .with_context(|| format!("cannot write the manual pages into {}", dir.display())),
         None => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            clap_mangen::Man::new(Cli::grouped()).render(&mut text)?;
             Ok(print_all(text)?)
         }
     }

@@ -49,11 +49,11 @@ pub struct RunArgs {
     /// Mean sleep of a waiter under `--load backoff`, in milliseconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub backoff: Option<u32>,
-    /// Run threads that wait too much for locks on a special set of cores, of the size that lets them get most done.
-    /// `--ssc=published` searches that size as the paper does.
-    #[arg(long, value_name = "SEARCH", num_args = 0..=1, require_equals = true, default_missing_value = "refined",
+    /// Confine threads that wait too much for locks to a set of cores, of the size at which they get
+    /// most done (Cui et al., ACM TACO 9(4), 2013; `published`: the paper's search for that size).
+    #[arg(long, alias = "ssc", value_name = "SEARCH", num_args = 0..=1, require_equals = true, default_missing_value = "refined",
           value_parser = ["refined", "published"])]
-    pub ssc: Option<String>,
+    pub confine: Option<String>,
     /// Leave alone the programs that PROGRAM starts.
     #[arg(long)]
     pub no_children: bool,
@@ -125,7 +125,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if let Some(ms) = args.backoff {
         environment.set(variable::BACKOFF, ms.to_string());
     }
-    if let Some(search) = &args.ssc {
+    if let Some(search) = &args.confine {
         environment.set(variable::SSC, search);
     }
     if args.no_children {

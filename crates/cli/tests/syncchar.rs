@@ -1,4 +1,4 @@
-//! `unconvoy syncchar` on small programs of which the answer is known.
+//! `unconvoy predict` on small programs of which the answer is known.
 
 mod stage;
 

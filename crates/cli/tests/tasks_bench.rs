@@ -196,7 +196,7 @@ fn remedies_are_compared_in_one_table() {
     let all = ["default", "mutex", "adaptive", "requester-based", "scheduler", "MCS", "scheduler with MCS"];
     assert_eq!(names, all);
     let last = &array(table, "rows")[6];
-    assert_eq!(field(last, 1), "mcs+none --ssc");
+    assert_eq!(field(last, 1), "mcs+none --confine");
     assert_eq!(field(last, 2), "3.00 (3.00..3.00)");
     // Of two threads in 0.32 s, less the time before there are threads.
     assert_eq!(field(last, 4), "25.0 (25.0..25.0)");

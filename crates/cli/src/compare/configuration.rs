@@ -16,17 +16,17 @@ pub struct Configuration {
     pub has_special_set: bool,
 }
 
-/// What asks for a special set of cores, after a lock.
-const SPECIAL_SET: &str = "+ssc";
+/// What asks for a special set of cores, after a lock; and what asked for it before.
+const CONFINED: [&str; 2] = ["+confine", "+ssc"];
 
 impl Configuration {
-    /// Reads `libc`, `default`, `LOCK` or `LOCK+LOAD`, each but the first with `+ssc` behind it or without.
+    /// Reads `libc`, `default`, `LOCK` or `LOCK+LOAD`, each but the first with `+confine` behind it or without.
     ///
     /// # Errors
     ///
     /// An unknown name, with the list of what there is; a lock that cannot run here.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (named_lock, has_special_set) = match text.strip_suffix(SPECIAL_SET) {
+        let (named_lock, has_special_set) = match CONFINED.iter().find_map(|suffix| text.strip_suffix(suffix)) {
             Some("libc") => return Err("a special set of cores is unconvoy's, and libc is without it".to_string()),
             Some(before) => (before, true),
             None => (text, false),
@@ -72,7 +72,7 @@ fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
 fn what_there_is() -> String {
     let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
     format!(
-        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc with +ssc for a special set of cores\n  locks: {}\n  load managers: {}",
+        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc with +confine for a special set of cores\n  locks: {}\n  load managers: {}",
         names(CONTENTION),
         names(LOAD)
     )
@@ -89,11 +89,12 @@ mod tests {
         assert_eq!(lock("default"), Some((CONTENTION[0].name, LOAD[0].name)));
         assert_eq!(lock("mcs"), Some(("mcs", LOAD[0].name)));
         assert_eq!(lock("tpmcs+none"), Some(("tpmcs", "none")));
+        assert_eq!(lock("mcs+confine"), lock("mcs"));
         assert_eq!(lock("mcs+ssc"), lock("mcs"));
         let has_special_set = |text| Configuration::parse(text).unwrap().has_special_set;
-        assert!(has_special_set("default+ssc") && has_special_set("mcs+none+ssc") && !has_special_set("mcs+none"));
-        assert!(Configuration::parse("libc+ssc").unwrap_err().contains("without it"));
-        for wrong in ["", "mcs+", "+none", "+ssc", "nosuch", "mcs+nosuch", "libc+none"] {
+        assert!(has_special_set("default+confine") && has_special_set("mcs+none+ssc") && !has_special_set("mcs+none"));
+        assert!(Configuration::parse("libc+confine").unwrap_err().contains("without it"));
+        for wrong in ["", "mcs+", "+none", "+confine", "nosuch", "mcs+nosuch", "libc+none"] {
             let error = Configuration::parse(wrong).unwrap_err();
             assert!(error.contains("tpmcs") && error.contains("yield"), "{wrong}: {error}");
         }

@@ -24,7 +24,7 @@ const OVERLOAD: u32 = 4;
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Configurations, the first being the one to compare against: `libc` (nothing replaced),
-    /// `default`, LOCK, or LOCK+LOAD; with `+ssc` behind it and a special set of cores (`run --ssc`).
+    /// `default`, LOCK, or LOCK+LOAD; with `+confine` behind it and a special set of cores (`run --confine`).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
           value_parser = Configuration::parse)]
     pub locks: Vec<Configuration>,

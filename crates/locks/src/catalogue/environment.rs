@@ -120,9 +120,9 @@ variables! {
     LIBRARY: "UNCONVOY_LIBRARY", [Command, Tests], Path, "beside the command",
         "the file `libunconvoy.so`";
     PLUGIN: "UNCONVOY_PLUGIN", [Command], Path, "beside the command",
-        "the plug-in of QEMU's user mode, for `unconvoy syncchar`";
+        "the plug-in of QEMU's user mode, for `unconvoy predict`";
     PLUGIN_SYSTEM: "UNCONVOY_PLUGIN_SYSTEM", [Command], Path, "beside the command",
-        "the plug-in of QEMU's system mode, for `unconvoy syncchar --kernel`";
+        "the plug-in of QEMU's system mode, for `unconvoy predict --kernel`";
     SCHED_EXT: "UNCONVOY_SCHED_EXT", [Command], Path, "beside the command",
         "the program `unconvoy-sched-ext`, which `unconvoy sched` executes";
     KERNEL: "UNCONVOY_KERNEL", [Command, Tests], Path, "`kernel` beside the build or the plug-ins",
@@ -156,7 +156,7 @@ variables! {
     CONFIGURATION: "XDG_CONFIG_HOME", [Command], Path, "`$HOME/.config`",
         "where `unconvoy sim --calibrate` keeps the host's machine file";
     CACHE: "XDG_CACHE_HOME", [Command], Path, "`$HOME/.cache`",
-        "where `unconvoy syncchar --kernel` keeps its guest";
+        "where `unconvoy predict --kernel` keeps its guest";
     TERMINAL: "TERM", [Scheduler], Form("name of a terminal"), "",
         "without it, or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",

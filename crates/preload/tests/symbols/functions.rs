@@ -113,13 +113,13 @@ pub const ROWS: &[Row] = &[
     Row {
         names: &["sched_{get,set}affinity", "pthread_{get,set}affinity_np"],
         which: "",
-        whose: Called("under `--ssc` with the program's own masks"),
+        whose: Called("under `--confine` with the program's own masks"),
         why: "the library sets masks there ([special-set.md](special-set.md))",
     },
     Row {
         names: &["pthread_create", "exec{l,lp,le,v,vp,ve,vpe,veat}", "fexecve", "posix_spawn{,p}", "system", "popen"],
         which: "",
-        whose: Called("under `--ssc` with the user's mask"),
+        whose: Called("under `--confine` with the user's mask"),
         why: "a thread or program that begins inherits the mask",
     },
     Row {

@@ -7,8 +7,8 @@ use addr2line::Loader;
 use unconvoy_syncchar::Names;
 
 use super::memory::{Memory, Name};
-use crate::syncchar::kept::Kept;
-use crate::syncchar::trace::{Lock, Trace};
+use crate::predict::kept::Kept;
+use crate::predict::trace::{Lock, Trace};
 
 /// Names of locks, words and places.
 pub struct KernelNames<'a> {

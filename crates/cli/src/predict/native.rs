@@ -11,7 +11,7 @@ use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library::{self, variable};
 
 use super::child::{self, Ended, Why};
-use crate::cli::SynccharArgs;
+use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 use crate::{inspect, stats};
 
@@ -32,7 +32,7 @@ impl Native {
     ///
     /// It cannot be started.
     pub fn run(
-        args: &SynccharArgs,
+        args: &PredictArgs,
         path: &Path,
         interposer: &Path,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! `unconvoy syncchar --kernel`: the same questions of the Linux kernel's own spin locks.
+//! `unconvoy predict --kernel`: the same questions of the Linux kernel's own spin locks.
 //!
 //! A guest ([`guest`]) with a kernel ([`parts`]) boots under QEMU's system mode ([`machine`]) twice: for its symbols and types ([`symbols`], [`btf`]), which are kept ([`cache`]) since the same
 //! kernel has them at the same addresses whenever it boots so, and with the plug-in, for address sets and times. What memory is called is [`memory`]'s business.
@@ -32,7 +32,7 @@ use super::outputs::Outputs;
 use super::remarks::number;
 use super::trace::Trace;
 use super::{complain, keep, say};
-use crate::cli::SynccharArgs;
+use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
 use btf::Btf;
@@ -52,12 +52,12 @@ const LONGEST_BOOT: Duration = Duration::from_secs(300);
 /// An instruction, in seconds: 1 GHz and one instruction a cycle, as in section 5 of the paper.
 const INSTRUCTION: f64 = 1e-9;
 
-/// Runs the command or the workload under the kernel, reports, and returns the exit status as [`super::syncchar`].
+/// Runs the command or the workload under the kernel, reports, and returns the exit status as [`super::predict`].
 ///
 /// # Errors
 ///
 /// As there; a kernel that does not boot or lacks what the plug-in needs (1).
-pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
+pub fn profile(args: &PredictArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
     let parts = Parts::find(&args.guest)?;
     let lines = debug_information(args, &parts)?;
     let interrupts = Interrupts::install()?;
@@ -120,7 +120,7 @@ pub fn profile(args: &SynccharArgs, analysis: Analysis, options: &Options, mut o
 
 /// All that a report is made of, besides the run.
 struct Profile<'a> {
-    args: &'a SynccharArgs,
+    args: &'a PredictArgs,
     options: &'a Options,
     symbols: &'a Symbols,
     btf: Option<&'a Btf>,
@@ -188,7 +188,7 @@ impl Profile<'_> {
 }
 
 /// The scripts, and the disk with what they need.
-fn workload(args: &SynccharArgs, parts: &Parts, folder: &Path) -> anyhow::Result<(Scripts, std::path::PathBuf)> {
+fn workload(args: &PredictArgs, parts: &Parts, folder: &Path) -> anyhow::Result<(Scripts, std::path::PathBuf)> {
     let Some(workload) = args.guest.workload else {
         let words: Vec<_> = args.program.iter().map(|word| word.to_string_lossy()).collect();
         let scripts = Scripts { prepare: String::new(), command: format!("{}\n", words.join(" ")) };
@@ -203,7 +203,7 @@ fn workload(args: &SynccharArgs, parts: &Parts, folder: &Path) -> anyhow::Result
     Ok((scripts, disk))
 }
 
-fn debug_information(args: &SynccharArgs, parts: &Parts) -> Result<Option<Loader>, Refusal> {
+fn debug_information(args: &PredictArgs, parts: &Parts) -> Result<Option<Loader>, Refusal> {
     let load = |file: &Path| Loader::new(file).map_err(|error| format!("{}: {error}", file.display()));
     match &args.guest.debug_info {
         Some(file) => load(file).map(Some).map_err(|why| Refusal::usage(format!("--debug-info {why}"))),

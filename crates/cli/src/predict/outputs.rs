@@ -10,7 +10,7 @@ use unconvoy_syncchar::Report;
 use unconvoy_trace_store::Writer;
 
 use super::{complain, page};
-use crate::cli::SynccharArgs;
+use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 use crate::run::writable;
 
@@ -40,7 +40,7 @@ impl Outputs {
     /// # Errors
     ///
     /// One cannot be (2).
-    pub fn check(args: &SynccharArgs) -> Result<Self, Refusal> {
+    pub fn check(args: &PredictArgs) -> Result<Self, Refusal> {
         let check = |option: &str, file: &Option<PathBuf>| {
             let file = file.as_ref().map(|file| writable(file).map_err(|why| refused(option, file, &why)));
             file.transpose()

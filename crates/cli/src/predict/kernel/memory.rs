@@ -2,7 +2,7 @@
 
 use super::btf::Btf;
 use super::symbols::Symbols;
-use crate::syncchar::trace::Object;
+use crate::predict::trace::Object;
 
 /// Where x86-64 with four levels of page tables, and without randomised addresses, has the descriptors of pages (Documentation/arch/x86/x86_64/mm.rst in the kernel's source).
 const PAGE_DESCRIPTORS: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;

@@ -17,8 +17,8 @@ use unconvoy_trace_stream as stream;
 use super::child::{self, Ended};
 use super::pipe::Pipe;
 use super::trace::{Source, Trace};
-use crate::cli::SynccharArgs;
 use crate::inspect;
+use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
 const QEMU: &str = "qemu-x86_64";
@@ -58,7 +58,7 @@ impl Emulator {
     /// QEMU cannot be started, or the pipe not made.
     pub fn run(
         &self,
-        args: &SynccharArgs,
+        args: &PredictArgs,
         path: &Path,
         folder: &Path,
         analysis: Analysis,
@@ -82,7 +82,7 @@ impl Emulator {
         })
     }
 
-    fn command(&self, args: &SynccharArgs, path: &Path, out: &Path) -> Command {
+    fn command(&self, args: &PredictArgs, path: &Path, out: &Path) -> Command {
         let mut plugin = escaped(self.plugin.as_os_str());
         plugin.push(",out=");
         plugin.push(escaped(out.as_os_str()));

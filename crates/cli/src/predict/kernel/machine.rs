@@ -17,11 +17,11 @@ use unconvoy_trace_stream as stream;
 
 use super::guest::{self, HandedBack, Mode};
 use super::parts::Parts;
+use crate::predict::child::{self, Ended};
+use crate::predict::emulated::escaped;
+use crate::predict::pipe::Pipe;
+use crate::predict::trace::{Source, Trace};
 use crate::refusal::Refusal;
-use crate::syncchar::child::{self, Ended};
-use crate::syncchar::emulated::escaped;
-use crate::syncchar::pipe::Pipe;
-use crate::syncchar::trace::{Source, Trace};
 
 /// Bytes that the guest may hand back; the file has only as many as it writes.
 const DISK: u64 = 64 << 20;

@@ -116,7 +116,7 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syncchar::images::Mapping;
+    use crate::predict::images::Mapping;
     use serde_json::json;
 
     fn native(locks: serde_json::Value) -> stats::Record {

@@ -1,4 +1,4 @@
-//! `unconvoy syncchar`: what would optimistic concurrency gain, lock by lock?
+//! `unconvoy predict`: what would optimistic concurrency gain, lock by lock?
 //!
 //! The program runs twice: natively under the interposer, for times ([`native`]), then under QEMU with the plug-in, for address sets ([`emulated`]), which come
 //! through a [`pipe`], are read ([`trace`]) into the analysis and perhaps kept. [`join`] says which lock is which in both runs, [`names`] what they are called. `--analyse` starts
@@ -13,6 +13,7 @@ mod kept;
 mod kernel;
 mod names;
 mod native;
+pub mod options;
 mod outputs;
 mod page;
 mod pipe;
@@ -26,7 +27,6 @@ use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library;
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
-use crate::cli::SynccharArgs;
 use crate::inspect;
 use crate::refusal::Refusal;
 
@@ -36,10 +36,9 @@ use images::Images;
 use kept::Kept;
 use names::Namer;
 use native::Native;
+use options::PredictArgs;
 use outputs::Outputs;
 use trace::{Context, Source, Trace};
-
-pub use kernel::Workload;
 
 /// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
 /// signal's number after Ctrl-C.
@@ -48,7 +47,7 @@ pub use kernel::Workload;
 ///
 /// Wrong usage or an output that cannot be written (2), a part of unconvoy or QEMU missing (125), the program missing (127) or not
 /// executable (126): whatever is wrong before the first run. A trace that cannot be analysed (1).
-pub fn syncchar(args: &SynccharArgs) -> anyhow::Result<u8> {
+pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
     let mut processors = args.processors.clone();
     processors.sort_unstable();
     processors.dedup();
@@ -84,7 +83,7 @@ fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
     report
 }
 
-fn run_twice(args: &SynccharArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
+fn run_twice(args: &PredictArgs, analysis: Analysis, options: &Options, mut outputs: Outputs) -> anyhow::Result<u8> {
     let program = &args.program[0];
     let path = inspect::resolve(program);
     let path = path.ok_or_else(|| Refusal::not_started(program, &std::io::ErrorKind::NotFound.into()))?;

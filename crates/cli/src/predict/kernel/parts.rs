@@ -7,8 +7,8 @@ use std::process::Command;
 
 use unconvoy_bench::library;
 
-use crate::cli::KernelArgs;
 use crate::inspect;
+use crate::predict::options::KernelArgs;
 use crate::refusal::Refusal;
 
 /// Names the directory of kernel and QEMU when it lies elsewhere.

@@ -10,7 +10,7 @@ const SPOTS: usize = 8;
 const WIDEST: f64 = 6.0;
 
 #[derive(Template)]
-#[template(path = "syncchar.html")]
+#[template(path = "predict.html")]
 struct Page {
     title: String,
     source: String,
