@@ -3,6 +3,7 @@
 #   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
+#   make test-layers  of these, whether imports follow the layers; `UNCONVOY_BLESS=1` takes mended ones off the list
 #   make kernel   what `unconvoy syncchar --kernel` runs, in target/kernel (100 MB)
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
@@ -17,7 +18,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-layers bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -41,12 +42,16 @@ build:
 demo: setup build
 	scripts/demo.sh
 
-test: setup-tests build test-lint test-unit test-loom test-tsan test-preload test-valgrind
+test: setup-tests build test-lint test-layers test-unit test-loom test-tsan test-preload test-valgrind
 
 test-lint:
 	@# Formatting and lints are part of the toolchain's optional components; say so where they are missing.
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
+
+# No circle of file imports in any package, and no import against the layers: crates/layers.
+test-layers:
+	$(CARGO) test --release --quiet -p unconvoy-layers
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
