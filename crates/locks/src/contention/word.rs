@@ -45,9 +45,10 @@ impl<P: Platform> Word<P> {
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
     }
 
-    /// Clears the mark of a held word.
+    /// Clears the mark of a held word. (A store would do: nobody but markers writes to a held word.
+    /// But the model checker cannot tell in which order a store and a marker's access take effect.)
     pub(super) fn clear_mark(&self) {
-        self.0.store(HELD, Relaxed); // held, so nobody but markers writes to it, and their marks are what this clears
+        self.0.fetch_and(!MARK, Relaxed);
     }
 
     /// Marks a held word; false if it is free.

@@ -12,7 +12,7 @@ use crate::inspect;
 use crate::refusal::Refusal;
 
 /// Names the directory of kernel and QEMU when it lies elsewhere.
-const VARIABLE: &str = "UNCONVOY_KERNEL";
+const VARIABLE: &str = unconvoy::catalogue::environment::KERNEL.name;
 const QEMU: &str = "qemu-system-x86_64";
 /// The first release whose plug-ins may read registers (interface version 4).
 const OLDEST: u32 = 10;
