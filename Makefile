@@ -3,6 +3,7 @@
 #   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
+#   make test-layers  of these, whether imports follow the layers; `UNCONVOY_BLESS=1` takes mended ones off the list
 #   make test-busy  every test twice: beside eight busy loops, and beside a process that holds 20,000 threads; some hours
 #   make kernel   what `unconvoy predict --kernel` runs, in target/kernel (100 MB)
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
@@ -18,7 +19,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-links test-busy docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-layers test-links test-busy docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -42,7 +43,7 @@ build:
 demo: setup build
 	scripts/demo.sh
 
-test: setup-tests build test-lint test-links test-unit test-loom test-tsan test-preload test-valgrind
+test: setup-tests build test-lint test-layers test-links test-unit test-loom test-tsan test-preload test-valgrind
 
 # Every test once more beside each of two neighbours (crates/preload/tests/c/neighbour.c), which end with it: eight busy loops,
 # and a process that holds 20,000 threads, or as many as the system has room for.
@@ -57,6 +58,9 @@ test-lint:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
 
+# No circle of file imports in any package, and no import against the layers: crates/layers.
+test-layers:
+	$(CARGO) test --release --quiet -p unconvoy-layers
 # Links in the comments of the locks and of the interposer lead somewhere; those to private items do for who reads the sources.
 RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
 test-links:
