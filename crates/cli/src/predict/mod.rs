@@ -7,10 +7,12 @@
 mod child;
 mod conditional;
 mod emulated;
+mod ending;
 mod images;
 mod join;
 mod kept;
 mod kernel;
+mod messages;
 mod names;
 mod native;
 pub mod options;
@@ -21,7 +23,6 @@ mod remarks;
 mod trace;
 
 use std::collections::HashMap;
-use std::io::{IsTerminal, Write};
 
 use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library;
@@ -32,8 +33,10 @@ use crate::refusal::Refusal;
 
 use child::Why;
 use emulated::Emulator;
+use ending::keep;
 use images::Images;
 use kept::Kept;
+use messages::say;
 use names::Namer;
 use native::Native;
 use options::PredictArgs;
@@ -142,22 +145,6 @@ fn run_twice(args: &PredictArgs, analysis: Analysis, options: &Options, mut outp
     Ok(stopped.map_or(status.max(written), |signal| 128 + signal as u8))
 }
 
-/// Ends the trace that is being kept, if one is, with what else is known; 1 if it cannot be kept.
-fn keep(trace: &Trace, outputs: &mut Outputs, kept: impl FnOnce() -> Kept) -> anyhow::Result<u8> {
-    let failed = match (&trace.not_kept, outputs.trace()) {
-        (Some(why), _) => Some(why.to_string()),
-        (None, Some(writer)) => {
-            let end = kept().end_record(trace.end_json.as_deref())?;
-            writer.write(&unconvoy_trace_stream::Record::End(&end)).err().map(|error| error.to_string())
-        }
-        (None, None) => None,
-    };
-    if let Some(why) = &failed {
-        complain(&format!("the trace could not be kept: {why}"));
-    }
-    Ok(u8::from(failed.is_some()))
-}
-
 /// What ran.
 fn run(trace: &Trace, program: &[std::ffi::OsString], seconds: Option<f64>) -> Run {
     let told = || program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -168,16 +155,4 @@ fn run(trace: &Trace, program: &[std::ffi::OsString], seconds: Option<f64>) -> R
         }
         None => Run { source: "qemu-user".into(), program: told(), seconds, clock: Clock::Native },
     }
-}
-
-/// What goes on, for somebody who watches.
-fn say(line: &str) {
-    if std::io::stderr().is_terminal() {
-        let _ = writeln!(std::io::stderr(), "{line}");
-    }
-}
-
-/// Standard error may be closed, which must not cost the results.
-fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
 }

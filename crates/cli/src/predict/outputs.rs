@@ -9,7 +9,8 @@ use unconvoy_bench::output::{print, replace, with_suffix};
 use unconvoy_syncchar::Report;
 use unconvoy_trace_store::Writer;
 
-use super::{complain, page};
+use super::messages::complain;
+use super::page;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 use crate::run::writable;

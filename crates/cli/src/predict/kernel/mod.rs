@@ -27,11 +27,12 @@ use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use super::child::Why;
+use super::ending::keep;
 use super::kept::Kept;
+use super::messages::{complain, say};
 use super::outputs::Outputs;
 use super::remarks::number;
 use super::trace::Trace;
-use super::{complain, keep, say};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
