@@ -161,6 +161,7 @@ variables! {
         "without it, or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",
         "`unconvoy sched --monitor` prints lines instead of a screen";
+    CARGO: "CARGO", [Tests], Path, "`cargo`", "set by cargo: lists the packages for `make test-layers`";
     CLANG: "CLANG", [Build], Path, "`clang`", "the compiler of the BPF programs";
 }
 
