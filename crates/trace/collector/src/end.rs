@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
-use unconvoy_trace_stream::End;
+use unconvoy_trace_stream::{End, append_string};
 
 /// The most notes that are kept.
 const NOTES: usize = 32;
@@ -67,17 +67,7 @@ impl EndJson {
             if index > 0 {
                 json.push(',');
             }
-            json.push('"');
-            for character in value.chars() {
-                match character {
-                    '"' | '\\' => json.extend(['\\', character]),
-                    control if (control as u32) < 0x20 => {
-                        let _ = write!(json, "\\u{:04x}", control as u32);
-                    }
-                    other => json.push(other),
-                }
-            }
-            json.push('"');
+            append_string(json, &value);
         }
         json.push(']');
         self

@@ -1,5 +1,6 @@
-//! The two records that are JSON, written without a dependency: a plug-in has to link this. Whoever reads them has a JSON parser of their own;
-//! keys that they do not know are to be skipped, keys that are missing have the defaults given here.
+//! The two records that are JSON, written without a dependency: a plug-in has to link this. Whoever
+//! reads them has a JSON parser of their own; keys that they do not know are to be skipped, keys
+//! that are missing have the defaults given here.
 
 use std::fmt::Write;
 
@@ -10,7 +11,8 @@ pub struct Context<'a> {
     pub source: &'a str,
     /// The program and its arguments; bytes that are not UTF-8 are to be replaced before.
     pub program: &'a [String],
-    /// One in so many sections is sampled, at random; 1 for all, 10 for the paper's 10 % (section 4.2).
+    /// One in so many sections is sampled, at random; 1 for all, 10 for the paper's 10 % (section
+    /// 4.2).
     pub rate: u32,
     /// Processors of the machine or guest that ran it.
     pub processors: u32,
@@ -39,20 +41,20 @@ impl Context<'_> {
     /// The payload of a context record.
     pub fn json(&self) -> String {
         let mut out = String::from("{\"source\":");
-        string(&mut out, self.source);
+        append_string(&mut out, self.source);
         out.push_str(",\"program\":[");
         for (index, argument) in self.program.iter().enumerate() {
             if index > 0 {
                 out.push(',');
             }
-            string(&mut out, argument);
+            append_string(&mut out, argument);
         }
         let Context { rate, processors, page_size, seed, .. } = self;
         let _ = write!(
             out,
             "],\"rate\":{rate},\"processors\":{processors},\"page_size\":{page_size},\"seed\":{seed},\"version\":"
         );
-        string(&mut out, self.version);
+        append_string(&mut out, self.version);
         out.push('}');
         out
     }
@@ -71,7 +73,8 @@ impl End {
     }
 }
 
-fn string(out: &mut String, text: &str) {
+/// Appends text to JSON, as a string.
+pub fn append_string(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
         match character {
