@@ -42,6 +42,9 @@ pub trait Vcpu {
     /// Its part that all modes have.
     fn recorder(&mut self) -> &mut Recorder;
 
+    /// Whether its accesses from this address on are recorded; in a block with memory callbacks.
+    fn is_recorded(&self, address: u64) -> bool;
+
     /// It has accessed a word, in a block with memory callbacks. `information` is QEMU's of the
     /// access.
     fn record_access(&mut self, access: &Access, information: u32);
@@ -153,7 +156,9 @@ const ATOMIC: u64 = 1 << 32;
 
 extern "C" fn accessed<F: FrontEnd>(vcpu: c_uint, information: u32, address: u64, data: *mut c_void) {
     let (data, place) = (data as u64, data as u32);
-    let Some(vcpu) = F::vcpu(vcpu).filter(|_| place != 0) else { return };
+    let Some(vcpu) = F::vcpu(vcpu).filter(|vcpu| place != 0 && vcpu.is_recorded(address)) else {
+        return;
+    };
     let (size, writes) = vcpu.recorder().shape(information);
     let reads = !writes || data & ATOMIC != 0;
     for access in Access::by_word(Region::new(address, size), reads, writes, place) {

@@ -118,6 +118,11 @@ impl Vcpu for Processor {
     }
 
     #[inline]
+    fn is_recorded(&self, address: u64) -> bool {
+        self.sampled > 0 && address >= layout::KERNEL
+    }
+
+    #[inline]
     fn record_access(&mut self, access: &Access, information: u32) {
         guarded::<Collector>(|| {
             if let Some(collector) = collector() {
@@ -274,9 +279,6 @@ impl Processor {
     /// The kernel accesses memory, in a block with memory callbacks.
     #[inline]
     fn record(&mut self, Sampling { layout, .. }: &Sampling, access: &Access, information: u32) {
-        if self.sampled == 0 || access.address < layout::KERNEL {
-            return;
-        }
         let pointer = self.register(register::RSP);
         let own = layout.is_own(self.number, access.address);
         let device = layout::may_be_device(access.address);

@@ -82,10 +82,13 @@ impl Vcpu for Thread {
     }
 
     #[inline]
+    fn is_recorded(&self, address: u64) -> bool {
+        self.is_recording && !self.stack.contains(address)
+    }
+
+    #[inline]
     fn record_access(&mut self, access: &Access, _: u32) {
-        if self.is_recording && !self.stack.contains(access.address) {
-            self.open.iter_mut().for_each(|open| open.set.add(access));
-        }
+        self.open.iter_mut().for_each(|open| open.set.add(access));
     }
 }
 
