@@ -1,13 +1,13 @@
 //! What all threads of a collector share.
 
-use crate::end::{EndJson, Notes};
 use crate::locks::Locks;
 use crate::log::{self, Log};
+use crate::notes::Notes;
 use crate::options::Options;
 use crate::places::Places;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use unconvoy_trace_stream::{Context, End, MAGIC, Record, append};
+use unconvoy_trace_stream::{Context, End, Json, MAGIC, Record, append};
 
 /// Apart, since it has two megabytes.
 static LOCKS: Locks = Locks::new();
@@ -59,7 +59,7 @@ impl Collection {
 
     /// Writes the locks' totals and the end record, and ends the stream. `is_timed`: their times,
     /// too; `complete` adds what only one front end knows.
-    pub fn finish(&self, is_timed: bool, exit_status: Option<i32>, complete: impl FnOnce(EndJson) -> EndJson) {
+    pub fn finish(&self, is_timed: bool, exit_status: Option<i32>, complete: impl FnOnce(Json) -> Json) {
         let (mut out, mut seen) = (Vec::new(), 0);
         let mut all = locks().all();
         all.sort_unstable_by_key(|lock| lock.number);
@@ -76,7 +76,7 @@ impl Collection {
             }
         }
         let end = End { sections: self.sections.load(Ordering::Relaxed), seen, lost: self.log.lost(), exit_status };
-        append(&mut out, &Record::End(&complete(EndJson::new(end)).finish()));
+        append(&mut out, &Record::End(&complete(end.open_json()).finish()));
         self.log.end(&out);
     }
 }

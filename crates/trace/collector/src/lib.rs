@@ -15,7 +15,7 @@
 //! | [`locks`] | the locks that were used, and which bytes are theirs |
 //! | [`shadow`] | a table over the program's memory |
 //! | [`log`] | the stream, in one order, without a lock on a section's path |
-//! | [`end`] | the stream's last record |
+//! | [`notes`] | what could not be seen |
 //! | [`options`] | what QEMU hands to a plug-in |
 //! | [`state`] | the emulated processor's registers, and the switch between code with and without memory callbacks |
 //! | [`memory`] | memory that need not be there |
@@ -27,11 +27,11 @@ pub mod collection;
 pub mod counts;
 pub mod decode;
 pub mod draw;
-pub mod end;
 pub mod front;
 pub mod locks;
 pub mod log;
 pub mod memory;
+pub mod notes;
 pub mod options;
 pub mod places;
 pub mod recorder;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use unconvoy_trace_collector::counts::Counts;
 use unconvoy_trace_collector::draw::Draws;
 use unconvoy_trace_collector::set::Set;
-use unconvoy_trace_collector::{end, locks, log, shadow};
-use unconvoy_trace_stream::{Access, Region};
+use unconvoy_trace_collector::{locks, log, notes, shadow};
+use unconvoy_trace_stream::{Access, Json, Region};
 
 /// Adds what one instruction does.
 fn add(set: &mut Set, region: Region, read: bool, written: bool, place: u32) {
@@ -241,11 +241,12 @@ fn draws_are_random() {
 
 #[test]
 fn an_end_is_json() {
-    let notes = end::Notes::new();
+    let notes = notes::Notes::new();
     (0..3).for_each(|_| notes.add("a \"note\"\n".to_string()));
-    let json = end::EndJson::new(unconvoy_trace_stream::End { sections: 1, ..Default::default() })
-        .number("n", 2)
-        .numbers("of", &[("a", 1), ("b", 2)])
+    let json = unconvoy_trace_stream::End { sections: 1, ..Default::default() }
+        .open_json()
+        .value("n", 2)
+        .value("of", Json::default().value("a", 1).value("b", 2).finish())
         .list("notes", notes.all())
         .finish();
     assert_eq!(json, r#"{"sections":1,"seen":0,"lost":0,"n":2,"of":{"a":1,"b":2},"notes":["a \"note\"\u000a"]}"#);

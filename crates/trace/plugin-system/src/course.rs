@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use unconvoy_trace_collector::api::Id;
 use unconvoy_trace_collector::front::{guarded, listen};
 use unconvoy_trace_collector::memory::Memory as _;
-use unconvoy_trace_stream::{Object, Record};
+use unconvoy_trace_stream::{Json, Object, Record};
 
 /// The host names by which the guest says when.
 const BEGIN: &[u8] = b"unconvoy-begin";
@@ -70,17 +70,20 @@ impl Collector {
         }
         let seen: Vec<Seen> = BY_NUMBER.all().map(Processor::finish).collect();
         let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
-        let instructions =
-            [("kernel", sum(|seen| seen.kernel)), ("user", sum(|seen| seen.user)), ("waited", sum(|seen| seen.waited))];
+        let instructions = Json::default()
+            .value("kernel", sum(|seen| seen.kernel))
+            .value("user", sum(|seen| seen.user))
+            .value("waited", sum(|seen| seen.waited))
+            .finish();
         let never = "collecting never began: the guest did not set its host name to unconvoy-begin";
         let never = self.sampling.get().is_none().then(|| never.to_string());
         let per_cpu = self.sampling().layout.per_cpu_offsets.iter().map(|offset| format!("{offset:#x}"));
         self.collection.finish(true, None, |end| {
-            end.number("threads", self.threads().len() as u64)
-                .number("unmatched_unlocks", sum(|seen| seen.unmatched))
-                .number("abandoned", sum(|seen| seen.abandoned))
-                .number("open", sum(|seen| seen.open))
-                .numbers("instructions", &instructions)
+            end.value("threads", self.threads().len())
+                .value("unmatched_unlocks", sum(|seen| seen.unmatched))
+                .value("abandoned", sum(|seen| seen.abandoned))
+                .value("open", sum(|seen| seen.open))
+                .value("instructions", instructions)
                 .list("per_cpu", per_cpu)
                 .list("functions", self.symbols.counts())
                 .list("notes", self.collection.notes.all().into_iter().chain(never))

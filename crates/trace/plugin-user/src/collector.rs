@@ -204,9 +204,9 @@ impl Collector {
                 guest::Phase::Found => None,
                 _ => Some("this QEMU keeps its state elsewhere: nothing was sampled".to_string()),
             };
-            end.number("threads", self.threads.load(Ordering::Relaxed).into())
-                .number("unmatched_unlocks", self.unmatched.load(Ordering::Relaxed))
-                .number("forks_not_followed", self.forks.load(Ordering::Relaxed).into())
+            end.value("threads", self.threads.load(Ordering::Relaxed))
+                .value("unmatched_unlocks", self.unmatched.load(Ordering::Relaxed))
+                .value("forks_not_followed", self.forks.load(Ordering::Relaxed))
                 .list("functions", found)
                 .list("notes", modules.notes().into_iter().chain(self.collection.notes.all()).chain(calibrated))
         });

@@ -6,7 +6,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use unconvoy_trace_collector::end::Notes;
+use unconvoy_trace_collector::notes::Notes;
 use unconvoy_trace_stream::Region;
 
 /// What a function does, and with which arguments.

@@ -62,7 +62,7 @@ mod writer;
 
 pub use access::{Access, Region, WORD};
 pub use error::Error;
-pub use json::{Context, End, append_string};
+pub use json::{Context, End, Json};
 pub use reader::Reader;
 pub use record::{
     Allocation, Counts, Entries, Held, Lock, MAGIC, MAX_ENTRIES, MAX_FRAMES, MAX_PAYLOAD, Module, Object, Place,

@@ -137,55 +137,24 @@ pub struct Allocation<'a> {
     /// Who allocated it.
     pub thread: u32,
     /// Return addresses, the allocator's caller first; at most [`MAX_FRAMES`].
-    frames: Frames<'a>,
+    frames: Items<'a, u64>,
 }
 
 impl<'a> Allocation<'a> {
     /// An allocation; of `frames`, the first [`MAX_FRAMES`] are kept.
     pub fn new(region: Region, thread: u32, frames: &'a [u64]) -> Self {
-        Allocation { region, thread, frames: Frames::Told(&frames[..frames.len().min(MAX_FRAMES)]) }
+        Allocation { region, thread, frames: Items::from(&frames[..frames.len().min(MAX_FRAMES)]) }
     }
 
     pub(crate) fn read(region: Region, thread: u32, frames: &'a [u8]) -> Self {
-        Allocation { region, thread, frames: Frames::Read(frames) }
+        Allocation { region, thread, frames: Items::read(frames) }
     }
 
     /// Return addresses, the allocator's caller first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        let frames = self.frames;
-        (0..frames.len()).map(move |index| frames.at(index))
+        self.frames.iter()
     }
 }
-
-#[derive(Clone, Copy, Debug)]
-enum Frames<'a> {
-    Told(&'a [u64]),
-    Read(&'a [u8]),
-}
-
-impl Frames<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Frames::Told(frames) => frames.len(),
-            Frames::Read(bytes) => bytes.len() / 8,
-        }
-    }
-
-    fn at(&self, index: usize) -> u64 {
-        match self {
-            Frames::Told(frames) => frames[index],
-            Frames::Read(bytes) => u64_at(bytes, index * 8),
-        }
-    }
-}
-
-impl PartialEq for Frames<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && (0..self.len()).all(|index| self.at(index) == other.at(index))
-    }
-}
-
-impl Eq for Frames<'_> {}
 
 /// A lock's totals so far, sampled or not; later ones replace earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,56 +190,77 @@ pub struct Held {
     pub waited: u64,
 }
 
-/// The entries of a section: told by a writer, or still as the bytes that a reader read.
+/// The entries of a section, in the order in which they were written.
+pub type Entries<'a> = Items<'a, Access>;
+
+/// What a record has several of: a writer's, or still as the bytes that a reader read.
 #[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(Source<'a>);
+pub struct Items<'a, T>(Source<'a, T>);
 
 #[derive(Clone, Copy, Debug)]
-enum Source<'a> {
-    Told(&'a [Access]),
+enum Source<'a, T> {
+    Given(&'a [T]),
     Read(&'a [u8]),
 }
 
-impl<'a> Entries<'a> {
+/// One of [`Items`].
+pub trait Item: Copy {
+    /// The bytes of one.
+    const BYTES: usize;
+    /// The one of these bytes.
+    fn decode(bytes: &[u8]) -> Self;
+}
+
+impl Item for u64 {
+    const BYTES: usize = 8;
+
+    fn decode(bytes: &[u8]) -> Self {
+        u64_at(bytes, 0)
+    }
+}
+
+impl<'a, T: Item> Items<'a, T> {
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
-        debug_assert_eq!(bytes.len() % ENTRY, 0);
-        Entries(Source::Read(bytes))
+        debug_assert_eq!(bytes.len() % T::BYTES, 0);
+        Items(Source::Read(bytes))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
-            Source::Told(entries) => entries.len(),
-            Source::Read(bytes) => bytes.len() / ENTRY,
+            Source::Given(items) => items.len(),
+            Source::Read(bytes) => bytes.len() / T::BYTES,
         }
     }
 
-    /// Whether the section touched nothing that counts.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Each entry, in the order in which they were written.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Access> + use<'a> {
-        let held = self.0;
-        (0..self.len()).map(move |index| match held {
-            Source::Told(entries) => entries[index],
-            Source::Read(bytes) => decode(&bytes[index * ENTRY..][..ENTRY]),
+    /// Each of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + use<'a, T> {
+        let source = self.0;
+        (0..self.len()).map(move |index| match source {
+            Source::Given(items) => items[index],
+            Source::Read(bytes) => T::decode(&bytes[index * T::BYTES..][..T::BYTES]),
         })
     }
 }
 
-impl<'a> From<&'a [Access]> for Entries<'a> {
-    fn from(entries: &'a [Access]) -> Self {
-        Entries(Source::Told(entries))
+impl<'a, T> From<&'a [T]> for Items<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Items(Source::Given(items))
     }
 }
 
-impl PartialEq for Entries<'_> {
+impl<T: Item + PartialEq> PartialEq for Items<'_, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
+
+impl<T: Item + Eq> Eq for Items<'_, T> {}
 
 pub(crate) fn encode(access: &Access) -> [u8; ENTRY] {
     let mut bytes = [0; ENTRY];
@@ -282,13 +272,17 @@ pub(crate) fn encode(access: &Access) -> [u8; ENTRY] {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Access {
-    Access {
-        address: u64_at(bytes, 0),
-        read: bytes[8],
-        written: bytes[9],
-        read_place: u32_at(bytes, 12),
-        written_place: u32_at(bytes, 16),
+impl Item for Access {
+    const BYTES: usize = ENTRY;
+
+    fn decode(bytes: &[u8]) -> Self {
+        Access {
+            address: u64_at(bytes, 0),
+            read: bytes[8],
+            written: bytes[9],
+            read_place: u32_at(bytes, 12),
+            written_place: u32_at(bytes, 16),
+        }
     }
 }
 
