@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Access, Analysis, Options, Section};
 use fastrand::Rng;
+use unconvoy_trace_stream::flag;
 
 /// A lock of 8 threads in turn; `section` makes the accesses of each.
 fn lock(mut section: impl FnMut(u32, &mut Rng) -> Vec<Access>) -> LockAnalysis {
@@ -57,7 +58,12 @@ fn too_few() {
 fn keep_for_io() {
     let mut analysis = Analysis::new(Options::default()).unwrap();
     for index in 0..4000 {
-        let section = Section { lock: 0, thread: index % 8, io: index % 4 != 0, ..Section::default() };
+        let section = Section {
+            lock: 0,
+            thread: index % 8,
+            flags: if index % 4 != 0 { flag::IO } else { 0 },
+            ..Section::default()
+        };
         analysis.section(section, private(index % 8, 3).collect::<Vec<_>>());
     }
     assert!(matches!(advise(&analysis.finish()[0], |_| false)[..], [Advice::KeepForIo { share }] if share == 0.75));

@@ -2,13 +2,14 @@
 
 use crate::compare::Comparison;
 use crate::conflicts::{Conflicts, Deterministic, FalseSharing, Histogram, HotSpot, pattern};
-use crate::estimate::{Estimate, Tally};
-use crate::set::{Access, AddressSet};
+use crate::estimate::{Estimate, Means};
+use crate::set::AddressSet;
 use crate::window::Window;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use unconvoy_trace_stream::{Access, Section};
 
 /// Hot spots and falsely shared lines that are told of each lock.
 const MOST_TOLD: usize = 32;
@@ -54,19 +55,6 @@ pub enum OptionsError {
     Zero,
 }
 
-/// A critical section, less the addresses it touched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Section {
-    /// The lock, by any numbering; a lock initialised anew has another number (section 4.1).
-    pub lock: u32,
-    /// The thread.
-    pub thread: u32,
-    /// It made a system call or accessed a device: it is never independent (section 4.1).
-    pub io: bool,
-    /// It touched more than was recorded.
-    pub cut_short: bool,
-}
-
 /// Estimates the data independence and conflict density of each lock, from its sections.
 #[derive(Debug)]
 pub struct Analysis {
@@ -81,7 +69,7 @@ struct State {
     rng: Rng,
     /// Per number of processors.
     windows: Vec<Window>,
-    tallies: Vec<Tallies>,
+    means: Vec<WindowMeans>,
     sections: u64,
     threads: HashSet<u32, Deterministic>,
     words: u64,
@@ -93,11 +81,11 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Tallies {
+struct WindowMeans {
     windows: u64,
     partial: bool,
-    bytes: Tally,
-    lines: Tally,
+    bytes: Means,
+    lines: Means,
 }
 
 /// Of the sections in samples, whose address sets were looked at.
@@ -187,7 +175,7 @@ impl Analysis {
         Ok(Analysis { options, locks: HashMap::default(), comparison: Comparison::default() })
     }
 
-    /// Takes the next section; sections come in the order of their unlocks, at least those of one lock.
+    /// Takes the next section, whose [`order`](Section::order) is not asked for: sections come in that of their unlocks, at least those of one lock.
     pub fn section<A>(&mut self, section: Section, accesses: A)
     where
         A: IntoIterator<Item = Access, IntoIter: ExactSizeIterator>,
@@ -204,13 +192,14 @@ impl Analysis {
         state.threads.insert(section.thread);
         state.words += words;
         state.most_words = state.most_words.max(words);
-        state.io += u64::from(section.io);
-        state.cut_short += u64::from(section.cut_short);
+        state.io += u64::from(section.does_io());
+        state.cut_short += u64::from(section.is_cut_short());
         let mut told = Some(accesses);
         let mut kept: Option<Arc<AddressSet>> = None;
         let drawn = &mut state.drawn;
         let mut set = || {
-            let make = || Arc::new(drawn.look(AddressSet::new(told.take().expect("made once")).with_io(section.io)));
+            let make =
+                || Arc::new(drawn.look(AddressSet::new(told.take().expect("made once")).with_io(section.does_io())));
             kept.get_or_insert_with(make).clone()
         };
         for (index, processors) in options.processors.iter().enumerate() {
@@ -218,7 +207,7 @@ impl Analysis {
             window.add(section.thread, &mut state.rng, &mut set);
             if window.threads() == *processors as usize || window.sections() == options.window {
                 state.conflicts.share(locks);
-                close(window, &mut state.tallies[index], &mut self.comparison, &mut state.conflicts);
+                close(window, &mut state.means[index], &mut self.comparison, &mut state.conflicts);
             }
         }
     }
@@ -250,14 +239,14 @@ impl Analysis {
 }
 
 /// Compares a window's samples, and empties it.
-fn close(window: &mut Window, tallies: &mut Tallies, comparison: &mut Comparison, conflicts: &mut Conflicts) {
-    tallies.windows += 1;
+fn close(window: &mut Window, means: &mut WindowMeans, comparison: &mut Comparison, conflicts: &mut Conflicts) {
+    means.windows += 1;
     let weight = window.weight();
     for sample in window.samples() {
         let sets: Vec<&AddressSet> = sample.iter().map(|set| &**set).collect();
         let (bytes, lines) = comparison.compare(&sets, conflicts);
-        tallies.bytes.add(bytes, weight);
-        tallies.lines.add(lines, weight);
+        means.bytes.add(bytes, weight);
+        means.lines.add(lines, weight);
     }
     window.clear();
 }
@@ -269,7 +258,7 @@ impl State {
             // Of its own, so that a lock's numbers do not depend on how its sections interleave with those of others.
             rng: Rng::with_seed(options.seed ^ u64::from(lock).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             windows,
-            tallies: vec![Tallies::default(); options.processors.len()],
+            means: vec![WindowMeans::default(); options.processors.len()],
             sections: 0,
             threads: HashSet::default(),
             words: 0,
@@ -283,23 +272,23 @@ impl State {
 
     /// Closes each window that has something to compare and whose like never closed.
     fn close_first(&mut self, comparison: &mut Comparison) {
-        for (window, tallies) in self.windows.iter_mut().zip(&mut self.tallies) {
-            if tallies.windows == 0 && window.threads() > 0 {
-                tallies.partial = true;
-                close(window, tallies, comparison, &mut self.conflicts);
+        for (window, means) in self.windows.iter_mut().zip(&mut self.means) {
+            if means.windows == 0 && window.threads() > 0 {
+                means.partial = true;
+                close(window, means, comparison, &mut self.conflicts);
             }
         }
     }
 
     fn analysis(&self, lock: u32, processors: &[u32]) -> LockAnalysis {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
-        let estimates = processors.iter().zip(&self.tallies);
-        let estimates = estimates.map(|(processors, tallies)| Estimates {
+        let estimates = processors.iter().zip(&self.means);
+        let estimates = estimates.map(|(processors, means)| Estimates {
             processors: *processors,
-            windows: tallies.windows,
-            partial: tallies.partial,
-            byte: tallies.bytes.estimate(),
-            line: tallies.lines.estimate(),
+            windows: means.windows,
+            partial: means.partial,
+            byte: means.bytes.estimate(),
+            line: means.lines.estimate(),
         });
         let patterns = &self.conflicts.patterns;
         LockAnalysis {

@@ -3,6 +3,7 @@ use crate::set::tests::byte;
 use fastrand::Rng;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use unconvoy_trace_stream::flag;
 
 /// A section: lock, thread, the words it reads and those it writes.
 type Told = (u32, u32, Vec<u64>, Vec<u64>);
@@ -75,7 +76,12 @@ fn a_retired_lock_keeps_what_was_found() {
 fn io_is_never_independent() {
     let mut analysis = Analysis::new(for_processors(&[4])).unwrap();
     for index in 0..400u32 {
-        let section = Section { lock: 0, thread: index % 4, io: index % 4 == 0, ..Section::default() };
+        let section = Section {
+            lock: 0,
+            thread: index % 4,
+            flags: if index % 4 == 0 { flag::IO } else { 0 },
+            ..Section::default()
+        };
         analysis.section(section, [byte(u64::from(index % 4) * 64, true)]);
     }
     let lock = &analysis.finish()[0];

@@ -6,8 +6,9 @@
 use crate::conflicts::{Conflicts, pattern};
 use crate::estimate::Outcome;
 use crate::relation::Relation;
-use crate::set::{Access, AddressSet};
+use crate::set::{AddressSet, LINE};
 use std::ops::Range;
+use unconvoy_trace_stream::Access;
 
 /// Compares the sections of a sample, by byte and by line.
 pub fn compare(sample: &[AddressSet]) -> (Outcome, Outcome) {
@@ -64,11 +65,11 @@ impl Comparison {
         let mut words = 0;
         let mut start = 0;
         while start < self.touches.len() {
-            let line = self.touches[start].access.line();
+            let line = self.touches[start].access.address / LINE;
             let mut end = start;
             let (mut written, mut shared) = (0, false);
             let mut address = u64::MAX;
-            while let Some(touch) = self.touches.get(end).filter(|touch| touch.access.line() == line) {
+            while let Some(touch) = self.touches.get(end).filter(|touch| touch.access.address / LINE == line) {
                 written |= touch.access.written;
                 shared |= touch.section != self.touches[start].section;
                 words += usize::from(touch.access.address != address);

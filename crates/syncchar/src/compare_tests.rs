@@ -1,8 +1,9 @@
 use super::*;
+use crate::set::Granularity;
 use crate::set::tests::{byte, table_1};
-use crate::set::{Granularity, WORD};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use unconvoy_trace_stream::WORD;
 
 #[test]
 fn table_1_as_a_sample() {

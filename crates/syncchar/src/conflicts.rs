@@ -1,13 +1,14 @@
 //! What a lock's sections conflict on: hot spots (section 3.1 of the paper) and the distribution of conflicts over addresses (Table 3).
 
-use crate::set::Access;
+use crate::set::LINE;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use unconvoy_trace_stream::Access;
 
 /// How the two sides of a conflict use the word: bits, as a pair of sections may conflict in several ways.
 pub(crate) mod pattern {
-    use crate::set::Access;
+    use unconvoy_trace_stream::Access;
 
     /// Both change it by one instruction that reads and writes, as a counter is incremented.
     pub const IN_PLACE: u8 = 1;
@@ -25,7 +26,7 @@ pub(crate) mod pattern {
     pub fn of(a: &Access, b: &Access) -> u8 {
         match (a.written != 0 && b.written != 0, a.read != 0 || b.read != 0) {
             (false, _) => READ,
-            (true, _) if a.in_place() && b.in_place() => IN_PLACE,
+            (true, _) if a.is_in_place() && b.is_in_place() => IN_PLACE,
             (true, true) => UPDATE,
             (true, false) => STORE,
         }
@@ -99,7 +100,7 @@ impl Uses {
         let kind = match (access.read != 0, access.written != 0) {
             (_, false) => &mut self.read,
             (false, true) => &mut self.stored,
-            (true, true) if access.in_place() => &mut self.in_place,
+            (true, true) if access.is_in_place() => &mut self.in_place,
             (true, true) => &mut self.updated,
         };
         *kind += 1;
@@ -230,7 +231,7 @@ impl Conflicts {
 
     /// Counts pairs that share falsely the line of this word, which one of them wrote.
     pub fn line(&mut self, word: u64, pairs: u32) {
-        let line = word / crate::set::LINE;
+        let line = word / LINE;
         while self.false_lines.len() >= self.most && !self.false_lines.contains_key(&line) {
             let middle = median(self.false_lines.values().map(|(pairs, _)| *pairs));
             self.false_lines.retain(|_, (pairs, _)| *pairs > middle);
@@ -270,7 +271,7 @@ impl Conflicts {
         let mut lines: Vec<_> = self.false_lines.iter().collect();
         lines.sort_unstable_by_key(|(line, (pairs, _))| (std::cmp::Reverse(*pairs), **line));
         let told = |(line, (pairs, word)): (&u64, &(u64, u64))| FalseSharing {
-            address: line * crate::set::LINE,
+            address: line * LINE,
             word: *word,
             pairs: *pairs,
         };
@@ -412,7 +413,7 @@ mod tests {
             conflicts.on_bytes += 2;
             conflicts.word(0x10_0000 + word * 8, 1, [].into_iter());
             conflicts.word(0x1000, 1, [].into_iter());
-            conflicts.line(word * crate::set::LINE, 1);
+            conflicts.line(word * LINE, 1);
         }
         assert!(conflicts.spots.len() <= 200 && conflicts.false_lines.len() <= 200);
         assert_eq!(conflicts.hot_spots(1)[0].pairs, words);

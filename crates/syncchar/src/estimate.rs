@@ -32,7 +32,7 @@ impl Outcome {
 
 /// Running means over the windows of one lock and one number of processors.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Means {
     /// The sum of the weights; these are integers, so that no mean leaves its bounds by rounding.
     weight: u64,
     threads: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Tally {
     density: f64,
 }
 
-impl Tally {
+impl Means {
     /// Adds a sample. Each window weighs the same, however many samples were drawn of it.
     pub fn add(&mut self, outcome: Outcome, weight: u32) {
         let weight = u64::from(weight);
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
 
     fn mean(outcomes: &[Outcome]) -> Estimate {
-        let mut tally = Tally::default();
-        outcomes.iter().for_each(|outcome| tally.add(*outcome, 1));
-        tally.estimate()
+        let mut means = Means::default();
+        outcomes.iter().for_each(|outcome| means.add(*outcome, 1));
+        means.estimate()
     }
 
     /// "D_n == |C_n|" where all conflict with all, and then nothing is gained (section 4.4).
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn without_a_window_nothing_is_gained() {
-        let none = Tally::default().estimate();
+        let none = Means::default().estimate();
         assert_eq!((none.speed_up(), none.conflict_probability()), (1.0, 0.0));
     }
 }

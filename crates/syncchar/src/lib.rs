@@ -59,10 +59,11 @@ pub mod set;
 mod window;
 
 pub use advice::{Advice, advise};
-pub use analysis::{Analysis, Estimates, LockAnalysis, MOST_PROCESSORS, Options, OptionsError, Pairs, Section};
+pub use analysis::{Analysis, Estimates, LockAnalysis, MOST_PROCESSORS, Options, OptionsError, Pairs};
 pub use compare::compare;
 pub use conflicts::{FalseSharing, Histogram, HotSpot, PlaceCount, Uses};
 pub use estimate::{Estimate, Outcome};
 pub use projection::Projection;
 pub use report::{ClassReport, Clock, LockTimes, Nameless, Names, Report, Run};
-pub use set::{Access, AddressSet, Granularity};
+pub use set::{AddressSet, Granularity};
+pub use unconvoy_trace_stream::{Access, Section};

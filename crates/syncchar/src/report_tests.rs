@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Access, Analysis, Section};
+use crate::{Access, Analysis, Nameless, Section};
 
 struct Named;
 

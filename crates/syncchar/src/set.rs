@@ -1,41 +1,9 @@
 //! The address set of one critical section, and when two of them conflict (section 2 of the paper).
 
-/// The bytes of a word, the unit in which accesses are told.
-pub const WORD: u64 = 8;
+use unconvoy_trace_stream::{Access, WORD};
 
 /// The bytes of a cache line, the unit on which hardware transactions conflict (section 5: 64-byte lines).
 pub const LINE: u64 = 64;
-
-/// What a section did to one aligned word of 8 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// The word's address; the lowest three bits are ignored.
-    pub address: u64,
-    /// Bit n: byte n was read.
-    pub read: u8,
-    /// Bit n: byte n was written.
-    pub written: u8,
-    /// The place in the code that first read it, by any numbering; 0 for none or unknown.
-    pub read_place: u32,
-    /// The place that first wrote it; 0 for none or unknown.
-    pub written_place: u32,
-}
-
-impl Access {
-    /// Bytes touched.
-    pub(crate) fn touched(&self) -> u8 {
-        self.read | self.written
-    }
-
-    /// Whether one instruction both reads and writes it, as an increment in memory does.
-    pub(crate) fn in_place(&self) -> bool {
-        self.read != 0 && self.written != 0 && self.read_place != 0 && self.read_place == self.written_place
-    }
-
-    pub(crate) fn line(&self) -> u64 {
-        self.address / LINE
-    }
-}
 
 /// The unit at which accesses conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +24,7 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// The set of these accesses, in any order; a word may come several times, and its first places count.
+    /// The set of these accesses, in any order; the lowest three bits of addresses are ignored. A word may come several times, and its first places count.
     pub fn new(accesses: impl IntoIterator<Item = Access>) -> Self {
         let mut accesses: Vec<Access> = accesses.into_iter().collect();
         for access in &mut accesses {
@@ -67,10 +35,7 @@ impl AddressSet {
         accesses.dedup_by(|later, first| {
             let same = later.address == first.address;
             if same {
-                first.read_place = if first.read_place == 0 { later.read_place } else { first.read_place };
-                first.written_place = if first.written_place == 0 { later.written_place } else { first.written_place };
-                first.read |= later.read;
-                first.written |= later.written;
+                first.merge(later);
             }
             same
         });

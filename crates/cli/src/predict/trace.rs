@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use unconvoy_syncchar::{Access, Analysis, LockAnalysis, Section};
+use unconvoy_syncchar::{Analysis, LockAnalysis};
 use unconvoy_trace_store as store;
-use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, flag};
+use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, Region};
 
 use super::images::Mapping;
 use super::kept::Kept;
@@ -281,13 +281,13 @@ impl Reading<'_> {
         match record {
             Record::Context(json) => trace.context = Some(serde_json::from_str(json).context("its context record")?),
             Record::Module(module) => trace.mappings.push(Mapping {
-                base: module.base,
-                end: module.end,
+                base: module.region.address,
+                end: module.region.end(),
                 offset: module.offset,
                 path: PathBuf::from(std::ffi::OsStr::from_bytes(module.path)),
             }),
             Record::Lock(lock) => {
-                let (number, address) = (lock.number, lock.address);
+                let (number, address) = (lock.number, lock.region.address);
                 if let Some(former) = at.insert(address, number) {
                     analysis.retire(former);
                     if let Some(former) = trace.locks.get_mut(&former) {
@@ -298,27 +298,12 @@ impl Reading<'_> {
                 let lock = Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0, held: None, object };
                 trace.locks.insert(number, lock);
             }
-            Record::Section(section, entries) => {
-                let accesses = entries.iter().map(|entry| Access {
-                    address: entry.address,
-                    read: entry.read,
-                    written: entry.written,
-                    read_place: entry.read_place,
-                    written_place: entry.written_place,
-                });
-                let section = Section {
-                    lock: section.lock,
-                    thread: section.thread,
-                    io: section.flags & flag::IO != 0,
-                    cut_short: section.flags & flag::CUT_SHORT != 0,
-                };
-                analysis.section(section, accesses);
-            }
+            Record::Section(section, entries) => analysis.section(*section, entries.iter()),
             Record::Place(place) => drop(trace.places.insert(place.number, place.pc)),
             Record::Allocation(allocation) => {
                 let mut frames = [0; MAX_FRAMES];
                 frames.iter_mut().zip(allocation.frames()).for_each(|(to, from)| *to = from);
-                let (start, size) = (allocation.address, allocation.size);
+                let Region { address: start, size } = allocation.region;
                 // What lay there is gone.
                 let former: Vec<u64> =
                     trace.heap.range(start..start.saturating_add(size.max(1))).map(|(address, _)| *address).collect();
@@ -337,7 +322,7 @@ impl Reading<'_> {
                 trace.end_json = Some((*json).to_string());
             }
             Record::Object(object) => {
-                let (start, size) = (object.address, object.size);
+                let Region { address: start, size } = object.region;
                 let cache = String::from_utf8_lossy(object.name).into_owned();
                 let told = Object { address: start, size, cache };
                 // The same object is told whenever it comes to be known again; that an address is in no slab says nothing of what is none.
@@ -389,11 +374,11 @@ mod tests {
     }
 
     fn object(address: u64, size: u64, name: &str) -> Record<'_> {
-        Record::Object(stream::Object { address, size, name: name.as_bytes() })
+        Record::Object(stream::Object { region: Region::new(address, size), name: name.as_bytes() })
     }
 
     fn lock(number: u32, address: u64) -> Record<'static> {
-        Record::Lock(stream::Lock { number, address, size: 4, incarnation: 0, pc: 0, name: b"" })
+        Record::Lock(stream::Lock { number, region: Region::new(address, 4), incarnation: 0, pc: 0, name: b"" })
     }
 
     #[test]

@@ -1,27 +1,13 @@
-//! Locks of one kind together: an operating system has thousands of locks that are members of objects, and what is to be changed is their type.
+//! Locks of one kind together: an operating system has thousands of locks that are members of
+//! objects, and what is to be changed is their type.
 
-use super::{Average, LockReport, LockTimes, Names, averages};
-use serde::{Deserialize, Serialize};
+use super::mean::averages;
+use super::names::Names;
+use super::record::{ClassReport, LockReport, LockTimes};
 use std::collections::BTreeMap;
 
-/// All locks of a kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClassReport {
-    /// What they are called.
-    pub name: String,
-    /// How many there are, sampled or not.
-    pub locks: u64,
-    /// What was measured of all of them.
-    pub times: LockTimes,
-    /// Time held as a share of the run time; the locks of a kind may be held at once, so that it may exceed 1.
-    pub share: Option<f64>,
-    /// Sections that were analysed.
-    pub sections: u64,
-    /// Means over its locks, weighted by time held, for each number of processors: sections of different locks are not compared. Empty without times.
-    pub average: Vec<Average>,
-}
-
-/// The classes of the locks that have one, longest held first. `unsampled` are those that were held and are not among the reports.
+/// The classes of the locks that have one, longest held first. `unsampled` are those that were held
+/// and are not among the reports.
 pub(super) fn by_class(
     locks: &[LockReport],
     unsampled: &BTreeMap<u32, LockTimes>,

@@ -1,6 +1,6 @@
 //! The report for a terminal: Table 2, what the program would gain, then each lock.
 
-use super::{Clock, LockReport, Report};
+use super::record::{Clock, LockReport, Report};
 use crate::conflicts::{Histogram, HotSpot, PlaceCount};
 use crate::estimate::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
@@ -11,7 +11,14 @@ const SPOTS: usize = 8;
 /// Kinds of locks shown.
 const KINDS: usize = 40;
 
-pub(super) fn render(report: &Report, most: usize) -> String {
+impl Report {
+    /// The report for a terminal, of the `most` longest held locks in detail.
+    pub fn text(&self, most: usize) -> String {
+        render(self, most)
+    }
+}
+
+fn render(report: &Report, most: usize) -> String {
     let mut out = heading(report);
     if !report.locks.is_empty() {
         out.push_str(&held(report));

@@ -1,5 +1,5 @@
-//! Which sections are sampled: each with the same probability, since every n-th would alias with locks that take turns (section 4.2 of the paper samples
-//! 10 % of them).
+//! Which sections are sampled: each with the same probability, since every n-th would alias with
+//! locks that take turns (section 4.2 of the paper samples 10 % of them).
 
 /// A thread's own generator: splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]

@@ -1,13 +1,18 @@
 //! The stream, as many threads write it: in one order, without a lock on a section's path.
 //!
-//! A record's place is reserved by one addition to the current chunk's fill; its order is its place in the stream. So sections lie in the order of their numbers,
-//! and whoever still holds a lock while it appends keeps that lock's sections in the order of their unlocks. Whose reservation crosses the chunk's end
-//! seals it, makes the other chunk current, waits for those who are still copying, and writes: once per chunk, under a mutex.
+//! A record's place is reserved by one addition to the current chunk's fill; its order is its place
+//! in the stream. So sections lie in the order of their numbers, and whoever still holds a lock
+//! while it appends keeps that lock's sections in the order of their unlocks. Whose reservation
+//! crosses the chunk's end seals it, makes the other chunk current, waits for those who are still
+//! copying, and writes: once per chunk, under a mutex.
 //!
 //! **Invariants**
-//! 1. A chunk that is not current has a fill beyond its capacity: a late reservation fails, and is made anew.
-//! 2. Of a chunk's reservations, exactly one starts within it and ends beyond it: that thread seals.
-//! 3. A chunk becomes current again only after it was written, since the sealer holds `writer` from before it changes `current` until it has written.
+//! 1. A chunk that is not current has a fill beyond its capacity: a late reservation fails, and is
+//!    made anew.
+//! 2. Of a chunk's reservations, exactly one starts within it and ends beyond it: that thread
+//!    seals.
+//! 3. A chunk becomes current again only after it was written, since the sealer holds `writer` from
+//!    before it changes `current` until it has written.
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -15,7 +20,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use unconvoy_trace_stream::{Entry, Record, Section, append, append_section};
+use unconvoy_trace_stream::{Access, Record, Section, append, append_section};
 
 /// Bytes of a chunk; the longest record.
 pub const CAPACITY: usize = 1 << 20;
@@ -23,7 +28,8 @@ pub const CAPACITY: usize = 1 << 20;
 /// A crash of the program takes with it what was not written yet: at most that of this time.
 pub const WRITE_EVERY: Duration = Duration::from_millis(100);
 
-/// How long copying a record may take a thread that is not scheduled, before the stream is given up.
+/// How long copying a record may take a thread that is not scheduled, before the stream is given
+/// up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Chunk {
@@ -54,10 +60,12 @@ struct Phase(AtomicU8);
 const OPEN: u8 = 0;
 /// What was appended is still written.
 const ENDING: u8 = 1;
-/// Nothing is written any more: the stream has ended, or the program became another, or this is a forked child.
+/// Nothing is written any more: the stream has ended, or the program became another, or this is a
+/// forked child.
 const CLOSED: u8 = 2;
 
-// SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer after all were copied (`copied`, acquire).
+// SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer
+// after all were copied (`copied`, acquire).
 unsafe impl Sync for Log {}
 
 impl Log {
@@ -80,8 +88,14 @@ impl Log {
         }
     }
 
-    /// Appends whole records of at most [`CAPACITY`] bytes. `place` is given the copy and where it starts in the stream, before anybody reads it.
-    pub fn append(&self, records: &[u8], place: impl FnOnce(&mut [u8], u64)) {
+    /// Appends whole records of at most [`CAPACITY`] bytes.
+    pub fn append(&self, records: &[u8]) {
+        self.append_and(records, |_, _| {});
+    }
+
+    /// Likewise; `place` is given the copy and where it starts in the stream, before anybody reads
+    /// it.
+    pub fn append_and(&self, records: &[u8], place: impl FnOnce(&mut [u8], u64)) {
         if records.len() > CAPACITY {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
@@ -93,7 +107,8 @@ impl Log {
             let start = chunk.fill.fetch_add(records.len(), Ordering::Acquire);
             let end = start + records.len();
             if end <= CAPACITY {
-                // SAFETY: these bytes were reserved by this thread alone, and the chunk is not written before `copied` has them.
+                // SAFETY: these bytes were reserved by this thread alone, and the chunk is not
+                // written before `copied` has them.
                 let copy = unsafe {
                     let to = (*chunk.bytes.get()).as_mut_ptr().add(start);
                     std::slice::from_raw_parts_mut(to, records.len())
@@ -114,17 +129,18 @@ impl Log {
     }
 
     /// Appends one record.
-    pub fn tell(&self, record: &Record) {
+    pub fn append_record(&self, record: &Record) {
         let mut out = Vec::new();
         append(&mut out, record);
-        self.append(&out, |_, _| {});
+        self.append(&out);
     }
 
-    /// Appends the whole records in `out` and then a section, whose order becomes its place in the stream; empties `out`.
-    pub fn tell_section(&self, out: &mut Vec<u8>, section: &Section, entries: &[Entry]) {
+    /// Appends the whole records in `out` and then a section, whose order becomes its place in the
+    /// stream; empties `out`.
+    pub fn append_section(&self, out: &mut Vec<u8>, section: &Section, entries: &[Access]) {
         let start = out.len();
         append_section(out, section, entries);
-        self.append(out, |copy, base| {
+        self.append_and(out, |copy, base| {
             // After the record's head, the lock's and the thread's number.
             let order = base + start as u64;
             copy[start + 16..start + 24].copy_from_slice(&order.to_le_bytes());
@@ -151,7 +167,8 @@ impl Log {
         }
     }
 
-    /// Writes what is there and, after it, these records; nothing comes after them, although other threads may go on appending.
+    /// Writes what is there and, after it, these records; nothing comes after them, although other
+    /// threads may go on appending.
     pub fn end(&self, records: &[u8]) {
         if self.phase.0.compare_exchange(OPEN, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
@@ -186,7 +203,8 @@ impl Log {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// By the one thread that found chunk `index` full at `filled` (Invariant 2). `after` is written with it, if it is the last.
+    /// By the one thread that found chunk `index` full at `filled` (Invariant 2). `after` is
+    /// written with it, if it is the last.
     #[cold]
     fn seal(&self, index: usize, filled: usize, after: &[u8]) {
         let mut file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -201,18 +219,21 @@ impl Log {
         // Acquire: with the release in `append`.
         while chunk.copied.load(Ordering::Acquire) < filled {
             if patience.elapsed() > PATIENCE {
-                // Which record is incomplete is not known, and its thread may yet copy it: the stream ends here.
+                // Which record is incomplete is not known, and its thread may yet copy it: the
+                // stream ends here.
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 self.close();
                 return;
             }
             std::thread::yield_now();
         }
-        // SAFETY: all reservations below `filled` were copied, and by Invariant 1 there are no others.
+        // SAFETY: all reservations below `filled` were copied, and by Invariant 1 there are no
+        // others.
         let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
         let closed = self.phase.0.load(Ordering::Relaxed) == CLOSED;
         if !closed && file.write_all(bytes).and_then(|()| file.write_all(after)).is_err() {
-            // A full disk, or a reader that is gone: a part may have been written, so that nothing can follow.
+            // A full disk, or a reader that is gone: a part may have been written, so that nothing
+            // can follow.
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.close();
         }

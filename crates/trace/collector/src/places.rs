@@ -1,4 +1,4 @@
-//! The numbers of places in the code, each told when it is first asked for.
+//! The numbers of places in the code, each written when it is first asked for.
 
 use crate::log::Log;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ impl Places {
         let next = numbers.len() as u32 + 1;
         *numbers.entry(pc).or_insert_with(|| {
             // Before anybody else can have the number.
-            log.tell(&Record::Place(Place { number: next, pc }));
+            log.append_record(&Record::Place(Place { number: next, pc }));
             next
         })
     }

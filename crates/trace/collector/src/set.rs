@@ -1,12 +1,14 @@
-//! The address set of one section: words of 8 bytes, with the bytes read and written, and the places that did so first.
+//! The address set of one section: words of 8 bytes, with the bytes read and written, and the
+//! places that did so first.
 
 use crate::locks::Locks;
-use unconvoy_trace_stream::{Entry, flag};
+use unconvoy_trace_stream::{Access, flag};
 
 /// A hash set of words, emptied in constant time, since sections are many and small.
 pub struct Set {
-    entries: Vec<Entry>,
-    /// Open addressing, linear probing. An index into `entries` in the low half, valid if the high half is `epoch`.
+    entries: Vec<Access>,
+    /// Open addressing, linear probing. An index into `entries` in the low half, valid if the high
+    /// half is `epoch`.
     index: Vec<u64>,
     epoch: u32,
     /// Most words.
@@ -14,21 +16,6 @@ pub struct Set {
     /// The entry that was accessed last: most accesses are next to each other.
     last: usize,
     cut_short: bool,
-}
-
-/// An access of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct Access {
-    /// Of its first byte.
-    pub address: u64,
-    /// In bytes.
-    pub size: u64,
-    /// It loads.
-    pub read: bool,
-    /// It stores.
-    pub written: bool,
-    /// The number of its place.
-    pub place: u32,
 }
 
 impl Set {
@@ -49,64 +36,34 @@ impl Set {
         }
     }
 
-    /// The section ends: its words without those bytes that are locks', each once, in the order of their first accesses; and its flag if there were too many.
-    pub fn ends(&mut self, locks: &Locks) -> (&[Entry], u32) {
+    /// The section ends: its words without those bytes that are locks', each once, in the order of
+    /// their first accesses; and its flag if there were too many.
+    pub fn finish(&mut self, locks: &Locks) -> (&[Access], u32) {
         self.entries.retain_mut(|entry| {
             let others = !locks.bytes_of_word(entry.address);
             entry.read &= others;
             entry.written &= others;
-            entry.read | entry.written != 0
+            entry.touched() != 0
         });
         (&self.entries, if self.cut_short { flag::CUT_SHORT } else { 0 })
     }
 
-    /// Adds an access; it may span words.
+    /// Adds an access.
     #[inline]
-    pub fn add(&mut self, access: Access) {
-        let from = access.address & 7;
-        if from + access.size <= 8 {
-            self.add_word(access.address - from, (((1_u32 << access.size) - 1) << from) as u8, &access);
-        } else {
-            self.add_words(access);
+    pub fn add(&mut self, access: &Access) {
+        match self.entries.get_mut(self.last) {
+            Some(entry) if entry.address == access.address => entry.merge(access),
+            _ => self.add_elsewhere(access),
         }
     }
 
-    fn add_words(&mut self, access: Access) {
-        let mut address = access.address;
-        let end = access.address.saturating_add(access.size);
-        while address < end {
-            let word = address & !7;
-            let (from, to) = (address - word, (end - word).min(8));
-            let mask = (0xff_u8 << from) & (0xff >> (8 - to));
-            self.add_word(word, mask, &access);
-            address = word + 8;
-        }
-    }
-
-    fn add_word(&mut self, word: u64, mask: u8, access: &Access) {
-        let at = match self.entries.get(self.last) {
-            Some(entry) if entry.address == word => self.last,
-            _ => match self.find(word) {
-                Some(at) => at,
-                None => {
-                    self.cut_short = true;
-                    return;
-                }
-            },
-        };
-        self.last = at;
-        let entry = &mut self.entries[at];
-        if access.read {
-            entry.read |= mask;
-            if entry.read_place == 0 {
-                entry.read_place = access.place;
+    fn add_elsewhere(&mut self, access: &Access) {
+        match self.find(access.address) {
+            Some(at) => {
+                self.last = at;
+                self.entries[at].merge(access);
             }
-        }
-        if access.written {
-            entry.written |= mask;
-            if entry.written_place == 0 {
-                entry.written_place = access.place;
-            }
+            None => self.cut_short = true,
         }
     }
 
@@ -129,7 +86,7 @@ impl Set {
             return None;
         }
         let at = self.entries.len();
-        self.entries.push(Entry { address: word, ..Entry::default() });
+        self.entries.push(Access { address: word, ..Access::default() });
         self.index[slot] = u64::from(self.epoch) << 32 | at as u64;
         // At most half full.
         if self.entries.len() * 2 > self.index.len() {

@@ -1,4 +1,5 @@
-//! A table over the program's address space: `T` for each granule of 8 bytes, made page by page when first set, read without a lock.
+//! A table over the program's address space: `T` for each granule of 8 bytes, made page by page
+//! when first set, read without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 const PAGE: u32 = 12;
 /// Granules of a page.
 pub const GRANULES: usize = 1 << (PAGE - 3);
-/// Bits of an address of x86-64 that tell; those above are like the highest of them, which is set in the kernel's.
+/// Bits of an address of x86-64 that tell; those above are like the highest of them, which is set
+/// in the kernel's.
 const BITS: u32 = 48;
 /// Two levels of directories above the pages.
 const UPPER: usize = 1 << 18;
@@ -48,7 +50,8 @@ impl<T> Shadow<T> {
         self.page(address).map(|page| &page[granule(address)])
     }
 
-    /// The granule of `address`, to be set. Nothing for addresses that no program has, or without memory.
+    /// The granule of `address`, to be set. Nothing for addresses that no program has, or without
+    /// memory.
     pub fn make(&self, address: u64) -> Option<&T> {
         let (upper, lower) = indices(address)?;
         let directory: &Lower<T> = install(&self.upper[upper])?;
@@ -72,7 +75,8 @@ fn install<X>(slot: &AtomicPtr<X>) -> Option<&X> {
     let mut at = slot.load(Ordering::Acquire);
     if at.is_null() {
         let size = size_of::<X>();
-        // SAFETY: a fresh mapping; its zero bytes are a valid X, which is of atomics. Its pages cost nothing before they are used.
+        // SAFETY: a fresh mapping; its zero bytes are a valid X, which is of atomics. Its pages
+        // cost nothing before they are used.
         let fresh = unsafe {
             libc::mmap(
                 ptr::null_mut(),

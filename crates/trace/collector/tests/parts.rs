@@ -1,9 +1,16 @@
 //! Each part against a plain model of it, and at its limits.
 
 use std::collections::BTreeMap;
+use unconvoy_trace_collector::counts::Counts;
 use unconvoy_trace_collector::draw::Draws;
-use unconvoy_trace_collector::set::{Access, Set};
-use unconvoy_trace_collector::{end, locks, log, shadow};
+use unconvoy_trace_collector::set::Set;
+use unconvoy_trace_collector::{locks, log, notes, shadow};
+use unconvoy_trace_stream::{Access, Json, Region};
+
+/// Adds what one instruction does.
+fn add(set: &mut Set, region: Region, read: bool, written: bool, place: u32) {
+    Access::by_word(region, read, written, place).for_each(|access| set.add(&access));
+}
 
 /// Numbers that look random, the same each time.
 struct Numbers(u64);
@@ -24,21 +31,16 @@ fn a_set_is_what_a_map_of_bytes_is() {
         let mut bytes = BTreeMap::<u64, (bool, bool)>::new();
         set.clear();
         for _ in 0..round * 40 {
-            let access = Access {
-                address: 0x4000_0000 + numbers.below(1 + round * 300),
-                size: 1 << numbers.below(6),
-                read: numbers.below(2) == 0,
-                written: numbers.below(2) == 0,
-                place: numbers.below(9) as u32 + 1,
-            };
-            set.add(access);
-            for byte in access.address..access.address + access.size {
+            let region = Region::new(0x4000_0000 + numbers.below(1 + round * 300), 1 << numbers.below(6));
+            let (read, written) = (numbers.below(2) == 0, numbers.below(2) == 0);
+            add(&mut set, region, read, written, numbers.below(9) as u32 + 1);
+            for byte in region.address..region.end() {
                 let seen = bytes.entry(byte).or_default();
-                *seen = (seen.0 | access.read, seen.1 | access.written);
+                *seen = (seen.0 | read, seen.1 | written);
             }
         }
         let mut told = BTreeMap::new();
-        let (entries, flags) = set.ends(&NO_LOCKS);
+        let (entries, flags) = set.finish(&NO_LOCKS);
         assert_eq!(flags, 0, "not cut short");
         for entry in entries {
             assert_eq!(entry.address % 8, 0);
@@ -59,9 +61,9 @@ fn the_first_place_counts() {
     static NO_LOCKS: locks::Locks = locks::Locks::new();
     let mut set = Set::new(10);
     for (place, read, written) in [(5, true, false), (6, true, true), (7, false, true)] {
-        set.add(Access { address: 0x1008, size: 4, read, written, place });
+        add(&mut set, Region::new(0x1008, 4), read, written, place);
     }
-    let entry = set.ends(&NO_LOCKS).0[0];
+    let entry = set.finish(&NO_LOCKS).0[0];
     assert_eq!((entry.read_place, entry.written_place, entry.read, entry.written), (5, 6, 0x0f, 0x0f));
 }
 
@@ -69,40 +71,59 @@ fn the_first_place_counts() {
 #[test]
 fn bytes_of_locks_are_left_out_of_sets() {
     static LOCKS: locks::Locks = locks::Locks::new();
-    LOCKS.of(0x5000_1004, 4, 1, |_| {});
+    LOCKS.find_or_make(Region::new(0x5000_1004, 4), 1, |_| {});
     let mut set = Set::new(2);
     for address in [0x5000_1004, 0x5000_1002, 0x5000_1008] {
-        set.add(Access { address, size: 4, read: true, written: false, place: 1 });
+        add(&mut set, Region::new(address, 4), true, false, 1);
     }
-    let (entries, flags) = set.ends(&LOCKS);
+    let (entries, flags) = set.finish(&LOCKS);
     let told: Vec<_> = entries.iter().map(|entry| (entry.address, entry.read)).collect();
     assert_eq!((told, flags), (vec![(0x5000_1000, 0x0c), (0x5000_1008, 0x0f)], 0));
-    set.add(Access { address: 0x5000_2000, size: 1, read: true, written: false, place: 1 });
-    assert_eq!(set.ends(&LOCKS).1, unconvoy_trace_stream::flag::CUT_SHORT, "the third word is one too many");
+    add(&mut set, Region::new(0x5000_2000, 1), true, false, 1);
+    assert_eq!(set.finish(&LOCKS).1, unconvoy_trace_stream::flag::CUT_SHORT, "the third word is one too many");
 }
 
 #[test]
 fn bytes_of_locks_come_and_go() {
     static LOCKS: locks::Locks = locks::Locks::new();
     let mut told = 0;
-    let first = LOCKS.of(0x5000_0ff0, 40, 1, |_| told += 1);
+    let first = LOCKS.find_or_make(Region::new(0x5000_0ff0, 40), 1, |_| told += 1);
     assert_eq!((first.number, first.incarnation), (0, 0));
     let word = |address| LOCKS.bytes_of_word(address);
     assert_eq!([0x5000_0fe8, 0x5000_0ff0, 0x5000_1010, 0x5000_1018].map(word), [0, 0xff, 0xff, 0], "across a page");
-    let spin = LOCKS.of(0x5000_2004, 4, 1, |_| told += 1);
+    let spin = LOCKS.find_or_make(Region::new(0x5000_2004, 4), 1, |_| told += 1);
     assert_eq!(word(0x5000_2000), 0xf0, "four bytes");
     // Freed, with memory around it.
-    LOCKS.retire_within(0x5000_0800, 0x1000);
-    assert!(first.retired() && !spin.retired() && word(0x5000_0ff0) == 0 && word(0x5000_1010) == 0);
-    let second = LOCKS.of(0x5000_0ff0, 40, 1, |_| told += 1);
-    assert_eq!((second.incarnation, second.retired(), told), (1, false, 3));
-    LOCKS.retire(0x5000_2004, 4);
-    assert!(spin.retired() && word(0x5000_2000) == 0);
-    LOCKS.mark(0x5000_3002, 4);
+    LOCKS.retire_within(Region::new(0x5000_0800, 0x1000));
+    assert!(first.is_retired() && !spin.is_retired() && word(0x5000_0ff0) == 0 && word(0x5000_1010) == 0);
+    let second = LOCKS.find_or_make(Region::new(0x5000_0ff0, 40), 1, |_| told += 1);
+    assert_eq!((second.incarnation, second.is_retired(), told), (1, false, 3));
+    LOCKS.retire(Region::new(0x5000_2004, 4));
+    assert!(spin.is_retired() && word(0x5000_2000) == 0);
+    LOCKS.mark(Region::new(0x5000_3002, 4));
     assert_eq!(word(0x5000_3000), 0x3c);
     let all: std::collections::BTreeSet<u32> = LOCKS.all().iter().map(|lock| lock.number).collect();
     assert_eq!(all, [0, 1, 2].into(), "the earlier lives, too");
     assert!(LOCKS.find(0x5000_0ff0).is_some_and(|lock| lock.number == 2) && LOCKS.find(0x5000_0ff8).is_none());
+}
+
+/// Also those of a lock that another one sends away.
+#[test]
+fn counts_reach_their_locks_once() {
+    static LOCKS: locks::Locks = locks::Locks::new();
+    let make = |address| LOCKS.find_or_make(Region::new(address, 40), 1, |_| {});
+    let (first, second) = (make(0x5000_1000), make(0x5000_2000));
+    let acquisitions = || (first.counts().acquisitions, second.counts().acquisitions);
+    let mut counts = Counts::new(1);
+    for (lock, times) in [(first, 2), (first, 1), (second, 2), (first, 1)] {
+        let found = counts.of(lock.region.address, |counted| counted.number == lock.number, || Some(lock));
+        found.expect("it was found").1.acquisitions += times;
+    }
+    assert_eq!(acquisitions(), (3, 2), "the first's last one is still to come");
+    (0..2).for_each(|_| counts.publish());
+    assert_eq!(acquisitions(), (4, 2));
+    assert!(counts.of(0x5000_1000, |_| false, || None).is_none(), "it does not fit, and there is no other");
+    assert_eq!(counts.of(0x5000_1000, |_| true, || None).map(|(lock, _)| lock.number), Some(first.number));
 }
 
 #[test]
@@ -135,7 +156,7 @@ fn a_log_is_whole_and_in_order() {
                     for (at, value) in [(0, length), (8, thread), (16, count)] {
                         record[at..at + 8].copy_from_slice(&value.to_le_bytes());
                     }
-                    log.append(&record, |copy, place| copy[24..32].copy_from_slice(&place.to_le_bytes()));
+                    log.append_and(&record, |copy, place| copy[24..32].copy_from_slice(&place.to_le_bytes()));
                     if count % 1000 == 0 {
                         log.write();
                     }
@@ -169,12 +190,12 @@ fn nothing_comes_after_the_end_of_a_log() {
                 let log = &log;
                 scope.spawn(move || {
                     while !log.is_closed() {
-                        log.append(&[thread; 100], |_, _| {});
+                        log.append(&[thread; 100]);
                         if thread == 1 {
                             log.write();
                         }
                     }
-                    log.append(&[thread; 100], |_, _| {});
+                    log.append(&[thread; 100]);
                     log.write();
                 });
             }
@@ -193,13 +214,13 @@ fn nothing_comes_after_the_end_of_a_log() {
 fn what_a_log_cannot_hold_is_lost_and_said() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let log = log::Log::new(file.reopen().expect("the file"));
-    log.append(&vec![0; log::CAPACITY + 1], |_, _| panic!("it has no place"));
-    log.append(&vec![1; log::CAPACITY], |_, place| assert_eq!(place, 0));
-    log.append(&[2], |_, place| assert_eq!(place, log::CAPACITY as u64));
+    log.append_and(&vec![0; log::CAPACITY + 1], |_, _| panic!("it has no place"));
+    log.append_and(&vec![1; log::CAPACITY], |_, place| assert_eq!(place, 0));
+    log.append_and(&[2], |_, place| assert_eq!(place, log::CAPACITY as u64));
     log.write();
     assert_eq!(log.lost(), 1);
     log.close();
-    log.append(&[3], |_, _| panic!("it is closed"));
+    log.append_and(&[3], |_, _| panic!("it is closed"));
     assert_eq!(std::fs::metadata(file.path()).expect("written").len(), log::CAPACITY as u64 + 1);
 }
 
@@ -220,11 +241,12 @@ fn draws_are_random() {
 
 #[test]
 fn an_end_is_json() {
-    let notes = end::Notes::new();
+    let notes = notes::Notes::new();
     (0..3).for_each(|_| notes.add("a \"note\"\n".to_string()));
-    let json = end::EndJson::new(unconvoy_trace_stream::End { sections: 1, ..Default::default() })
-        .number("n", 2)
-        .numbers("of", &[("a", 1), ("b", 2)])
+    let json = unconvoy_trace_stream::End { sections: 1, ..Default::default() }
+        .open_json()
+        .value("n", 2)
+        .value("of", Json::default().value("a", 1).value("b", 2).finish())
         .list("notes", notes.all())
         .finish();
     assert_eq!(json, r#"{"sections":1,"seen":0,"lost":0,"n":2,"of":{"a":1,"b":2},"notes":["a \"note\"\u000a"]}"#);

@@ -1,35 +1,9 @@
-//! QEMU's plug-in interface, version 4: what this plug-in uses of `include/qemu/qemu-plugin.h` as of QEMU 10.0 (GPL-2.0-or-later), and of glib for its arguments.
-//!
-//! Declared here, since there is little of it and no generator has to be installed: the functions are resolved by QEMU's own symbols when it loads the plug-in.
+//! QEMU's plug-in interface, version 4: what this plug-in uses of `include/qemu/qemu-plugin.h` as
+//! of QEMU 10.0 (GPL-2.0-or-later) beside what all versions have
+//! ([`unconvoy_trace_collector::api`]), and of glib for its arguments.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-
-/// `qemu_plugin_id_t`.
-pub type Id = u64;
-
-/// `qemu_info_t`.
-#[repr(C)]
-pub struct Info {
-    pub target_name: *const c_char,
-    pub version_min: c_int,
-    pub version_cur: c_int,
-    pub system_emulation: bool,
-    /// Of system emulation alone.
-    pub smp_vcpus: c_int,
-    pub max_vcpus: c_int,
-}
-
-/// `struct qemu_plugin_tb`: a translation block, while it is being translated.
-#[repr(C)]
-pub struct Block {
-    _opaque: [u8; 0],
-}
-
-/// `struct qemu_plugin_insn`: an instruction of such a block.
-#[repr(C)]
-pub struct Instruction {
-    _opaque: [u8; 0],
-}
+use unconvoy_trace_collector::api::{Block, Id, Instruction};
 
 /// `struct qemu_plugin_scoreboard`: memory of each virtual processor.
 #[repr(C)]
@@ -79,32 +53,17 @@ pub struct ByteArray {
     pub len: c_uint,
 }
 
-/// `enum qemu_plugin_cb_flags`: a callback that has the registers in the processor's state.
-pub const READS_REGISTERS: c_int = 1;
-
-/// `enum qemu_plugin_mem_rw`: loads and stores.
-pub const READ_WRITE: c_int = 3;
-
 /// `enum qemu_plugin_op`.
 pub const ADD: c_int = 0;
 
 pub type Simple = extern "C" fn(Id);
-pub type AtExit = extern "C" fn(Id, *mut c_void);
-pub type Executed = unsafe extern "C" fn(c_uint, *mut c_void);
-pub type Accessed = extern "C" fn(c_uint, u32, u64, *mut c_void);
-pub type Translated = extern "C" fn(Id, *mut Block);
 
 unsafe extern "C" {
-    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: Translated);
-    pub fn qemu_plugin_register_atexit_cb(id: Id, callback: AtExit, data: *mut c_void);
-    /// Stops all processors, forgets all translations and callbacks, and calls back before the processors go on.
+    /// Stops all processors, forgets all translations and callbacks, and calls back before the
+    /// processors go on.
     pub fn qemu_plugin_reset(id: Id, callback: Simple);
 
-    pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
-    pub fn qemu_plugin_tb_vaddr(block: *const Block) -> u64;
-    pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
     pub fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut c_void, most: usize) -> usize;
-    pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
 
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         block: *mut Block,
@@ -112,21 +71,6 @@ unsafe extern "C" {
         word: Word,
         operand: u64,
     );
-    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
-        instruction: *mut Instruction,
-        callback: Executed,
-        flags: c_int,
-        data: *mut c_void,
-    );
-    pub fn qemu_plugin_register_vcpu_mem_cb(
-        instruction: *mut Instruction,
-        callback: Accessed,
-        flags: c_int,
-        which: c_int,
-        data: *mut c_void,
-    );
-    pub fn qemu_plugin_mem_size_shift(information: u32) -> c_uint;
-    pub fn qemu_plugin_mem_is_store(information: u32) -> bool;
     pub fn qemu_plugin_get_hwaddr(information: u32, address: u64) -> *mut HardwareAddress;
     pub fn qemu_plugin_hwaddr_is_io(address: *const HardwareAddress) -> bool;
 

@@ -1,9 +1,10 @@
 //! The guest's memory, as the processor that calls back has it mapped.
 
 use crate::api;
-use crate::memory::Memory;
+use unconvoy_trace_collector::memory::Memory;
 
-/// See the [module](self); to be asked in callbacks alone. An answer takes about a microsecond: a walk of the page tables.
+/// See the [module](self); to be asked in callbacks alone. An answer takes about a microsecond: a
+/// walk of the page tables.
 pub struct Guest;
 
 impl Memory for Guest {

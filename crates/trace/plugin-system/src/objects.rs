@@ -1,6 +1,7 @@
 //! The kernel's heap: which object of which slab cache an address lies in.
 //!
-//! Where members lie in structures differs from kernel to kernel; the `offsets` option's file says it, lines of `key=value`, decimal or with 0x:
+//! Where members lie in structures differs from kernel to kernel; the `offsets` option's file says
+//! it, lines of `key=value`, decimal or with 0x:
 //!
 //! | key | what |
 //! | --- | --- |
@@ -8,16 +9,17 @@
 //! | `compound_head` | offset of that in `struct page` |
 //! | `slab_cache` | offset of that in `struct slab` |
 //! | `kmem_cache_name`, `kmem_cache_size`, `kmem_cache_object_size`, `kmem_cache_list` | offsets of `name`, `size`, `object_size` and `list` in `struct kmem_cache` |
-//! | `sizeof_pglist_data` | bytes of that, if the memory nodes are to be told as objects, too; need not be there |
+//! | `sizeof_pglist_data` | bytes of that, if the memory nodes are to be objects, too; need not be there |
 //!
-//! An address of the direct map has its `struct page`, or that of the first page if there are several. That is a slab if what would be its cache is one of the
-//! kernel's caches.
+//! An address of the direct map has its `struct page`, or that of the first page if there are
+//! several. That is a slab if what would be its cache is one of the kernel's caches.
 
 use crate::layout::{KERNEL, Layout};
-use crate::memory::Memory;
 use crate::symbols::Symbols;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use unconvoy_trace_collector::memory::Memory;
+use unconvoy_trace_stream::{Record, Region};
 
 /// From the file of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +113,7 @@ impl Caches {
     }
 
     /// So many pages were freed, the first of which has this structure.
-    pub fn frees(&self, structure: u64, pages: u64) {
+    pub fn free_pages(&self, structure: u64, pages: u64) {
         let Some(offset) = structure.checked_sub(self.page_structures) else { return };
         let first = self.direct_map / 4096 + offset / self.offsets.sizeof_page;
         for page in first..first + pages.min(FREED.len() as u64) {
@@ -119,15 +121,15 @@ impl Caches {
         }
     }
 
-    /// The memory nodes, which are no slab's: their addresses and size. In a callback.
-    pub fn nodes(&self, memory: &dyn Memory, symbols: &Symbols) -> Vec<(u64, u64)> {
+    /// The memory nodes, which are no slab's. In a callback.
+    pub fn nodes(&self, memory: &dyn Memory, symbols: &Symbols) -> Vec<Region> {
         /// More than a guest has.
         const NODES: u64 = 64;
         let (Some(array), Some(size)) = (symbols.variable("node_data"), self.offsets.sizeof_pglist_data) else {
             return Vec::new();
         };
         let nodes = (0..NODES).map_while(|index| memory.word(array + index * 8).filter(|node| *node >= KERNEL));
-        nodes.map(|node| (node, size)).collect()
+        nodes.map(|node| Region::new(node, size)).collect()
     }
 
     /// The cache at this address of the guest.
@@ -135,7 +137,8 @@ impl Caches {
         self.by_address.get(&address)
     }
 
-    /// The slab of the page of `address`: the address of its cache, and of its first object. By two or three reads of the guest's memory.
+    /// The slab of the page of `address`: the address of its cache, and of its first object. By two
+    /// or three reads of the guest's memory.
     fn slab(&self, memory: &dyn Memory, address: u64) -> Option<(u64, u64)> {
         // Of four-level page tables.
         const LARGEST: u64 = 64 << 40;
@@ -144,7 +147,8 @@ impl Caches {
         let mut page = self.page_structures + (physical >> 12) * sizeof_page;
         let head = memory.word(page + compound_head)?;
         if head & 1 != 0 {
-            // The first page's structure; or, since Linux 7.1, what to mask the address of this one by.
+            // The first page's structure; or, since Linux 7.1, what to mask the address of this one
+            // by.
             let first = head - 1;
             let is_address = first.checked_sub(self.page_structures).is_some_and(|offset| offset < LARGEST >> 6);
             page = if is_address { first } else { page & first };
@@ -155,14 +159,16 @@ impl Caches {
     }
 }
 
-/// Times that pages were freed, by page, several each: a page that was freed may have become another cache's.
+/// Times that pages were freed, by page, several each: a page that was freed may have become
+/// another cache's.
 static FREED: [AtomicU32; 1 << 14] = [const { AtomicU32::new(0) }; 1 << 14];
 
 fn freed(page: u64) -> &'static AtomicU32 {
     &FREED[page as usize % FREED.len()]
 }
 
-/// Pages whose slabs a processor remembers, and objects that it has told: by page or address, one each.
+/// Pages whose slabs a processor remembers, and objects that it has written: by page or address,
+/// one each.
 const REMEMBERED: usize = 4096;
 
 /// A page's slab is asked for again after so many sections: not every way to free a page is known.
@@ -171,7 +177,7 @@ const FORGET_AFTER: u32 = 1000;
 /// What a processor remembers, so that it reads the guest's memory seldom.
 pub struct View {
     pages: Vec<Page>,
-    told: Vec<(u64, u64)>,
+    taken: Vec<(u64, u64)>,
     now: u32,
 }
 
@@ -201,9 +207,21 @@ pub struct Object<'a> {
     pub cache: &'a Cache,
 }
 
+impl<'a> Object<'a> {
+    /// As the stream has it.
+    pub fn record(self) -> Record<'a> {
+        Record::Object(unconvoy_trace_stream::Object { region: self.region(), name: &self.cache.name })
+    }
+
+    /// Its bytes.
+    pub fn region(self) -> Region {
+        Region::new(self.address, self.cache.object_size)
+    }
+}
+
 impl View {
     pub fn new() -> Self {
-        View { pages: vec![Page::default(); REMEMBERED], told: vec![(0, 0); REMEMBERED], now: 0 }
+        View { pages: vec![Page::default(); REMEMBERED], taken: vec![(0, 0); REMEMBERED], now: 0 }
     }
 
     /// Another section is looked at.
@@ -233,12 +251,12 @@ impl View {
         page.object(caches, address)
     }
 
-    /// Likewise, unless it was told lately.
-    pub fn untold<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+    /// Likewise, unless it was taken lately.
+    pub fn take_new<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
         let object = self.object(memory, caches, address)?;
         let cache = std::ptr::from_ref(object.cache) as u64;
         let slot = (object.address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        let told = &mut self.told[slot as usize % REMEMBERED];
-        (std::mem::replace(told, (object.address, cache)) != (object.address, cache)).then_some(object)
+        let taken = &mut self.taken[slot as usize % REMEMBERED];
+        (std::mem::replace(taken, (object.address, cache)) != (object.address, cache)).then_some(object)
     }
 }

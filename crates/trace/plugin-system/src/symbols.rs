@@ -1,7 +1,8 @@
-//! The kernel's functions that lock, unlock, wait and free, and its variables that say where its memory is.
+//! The kernel's functions that lock, unlock, wait and free, and its variables that say where its
+//! memory is.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
+use unconvoy_trace_stream::Region;
 
 /// What a function means to its caller's sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +19,11 @@ pub enum Function {
     Free,
     /// It frees the object that its second argument points to, of the slab cache in the first.
     FreeOfCache,
-    /// It frees objects: their number is its second argument, the third points to an array of pointers to them.
+    /// It frees objects: their number is its second argument, the third points to an array of
+    /// pointers to them.
     FreeMany,
-    /// It frees pages: its first argument points to their structure, the second is the logarithm of their number.
+    /// It frees pages: its first argument points to their structure, the second is the logarithm of
+    /// their number.
     FreePages,
     /// `sethostname(2)`, by which the guest says when to begin and when to end.
     Name,
@@ -29,7 +32,7 @@ pub enum Function {
 /// Where a function lies that locks, unlocks or waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    pub range: Range<u64>,
+    pub region: Region,
     /// A lock may be acquired when it returns.
     pub acquires: bool,
 }
@@ -45,8 +48,9 @@ const NECESSARY: &[&str] = &["_raw_spin_lock", "_raw_spin_unlock", "__x64_sys_se
 #[derive(Debug, Default)]
 pub struct Symbols {
     functions: HashMap<u64, Function>,
-    /// Where functions lie that lock, unlock or wait: what they touch themselves is not a section's.
-    ranges: Vec<Code>,
+    /// Where functions lie that lock, unlock or wait: what they touch themselves is not a
+    /// section's.
+    locking: Vec<Code>,
     /// What returns for others, where a kernel is built so.
     thunks: Vec<u64>,
     variables: HashMap<&'static str, u64>,
@@ -107,10 +111,11 @@ impl Symbols {
             symbols.functions.insert(*address, function);
             if function.locks() {
                 let end = code.range(address + 1..).next().map_or(address + 0x1000, |end| *end);
-                symbols.ranges.push(Code { range: *address..end, acquires: function != Function::Release });
+                let region = Region::between(*address, end);
+                symbols.locking.push(Code { region, acquires: function != Function::Release });
             }
         }
-        symbols.ranges.sort_unstable_by_key(|code| code.range.start);
+        symbols.locking.sort_unstable_by_key(|code| code.region.address);
         symbols.variables = VARIABLES.iter().filter_map(|name| Some((*name, *names.get(name)?))).collect();
         Ok(symbols)
     }
@@ -122,8 +127,8 @@ impl Symbols {
 
     /// The function that `pc` lies in, if it locks, unlocks or waits.
     pub fn locking_code(&self, pc: u64) -> Option<&Code> {
-        let after = self.ranges.partition_point(|code| code.range.start <= pc);
-        self.ranges[..after].last().filter(|code| code.range.contains(&pc))
+        let after = self.locking.partition_point(|code| code.region.address <= pc);
+        self.locking[..after].last().filter(|code| code.region.contains(pc))
     }
 
     /// Whether a jump to `target` is a return.
@@ -189,7 +194,8 @@ fn function(name: &str) -> Option<Function> {
     match name {
         "__x64_sys_sethostname" => return Some(Function::Name),
         "kfree" => return Some(Function::Free),
-        // The second's first argument is no cache; what it frees after a grace period is not used any more.
+        // The second's first argument is no cache; what it frees after a grace period is not used
+        // any more.
         "kmem_cache_free" | "kvfree_call_rcu" => return Some(Function::FreeOfCache),
         "kmem_cache_free_bulk" => return Some(Function::FreeMany),
         "__free_frozen_pages" | "free_unref_page" => return Some(Function::FreePages),
@@ -206,7 +212,8 @@ fn function(name: &str) -> Option<Function> {
         (_, Some(rest), _) | (_, _, Some(rest)) => (READ_WRITE, rest),
         _ => return None,
     };
-    // What follows is how interrupts are kept away; but these are parts that the compiler has split off (`_raw_spin_lock.cold`).
+    // What follows is how interrupts are kept away; but these are parts that the compiler has split
+    // off (`_raw_spin_lock.cold`).
     if name.contains('.') {
         return None;
     }

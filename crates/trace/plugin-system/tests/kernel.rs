@@ -52,7 +52,7 @@ fn locks_and_their_objects_are_known() {
     for symbol in ["inode_hash_lock", "tasklist_lock"] {
         let address = machine.symbol(symbol);
         assert!(
-            run.locks.values().any(|told| told.lock.address == address && told.counts.acquisitions > 10),
+            run.locks.values().any(|told| told.lock.region.address == address && told.counts.acquisitions > 10),
             "{symbol}"
         );
     }
@@ -61,7 +61,7 @@ fn locks_and_their_objects_are_known() {
     let of_dentries = run.sections.iter().filter(|(section, _)| numbers.contains(&section.lock));
     let (mut own, mut count) = (0, 0);
     for (section, words) in of_dentries {
-        let dentry = run.object(run.locks[&section.lock].lock.address);
+        let dentry = run.object(run.locks[&section.lock].lock.region.address);
         own += usize::from(words.iter().any(|word| run.object(*word) == dentry));
         count += 1;
     }
@@ -98,7 +98,7 @@ fn samples_are_a_part() {
     // What the guest does is the same each time, as far as this lock is concerned: it is taken for each file below /proc/sys.
     let acquisitions = |run: &Run| {
         let address = machine.symbol("sysctl_lock");
-        let of = run.locks.values().filter(|told| told.lock.address == address);
+        let of = run.locks.values().filter(|told| told.lock.region.address == address);
         of.map(|told| told.counts.acquisitions).sum::<u64>() as f64
     };
     let (all, part) = (acquisitions(every), acquisitions(&some));
@@ -122,7 +122,7 @@ fn a_lone_processor_has_what_is_its_own() {
     let (mut of_processor, mut touched) = (0, 0);
     for (section, words) in &run.sections {
         let own = words.iter().filter(|word| is_own(**word)).count();
-        if is_in_unit(run.locks[&section.lock].lock.address) {
+        if is_in_unit(run.locks[&section.lock].lock.region.address) {
             of_processor += 1;
             touched += own;
         } else {

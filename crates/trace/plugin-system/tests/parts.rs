@@ -3,24 +3,24 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(dead_code, reason = "each part is used as far as it is tested")]
 
-#[path = "../src/decode.rs"]
-mod decode;
 #[path = "../src/layout.rs"]
 mod layout;
-#[path = "../src/memory.rs"]
-mod memory;
 #[path = "../src/objects.rs"]
 mod objects;
 #[path = "../src/options.rs"]
 mod options;
+#[path = "../src/returns.rs"]
+mod returns;
 #[path = "../src/symbols.rs"]
 mod symbols;
 
 use layout::{KERNEL, Layout, STACK};
-use memory::Memory;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use symbols::{Function, Symbols};
+use unconvoy_trace_collector::decode::Decoded;
+use unconvoy_trace_collector::memory::Memory;
+use unconvoy_trace_stream::Region;
 
 /// What is enough, and what must not be taken for more.
 const SYMBOLS: &str = "\
@@ -64,8 +64,8 @@ fn symbols_say_where_to_listen() {
     assert_eq!((function(0x200), function(0x300)), (Some(Function::Wait), Some(Function::Free)));
     assert_eq!(symbols.function(0xffff_ffff_c000_0000), None, "a module's");
     let code = |offset: u64| symbols.locking_code(0xffff_ffff_8100_0000 + offset);
-    let range = 0xffff_ffff_8100_0040..0xffff_ffff_8100_0080;
-    assert_eq!(code(0x41), Some(&symbols::Code { range, acquires: true }));
+    let region = Region::between(0xffff_ffff_8100_0040, 0xffff_ffff_8100_0080);
+    assert_eq!(code(0x41), Some(&symbols::Code { region, acquires: true }));
     assert!(code(0x141).is_some_and(|code| !code.acquires) && code(0x2ff).is_some_and(|code| code.acquires));
     assert_eq!(code(0x301), None, "it only frees");
     assert_eq!(symbols.variable("pcpu_hot"), Some(0x1000));
@@ -95,8 +95,8 @@ fn symbols_that_are_missing_are_named() {
 #[test]
 fn returns_are_found_in_all_their_forms() {
     let symbols = symbols();
-    let code = 0xffff_ffff_8100_0000..0xffff_ffff_8100_0040;
-    let returns = |bytes: &[u8]| decode::returns(&symbols, &code, 0xffff_ffff_8100_0010, bytes);
+    let code = Region::between(0xffff_ffff_8100_0000, 0xffff_ffff_8100_0040);
+    let returns = |bytes: &[u8]| returns::returns(&symbols, code, 0xffff_ffff_8100_0010, bytes);
     let jump = |target: u64| {
         let offset = target.wrapping_sub(0xffff_ffff_8100_0015) as i32;
         [&[0xe9][..], &offset.to_le_bytes()].concat()
@@ -109,11 +109,11 @@ fn returns_are_found_in_all_their_forms() {
 
 #[test]
 fn instructions_are_known_by_their_bytes() {
-    let decoded = decode::Decoded::new;
+    let decoded = Decoded::new;
     // add %gs:0x10, %rax; lock cmpxchg %edx, (%rdi); xchg %eax, (%rdi); xchg %eax, %ecx
-    assert!(decoded(&[0x65, 0x48, 0x03, 0x04, 0x25, 0x10, 0, 0, 0]).is_own);
+    assert!(decoded(&[0x65, 0x48, 0x03, 0x04, 0x25, 0x10, 0, 0, 0]).is_by_gs);
     let locked = decoded(&[0xf0, 0x0f, 0xb1, 0x17]);
-    assert!(locked.is_atomic && locked.may_access && !locked.is_own);
+    assert!(locked.is_atomic && locked.may_access() && !locked.is_by_gs);
     assert!(decoded(&[0x87, 0x07]).is_atomic && !decoded(&[0x87, 0xc1]).is_atomic);
     // push %rbx; pop %r12; call; jne; endbr64; lea; nopw
     for stack_or_none in [
@@ -125,11 +125,11 @@ fn instructions_are_known_by_their_bytes() {
         &[0x48, 0x8d, 0x07],
         &[0x66, 0x0f, 0x1f, 0x00],
     ] {
-        assert!(!decoded(stack_or_none).may_access, "{stack_or_none:x?}");
+        assert!(!decoded(stack_or_none).may_access(), "{stack_or_none:x?}");
     }
     // mov (%rdi), %rax; rep movsb; call *(%rax); push (%rax)
     for accesses in [&[0x48, 0x8b, 0x07][..], &[0xf3, 0xa4], &[0xff, 0x10], &[0xff, 0x30]] {
-        assert!(decoded(accesses).may_access, "{accesses:x?}");
+        assert!(decoded(accesses).may_access(), "{accesses:x?}");
     }
     // out %al, (%dx); insb; wrmsr; rdmsr
     assert_eq!(decoded(&[0xee]).does_io(), Some(false));
@@ -187,10 +187,10 @@ fn a_processors_own_is_found() {
     assert!(!layout.is_own(0, UNITS[1]) && !layout.is_own(2, UNITS[0]), "another's");
     assert!(layout.is_per_cpu(UNITS[1]) && !layout.is_per_cpu(UNITS[1] + 0x10_0000));
     // An interrupt's stack is not aligned as a task's is.
-    assert_eq!(layout.stack(0, 0xffff_c900_0000_4f00), 0xffff_c900_0000_1000..0xffff_c900_0000_5000);
-    assert_eq!(layout.stack(1, 0xffff_c900_0000_4f00).start, 0xffff_c900_0000_4000, "not that processor's");
+    assert_eq!(layout.stack(0, 0xffff_c900_0000_4f00), Region::between(0xffff_c900_0000_1000, 0xffff_c900_0000_5000));
+    assert_eq!(layout.stack(1, 0xffff_c900_0000_4f00).address, 0xffff_c900_0000_4000, "not that processor's");
     let task = layout.stack(0, 0xffff_c900_0040_3f00);
-    assert_eq!((task.start, task.end - task.start), (0xffff_c900_0040_0000, STACK));
+    assert_eq!((task.address, task.size), (0xffff_c900_0040_0000, STACK));
     assert_eq!(layout::unfit(0, &layout), None);
     assert!(layout::unfit(1 << 21, &layout).is_some_and(|why| why.contains("-smap")));
     let five = Layout { direct_map: 0xff11_0000_0000_0000, ..layout };
@@ -204,7 +204,11 @@ fn what_is_not_found_is_noted() {
     let mut notes = Vec::new();
     let layout = Layout::look(&Words::default(), &symbols(), 2, &mut |note| notes.push(note));
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert_eq!(layout.stack(0, 0xffff_c900_0040_3f00).start, 0xffff_c900_0040_0000, "the stack is found all the same");
+    assert_eq!(
+        layout.stack(0, 0xffff_c900_0040_3f00).address,
+        0xffff_c900_0040_0000,
+        "the stack is found all the same"
+    );
     assert!(!layout.is_own(0, UNITS[0]));
 }
 
@@ -243,7 +247,7 @@ fn objects_are_found_by_what_is_in_them() {
     let (symbols, offsets) = (symbols(), objects::Offsets::parse(OFFSETS).expect("complete"));
     let layout = Layout::look(&memory, &symbols, 2, &mut |note| panic!("{note}"));
     let caches = objects::Caches::look(&memory, &symbols, &layout, offsets).expect("a cache");
-    assert_eq!(caches.nodes(&memory, &symbols), [(DIRECT + 0x5000, 0x2000)]);
+    assert_eq!(caches.nodes(&memory, &symbols), [Region::new(DIRECT + 0x5000, 0x2000)]);
     let mut view = objects::View::new();
     let slab = DIRECT + 0x10_000;
     for (address, object) in [(0, 0), (191, 0), (200, 200), (0x1000, 4000), (0x2fff, 12_200), (0x3010, 12_200)] {
@@ -254,7 +258,9 @@ fn objects_are_found_by_what_is_in_them() {
     assert_eq!(view.object(&memory, &caches, DIRECT + 0x14_000), None, "no cache's page");
     assert_eq!(view.object(&memory, &caches, 0xffff_ffff_8100_0000), None, "no page's");
     let asked = memory.asked.get();
-    assert!(view.untold(&memory, &caches, slab + 300).is_some() && view.untold(&memory, &caches, slab + 301).is_none());
+    assert!(
+        view.take_new(&memory, &caches, slab + 300).is_some() && view.take_new(&memory, &caches, slab + 301).is_none()
+    );
     assert_eq!(memory.asked.get(), asked, "it remembers");
     // The page becomes another cache's, which is seen in a while.
     memory.words.insert(PAGES + 16 * 64 + 8, 0);
@@ -266,7 +272,7 @@ fn objects_are_found_by_what_is_in_them() {
         (0..1001).for_each(|_| view.next_section());
         assert!(view.object(&memory, &caches, slab + 300).is_some());
         memory.words.insert(PAGES + 16 * 64 + 8, 0);
-        caches.frees(PAGES + page * 64, 1);
+        caches.free_pages(PAGES + page * 64, 1);
         assert_eq!(view.object(&memory, &caches, slab + 300).is_some(), page == 17);
         assert_eq!(view.object_now(&memory, &caches, slab + 300), None);
     }
@@ -276,7 +282,10 @@ fn objects_are_found_by_what_is_in_them() {
 fn options_have_ranges() {
     let parse = |text: &str| options::parse(text.split(',').filter(|option| !option.is_empty()));
     let defaults = parse("out=x,symbols=y").expect("enough");
-    assert_eq!((defaults.rate, defaults.seed, defaults.words, defaults.offsets), (10, 1, 1 << 14, None));
+    assert_eq!(
+        (defaults.common.rate, defaults.common.seed, defaults.common.words, defaults.offsets),
+        (10, 1, 1 << 14, None)
+    );
     assert!(parse("out=x,symbols=y,offsets=z,rate=1,seed=0,words=1").is_ok());
     for wrong in
         ["", "out=x", "symbols=y", "out=x,symbols=y,rate=0", "out=x,symbols=y,words=40001", "out=x,symbols=y,heap=on"]

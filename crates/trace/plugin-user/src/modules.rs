@@ -1,10 +1,13 @@
 //! What is mapped where, and where the functions are that the plug-in listens to.
 
 use crate::guest;
+use crate::locks::Lockable;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use unconvoy_trace_collector::notes::Notes;
+use unconvoy_trace_stream::Region;
 
 /// What a function does, and with which arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,17 +31,6 @@ pub enum Function {
     Free,
 }
 
-/// A kind of lock, as the functions' names have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lockable {
-    Mutex,
-    Read,
-    Write,
-    /// Either.
-    ReadWrite,
-    Spin,
-}
-
 /// Where an allocation's size is told, and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
@@ -53,7 +45,8 @@ pub enum Size {
 use Function::{Allocate, Condition, Free, Lock, Reallocate, Remake, TryLock, Unlock, Wait};
 use Lockable::{Mutex, Read, ReadWrite, Spin, Write};
 
-/// The functions listened to. Where two share an address (glibc's `pthread_spin_init` is its `pthread_spin_unlock`), the earlier line counts.
+/// The functions listened to. Where two share an address (glibc's `pthread_spin_init` is its
+/// `pthread_spin_unlock`), the earlier line counts.
 const FUNCTIONS: &[(&str, Function)] = &[
     ("pthread_mutex_lock", Lock(Mutex)),
     ("pthread_mutex_trylock", TryLock(Mutex)),
@@ -99,8 +92,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
 /// A mapped piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    pub base: u64,
-    pub end: u64,
+    pub region: Region,
     pub offset: u64,
     pub path: PathBuf,
 }
@@ -109,7 +101,7 @@ pub struct Mapping {
 #[derive(Default)]
 pub struct Modules {
     /// What was mapped before the program: QEMU's, in the host's addresses.
-    own: Vec<(u64, u64)>,
+    own: Vec<Region>,
     mappings: Vec<Mapping>,
     /// Files that were searched for functions, by path and where they are.
     searched: Vec<(PathBuf, u64)>,
@@ -117,23 +109,24 @@ pub struct Modules {
     /// The same by name, and whether it is in the C library.
     by_name: Vec<(usize, u64, bool)>,
     /// Where the dynamic linker's own code is; empty if there is none.
-    linker: (u64, u64),
-    /// Addresses and sizes of linkage tables that nobody has [taken](Modules::take_linkage).
-    linkage: Vec<(u64, u64)>,
+    linker: Region,
+    /// Linkage tables that nobody has [taken](Modules::take_linkage).
+    linkage: Vec<Region>,
     /// For the report: how many of the functions were found in which file.
     found: BTreeMap<PathBuf, usize>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 impl Modules {
     /// Knows nothing; what is mapped now is not the program's.
     pub fn before_program() -> Self {
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-        let own = maps.split(|byte| *byte == b'\n').filter_map(parse).map(|mapping| (mapping.base, mapping.end));
+        let own = maps.split(|byte| *byte == b'\n').filter_map(parse).map(|mapping| mapping.region);
         Modules { own: own.collect(), ..Modules::default() }
     }
 
-    /// Whether all locking functions are the C library's, so that its locks have the layout that is known.
+    /// Whether all locking functions are the C library's, so that its locks have the layout that is
+    /// known.
     pub fn locks_are_libcs(&self) -> bool {
         let locking = |line: usize| !matches!(FUNCTIONS[line].1, Allocate(_) | Reallocate | Free);
         self.by_name.iter().all(|(line, _, libc)| *libc || !locking(*line))
@@ -142,14 +135,14 @@ impl Modules {
     /// Looks at what is mapped now. The mappings that were not there before are returned.
     pub fn look(&mut self, program: &Path) -> Vec<Mapping> {
         let Ok(maps) = std::fs::read("/proc/self/maps") else {
-            self.note("/proc/self/maps cannot be read: no functions were found");
+            self.notes.add("/proc/self/maps cannot be read: no functions were found".to_string());
             return Vec::new();
         };
         let mut fresh = Vec::new();
         for mut mapping in maps.split(|byte| *byte == b'\n').filter_map(parse) {
-            let own = self.own.iter().any(|(base, end)| mapping.base < *end && *base < mapping.end);
-            mapping.base = guest::address(mapping.base);
-            mapping.end = guest::address(mapping.end);
+            let region = mapping.region;
+            let own = self.own.iter().any(|own| region.address < own.end() && own.address < region.end());
+            mapping.region.address = guest::address(region.address);
             if !own && !self.mappings.contains(&mapping) {
                 fresh.push(mapping.clone());
                 self.mappings.push(mapping);
@@ -157,9 +150,9 @@ impl Modules {
         }
         for mapping in &fresh {
             if mapping.offset == 0
-                && !self.searched.iter().any(|(path, base)| path == &mapping.path && *base == mapping.base)
+                && !self.searched.iter().any(|(path, base)| path == &mapping.path && *base == mapping.region.address)
             {
-                self.searched.push((mapping.path.clone(), mapping.base));
+                self.searched.push((mapping.path.clone(), mapping.region.address));
                 self.search(mapping, program);
             }
         }
@@ -171,13 +164,13 @@ impl Modules {
         self.functions.get(&pc).copied()
     }
 
-    /// Where the linkage tables are of files that were not there before: addresses and sizes.
-    pub fn take_linkage(&mut self) -> Vec<(u64, u64)> {
+    /// Where the linkage tables are of files that were not there before.
+    pub fn take_linkage(&mut self) -> Vec<Region> {
         std::mem::take(&mut self.linkage)
     }
 
     /// Where the dynamic linker's own code is.
-    pub fn linker(&self) -> (u64, u64) {
+    pub fn linker(&self) -> Region {
         self.linker
     }
 
@@ -187,14 +180,8 @@ impl Modules {
     }
 
     /// What went wrong.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn note(&mut self, what: &str) {
-        if self.notes.len() < 32 && !self.notes.iter().any(|note| note == what) {
-            self.notes.push(what.to_string());
-        }
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.all()
     }
 
     /// Finds the functions in a file whose first piece is mapped so.
@@ -204,21 +191,23 @@ impl Modules {
         let is_linker = name.starts_with("ld-linux") || name.starts_with("ld-2.");
         if is_linker {
             // All of its mappings; it has no gaps.
-            let pieces = self.mappings.iter().filter(|other| other.path == mapping.path && other.base >= mapping.base);
-            let end = pieces.map(|piece| piece.end).max().unwrap_or(mapping.end);
-            self.linker = (mapping.base, end);
+            let base = mapping.region.address;
+            let pieces =
+                self.mappings.iter().filter(|other| other.path == mapping.path && other.region.address >= base);
+            let end = pieces.map(|piece| piece.region.end()).max().unwrap_or(mapping.region.end());
+            self.linker = Region::between(base, end);
         }
-        // The linker has an allocator of its own under the same names, for the time before the program's is there.
+        // The linker has an allocator of its own under the same names, for the time before the
+        // program's is there.
         if is_linker || !(is_program || name.contains(".so")) {
             return;
         }
         let bytes = match std::fs::read(&mapping.path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                return self.note(&format!(
-                    "{} cannot be read ({error}): its functions are not known",
-                    mapping.path.display()
-                ));
+                return self
+                    .notes
+                    .add(format!("{} cannot be read ({error}): its functions are not known", mapping.path.display()));
             }
         };
         let file = match object::File::parse(&*bytes) {
@@ -228,12 +217,13 @@ impl Modules {
         };
         // Where its lowest segment asked to be; the first mapping is of that segment.
         let asked = file.segments().map(|segment| segment.address() & !0xfff).min().unwrap_or(0);
-        let bias = mapping.base.wrapping_sub(asked);
+        let bias = mapping.region.address.wrapping_sub(asked);
         for section in file.sections().filter(|section| matches!(section.name(), Ok(".got" | ".got.plt"))) {
-            self.linkage.push((section.address().wrapping_add(bias), section.size()));
+            self.linkage.push(Region::new(section.address().wrapping_add(bias), section.size()));
         }
         let mut here: Vec<(usize, u64)> = Vec::new();
-        // The symbol table proper has a static program's functions; a library's are dynamic symbols, stripped or not.
+        // The symbol table proper has a static program's functions; a library's are dynamic
+        // symbols, stripped or not.
         let statics = is_program.then(|| file.symbols()).into_iter().flatten();
         for symbol in file.dynamic_symbols().chain(statics) {
             let defined = symbol.is_definition() && symbol.address() != 0 && symbol.kind() == SymbolKind::Text;
@@ -253,7 +243,8 @@ impl Modules {
             || is_program && file.dynamic_symbols().next().is_none();
         self.by_name.extend(here.into_iter().map(|(line, address)| (line, address, libc)));
         self.by_name.sort_unstable();
-        // A function that another library or the program has too replaces the C library's, and most often calls it: listening to both would count twice.
+        // A function that another library or the program has too replaces the C library's, and most
+        // often calls it: listening to both would count twice.
         self.functions.clear();
         for (line, address, libc) in &self.by_name {
             if !libc || self.by_name.iter().all(|(other, _, libc)| other != line || *libc) {
@@ -275,8 +266,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     }
     let address = |text: &str| u64::from_str_radix(text, 16).ok();
     Some(Mapping {
-        base: address(base)?,
-        end: address(end)?,
+        region: Region::between(address(base)?, address(end)?),
         offset: u64::from_str_radix(offset, 16).ok()?,
         path: Path::new(std::ffi::OsStr::from_bytes(path)).to_path_buf(),
     })

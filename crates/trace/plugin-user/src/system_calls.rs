@@ -18,8 +18,9 @@ pub mod number {
     pub const CLONE3: i64 = 435;
 }
 
-/// Calls that optimistic concurrency need not undo, so that a section which makes them may still be independent: they ask the kernel for something
-/// that does not change, for memory that nobody else has (an abort would keep it), or they are a part of synchronisation itself.
+/// Calls that optimistic concurrency need not undo, so that a section which makes them may still be
+/// independent: they ask the kernel for something that does not change, for memory that nobody else
+/// has (an abort would keep it), or they are a part of synchronisation itself.
 const HARMLESS: &[i64] = &[
     9,   // mmap
     10,  // mprotect
@@ -42,7 +43,8 @@ const HARMLESS: &[i64] = &[
     334, // rseq
 ];
 
-/// Whether a section that makes the call does I/O (section 4.1 of the paper: it is never reported as independent). mmap does, of a file.
+/// Whether a section that makes the call does I/O (section 4.1 of the paper: it is never reported
+/// as independent). mmap does, of a file.
 pub fn is_io(number: i64, arguments: [u64; 4]) -> bool {
     let maps_file = number == number::MMAP && arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
     maps_file || !HARMLESS.contains(&number)

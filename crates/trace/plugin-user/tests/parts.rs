@@ -3,7 +3,6 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(dead_code, reason = "each part is used as far as it is tested")]
 
-#[allow(unused_imports, unused_macros, reason = "its macro is for callbacks")]
 #[path = "../src/guest.rs"]
 mod guest;
 #[path = "../src/heap.rs"]
@@ -13,6 +12,9 @@ mod options;
 #[path = "../src/system_calls.rs"]
 mod system_calls;
 
+use unconvoy_trace_collector::state::{State, register};
+use unconvoy_trace_stream::Region;
+
 #[test]
 fn pieces_of_heap_are_found_by_what_is_in_them() {
     static HEAP: heap::Heap = heap::Heap::new();
@@ -21,9 +23,9 @@ fn pieces_of_heap_are_found_by_what_is_in_them() {
     assert_eq!(HEAP.site([7, 0, 0, 0]), Some(site));
     let pieces = [(0x6000_0010, 24), (0x6000_0030, 16_000), (0x6000_4010, 1), (0x6010_0000, 1 << 20)];
     for (address, size) in pieces {
-        HEAP.add(address, size, 3, site);
+        HEAP.add(Region::new(address, size), 3, site);
     }
-    let mut tell = |address| HEAP.tell(address, &mut view).map(|piece| (piece.address, piece.size));
+    let mut tell = |address| HEAP.take_new(address, &mut view).map(|piece| (piece.region.address, piece.region.size));
     assert_eq!(tell(0x6000_0028), None, "past the end of the first");
     assert_eq!(tell(0x6000_0027), Some((0x6000_0010, 24)));
     assert_eq!(tell(0x6000_0010), None, "told before");
@@ -32,19 +34,20 @@ fn pieces_of_heap_are_found_by_what_is_in_them() {
     assert_eq!((tell(0x6000_ffff), tell(0x6020_0000)), (None, None), "around the large one");
     assert_eq!(tell(0x601f_ffff), Some((0x6010_0000, 1 << 20)));
     assert_eq!(tell(0x6010_0000), None);
-    assert_eq!((HEAP.remove(0x6010_0000), HEAP.remove(0x6000_0010)), (Some(1 << 20), Some(24)));
-    assert_eq!((HEAP.remove(0x6010_0000), HEAP.remove(0x6000_0018)), (None, None));
-    HEAP.add(0x6010_0000, 1 << 16, 3, site);
-    assert_eq!(HEAP.tell(0x6010_0100, &mut view).map(|piece| piece.frames), Some([7, 0, 0, 0]), "another there");
+    let remove = |address| HEAP.remove(address).map(|piece| (piece.address == address, piece.size));
+    assert_eq!((remove(0x6010_0000), remove(0x6000_0010)), (Some((true, 1 << 20)), Some((true, 24))));
+    assert_eq!((remove(0x6010_0000), remove(0x6000_0018)), (None, None));
+    HEAP.add(Region::new(0x6010_0000, 1 << 16), 3, site);
+    assert_eq!(HEAP.take_new(0x6010_0100, &mut view).map(|piece| piece.frames), Some([7, 0, 0, 0]), "another there");
 }
 
 #[test]
 fn options_have_ranges() {
     let parse = |text: &str| options::parse(text.split(',').filter(|option| !option.is_empty()));
-    let defaults = parse("out=x").expect("enough");
-    assert_eq!((defaults.rate, defaults.seed, defaults.words, defaults.heap), (10, 1, 1 << 14, true));
+    let (defaults, heap) = parse("out=x").expect("enough");
+    assert_eq!((defaults.rate, defaults.seed, defaults.words, heap), (10, 1, 1 << 14, true));
     assert_eq!(
-        parse("rate=64,heap=off,out=x,seed=3,words=9").map(|options| (options.rate, options.heap)),
+        parse("rate=64,heap=off,out=x,seed=3,words=9").map(|(options, heap)| (options.rate, heap)),
         Ok((64, false))
     );
     for wrong in ["", "out", "out=x,rate=0", "out=x,rate=ten", "out=x,words=40001", "out=x,heap=1", "out=x,size=1"] {
@@ -63,15 +66,16 @@ fn io_is_what_leaves_the_process() {
 /// What lies in rbp is believed if it looks like a processor's state, and the first access is where its stack pointer says.
 #[test]
 fn a_state_is_believed_after_it_was_seen() {
-    use guest::{Calibration, Phase, State, register};
+    use guest::{Calibration, Phase};
     let mut state = [0_u64; 18];
-    (state[register::RSP], state[register::RDI], state[16], state[17]) = (0x7000, 5, 0x1234, 0x202);
+    (state[register::RSP], state[register::RDI], state[register::RIP], state[register::RFLAGS]) =
+        (0x7000, 5, 0x1234, 0x202);
     let address = state.as_mut_ptr();
     let tried = |pc: u64, address: u64, accessed: u64| {
         let calibration = Calibration::new();
         assert_eq!(calibration.phase(), Phase::Unseen);
-        calibration.begins(pc, address);
-        calibration.accessed(accessed);
+        calibration.check_state(pc, address);
+        calibration.check_access(accessed);
         (calibration.phase(), calibration.initial_stack())
     };
     for accessed in [0x7000, 0x6ff8] {
@@ -83,9 +87,9 @@ fn a_state_is_believed_after_it_was_seen() {
     assert_eq!(tried(0x1234, 16, 0x7000).0, Phase::Refuted, "no memory");
     // SAFETY: an array of its form.
     let found = unsafe { State::new(address) };
-    assert!(!found.watching() && !State::NONE.watching() && found.register(register::RDI) == 5);
+    assert!(!found.is_watching() && State::current().is_none() && found.register(register::RDI) == 5);
     found.watch(true);
-    assert!(found.watching());
+    assert!(found.is_watching());
     found.watch(false);
     // SAFETY: the array still.
     assert_eq!(unsafe { address.add(17).read() }, 0x202);

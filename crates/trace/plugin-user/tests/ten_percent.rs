@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::{plugin, skipped};
-use unconvoy_syncchar::{Access, Analysis, Estimate, LockAnalysis, Options, Section};
-use unconvoy_trace_stream::{Reader, Record, flag};
+use unconvoy_syncchar::{Analysis, Estimate, LockAnalysis, Options};
+use unconvoy_trace_stream::{Reader, Record};
 
 const PROCESSORS: [u32; 4] = [2, 4, 8, 16];
 const THREADS: u64 = 16;
@@ -33,20 +33,10 @@ fn analyse(stream: &Path, options: &[Options]) -> Vec<BTreeMap<u64, (u32, LockAn
     let mut addresses = BTreeMap::new();
     while let Some(record) = reader.next_record().expect("a whole stream") {
         match record {
-            Record::Lock(lock) => drop(addresses.insert(lock.number, lock.address)),
+            Record::Lock(lock) => drop(addresses.insert(lock.number, lock.region.address)),
             Record::Section(section, entries) => {
-                let access = |entry: unconvoy_trace_stream::Entry| Access {
-                    address: entry.address,
-                    read: entry.read,
-                    written: entry.written,
-                    read_place: entry.read_place,
-                    written_place: entry.written_place,
-                };
-                let accesses: Vec<Access> = entries.iter().map(access).collect();
-                let io = section.flags & flag::IO != 0;
-                let section = Section { lock: section.lock, thread: section.thread, io, cut_short: false };
                 for analysis in &mut analyses {
-                    analysis.section(section, accesses.iter().copied());
+                    analysis.section(section, entries.iter());
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::io::{BufWriter, Seek};
 use std::time::Instant;
 use unconvoy_trace_store::{Reader, Writer};
-use unconvoy_trace_stream::{Entries, Entry, Record, Section};
+use unconvoy_trace_stream::{Access, Entries, Record, Section};
 
 const SECTIONS: u64 = 200_000;
 const PER_SECTION: u64 = 50;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for order in 0..SECTIONS {
         let base = 0x5555_0000_0000 + order.wrapping_mul(0x9e37_79b9) % (1 << 24) * 64;
         entries.clear();
-        entries.extend((0..PER_SECTION).map(|word| Entry {
+        entries.extend((0..PER_SECTION).map(|word| Access {
             address: base + word * 8,
             read: 0xff,
             written: if word % 7 == 0 { 0x0f } else { 0 },

@@ -15,11 +15,5 @@ mod row;
 mod writer;
 
 pub use error::Error;
-pub use reader::Reader;
-pub use writer::Writer;
-
-/// Rows of a row group: what a writer holds in memory.
-pub const GROUP: usize = 128 << 10;
-
-/// Rows that a reader decodes at once.
-pub const BATCH: usize = 8 << 10;
+pub use reader::{BATCH, Reader};
+pub use writer::{GROUP, Writer};

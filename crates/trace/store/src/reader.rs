@@ -1,8 +1,8 @@
 //! Columns to rows, rows to records.
 
 use crate::checksum::Checksum;
+use crate::error::Error;
 use crate::row::{FRAMES, Kind, LONGS, Row, TEXTS, WORDS, long, schema, text, word};
-use crate::{BATCH, Error};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -10,7 +10,12 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::File;
-use unconvoy_trace_stream::{Allocation, Counts, Entries, Entry, Held, Lock, Module, Object, Place, Record, Section};
+use unconvoy_trace_stream::{
+    Access, Allocation, Counts, Entries, Held, Lock, Module, Object, Place, Record, Region, Section,
+};
+
+/// Rows that a reader decodes at once.
+pub const BATCH: usize = 8 << 10;
 
 const MAGIC: &[u8] = b"PAR1";
 
@@ -26,7 +31,7 @@ pub struct Reader {
     rows: VecDeque<Row>,
     /// What the last record was made of.
     row: Option<Row>,
-    entries: Vec<Entry>,
+    entries: Vec<Access>,
 }
 
 /// A row group's columns, as they are read.
@@ -177,10 +182,10 @@ fn missing(offset: u64) -> Error {
     Error::Damaged { offset, what: "a row lacks what its kind has".into() }
 }
 
-fn entry(row: &Row) -> Option<Entry> {
+fn entry(row: &Row) -> Option<Access> {
     let small = |column: usize| u8::try_from(row.words[column]?).ok();
     (row.kind == Kind::Entry).then_some(())?;
-    Some(Entry {
+    Some(Access {
         address: row.longs[long::ADDRESS]?,
         read: small(word::READ)?,
         written: small(word::WRITTEN)?,
@@ -190,23 +195,21 @@ fn entry(row: &Row) -> Option<Entry> {
 }
 
 /// The record of a row; nothing if the row lacks a column that it needs.
-fn record<'a>(row: &'a Row, entries: &'a [Entry]) -> Option<Record<'a>> {
+fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
     let text_at = |column: usize| row.texts[column].as_deref();
     let json = || std::str::from_utf8(text_at(text::JSON)?).ok();
-    let address = row.longs[long::ADDRESS];
+    let region = || Some(Region::new(row.longs[long::ADDRESS]?, row.longs[long::SIZE]?));
     Some(match row.kind {
         Kind::Context => Record::Context(json()?),
         Kind::End => Record::End(json()?),
         Kind::Module => Record::Module(Module {
-            base: address?,
-            end: address?.wrapping_add(row.longs[long::SIZE]?),
+            region: region()?,
             offset: row.longs[long::FILE_OFFSET]?,
             path: text_at(text::NAME)?,
         }),
         Kind::Lock => Record::Lock(Lock {
             number: row.words[word::LOCK]?,
-            address: address?,
-            size: u32::try_from(row.longs[long::SIZE]?).ok()?,
+            region: region().filter(|region| u32::try_from(region.size).is_ok())?,
             incarnation: row.words[word::INCARNATION]?,
             pc: row.longs[long::PC]?,
             name: text_at(text::NAME)?,
@@ -223,18 +226,14 @@ fn record<'a>(row: &'a Row, entries: &'a [Entry]) -> Option<Record<'a>> {
         // Each follows its section, which has taken it.
         Kind::Entry => return None,
         Kind::Place => Record::Place(Place { number: row.words[word::PLACE]?, pc: row.longs[long::PC]? }),
-        Kind::Allocation => {
-            Record::Allocation(Allocation::new(address?, row.longs[long::SIZE]?, row.words[word::THREAD]?, &row.frames))
-        }
+        Kind::Allocation => Record::Allocation(Allocation::new(region()?, row.words[word::THREAD]?, &row.frames)),
         Kind::Counts => Record::Counts(Counts {
             lock: row.words[word::LOCK]?,
             acquisitions: row.longs[long::ACQUISITIONS]?,
             sampled: row.longs[long::SAMPLED]?,
             contended: row.longs[long::CONTENDED]?,
         }),
-        Kind::Object => {
-            Record::Object(Object { address: address?, size: row.longs[long::SIZE]?, name: text_at(text::NAME)? })
-        }
+        Kind::Object => Record::Object(Object { region: region()?, name: text_at(text::NAME)? }),
         Kind::Held => Record::Held(Held {
             lock: row.words[word::LOCK]?,
             held: row.longs[long::HELD]?,

@@ -4,6 +4,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use std::fmt::Write;
 use std::sync::Arc;
+use unconvoy_trace_stream::Region;
 
 /// Kinds of rows, as the column `record` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,10 @@ impl Row {
     pub fn long(mut self, column: usize, value: u64) -> Self {
         self.longs[column] = Some(value);
         self
+    }
+
+    pub fn region(self, region: Region) -> Self {
+        self.long(long::ADDRESS, region.address).long(long::SIZE, region.size)
     }
 
     /// Text that is not UTF-8 gets replacement characters: readers of Parquet insist.

@@ -4,8 +4,8 @@
 //! before it is decoded.
 
 use crate::checksum::{Checksum, Summed};
+use crate::error::Error;
 use crate::row::{Kind, Row, long, schema, text, word};
-use crate::{Error, GROUP};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -15,6 +15,9 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use std::io::Write;
 use std::sync::Arc;
 use unconvoy_trace_stream::Record;
+
+/// Rows of a row group: what a writer holds in memory.
+pub const GROUP: usize = 128 << 10;
 
 /// Writes a kept trace. Nothing can be read of the file before [`finish`](Writer::finish).
 pub struct Writer<W: Write + Send> {
@@ -78,8 +81,7 @@ impl<W: Write + Send> Writer<W> {
             Record::End(json) => self.row(Row::new(Kind::End).text(text::JSON, json.as_bytes())),
             Record::Module(module) => self.row(
                 Row::new(Kind::Module)
-                    .long(long::ADDRESS, module.base)
-                    .long(long::SIZE, module.end.wrapping_sub(module.base))
+                    .region(module.region)
                     .long(long::FILE_OFFSET, module.offset)
                     .text(text::NAME, module.path),
             ),
@@ -87,8 +89,7 @@ impl<W: Write + Send> Writer<W> {
                 Row::new(Kind::Lock)
                     .word(word::LOCK, lock.number)
                     .word(word::INCARNATION, lock.incarnation)
-                    .long(long::ADDRESS, lock.address)
-                    .long(long::SIZE, lock.size.into())
+                    .region(lock.region)
                     .long(long::PC, lock.pc)
                     .text(text::NAME, lock.name),
             ),
@@ -117,10 +118,7 @@ impl<W: Write + Send> Writer<W> {
                 self.row(Row::new(Kind::Place).word(word::PLACE, place.number).long(long::PC, place.pc))
             }
             Record::Allocation(allocation) => {
-                let row = Row::new(Kind::Allocation)
-                    .word(word::THREAD, allocation.thread)
-                    .long(long::ADDRESS, allocation.address)
-                    .long(long::SIZE, allocation.size);
+                let row = Row::new(Kind::Allocation).word(word::THREAD, allocation.thread).region(allocation.region);
                 self.row(Row { frames: allocation.frames().collect(), ..row })
             }
             Record::Counts(counts) => self.row(
@@ -130,12 +128,9 @@ impl<W: Write + Send> Writer<W> {
                     .long(long::SAMPLED, counts.sampled)
                     .long(long::CONTENDED, counts.contended),
             ),
-            Record::Object(object) => self.row(
-                Row::new(Kind::Object)
-                    .long(long::ADDRESS, object.address)
-                    .long(long::SIZE, object.size)
-                    .text(text::NAME, object.name),
-            ),
+            Record::Object(object) => {
+                self.row(Row::new(Kind::Object).region(object.region).text(text::NAME, object.name))
+            }
             Record::Held(held) => self.row(
                 Row::new(Kind::Held)
                     .word(word::LOCK, held.lock)

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::io::Seek;
-use unconvoy_syncchar::{Access, Analysis, LockAnalysis, Options, Section};
+use unconvoy_syncchar::{Analysis, LockAnalysis, Options};
 use unconvoy_trace_store as store;
-use unconvoy_trace_stream::{self as stream, Entries, Entry, Record, append, flag};
+use unconvoy_trace_stream::{self as stream, Access, Entries, Record, Region, Section, append, flag};
 
 /// Gives an analysis the sections of a trace, and tells it of locks that were initialised anew.
 struct Feed {
@@ -22,22 +22,11 @@ impl Feed {
     fn record(&mut self, record: &Record) {
         match record {
             Record::Lock(lock) => {
-                if let Some(before) = self.lives.insert(lock.address, lock.number) {
+                if let Some(before) = self.lives.insert(lock.region.address, lock.number) {
                     self.analysis.retire(before);
                 }
             }
-            Record::Section(section, entries) => {
-                let io = section.flags & flag::IO != 0;
-                let cut_short = section.flags & flag::CUT_SHORT != 0;
-                let accesses = entries.iter().map(|entry| Access {
-                    address: entry.address,
-                    read: entry.read,
-                    written: entry.written,
-                    read_place: entry.read_place,
-                    written_place: entry.written_place,
-                });
-                self.analysis.section(Section { lock: section.lock, thread: section.thread, io, cut_short }, accesses);
-            }
+            Record::Section(section, entries) => self.analysis.section(*section, entries.iter()),
             _ => {}
         }
     }
@@ -49,14 +38,15 @@ fn collected() -> Vec<u8> {
     for order in 0..4000u64 {
         if order % 2000 == 0 {
             let life = (order / 2000) as u32;
-            let lock = stream::Lock { number: life, address: 0x100, size: 40, incarnation: life, pc: 1, name: b"" };
+            let lock =
+                stream::Lock { number: life, region: Region::new(0x100, 40), incarnation: life, pc: 1, name: b"" };
             append(&mut stream, &Record::Lock(lock));
         }
         let thread = (order % 7) as u32;
-        let entry = |address, written| Entry { address, read: 1, written, read_place: 1, written_place: 1 };
+        let entry = |address, written| Access { address, read: 1, written, read_place: 1, written_place: 1 };
         let entries = [entry(0x1000, u8::from(order % 3 == 0)), entry(0x2000 + u64::from(thread) * 8, 1)];
         let flags = if order % 50 == 0 { flag::IO } else { 0 };
-        let section = stream::Section { lock: (order / 2000) as u32, thread, order, flags };
+        let section = Section { lock: (order / 2000) as u32, thread, order, flags };
         append(&mut stream, &Record::Section(section, Entries::from(&entries[..])));
     }
     append(&mut stream, &Record::End("{}"));

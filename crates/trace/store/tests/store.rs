@@ -7,29 +7,34 @@ use std::io::{Seek, Write};
 use std::process::Command;
 use unconvoy_trace_store::{BATCH, Error, GROUP, Reader, Writer};
 use unconvoy_trace_stream::{
-    Allocation, Context, Counts, End, Entries, Entry, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, Section,
-    append,
+    Access, Allocation, Context, Counts, End, Entries, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, Region,
+    Section, append,
 };
 
 /// A stream with one record of each kind, and sections with so many entries.
-fn records(sections: &[Vec<Entry>], frames: &[u64], numbers: [u64; 4], name: &str) -> Vec<u8> {
+fn records(sections: &[Vec<Access>], frames: &[u64], numbers: [u64; 4], name: &str) -> Vec<u8> {
     let mut stream = unconvoy_trace_stream::MAGIC.to_vec();
     let [a, b, c, d] = numbers;
     let context = Context { source: "sim", ..Context::default() }.json();
     append(&mut stream, &Record::Context(&context));
-    append(&mut stream, &Record::Module(Module { base: a, end: b, offset: c, path: name.as_bytes() }));
-    let lock =
-        Lock { number: a as u32, address: b, size: c as u32, incarnation: d as u32, pc: a, name: name.as_bytes() };
-    append(&mut stream, &Record::Object(Object { address: c, size: d, name: name.as_bytes() }));
+    append(&mut stream, &Record::Module(Module { region: Region::between(a, b), offset: c, path: name.as_bytes() }));
+    let lock = Lock {
+        number: a as u32,
+        region: Region::new(b, (c as u32).into()),
+        incarnation: d as u32,
+        pc: a,
+        name: name.as_bytes(),
+    };
+    append(&mut stream, &Record::Object(Object { region: Region::new(c, d), name: name.as_bytes() }));
     append(&mut stream, &Record::Lock(lock));
     append(&mut stream, &Record::Place(Place { number: a as u32, pc: b }));
-    append(&mut stream, &Record::Allocation(Allocation::new(a, b, c as u32, frames)));
+    append(&mut stream, &Record::Allocation(Allocation::new(Region::new(a, b), c as u32, frames)));
     for (index, entries) in sections.iter().enumerate() {
         let section =
             Section { lock: b as u32, thread: c as u32, order: d.wrapping_add(index as u64), flags: a as u32 };
         append(&mut stream, &Record::Section(section, Entries::from(&entries[..])));
     }
-    append(&mut stream, &Record::Allocation(Allocation::new(d, c, b as u32, &[])));
+    append(&mut stream, &Record::Allocation(Allocation::new(Region::new(d, c), b as u32, &[])));
     append(&mut stream, &Record::Counts(Counts { lock: a as u32, acquisitions: b, sampled: c, contended: d }));
     append(&mut stream, &Record::Held(Held { lock: b as u32, held: c, waited: d }));
     append(&mut stream, &Record::End(&End::default().json()));
@@ -58,8 +63,14 @@ fn told(file: File) -> Result<Vec<u8>, Error> {
     Ok(stream)
 }
 
-fn entry(number: u64) -> Entry {
-    Entry { address: number * 8, read: 1 + number as u8 % 255, written: 0, read_place: number as u32, written_place: 0 }
+fn entry(number: u64) -> Access {
+    Access {
+        address: number * 8,
+        read: 1 + number as u8 % 255,
+        written: 0,
+        read_place: number as u32,
+        written_place: 0,
+    }
 }
 
 fn temporary(bytes: &[u8]) -> File {
@@ -84,8 +95,8 @@ proptest! {
         numbers: [u64; 4],
         name: String,
     ) {
-        let entries = |section: &Vec<(u64, u8, u8, u32, u32)>| -> Vec<Entry> {
-            let entry = |(address, read, written, read_place, written_place): &(u64, u8, u8, u32, u32)| Entry {
+        let entries = |section: &Vec<(u64, u8, u8, u32, u32)>| -> Vec<Access> {
+            let entry = |(address, read, written, read_place, written_place): &(u64, u8, u8, u32, u32)| Access {
                 address: address & !7,
                 read: read | u8::from(*written == 0),
                 written: *written,
@@ -94,7 +105,7 @@ proptest! {
             };
             section.iter().map(entry).collect()
         };
-        let sections: Vec<Vec<Entry>> = sections.iter().map(entries).collect();
+        let sections: Vec<Vec<Access>> = sections.iter().map(entries).collect();
         let stream = records(&sections, &frames, numbers, &name);
         prop_assert_eq!(told(keep(&stream)).unwrap(), stream);
     }
@@ -113,7 +124,7 @@ proptest! {
 /// Sections reach over batches and row groups.
 #[test]
 fn many_rows() {
-    let sections: Vec<Vec<Entry>> =
+    let sections: Vec<Vec<Access>> =
         [GROUP - 20, 3, BATCH, GROUP + 5].iter().map(|count| (0..*count as u64).map(entry).collect()).collect();
     let stream = records(&sections, &[1, 2, 3], [1, 2, 3, 4], "name");
     assert_eq!(told(keep(&stream)).unwrap(), stream);
@@ -178,7 +189,7 @@ fn python_with(module: &str) -> Option<String> {
 fn run(python: &str, program: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let mut file = File::create(directory.path().join("trace.parquet")).unwrap();
-    let sections = vec![vec![entry(1), Entry { address: 1 << 63, written: 0xff, ..Entry::default() }]; 5];
+    let sections = vec![vec![entry(1), Access { address: 1 << 63, written: 0xff, ..Access::default() }]; 5];
     file.write_all(&bytes(keep(&records(&sections, &[7, 1 << 63], [2, 2, 3, 4], "näme")))).unwrap();
     let output = Command::new(python).args(["-c", program]).current_dir(&directory).output().unwrap();
     assert!(output.status.success(), "{program}\n{}", String::from_utf8_lossy(&output.stderr));

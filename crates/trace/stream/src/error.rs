@@ -2,10 +2,11 @@
 
 use std::io;
 
-/// Why a stream cannot be read on. Offsets are in bytes from the stream's start; what came before them was handed out.
+/// Why a stream cannot be read on. Offsets are in bytes from the stream's start; what came before
+/// them was handed out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The first bytes are not [`MAGIC`](crate::MAGIC): a foreign file.
+    /// The first bytes are not the magic: a foreign file.
     #[error("not a stream of address sets: it does not start with \"UNCVSET1\" (at byte 0)")]
     Foreign,
     /// The stream ends within a record, or within the magic at offset 0.
@@ -50,7 +51,8 @@ impl Error {
         }
     }
 
-    /// Whether the stream was only cut off: what came before is as good as that of a whole one, and its counts are missing.
+    /// Whether the stream was only cut off: what came before is as good as that of a whole one, and
+    /// its counts are missing.
     pub fn is_cut_off(&self) -> bool {
         matches!(self, Error::Truncated { .. } | Error::Unended { .. })
     }

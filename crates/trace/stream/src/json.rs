@@ -1,7 +1,55 @@
-//! The two records that are JSON, written without a dependency: a plug-in has to link this. Whoever reads them has a JSON parser of their own;
-//! keys that they do not know are to be skipped, keys that are missing have the defaults given here.
+//! The two records that are JSON, written without a dependency: a plug-in has to link this. Whoever
+//! reads them has a JSON parser of their own; keys that they do not know are to be skipped, keys
+//! that are missing have the defaults given here.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
+
+/// A JSON object, while keys are added.
+#[derive(Default)]
+pub struct Json(String);
+
+impl Json {
+    /// Adds a key. Its value is written as it is displayed: a number, or JSON.
+    pub fn value(mut self, key: &str, value: impl Display) -> Self {
+        let separator = if self.0.is_empty() { '{' } else { ',' };
+        let _ = write!(self.0, "{separator}\"{key}\":{value}");
+        self
+    }
+
+    /// Adds a key whose value is a string.
+    pub fn text(self, key: &str, value: &str) -> Self {
+        self.value(key, Quoted(value))
+    }
+
+    /// Adds a key whose value is a list of strings.
+    pub fn list(self, key: &str, values: impl IntoIterator<Item: AsRef<str>>) -> Self {
+        let values: Vec<String> = values.into_iter().map(|value| Quoted(value.as_ref()).to_string()).collect();
+        self.value(key, format_args!("[{}]", values.join(",")))
+    }
+
+    /// The object, which has a key.
+    pub fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// Text as JSON has it.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(to, "\\{character}")?,
+                control if (control as u32) < 0x20 => write!(to, "\\u{:04x}", control as u32)?,
+                other => to.write_char(other)?,
+            }
+        }
+        to.write_char('"')
+    }
+}
 
 /// What ran, and how it was sampled.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +58,8 @@ pub struct Context<'a> {
     pub source: &'a str,
     /// The program and its arguments; bytes that are not UTF-8 are to be replaced before.
     pub program: &'a [String],
-    /// One in so many sections is sampled, at random; 1 for all, 10 for the paper's 10 % (section 4.2).
+    /// One in so many sections is sampled, at random; 1 for all, 10 for the paper's 10 % (section
+    /// 4.2).
     pub rate: u32,
     /// Processors of the machine or guest that ran it.
     pub processors: u32,
@@ -38,52 +87,26 @@ pub struct End {
 impl Context<'_> {
     /// The payload of a context record.
     pub fn json(&self) -> String {
-        let mut out = String::from("{\"source\":");
-        string(&mut out, self.source);
-        out.push_str(",\"program\":[");
-        for (index, argument) in self.program.iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            string(&mut out, argument);
-        }
-        let Context { rate, processors, page_size, seed, .. } = self;
-        let _ = write!(
-            out,
-            "],\"rate\":{rate},\"processors\":{processors},\"page_size\":{page_size},\"seed\":{seed},\"version\":"
-        );
-        string(&mut out, self.version);
-        out.push('}');
-        out
+        let json = Json::default().text("source", self.source).list("program", self.program).value("rate", self.rate);
+        let json = json.value("processors", self.processors).value("page_size", self.page_size);
+        json.value("seed", self.seed).text("version", self.version).finish()
     }
 }
 
 impl End {
     /// The payload of an end record.
     pub fn json(&self) -> String {
-        let End { sections, seen, lost, exit_status } = self;
-        let mut out = format!("{{\"sections\":{sections},\"seen\":{seen},\"lost\":{lost}");
-        if let Some(status) = exit_status {
-            let _ = write!(out, ",\"exit_status\":{status}");
-        }
-        out.push('}');
-        out
+        self.open_json().finish()
     }
-}
 
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            control if (control as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", control as u32);
-            }
-            other => out.push(other),
+    /// The same, for a collector that has more to say.
+    pub fn open_json(&self) -> Json {
+        let json = Json::default().value("sections", self.sections).value("seen", self.seen).value("lost", self.lost);
+        match self.exit_status {
+            Some(status) => json.value("exit_status", status),
+            None => json,
         }
     }
-    out.push('"');
 }
 
 #[cfg(test)]

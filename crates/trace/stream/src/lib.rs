@@ -1,8 +1,9 @@
-//! The stream of address sets: what a collector (a plug-in of an emulator, the simulator) writes while a program runs, and what Syncchar's
-//! analysis reads. It has no dependency that a plug-in under another licence would mind.
+//! The stream of address sets: what a collector (a plug-in of an emulator, the simulator) writes
+//! while a program runs, and what Syncchar's analysis reads. It has no dependency that a plug-in
+//! under another licence would mind.
 //!
-//! A file or a pipe, little-endian: the 8 bytes [`MAGIC`], then records. A record is a u32 kind, a u32 length of its payload in
-//! bytes, and the payload.
+//! A file or a pipe, little-endian: the 8 bytes [`MAGIC`], then records. A record is a u32 kind, a
+//! u32 length of its payload in bytes, and the payload.
 //!
 //! | kind | record | payload |
 //! | --- | --- | --- |
@@ -17,25 +18,27 @@
 //! | 9 | object | u64 address, u64 size (0: unknown), a name: an object of a kernel's heap that sampled sections touch or locks lie in |
 //! | 10 | held | u32 lock, u32 zero, u64 instructions held, u64 instructions waited: at the end, for each lock, where they are counted |
 //!
-//! An entry has 24 bytes: u64 address of an aligned 8-byte word, u8 mask of its bytes read, u8 mask of its bytes written, u16 zero, u32
-//! number of the place that first read it (0: none), u32 likewise written, u32 zero. A section's entries name each word once. Lock words
-//! (of all known locks) and the accessing thread's own stack are not among them (section 4.1 of the paper).
+//! An entry has 24 bytes: u64 address of an aligned 8-byte word, u8 mask of its bytes read, u8 mask
+//! of its bytes written, u16 zero, u32 number of the place that first read it (0: none), u32
+//! likewise written, u32 zero. A section's entries name each word once. Lock words (of all known
+//! locks) and the accessing thread's own stack are not among them (section 4.1 of the paper).
 //!
-//! A kind that a reader does not know is skipped. A stream ends with its end record; one that ends before, within a record
-//! or between two, was cut off, and reading it fails with the offset, after every record before that offset was handed out. A record is at
-//! most [`MAX_PAYLOAD`] bytes long, so that a corrupted length is refused instead of filling memory.
+//! A kind that a reader does not know is skipped. A stream ends with its end record; one that ends
+//! before, within a record or between two, was cut off, and reading it fails with the offset, after
+//! every record before that offset was handed out. A record is at most [`MAX_PAYLOAD`] bytes long,
+//! so that a corrupted length is refused instead of filling memory.
 //!
-//! The paper is "Predicting and Tuning the Performance of Multicore Systems", Porter, Hofmann and Witchel, University of Texas at Austin,
-//! 2008.
+//! The paper is "Predicting and Tuning the Performance of Multicore Systems", Porter, Hofmann and
+//! Witchel, University of Texas at Austin, 2008.
 //!
 //! ```
-//! use unconvoy_trace_stream::{Context, End, Entry, Reader, Record, Section, Writer};
+//! use unconvoy_trace_stream::{Access, Context, End, Reader, Record, Section, Writer};
 //!
 //! let mut stream = Vec::new();
 //! let mut writer = Writer::new(&mut stream)?;
 //! let context = Context { source: "sim", rate: 10, processors: 2, ..Context::default() }.json();
 //! writer.write(&Record::Context(&context))?;
-//! let entries = [Entry { address: 0x1000, read: 0x0f, written: 0, read_place: 1, written_place: 0 }];
+//! let entries = [Access { address: 0x1000, read: 0x0f, written: 0, read_place: 1, written_place: 0 }];
 //! writer.section(&Section { lock: 0, thread: 7, order: 1, flags: 0 }, &entries)?;
 //! writer.write(&Record::End(&End { sections: 1, ..End::default() }.json()))?;
 //!
@@ -50,25 +53,19 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod error;
 mod json;
 mod reader;
 mod record;
 mod writer;
 
+pub use access::{Access, Region, WORD};
 pub use error::Error;
-pub use json::{Context, End};
+pub use json::{Context, End, Json};
 pub use reader::Reader;
 pub use record::{
-    Allocation, Counts, Entries, Entry, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, Section, flag,
+    Allocation, Counts, Entries, Held, Lock, MAGIC, MAX_ENTRIES, MAX_FRAMES, MAX_PAYLOAD, Module, Object, Place,
+    Record, Section, flag,
 };
 pub use writer::{Writer, append, append_section};
-
-/// The first bytes of a stream.
-pub const MAGIC: [u8; 8] = *b"UNCVSET1";
-
-/// The longest payload of a record, in bytes; that of a section of [`MAX_ENTRIES`] entries fits.
-pub const MAX_PAYLOAD: usize = 64 << 20;
-
-/// The most entries that a section may have. One that touched more is written cut short, with [`flag::CUT_SHORT`].
-pub const MAX_ENTRIES: usize = (MAX_PAYLOAD - record::SECTION_HEAD) / record::ENTRY;

@@ -1,13 +1,15 @@
 //! Bytes to records, one at a time: a stream is never held whole.
 
+use crate::access::Region;
+use crate::error::Error;
 use crate::record::{
-    Allocation, Counts, ENTRY, Entries, Held, Lock, MAX_FRAMES, Module, Object, Place, Record, SECTION_HEAD, Section,
-    kind, u32_at, u64_at,
+    Allocation, Counts, ENTRY, Entries, Held, Lock, MAGIC, MAX_FRAMES, MAX_PAYLOAD, Module, Object, Place, Record,
+    SECTION_HEAD, Section, kind, u32_at, u64_at,
 };
-use crate::{Error, MAGIC, MAX_PAYLOAD};
 use std::io::{ErrorKind, Read};
 
-/// Reads a stream. Its own buffer holds one record; give it a buffered reader, since a record takes two or more calls.
+/// Reads a stream. Its own buffer holds one record; give it a buffered reader, since a record takes
+/// two or more calls.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     from: R,
@@ -22,7 +24,8 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] unless it is one, [`Error::Truncated`] at 0 if there are fewer bytes and they could be its start.
+    /// [`Error::Foreign`] unless it is one, [`Error::Truncated`] at 0 if there are fewer bytes and
+    /// they could be its start.
     pub fn new(mut from: R) -> Result<Self, Error> {
         let mut magic = [0; MAGIC.len()];
         let got = fill(&mut from, &mut magic, 0)?;
@@ -39,7 +42,8 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// The stream was cut off or is malformed; the error has the offset, and reading on makes no sense.
+    /// The stream was cut off or is malformed; the error has the offset, and reading on makes no
+    /// sense.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
         loop {
             let mut head = [0; 8];
@@ -57,7 +61,8 @@ impl<R: Read> Reader<R> {
                 return Err(Error::Malformed { offset, what: "it is longer than any record may be" });
             }
             self.payload.clear();
-            // Not reserved at once: a length that is wrong costs no more memory than there are bytes.
+            // Not reserved at once: a length that is wrong costs no more memory than there are
+            // bytes.
             let read = (&mut self.from).take(length as u64).read_to_end(&mut self.payload);
             let got = read.map_err(|error| Error::Read { offset, error })?;
             if got < length {
@@ -110,15 +115,13 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
         kind::CONTEXT => Record::Context(text(payload)?),
         kind::END => Record::End(text(payload)?),
         kind::MODULE => Record::Module(Module {
-            base: u64_at(payload, 0),
-            end: u64_at(payload, 8),
+            region: Region::between(u64_at(payload, 0), u64_at(payload, 8)),
             offset: u64_at(payload, 16),
             path: &payload[24..],
         }),
         kind::LOCK => Record::Lock(Lock {
             number: u32_at(payload, 0),
-            address: u64_at(payload, 4),
-            size: u32_at(payload, 12),
+            region: Region::new(u64_at(payload, 4), u32_at(payload, 12).into()),
             incarnation: u32_at(payload, 16),
             pc: u64_at(payload, 20),
             name: &payload[28..],
@@ -139,7 +142,7 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
                 if entry.address % 8 != 0 {
                     return Err("an entry's address is not a multiple of 8");
                 }
-                if entry.read | entry.written == 0 {
+                if entry.touched() == 0 {
                     return Err("an entry was neither read nor written");
                 }
             }
@@ -147,14 +150,14 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
         }
         kind::PLACE => Record::Place(Place { number: u32_at(payload, 0), pc: u64_at(payload, 4) }),
         kind::ALLOCATION => {
-            let frames = &payload[24..];
+            let (region, frames) = (Region::new(u64_at(payload, 0), u64_at(payload, 8)), &payload[24..]);
             if u32_at(payload, 20) as usize > MAX_FRAMES || u32_at(payload, 20) as usize * 8 != frames.len() {
                 return Err("its length is not that of its return addresses");
             }
-            Record::Allocation(Allocation::read(u64_at(payload, 0), u64_at(payload, 8), u32_at(payload, 16), frames))
+            Record::Allocation(Allocation::read(region, u32_at(payload, 16), frames))
         }
         kind::OBJECT => {
-            Record::Object(Object { address: u64_at(payload, 0), size: u64_at(payload, 8), name: &payload[16..] })
+            Record::Object(Object { region: Region::new(u64_at(payload, 0), u64_at(payload, 8)), name: &payload[16..] })
         }
         kind::HELD => {
             Record::Held(Held { lock: u32_at(payload, 0), held: u64_at(payload, 8), waited: u64_at(payload, 16) })

@@ -1,5 +1,17 @@
 //! The records and how their payloads are laid out.
 
+use crate::access::{Access, Region};
+
+/// The first bytes of a stream.
+pub const MAGIC: [u8; 8] = *b"UNCVSET1";
+
+/// The longest payload of a record, in bytes; that of a section of [`MAX_ENTRIES`] entries fits.
+pub const MAX_PAYLOAD: usize = 64 << 20;
+
+/// The most entries that a section may have. One that touched more is written cut short, with
+/// [`flag::CUT_SHORT`].
+pub const MAX_ENTRIES: usize = (MAX_PAYLOAD - SECTION_HEAD) / ENTRY;
+
 /// The most return addresses of an allocation record.
 pub const MAX_FRAMES: usize = 8;
 
@@ -22,7 +34,8 @@ pub(crate) mod kind {
 
 /// Flags of a section.
 pub mod flag {
-    /// It made a system call, or accessed a device: optimistic concurrency cannot undo it, so it is never independent (section 4.1).
+    /// It made a system call, or accessed a device: optimistic concurrency cannot undo it, so it is
+    /// never independent (section 4.1).
     pub const IO: u32 = 1;
     /// It touched more than was recorded.
     pub const CUT_SHORT: u32 = 2;
@@ -58,11 +71,9 @@ pub enum Record<'a> {
 /// Code or data of a file, mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module<'a> {
-    /// The first address.
-    pub base: u64,
-    /// The first address after it.
-    pub end: u64,
-    /// The file's offset that is mapped at `base`, in bytes.
+    /// Where it is mapped.
+    pub region: Region,
+    /// The file's offset that is mapped there, in bytes.
     pub offset: u64,
     /// The file; not always UTF-8.
     pub path: &'a [u8],
@@ -73,10 +84,8 @@ pub struct Module<'a> {
 pub struct Lock<'a> {
     /// From 0, in the order of first acquisitions.
     pub number: u32,
-    /// Where it is.
-    pub address: u64,
-    /// Its bytes.
-    pub size: u32,
+    /// Its bytes: fewer than 2^32.
+    pub region: Region,
     /// How many locks were at this address before.
     pub incarnation: u32,
     /// Where the caller of its first acquisition goes on.
@@ -86,31 +95,29 @@ pub struct Lock<'a> {
 }
 
 /// A sampled critical section, less its entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     /// The lock's number.
     pub lock: u32,
     /// The thread's number, any that no other thread of the run has.
     pub thread: u32,
-    /// When it unlocked: increasing over all sections of all locks. A lock's sections come in this order; those of different locks need not.
+    /// When it unlocked: increasing over all sections of all locks. A lock's sections come in this
+    /// order; those of different locks need not.
     pub order: u64,
     /// Of [`flag`].
     pub flags: u32,
 }
 
-/// One aligned word of 8 bytes in a section's address set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// A multiple of 8.
-    pub address: u64,
-    /// Bit n: byte n of the word was read.
-    pub read: u8,
-    /// Bit n: byte n of the word was written.
-    pub written: u8,
-    /// The place that first read it; 0 for none.
-    pub read_place: u32,
-    /// The place that first wrote it; 0 for none.
-    pub written_place: u32,
+impl Section {
+    /// Whether it did I/O.
+    pub fn does_io(&self) -> bool {
+        self.flags & flag::IO != 0
+    }
+
+    /// Whether it touched more than was recorded.
+    pub fn is_cut_short(&self) -> bool {
+        self.flags & flag::CUT_SHORT != 0
+    }
 }
 
 /// A place in the code.
@@ -125,62 +132,29 @@ pub struct Place {
 /// A piece of heap. Only those that live while a sampled section touches them need be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation<'a> {
-    /// The first byte.
-    pub address: u64,
-    /// Bytes asked for.
-    pub size: u64,
+    /// The bytes asked for.
+    pub region: Region,
     /// Who allocated it.
     pub thread: u32,
     /// Return addresses, the allocator's caller first; at most [`MAX_FRAMES`].
-    frames: Frames<'a>,
+    frames: Items<'a, u64>,
 }
 
 impl<'a> Allocation<'a> {
-    /// An allocation of `size` bytes at `address`; of `frames`, the first [`MAX_FRAMES`] are kept.
-    pub fn new(address: u64, size: u64, thread: u32, frames: &'a [u64]) -> Self {
-        Allocation { address, size, thread, frames: Frames::Told(&frames[..frames.len().min(MAX_FRAMES)]) }
+    /// An allocation; of `frames`, the first [`MAX_FRAMES`] are kept.
+    pub fn new(region: Region, thread: u32, frames: &'a [u64]) -> Self {
+        Allocation { region, thread, frames: Items::from(&frames[..frames.len().min(MAX_FRAMES)]) }
     }
 
-    pub(crate) fn read(address: u64, size: u64, thread: u32, frames: &'a [u8]) -> Self {
-        Allocation { address, size, thread, frames: Frames::Read(frames) }
+    pub(crate) fn read(region: Region, thread: u32, frames: &'a [u8]) -> Self {
+        Allocation { region, thread, frames: Items::read(frames) }
     }
 
     /// Return addresses, the allocator's caller first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        let frames = self.frames;
-        (0..frames.len()).map(move |index| frames.at(index))
+        self.frames.iter()
     }
 }
-
-#[derive(Clone, Copy, Debug)]
-enum Frames<'a> {
-    Told(&'a [u64]),
-    Read(&'a [u8]),
-}
-
-impl Frames<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Frames::Told(frames) => frames.len(),
-            Frames::Read(bytes) => bytes.len() / 8,
-        }
-    }
-
-    fn at(&self, index: usize) -> u64 {
-        match self {
-            Frames::Told(frames) => frames[index],
-            Frames::Read(bytes) => u64_at(bytes, index * 8),
-        }
-    }
-}
-
-impl PartialEq for Frames<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && (0..self.len()).all(|index| self.at(index) == other.at(index))
-    }
-}
-
-impl Eq for Frames<'_> {}
 
 /// A lock's totals so far, sampled or not; later ones replace earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,13 +169,12 @@ pub struct Counts {
     pub contended: u64,
 }
 
-/// An object of a kernel's heap, which a sampled section touched or a lock lies in. Told before that or after; a later one at the same address replaces the earlier.
+/// An object of a kernel's heap, which a sampled section touched or a lock lies in. Told before
+/// that or after; a later one at the same address replaces the earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
-    /// The first byte.
-    pub address: u64,
-    /// Its bytes; 0 if they are not known.
-    pub size: u64,
+    /// Its bytes; none if it is not known how many.
+    pub region: Region,
     /// Where it was allocated from: the name of a slab cache.
     pub name: &'a [u8],
 }
@@ -217,70 +190,93 @@ pub struct Held {
     pub waited: u64,
 }
 
-/// The entries of a section: told by a writer, or still as the bytes that a reader read.
+/// The entries of a section, in the order in which they were written.
+pub type Entries<'a> = Items<'a, Access>;
+
+/// What a record has several of: a writer's, or still as the bytes that a reader read.
 #[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(Source<'a>);
+pub struct Items<'a, T>(Source<'a, T>);
 
 #[derive(Clone, Copy, Debug)]
-enum Source<'a> {
-    Told(&'a [Entry]),
+enum Source<'a, T> {
+    Given(&'a [T]),
     Read(&'a [u8]),
 }
 
-impl<'a> Entries<'a> {
+/// One of [`Items`].
+pub trait Item: Copy {
+    /// The bytes of one.
+    const BYTES: usize;
+    /// The one of these bytes.
+    fn decode(bytes: &[u8]) -> Self;
+}
+
+impl Item for u64 {
+    const BYTES: usize = 8;
+
+    fn decode(bytes: &[u8]) -> Self {
+        u64_at(bytes, 0)
+    }
+}
+
+impl<'a, T: Item> Items<'a, T> {
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
-        debug_assert_eq!(bytes.len() % ENTRY, 0);
-        Entries(Source::Read(bytes))
+        debug_assert_eq!(bytes.len() % T::BYTES, 0);
+        Items(Source::Read(bytes))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
-            Source::Told(entries) => entries.len(),
-            Source::Read(bytes) => bytes.len() / ENTRY,
+            Source::Given(items) => items.len(),
+            Source::Read(bytes) => bytes.len() / T::BYTES,
         }
     }
 
-    /// Whether the section touched nothing that counts.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Each entry, in the order in which they were written.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry> + use<'a> {
-        let held = self.0;
-        (0..self.len()).map(move |index| match held {
-            Source::Told(entries) => entries[index],
-            Source::Read(bytes) => Entry::decode(&bytes[index * ENTRY..][..ENTRY]),
+    /// Each of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + use<'a, T> {
+        let source = self.0;
+        (0..self.len()).map(move |index| match source {
+            Source::Given(items) => items[index],
+            Source::Read(bytes) => T::decode(&bytes[index * T::BYTES..][..T::BYTES]),
         })
     }
 }
 
-impl<'a> From<&'a [Entry]> for Entries<'a> {
-    fn from(entries: &'a [Entry]) -> Self {
-        Entries(Source::Told(entries))
+impl<'a, T> From<&'a [T]> for Items<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Items(Source::Given(items))
     }
 }
 
-impl PartialEq for Entries<'_> {
+impl<T: Item + PartialEq> PartialEq for Items<'_, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Entry {
-    pub(crate) fn encode(&self) -> [u8; ENTRY] {
-        let mut bytes = [0; ENTRY];
-        bytes[0..8].copy_from_slice(&self.address.to_le_bytes());
-        bytes[8] = self.read;
-        bytes[9] = self.written;
-        bytes[12..16].copy_from_slice(&self.read_place.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.written_place.to_le_bytes());
-        bytes
-    }
+impl<T: Item + Eq> Eq for Items<'_, T> {}
+
+pub(crate) fn encode(access: &Access) -> [u8; ENTRY] {
+    let mut bytes = [0; ENTRY];
+    bytes[0..8].copy_from_slice(&access.address.to_le_bytes());
+    bytes[8] = access.read;
+    bytes[9] = access.written;
+    bytes[12..16].copy_from_slice(&access.read_place.to_le_bytes());
+    bytes[16..20].copy_from_slice(&access.written_place.to_le_bytes());
+    bytes
+}
+
+impl Item for Access {
+    const BYTES: usize = ENTRY;
 
     fn decode(bytes: &[u8]) -> Self {
-        Entry {
+        Access {
             address: u64_at(bytes, 0),
             read: bytes[8],
             written: bytes[9],

@@ -1,8 +1,10 @@
-//! Records to bytes. [`append`] needs no stream: threads of a collector may each fill a buffer of whole records and write
-//! it in one piece, under whatever lock they like.
+//! Records to bytes. [`append`] needs no stream: threads of a collector may each fill a buffer of
+//! whole records and write it in one piece, under whatever lock they like.
 
-use crate::record::{ENTRY, Entries, Entry, Record, SECTION_HEAD, Section, kind};
-use crate::{MAGIC, MAX_ENTRIES, MAX_PAYLOAD, flag};
+use crate::access::Access;
+use crate::record::{
+    ENTRY, Entries, MAGIC, MAX_ENTRIES, MAX_PAYLOAD, Record, SECTION_HEAD, Section, encode, flag, kind,
+};
 use std::io::{self, Write};
 
 /// Writes a stream, one record per call to the underlying writer; give it a buffered one.
@@ -27,7 +29,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a section, as by [`append_section`].
-    pub fn section(&mut self, section: &Section, entries: &[Entry]) -> io::Result<()> {
+    pub fn section(&mut self, section: &Section, entries: &[Access]) -> io::Result<()> {
         self.record.clear();
         append_section(&mut self.record, section, entries);
         self.to.write_all(&self.record)
@@ -45,8 +47,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Appends a record to `out`. A section of more than [`MAX_ENTRIES`] entries is cut short, and flagged so; text beyond
-/// [`MAX_PAYLOAD`] bytes is a defect of the caller.
+/// Appends a record to `out`. A section of more than [`MAX_ENTRIES`] entries is cut short, and
+/// flagged so; text beyond [`MAX_PAYLOAD`] bytes is a defect of the caller.
 ///
 /// # Panics
 ///
@@ -56,13 +58,15 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
         Record::Context(json) => framed(out, kind::CONTEXT, |out| out.extend_from_slice(json.as_bytes())),
         Record::End(json) => framed(out, kind::END, |out| out.extend_from_slice(json.as_bytes())),
         Record::Module(module) => framed(out, kind::MODULE, |out| {
-            u64s(out, &[module.base, module.end, module.offset]);
+            let (base, size) = (module.region.address, module.region.size);
+            // What `Region::between` made its size of.
+            u64s(out, &[base, base.wrapping_add(size), module.offset]);
             out.extend_from_slice(module.path);
         }),
         Record::Lock(lock) => framed(out, kind::LOCK, |out| {
             u32s(out, &[lock.number]);
-            u64s(out, &[lock.address]);
-            u32s(out, &[lock.size, lock.incarnation]);
+            u64s(out, &[lock.region.address]);
+            u32s(out, &[lock.region.size as u32, lock.incarnation]);
             u64s(out, &[lock.pc]);
             out.extend_from_slice(lock.name);
         }),
@@ -72,7 +76,7 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
             u64s(out, &[place.pc]);
         }),
         Record::Allocation(allocation) => framed(out, kind::ALLOCATION, |out| {
-            u64s(out, &[allocation.address, allocation.size]);
+            u64s(out, &[allocation.region.address, allocation.region.size]);
             u32s(out, &[allocation.thread, allocation.frames().len() as u32]);
             for frame in allocation.frames() {
                 u64s(out, &[frame]);
@@ -83,7 +87,7 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
             u64s(out, &[counts.acquisitions, counts.sampled, counts.contended]);
         }),
         Record::Object(object) => framed(out, kind::OBJECT, |out| {
-            u64s(out, &[object.address, object.size]);
+            u64s(out, &[object.region.address, object.region.size]);
             out.extend_from_slice(object.name);
         }),
         Record::Held(held) => framed(out, kind::HELD, |out| {
@@ -93,9 +97,10 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
     }
 }
 
-/// Appends a section to `out`. Its entries have aligned addresses, each once; the place numbers are of place records that came before.
-/// Of more than [`MAX_ENTRIES`], the first are written, and the section is flagged [`flag::CUT_SHORT`].
-pub fn append_section(out: &mut Vec<u8>, section: &Section, entries: &[Entry]) {
+/// Appends a section to `out`. Its entries have aligned addresses, each once; the place numbers are
+/// of place records that came before. Of more than [`MAX_ENTRIES`], the first are written, and the
+/// section is flagged [`flag::CUT_SHORT`].
+pub fn append_section(out: &mut Vec<u8>, section: &Section, entries: &[Access]) {
     append_entries(out, section, Entries::from(entries));
 }
 
@@ -108,7 +113,7 @@ fn append_entries(out: &mut Vec<u8>, section: &Section, entries: Entries) {
         u64s(out, &[section.order]);
         u32s(out, &[flags, kept as u32]);
         for entry in entries.iter().take(kept) {
-            out.extend_from_slice(&entry.encode());
+            out.extend_from_slice(&encode(&entry));
         }
     });
 }

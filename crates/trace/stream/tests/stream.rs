@@ -10,7 +10,7 @@ enum Owned {
     Context(String),
     Module(u64, u64, u64, Vec<u8>),
     Lock([u32; 3], [u64; 2], Vec<u8>),
-    Section(Section, Vec<Entry>),
+    Section(Section, Vec<Access>),
     Place(u32, u64),
     Allocation(u64, u64, u32, Vec<u64>),
     Counts(u32, [u64; 3]),
@@ -23,12 +23,11 @@ impl Owned {
         match self {
             Owned::Context(json) => Record::Context(json),
             Owned::Module(base, end, offset, path) => {
-                Record::Module(Module { base: *base, end: *end, offset: *offset, path })
+                Record::Module(Module { region: Region::between(*base, *end), offset: *offset, path })
             }
             Owned::Lock([number, size, incarnation], [address, pc], name) => Record::Lock(Lock {
                 number: *number,
-                address: *address,
-                size: *size,
+                region: Region::new(*address, (*size).into()),
                 incarnation: *incarnation,
                 pc: *pc,
                 name,
@@ -36,7 +35,7 @@ impl Owned {
             Owned::Section(section, entries) => Record::Section(*section, Entries::from(&entries[..])),
             Owned::Place(number, pc) => Record::Place(Place { number: *number, pc: *pc }),
             Owned::Allocation(address, size, thread, frames) => {
-                Record::Allocation(Allocation::new(*address, *size, *thread, frames))
+                Record::Allocation(Allocation::new(Region::new(*address, *size), *thread, frames))
             }
             Owned::Counts(lock, [acquisitions, sampled, contended]) => Record::Counts(Counts {
                 lock: *lock,
@@ -44,15 +43,15 @@ impl Owned {
                 sampled: *sampled,
                 contended: *contended,
             }),
-            Owned::Object(address, size, name) => Record::Object(Object { address: *address, size: *size, name }),
+            Owned::Object(address, size, name) => Record::Object(Object { region: Region::new(*address, *size), name }),
             Owned::Held(lock, held, waited) => Record::Held(Held { lock: *lock, held: *held, waited: *waited }),
         }
     }
 }
 
-fn entry() -> impl Strategy<Value = Entry> {
+fn entry() -> impl Strategy<Value = Access> {
     (any::<u64>(), any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>()).prop_map(
-        |(address, read, written, read_place, written_place)| Entry {
+        |(address, read, written, read_place, written_place)| Access {
             address: address & !7,
             read: if written == 0 { read | 1 } else { read },
             written,

@@ -298,7 +298,7 @@ impl Run {
                 }
                 Record::Object(object) => {
                     let name = String::from_utf8_lossy(object.name).into_owned();
-                    run.objects.insert(object.address, (object.size, name));
+                    run.objects.insert(object.region.address, (object.region.size, name));
                 }
                 Record::Module(_) | Record::Allocation(_) => panic!("these are a program's"),
             }
@@ -330,7 +330,7 @@ impl Run {
 
     /// The locks in objects of a slab cache.
     pub fn locks_in(&self, cache: &str) -> Vec<Told> {
-        let is_in = |told: &&Told| self.object(told.lock.address).is_some_and(|(_, name)| name == cache);
+        let is_in = |told: &&Told| self.object(told.lock.region.address).is_some_and(|(_, name)| name == cache);
         self.locks.values().filter(is_in).copied().collect()
     }
 }

@@ -181,13 +181,13 @@ pub fn read(path: &Path) -> Run {
                 Record::End(json) => run.end = json.to_string(),
                 Record::Module(module) => {
                     let path = String::from_utf8_lossy(module.path).into_owned();
-                    run.modules.push((module.base, module.end, path.into()));
+                    run.modules.push((module.region.address, module.region.end(), path.into()));
                 }
                 Record::Lock(lock) => {
                     assert_eq!(run.locks.len(), lock.number as usize, "locks are told in their order");
                     run.locks.push(Lock {
                         number: lock.number,
-                        address: lock.address,
+                        address: lock.region.address,
                         incarnation: lock.incarnation,
                         acquisitions: 0,
                         sampled: 0,
@@ -200,7 +200,7 @@ pub fn read(path: &Path) -> Run {
                 }
                 Record::Allocation(allocation) => {
                     let site = allocation.frames().next().unwrap_or(0);
-                    run.allocations.push((allocation.address, allocation.size, site));
+                    run.allocations.push((allocation.region.address, allocation.region.size, site));
                 }
                 Record::Counts(counts) => {
                     let lock = &mut run.locks[counts.lock as usize];

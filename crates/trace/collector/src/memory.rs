@@ -1,6 +1,6 @@
-//! Memory that is read by addresses, and need not be there: the guest's.
+//! Memory that is read by addresses, and need not be there.
 
-/// See the [module](self).
+/// Of a process or of a guest.
 pub trait Memory {
     /// Copies the bytes at `address` to `to`; whether all of them are there.
     fn read(&self, address: u64, to: &mut [u8]) -> bool;
@@ -28,5 +28,18 @@ pub trait Memory {
             string.push(byte[0]);
         }
         string
+    }
+}
+
+/// This process's: by a system call that fails where reading would fault.
+pub struct OwnMemory;
+
+impl Memory for OwnMemory {
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        let size = to.len();
+        let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: size };
+        let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
+        // SAFETY: it writes at most that many bytes to `to`; what it cannot read it reports.
+        unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == size as isize }
     }
 }

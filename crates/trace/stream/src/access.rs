@@ -1,0 +1,128 @@
+//! Memory as everybody between a collector and the model has it: a range of it, and what a section
+//! did to one word.
+
+/// Bytes of a word, the unit in which accesses are recorded.
+pub const WORD: u64 = 8;
+
+/// A range of the program's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// The first byte.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Region {
+    /// `size` bytes from `address` on.
+    #[inline]
+    pub const fn new(address: u64, size: u64) -> Self {
+        Region { address, size }
+    }
+
+    /// From `start` up to `end`, which is the first address after it.
+    #[inline]
+    pub const fn between(start: u64, end: u64) -> Self {
+        Region { address: start, size: end.wrapping_sub(start) }
+    }
+
+    /// The first address after it; the largest address if it reaches beyond.
+    #[inline]
+    pub const fn end(self) -> u64 {
+        self.address.saturating_add(self.size)
+    }
+
+    /// Whether the byte at `address` is in it.
+    #[inline]
+    pub const fn contains(self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < self.size
+    }
+
+    /// Each aligned word that it has bytes of, with the mask of these bytes.
+    #[inline]
+    pub fn words(self) -> impl Iterator<Item = (u64, u8)> {
+        let (mut next, end) = (self.address & !(WORD - 1), self.end());
+        std::iter::from_fn(move || {
+            if next >= end {
+                return None;
+            }
+            let word = next;
+            let (from, to) = (self.address.saturating_sub(word), (end - word).min(WORD));
+            next = word.saturating_add(WORD);
+            Some((word, (0xff << from) as u8 & (0xff_u8 >> (WORD - to))))
+        })
+    }
+}
+
+/// What a section did to one aligned word of 8 bytes: from the collector's callback to the model,
+/// no other form of an access is passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The word's address, a multiple of 8.
+    pub address: u64,
+    /// Bit n: byte n of the word was read.
+    pub read: u8,
+    /// Bit n: byte n of the word was written.
+    pub written: u8,
+    /// The place in the code that first read it; 0 for none or unknown.
+    pub read_place: u32,
+    /// The place that first wrote it; 0 for none or unknown.
+    pub written_place: u32,
+}
+
+impl Access {
+    /// What one instruction at `place` does to a region that it reads or writes or both: word by
+    /// word, since it need not be aligned.
+    #[inline]
+    pub fn by_word(region: Region, reads: bool, writes: bool, place: u32) -> impl Iterator<Item = Access> {
+        region.words().map(move |(address, bytes)| Access {
+            address,
+            read: if reads { bytes } else { 0 },
+            written: if writes { bytes } else { 0 },
+            read_place: if reads { place } else { 0 },
+            written_place: if writes { place } else { 0 },
+        })
+    }
+
+    /// Adds a later access to the same word; the first places stay.
+    #[inline]
+    pub fn merge(&mut self, later: &Access) {
+        self.read |= later.read;
+        self.written |= later.written;
+        if self.read_place == 0 {
+            self.read_place = later.read_place;
+        }
+        if self.written_place == 0 {
+            self.written_place = later.written_place;
+        }
+    }
+
+    /// Bytes touched.
+    #[inline]
+    pub fn touched(&self) -> u8 {
+        self.read | self.written
+    }
+
+    /// Whether one instruction both reads and writes it, as an increment in memory does.
+    #[inline]
+    pub fn is_in_place(&self) -> bool {
+        self.read != 0 && self.written != 0 && self.read_place != 0 && self.read_place == self.written_place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_bytes_of_their_region() {
+        let words = |address, size| Region::new(address, size).words().collect::<Vec<_>>();
+        assert_eq!(words(0x1000, 8), [(0x1000, 0xff)]);
+        assert_eq!(words(0x1003, 2), [(0x1000, 0x18)]);
+        assert_eq!(words(0x1006, 12), [(0x1000, 0xc0), (0x1008, 0xff), (0x1010, 0x03)]);
+        assert_eq!(words(0x1000, 0), []);
+        assert_eq!(words(u64::MAX - 9, 100).last(), Some(&(u64::MAX - 7, 0x7f)), "the last byte has no end");
+        assert!(Region::between(0x10, 0x20).contains(0x1f) && !Region::between(0x10, 0x20).contains(0x20));
+        assert!(!Region::default().contains(0) && !Region::new(0x10, 1).contains(0xf));
+    }
+}
