@@ -16,7 +16,7 @@ const MOST: usize = 4;
 
 /// Of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Stores {
+pub(crate) struct Stores {
     /// Line and 1, and until when it stays.
     recent: [(usize, u64); MOST],
     next: usize,
@@ -25,24 +25,24 @@ pub(super) struct Stores {
 
 impl Stores {
     /// A store whose line comes at the time `done`, by a transfer that takes `takes`.
-    pub(super) fn push(&mut self, line: usize, takes: u64, done: u64) {
+    pub(crate) fn push(&mut self, line: usize, takes: u64, done: u64) {
         self.drained_at = self.drained_at.max(done);
         self.note_arrival(line, takes, self.drained_at);
     }
 
     /// A line to be written comes at the time `done`, by a transfer that takes `takes`.
-    pub(super) fn note_arrival(&mut self, line: usize, takes: u64, done: u64) {
+    pub(crate) fn note_arrival(&mut self, line: usize, takes: u64, done: u64) {
         self.recent[self.next] = (line + 1, done + takes / 2);
         self.next = (self.next + 1) % MOST;
     }
 
     /// When the lines of all stores have come.
-    pub(super) fn drained_at(&self) -> u64 {
+    pub(crate) fn drained_at(&self) -> u64 {
         self.drained_at
     }
 
     /// Whether an access at the time `now` that writes to `line` has it before anybody else.
-    pub(super) fn has_at_hand(&self, line: usize, now: u64) -> bool {
+    pub(crate) fn has_at_hand(&self, line: usize, now: u64) -> bool {
         self.recent.iter().any(|&(known, until)| known == line + 1 && now <= until)
     }
 }

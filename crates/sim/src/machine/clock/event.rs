@@ -17,7 +17,7 @@ use std::collections::BinaryHeap;
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A thread on a processor goes on, unless its token is another by then.
     Resume { thread: u32, token: u32 },
     /// A blocked thread's time is up, unless its token is another by then.
@@ -97,7 +97,7 @@ fn slot(time: u64, shift: u32) -> usize {
 }
 
 /// The events to come.
-pub(super) struct Events {
+pub(crate) struct Events {
     near: Wheel,
     far: Wheel,
     /// When the first event of each slot of `far` happens.
@@ -130,7 +130,7 @@ impl Default for Events {
 impl Events {
     /// Announces `event` for `time`, which is not before what happened last.
     #[inline]
-    pub(super) fn push(&mut self, time: u64, event: Event) {
+    pub(crate) fn push(&mut self, time: u64, event: Event) {
         debug_assert!(time >= self.now, "an event at {time} is announced after one at {} has happened", self.now);
         let node = Node { time, event, next: NONE };
         let place = self.free;
@@ -161,7 +161,7 @@ impl Events {
 
     /// What happens next, and when.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
         let slot = match self.near.first() {
             Some(slot) => slot,
             None => self.turn()?,
@@ -211,7 +211,7 @@ impl Events {
 
     /// When the next event happens; the end of time if there is none.
     #[inline]
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         if let Some(slot) = self.near.first() {
             return self.nodes[self.near.slots[slot].first as usize].time;
         }
