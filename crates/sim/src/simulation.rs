@@ -114,12 +114,12 @@ impl Simulation {
 
     /// Starts a thread; its number.
     pub fn spawn(&mut self, process: usize, name: impl Into<String>, body: impl FnOnce() + 'static) -> u32 {
-        self.machine.spawn(process, name.into(), true, body)
+        machine::spawn(&mut self.machine, process, name.into(), true, body)
     }
 
     /// Starts a thread that is no load of the process; its number.
     pub fn spawn_apart(&mut self, process: usize, name: &str, body: impl FnOnce() + 'static) -> u32 {
-        self.machine.spawn(process, name.to_string(), false, body)
+        machine::spawn(&mut self.machine, process, name.to_string(), false, body)
     }
 
     /// Simulates until the time `end` in nanoseconds, or until all threads have ended.

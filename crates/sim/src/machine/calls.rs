@@ -4,7 +4,7 @@ use super::abort::{in_transaction, leave_transaction, take_effect};
 use super::access::{load, synchronise, wait};
 use super::interplay::Machine;
 use super::memory::Access;
-use super::running::{is_inside, is_running, suspend, with};
+use super::running::{is_inside, is_running, spawn, suspend, with};
 use super::scheduler::{Activity, Flight, State};
 
 /// Nanoseconds of simulated time.
@@ -247,7 +247,7 @@ pub(crate) fn start_controller(process: usize, name: &str, body: impl FnOnce() +
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.spawn_ns);
     synchronise();
-    with(|machine| machine.spawn(process, name.to_string(), false, body));
+    with(|machine| spawn(machine, process, name.to_string(), false, body));
     reschedule();
 }
 

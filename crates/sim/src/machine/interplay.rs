@@ -167,21 +167,17 @@ impl Machine {
         self.processes[number].downcast_mut().expect("a process of the type that was added")
     }
 
-    /// Starts a thread, which the process's sensor counts if it `is_load`; its number.
-    ///
-    /// # Panics
-    ///
-    /// There is no memory for its stack.
-    pub(crate) fn spawn(&mut self, process: usize, name: String, is_load: bool, body: impl FnOnce() + 'static) -> u32 {
+    /// Adds a thread, which can run from now on.
+    pub(super) fn add_thread(&mut self, thread: Thread) -> u32 {
         let number = self.threads.len() as u32;
-        self.threads.push(Thread::new(name, process, is_load, body).expect("memory for a thread's stack"));
         self.memory.add_thread();
         self.clock.add_thread();
         // Programs do not begin all their threads' slices at one time.
         self.scheduler.add_thread(self.random.u64(0..self.parameters.scheduler.slice_ns));
         self.transactions.add_thread();
         self.futexes.add_thread();
-        self.scheduler.accounts.add_thread(self.clock.now, is_load.then_some(process));
+        self.scheduler.accounts.add_thread(self.clock.now, thread.is_load.then_some(thread.process));
+        self.threads.push(thread);
         self.wake(number);
         number
     }
@@ -282,6 +278,7 @@ impl Machine {
     }
 
     /// Announces when the running thread, which is to be suspended, goes on, and what it does until then.
+    #[inline]
     pub(super) fn suspend_until(&mut self, flight: Flight, at: u64) {
         self.scheduler.task_mut(self.current).set_flight(flight);
         self.clock.announce(self.current, at);

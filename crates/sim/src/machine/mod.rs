@@ -41,6 +41,6 @@ pub use data::{Word, wait_for_word};
 pub use interplay::{Counts, Hang, Machine};
 pub use retry::{Refusal, has_transactions, recorded, transaction};
 pub(crate) use retry::{begin_transaction, end_transaction, restartable};
-pub(crate) use running::{is_inside, run, with};
+pub(crate) use running::{is_inside, run, spawn, with};
 pub use scheduler::{Activity, Split};
 pub use transactions::{AddressSet, Cause, TransactionCounts};

@@ -12,11 +12,30 @@ use corosensei::CoroutineResult;
 use super::clock::Event;
 use super::interplay::{Hang, Machine, Progress};
 use super::scheduler::{Flight, State};
-use super::thread::NOBODY;
+use super::thread::{NOBODY, Thread};
 
 thread_local! {
     /// The machine whose thread runs on this thread of the host; null outside of simulated threads.
     static RUNNING: Cell<*mut Machine> = const { Cell::new(core::ptr::null_mut()) };
+}
+
+/// Starts a thread of a process, whose sensor counts it if it `is_load`; its number.
+///
+/// # Panics
+///
+/// There is no memory for its stack.
+pub(crate) fn spawn(
+    machine: &mut Machine,
+    process: usize,
+    name: String,
+    is_load: bool,
+    body: impl FnOnce() + 'static,
+) -> u32 {
+    let thread = Thread::new(name, process, is_load, |yielder| {
+        with(|machine| machine.threads[machine.current as usize].yielder = yielder);
+        body();
+    });
+    machine.add_thread(thread.expect("memory for a thread's stack"))
 }
 
 /// Simulates until the time `end`, or until all threads have ended.
@@ -95,7 +114,7 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> R {
 
 /// Suspends the calling thread, which has announced when it goes on, or is blocked.
 pub(super) fn suspend() {
-    let yielder = with(|machine| machine.threads[machine.current as usize].yielder());
+    let yielder = with(|machine| machine.threads[machine.current as usize].yielder);
     // SAFETY: the running thread's own, which lives on the stack that this runs on.
     unsafe { (*yielder).suspend(()) };
 }

@@ -1,8 +1,5 @@
 //! A simulated thread: a coroutine, and what the machine's parts do not know of it.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use unconvoy::platform::ThreadNote;
@@ -23,32 +20,23 @@ pub(super) struct Thread {
     /// `None` while it runs, and once it has ended.
     pub(super) body: Option<Body>,
     /// With which it is suspended; null until it has run.
-    yielder: Rc<Cell<*const Yielder<(), ()>>>,
+    pub(super) yielder: *const Yielder<(), ()>,
     /// What load control remembers of it.
     pub(super) note: ThreadNote,
 }
 
 impl Thread {
+    /// A thread that does `body`, which is told of its yielder.
     pub(super) fn new(
         name: String,
         process: usize,
         is_load: bool,
-        body: impl FnOnce() + 'static,
+        body: impl FnOnce(*const Yielder<(), ()>) + 'static,
     ) -> std::io::Result<Self> {
         let stack = DefaultStack::new(STACK_BYTES)?;
-        let yielder = Rc::new(Cell::new(core::ptr::null()));
-        let own = yielder.clone();
-        let body = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            own.set(core::ptr::from_ref(yielder));
-            drop(own); // what a thread owns that never ends is never dropped
-            body();
-        });
-        Ok(Thread { name, process, is_load, body: Some(body), yielder, note: ThreadNote::default() })
-    }
-
-    /// What suspends it, while it runs.
-    pub(super) fn yielder(&self) -> *const Yielder<(), ()> {
-        self.yielder.get()
+        let body =
+            Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| body(core::ptr::from_ref(yielder)));
+        Ok(Thread { name, process, is_load, body: Some(body), yielder: core::ptr::null(), note: ThreadNote::default() })
     }
 }
 

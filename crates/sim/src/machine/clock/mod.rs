@@ -35,12 +35,14 @@ impl Clock {
     }
 
     /// Announces what concerns no thread.
+    #[inline]
     pub(crate) fn push(&mut self, time: u64, event: Event) {
         self.horizon = self.horizon.min(time);
         self.events.push(time, event);
     }
 
     /// Announces that `thread` goes on at the time `at` and at no other.
+    #[inline]
     pub(crate) fn announce(&mut self, thread: u32, at: u64) {
         self.cancel(thread);
         let alarm = &mut self.alarms[thread as usize];
@@ -56,17 +58,20 @@ impl Clock {
     }
 
     /// What was announced for `thread` does not happen.
+    #[inline]
     pub(crate) fn cancel(&mut self, thread: u32) {
         let alarm = &mut self.alarms[thread as usize];
         alarm.token = alarm.token.wrapping_add(1);
     }
 
     /// When `thread` goes on, as it was announced last.
+    #[inline]
     pub(crate) fn resumes_at(&self, thread: u32) -> u64 {
         self.alarms[thread as usize].resumes_at
     }
 
     /// What happens next, not after the time `end`. It is now that time, or `end` if nothing happens until then.
+    #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
         while self.events.next() <= end {
             let (time, event) = self.events.pop()?;
@@ -83,6 +88,7 @@ impl Clock {
     }
 
     /// A thread runs, until what happens next.
+    #[inline]
     pub(crate) fn begin_run(&mut self) {
         self.horizon = self.events.next();
     }

@@ -140,6 +140,7 @@ impl Caches {
     }
 
     /// An access of `core` that writes to `line`, which has just come, before anybody who waits for it has: what it takes.
+    #[inline]
     pub(crate) fn hold(&mut self, core: usize, line: usize, access: Access) -> u64 {
         let state = self.lines.at(line);
         state.version = state.version.wrapping_add(1);
@@ -149,6 +150,7 @@ impl Caches {
     }
 
     /// The transfer is done, and the access takes effect.
+    #[inline]
     pub(crate) fn end(&mut self, transfer: Transfer) {
         let Transfer { line, core, access, .. } = transfer;
         let owner = self.lines.at(line).owner;

@@ -135,6 +135,7 @@ impl Memory {
     }
 
     /// The transfer that `thread` waited for is done, and its access takes effect.
+    #[inline]
     pub(crate) fn end(&mut self, thread: u32, transfer: Transfer) {
         self.caches.end(transfer);
         let polling = &mut self.views[thread as usize].polling;
@@ -164,6 +165,7 @@ impl Memory {
 
     /// `thread`, which polls, has paused. If all that it did was to look, and what it saw has not changed, it watches
     /// that from now on: for how long it may be suspended.
+    #[inline]
     pub(crate) fn rest(&mut self, thread: u32) -> Option<u64> {
         let View { polling, .. } = &mut self.views[thread as usize];
         if !polling.end_turn() {

@@ -82,20 +82,24 @@ impl Scheduler {
         self.queues.add_thread(slice_used);
     }
 
+    #[inline]
     pub(crate) fn task(&self, thread: u32) -> &Task {
         self.queues.task(thread)
     }
 
+    #[inline]
     pub(crate) fn task_mut(&mut self, thread: u32) -> &mut Task {
         self.queues.task_mut(thread)
     }
 
     /// The core that a thread runs on, or ran on last.
+    #[inline]
     pub(crate) fn core_of(&self, thread: u32) -> usize {
         self.queues.contexts[self.task(thread).context].core
     }
 
     /// The thread that runs on a context, or [`NOBODY`].
+    #[inline]
     pub(crate) fn running_on(&self, context: usize) -> u32 {
         self.queues.contexts[context].current
     }

@@ -62,10 +62,12 @@ impl Queues {
         self.tasks.push(Task::new(context, slice_used));
     }
 
+    #[inline]
     pub(super) fn task(&self, thread: u32) -> &Task {
         &self.tasks[thread as usize]
     }
 
+    #[inline]
     pub(super) fn task_mut(&mut self, thread: u32) -> &mut Task {
         &mut self.tasks[thread as usize]
     }

@@ -64,6 +64,7 @@ impl Task {
         }
     }
 
+    #[inline]
     pub(crate) fn state(&self) -> State {
         self.state
     }
@@ -82,11 +83,13 @@ impl Task {
         self.flight
     }
 
+    #[inline]
     pub(crate) fn set_flight(&mut self, flight: Flight) {
         self.flight = flight;
     }
 
     /// Whether it has a processor, and polls lines that do not change.
+    #[inline]
     pub(crate) fn is_polling(&self) -> bool {
         self.state == State::Running && matches!(self.flight, Flight::Poll | Flight::YieldingPoll)
     }
