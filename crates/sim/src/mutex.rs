@@ -33,7 +33,8 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
     for PairMutex<C, L, IS_DEFAULT>
 {
     fn lock(&self) {
-        // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due go first.
+        // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due
+        // go first.
         let state = &self.state;
         let acquired =
             if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };

@@ -1,9 +1,10 @@
 //! Transactions that end before their section does: how a thread learns of that.
 //!
-//! A processor puts its registers back. Here the thread unwinds, from wherever it learned of the abort to a frame that
-//! has the beginning in it ([`retry`](super::retry)). So what the section owned is dropped, as in any Rust program that
-//! panics; no hook runs, and nothing is printed. (To copy stacks, as `setjmp` would have it, would free memory twice or
-//! never as soon as a section owns some.)
+//! A processor puts its registers back. Here the thread unwinds, from wherever it learned of the
+//! abort to a frame that has the beginning in it ([`retry`](super::retry)). So what the section
+//! owned is dropped, as in any Rust program that panics; no hook runs, and nothing is printed. (To
+//! copy stacks, as `setjmp` would have it, would free memory twice or never as soon as a section
+//! owns some.)
 //!
 //! What unwinding drops must not wait for anything simulated.
 
@@ -16,7 +17,8 @@ use super::transactions::{CELL_BYTES, Cause};
 /// What an aborted transaction unwinds with.
 pub(super) struct Undone;
 
-/// Unwinds to the beginning if the calling thread's transaction has been undone while the thread was suspended.
+/// Unwinds to the beginning if the calling thread's transaction has been undone while the thread
+/// was suspended.
 #[inline(always)]
 pub(super) fn learn_of_abort() {
     if with(|machine| machine.transactions.have_pending_aborts()) {
@@ -42,7 +44,8 @@ fn abort(cause: Cause) -> ! {
     resume_unwind(Box::new(Undone))
 }
 
-/// An access to `address` takes effect: the calling thread's, which may be in a transaction, or meet one.
+/// An access to `address` takes effect: the calling thread's, which may be in a transaction, or
+/// meet one.
 #[inline(always)]
 pub(super) fn take_effect(address: usize, access: Access) {
     if with(|machine| machine.transactions.watch_accesses()) {
@@ -78,7 +81,8 @@ pub(super) unsafe fn will_change<T>(place: *mut T) {
 unsafe fn remember(place: *mut u8, len: usize) {
     with(|machine| {
         if machine.memory.line_of(place.addr()).is_some() {
-            // SAFETY: the caller's; in the machine's memory it stays valid for longer than the transaction.
+            // SAFETY: the caller's; in the machine's memory it stays valid for longer than the
+            // transaction.
             unsafe { machine.transactions.remember(machine.current, place, len) };
         }
     });
@@ -97,7 +101,8 @@ pub(crate) fn leave_transaction() {
     }
 }
 
-/// Undoes the calling thread's transaction, and goes back to its beginning. Does nothing outside of one.
+/// Undoes the calling thread's transaction, and goes back to its beginning. Does nothing outside of
+/// one.
 pub fn abort_transaction() {
     if in_transaction() {
         abort(Cause::Explicit);

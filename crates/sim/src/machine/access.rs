@@ -5,8 +5,9 @@ use super::memory::Access;
 use super::running::{is_inside, suspend, with};
 use super::scheduler::Flight;
 
-/// An access may take effect so much before what should have happened first: less than any line needs from one core to
-/// another, so that none is seen to be somewhere too early. (Without this, every access of a busy machine is an event.)
+/// An access may take effect so much before what should have happened first: less than any line
+/// needs from one core to another, so that none is seen to be somewhere too early. (Without this,
+/// every access of a busy machine is an event.)
 const LOOK_AHEAD_NS: u64 = 10;
 
 /// Waits until nothing else is to happen before the caller's clock.

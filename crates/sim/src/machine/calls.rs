@@ -1,4 +1,5 @@
-//! What a simulated thread does beside accesses to memory: work, look at the clock, wait, sleep, and say what it is at.
+//! What a simulated thread does beside accesses to memory: work, look at the clock, wait, sleep,
+//! and say what it is at.
 
 use super::abort::{in_transaction, leave_transaction, take_effect};
 use super::access::{load, synchronise, wait};
@@ -72,7 +73,8 @@ pub(crate) fn pause() {
     rest(Flight::Poll);
 }
 
-/// The calling thread has done one turn of a loop that counts its turns: the next one is simulated too.
+/// The calling thread has done one turn of a loop that counts its turns: the next one is simulated
+/// too.
 pub(crate) fn pause_counted() {
     leave_transaction();
     synchronise();
@@ -125,8 +127,8 @@ pub(crate) fn yield_now() {
     }
 }
 
-/// The calling thread parks on `address` unless `is_changed` says that it holds something else; until it is woken, or
-/// until `deadline`.
+/// The calling thread parks on `address` unless `is_changed` says that it holds something else;
+/// until it is woken, or until `deadline`.
 pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.park_ns);
@@ -164,7 +166,8 @@ pub fn sleep(ns: u64) {
     suspend();
 }
 
-/// The calling thread waits for input or output for `ns` nanoseconds: an interrupt ends that, and no tick.
+/// The calling thread waits for input or output for `ns` nanoseconds: an interrupt ends that, and
+/// no tick.
 pub fn away(ns: u64) {
     leave_transaction();
     synchronise();
@@ -186,7 +189,8 @@ fn reschedule() {
     }
 }
 
-/// Whether `thread` is on a context at this moment, as Solaris tells a process in memory that it shares with it.
+/// Whether `thread` is on a context at this moment, as Solaris tells a process in memory that it
+/// shares with it.
 pub(crate) fn is_on_processor(thread: u32) -> bool {
     with(|machine| machine.scheduler.task(thread).state() == State::Running)
 }
@@ -208,7 +212,8 @@ pub(crate) fn ask_for_extension(asks: bool) {
     }
 }
 
-/// The calling thread is about to acquire a lock: under the lock-contention-aware scheduler it may have to go elsewhere.
+/// The calling thread is about to acquire a lock: under the lock-contention-aware scheduler it may
+/// have to go elsewhere.
 pub(crate) fn before_lock() {
     if !with(|machine| machine.scheduler.is_special()) {
         return;
@@ -220,7 +225,8 @@ pub(crate) fn before_lock() {
     }
 }
 
-/// The calling thread's task ends, and another one takes its place; both together take `ns` nanoseconds.
+/// The calling thread's task ends, and another one takes its place; both together take `ns`
+/// nanoseconds.
 pub(crate) fn renew(ns: u64) {
     synchronise();
     if with(|machine| machine.renew(ns)) {
@@ -228,7 +234,8 @@ pub(crate) fn renew(ns: u64) {
     }
 }
 
-/// The calling thread is not preempted until it [allows](allow_preemption) that as often as it forbade it.
+/// The calling thread is not preempted until it [allows](allow_preemption) that as often as it
+/// forbade it.
 pub(crate) fn forbid_preemption() {
     with(|machine| machine.scheduler.task_mut(machine.current).forbid_preemption());
 }
@@ -288,8 +295,8 @@ pub(crate) fn set_note(note: unconvoy::platform::ThreadNote) {
     with(|machine| machine.threads[machine.current as usize].note = note);
 }
 
-/// A number for `address` that another run of the same simulation gives it too. What is on a stack is told apart by
-/// chance.
+/// A number for `address` that another run of the same simulation gives it too. What is on a stack
+/// is told apart by chance.
 pub(crate) fn number_of(address: usize) -> u64 {
     with(|machine| machine.memory.offset_of(address).map_or_else(|| machine.random.u64(..), |offset| offset as u64))
 }
@@ -305,7 +312,8 @@ pub fn set_activity(activity: Activity) {
     with(|machine| machine.scheduler.accounts.set_activity(machine.current, activity, machine.clock.now));
 }
 
-/// The calling thread begins to acquire a lock. In a transaction nobody waits, and no time is kept of locks.
+/// The calling thread begins to acquire a lock. In a transaction nobody waits, and no time is kept
+/// of locks.
 pub(crate) fn begin_wait(lock: usize) {
     synchronise();
     if !in_transaction() {

@@ -1,6 +1,7 @@
 //! Atomic cells of the machine's memory.
 //!
-//! A cell has the size and the place of the real one, so that what shares a cache line there does so here.
+//! A cell has the size and the place of the real one, so that what shares a cache line there does
+//! so here.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -19,8 +20,8 @@ pub struct Simulated;
 #[repr(transparent)]
 pub struct SimulatedCell<T>(UnsafeCell<T>);
 
-// SAFETY: all threads of a machine are coroutines on one thread of the host, and none is suspended between the look at
-// a cell and its change.
+// SAFETY: all threads of a machine are coroutines on one thread of the host, and none is suspended
+// between the look at a cell and its change.
 unsafe impl<T> Sync for SimulatedCell<T> {}
 // SAFETY: as above.
 unsafe impl<T> Send for SimulatedCell<T> {}

@@ -15,7 +15,8 @@ pub struct Word(&'static SimulatedCell<u32>);
 
 impl Word {
     pub(crate) fn new(machine: &mut Machine) -> Self {
-        // SAFETY: the machine's memory, which stays as long as its threads, and is shared as cells are.
+        // SAFETY: the machine's memory, which stays as long as its threads, and is shared as cells
+        // are.
         Word(unsafe { &*machine.place(SimulatedCell::new(0)) })
     }
 

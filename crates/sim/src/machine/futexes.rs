@@ -1,4 +1,5 @@
-//! Futexes and timers: who sleeps where, and until when. To wake is the [scheduler](super::scheduler)'s part.
+//! Futexes and timers: who sleeps where, and until when. To wake is the
+//! [scheduler](super::scheduler)'s part.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -64,7 +65,8 @@ impl Futexes {
         }
     }
 
-    /// When a timer for the time `deadline` rings. Only `exact` ones do between two ticks, if timers have ticks.
+    /// When a timer for the time `deadline` rings. Only `exact` ones do between two ticks, if
+    /// timers have ticks.
     pub(crate) fn rings_at(&self, deadline: u64, exact: bool, now: u64) -> u64 {
         let late = (deadline + self.timer_slack_ns).max(now + 1);
         if exact || self.timer_tick_ns == 0 { late } else { late.next_multiple_of(self.timer_tick_ns) }

@@ -57,7 +57,8 @@ pub struct Counts {
     pub events: u64,
 }
 
-/// That nothing will ever happen again, though threads have not ended: who they are, and what they wait for.
+/// That nothing will ever happen again, though threads have not ended: who they are, and what they
+/// wait for.
 #[derive(Debug)]
 pub struct Hang {
     at: u64,
@@ -127,7 +128,8 @@ impl Machine {
         self.scheduler.accounts.add_lock()
     }
 
-    /// Moves `value` to the machine's memory, on cache lines of its own. It is not dropped with the machine.
+    /// Moves `value` to the machine's memory, on cache lines of its own. It is not dropped with the
+    /// machine.
     pub(crate) fn place<T>(&mut self, value: T) -> *mut T {
         self.memory.place(value)
     }
@@ -235,8 +237,8 @@ impl Machine {
         Progress::Goes
     }
 
-    /// The running thread, in a call to the machine, lets another one run: `late` if it should have earlier. To be
-    /// suspended.
+    /// The running thread, in a call to the machine, lets another one run: `late` if it should have
+    /// earlier. To be suspended.
     pub(super) fn give_way(&mut self, late: bool) {
         self.abort_before_leave(self.current);
         let Machine { scheduler, clock, current, .. } = self;
@@ -257,12 +259,14 @@ impl Machine {
         self.scheduler.leave(self.current, state, &mut self.clock);
     }
 
-    /// The running thread, about to acquire a lock, goes to the special set if it has to. To be suspended if true.
+    /// The running thread, about to acquire a lock, goes to the special set if it has to. To be
+    /// suspended if true.
     pub(super) fn go_to_set(&mut self) -> bool {
         self.scheduler.to_set(self.current).is_some_and(|(there, cost)| self.move_to(there, cost))
     }
 
-    /// The running task ends, and another one begins in its place; both together take `ns`. To be suspended if true.
+    /// The running task ends, and another one begins in its place; both together take `ns`. To be
+    /// suspended if true.
     pub(super) fn renew(&mut self, ns: u64) -> bool {
         let there = self.scheduler.renew(self.current);
         if there.is_none() {
@@ -277,14 +281,16 @@ impl Machine {
         true
     }
 
-    /// Announces when the running thread, which is to be suspended, goes on, and what it does until then.
+    /// Announces when the running thread, which is to be suspended, goes on, and what it does until
+    /// then.
     #[inline]
     pub(super) fn suspend_until(&mut self, flight: Flight, at: u64) {
         self.scheduler.task_mut(self.current).set_flight(flight);
         self.clock.announce(self.current, at);
     }
 
-    /// The running thread parks on `place`, until it is woken there or until `deadline`. To be suspended.
+    /// The running thread parks on `place`, until it is woken there or until `deadline`. To be
+    /// suspended.
     pub(super) fn park(&mut self, place: usize, deadline: Option<u64>) {
         self.futexes.park(self.current, place);
         match deadline {
@@ -295,7 +301,8 @@ impl Machine {
 
     /// The running thread sleeps until the time `deadline`. To be suspended.
     pub(super) fn sleep(&mut self, deadline: u64) {
-        // A controller has a timer of high resolution where others have not (ASPLOS 2010, section 3.2.1).
+        // A controller has a timer of high resolution where others have not (ASPLOS 2010, section
+        // 3.2.1).
         let exact = !self.threads[self.current as usize].is_load;
         self.sleep_exactly(self.futexes.rings_at(deadline, exact, self.clock.now));
     }
@@ -327,7 +334,8 @@ impl Machine {
         self.wake(thread);
     }
 
-    /// The running thread has changed what is in `line`: a thread that polls it sees that with its next turn.
+    /// The running thread has changed what is in `line`: a thread that polls it sees that with its
+    /// next turn.
     #[inline(always)]
     pub(super) fn change_line(&mut self, line: usize) {
         let Machine { memory, scheduler, clock, random, parameters, current, .. } = self;
@@ -345,7 +353,8 @@ impl Machine {
         });
     }
 
-    /// The running thread's access takes effect now. The cause, if its own transaction is what aborts.
+    /// The running thread's access takes effect now. The cause, if its own transaction is what
+    /// aborts.
     #[cold]
     pub(super) fn take_effect(&mut self, address: usize, access: Access) -> Option<Cause> {
         let (word, line) = (self.memory.offset_of(address)?, self.memory.line_of(address)?);

@@ -12,8 +12,9 @@
 //! | `access`, `calls`, `abort`, `retry` | what a thread does to the machine that it runs on |
 //! | `cell`, `data` | what programs are written with |
 //!
-//! Accesses take effect one at a time in the order of simulated time, so that the machine is sequentially consistent
-//! whatever the orderings say: it finds no missing fence. That is loom's part.
+//! Accesses take effect one at a time in the order of simulated time, so that the machine is
+//! sequentially consistent whatever the orderings say: it finds no missing fence. That is loom's
+//! part.
 
 mod abort;
 mod access;

@@ -1,16 +1,17 @@
 //! Transactions, as a thread sees them: how it gets back to the beginning.
 //!
-//! An [aborted](super::abort) section runs any number of times: what it does beside the machine's memory is not taken
-//! back.
+//! An [aborted](super::abort) section runs any number of times: what it does beside the machine's
+//! memory is not taken back.
 //!
 //! Locks that elide have their beginning in the middle of an acquire
-//! ([`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction)), which is to come back a second
-//! time with the reason. That call is on no frame of ours; so the acquire is run again from its start, and its beginnings
-//! report the aborts that there were, in their order, before one begins a transaction in earnest.
+//! ([`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction)), which is to
+//! come back a second time with the reason. That call is on no frame of ours; so the acquire is run
+//! again from its start, and its beginnings report the aborts that there were, in their order,
+//! before one begins a transaction in earnest.
 //!
-//! *Not* as on a processor: what the lock does before its beginning is done again, in its time (`elided` reads its
-//! adaptation). And where no frame has the beginning in it, there is no transaction: a bare
-//! [`lock`](crate::pair::Lock::lock) takes the lock.
+//! *Not* as on a processor: what the lock does before its beginning is done again, in its time
+//! (`elided` reads its adaptation). And where no frame has the beginning in it, there is no
+//! transaction: a bare [`lock`](crate::pair::Lock::lock) takes the lock.
 
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
@@ -78,8 +79,8 @@ pub(crate) fn end_transaction() {
     }
 }
 
-/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends it or releases the lock; both
-/// again for as often as that is undone.
+/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends it or
+/// releases the lock; both again for as often as that is undone.
 pub(crate) fn restartable<R>(acquire: impl Fn(), mut section: impl FnMut() -> R) -> R {
     with_attempts(|attempts| attempts.aborts.clear());
     loop {
@@ -97,13 +98,15 @@ pub(crate) fn restartable<R>(acquire: impl Fn(), mut section: impl FnMut() -> R)
     }
 }
 
-/// Runs `section` as a transaction, and again after conflicts and preemptions, until it takes effect. After a conflict
-/// it waits a random time first, longer from one to the next ([`Transactions`](crate::parameters::Transactions)).
-/// Inside of a transaction it is a part of that.
+/// Runs `section` as a transaction, and again after conflicts and preemptions, until it takes
+/// effect. After a conflict it waits a random time first, longer from one to the next
+/// ([`Transactions`](crate::parameters::Transactions)). Inside of a transaction it is a part of
+/// that.
 ///
 /// # Errors
 ///
-/// It was undone for what a retry does not mend, or there are no transactions: it has to be run in another way.
+/// It was undone for what a retry does not mend, or there are no transactions: it has to be run in
+/// another way.
 pub fn transaction<R>(mut section: impl FnMut() -> R) -> Result<R, Refusal> {
     if in_transaction() {
         return Ok(section());
@@ -152,8 +155,8 @@ fn caught<R>(section: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Runs `section`, and tells what it read and wrote: alone, and not what an attempt did that was undone. Sections in it
-/// that are recorded too are not in it.
+/// Runs `section`, and tells what it read and wrote: alone, and not what an attempt did that was
+/// undone. Sections in it that are recorded too are not in it.
 pub fn recorded<R>(section: impl FnOnce() -> R) -> (R, AddressSet) {
     let recording = Recording::begin();
     let result = section();

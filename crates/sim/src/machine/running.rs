@@ -1,9 +1,10 @@
 //! How a machine runs: one event after the other, and how its threads find it.
 //!
-//! Every simulated thread is a coroutine; all of them, and the machine, run on one thread of the host. A thread runs
-//! ahead of simulated time as long as nothing else is to happen before the time that its own clock shows (the *horizon*;
-//! accesses to memory, up to some nanoseconds beyond it): work costs an addition, an access that its core's cache serves
-//! a few lookups. What would come too early waits: the thread announces when it goes on, and is suspended.
+//! Every simulated thread is a coroutine; all of them, and the machine, run on one thread of the
+//! host. A thread runs ahead of simulated time as long as nothing else is to happen before the time
+//! that its own clock shows (the *horizon*; accesses to memory, up to some nanoseconds beyond it):
+//! work costs an addition, an access that its core's cache serves a few lookups. What would come
+//! too early waits: the thread announces when it goes on, and is suspended.
 
 use std::cell::Cell;
 
@@ -43,8 +44,8 @@ pub(crate) fn run(machine: &mut Machine, end: u64) -> Result<(), Hang> {
     let machine = core::ptr::from_mut(machine);
     let before = RUNNING.replace(machine);
     let result = loop {
-        // SAFETY: borrowed for this call; a simulated thread that runs in between has its own reference, which ends
-        // there.
+        // SAFETY: borrowed for this call; a simulated thread that runs in between has its own
+        // reference, which ends there.
         let this = unsafe { &mut *machine };
         match this.clock.next(end) {
             None => break Ok(()),
@@ -108,7 +109,8 @@ pub(super) fn is_running() -> bool {
 pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> R {
     let machine = RUNNING.get();
     assert!(!machine.is_null(), "not on a simulated machine");
-    // SAFETY: set for as long as it is valid; references do not outlive this function, and `work` suspends nobody.
+    // SAFETY: set for as long as it is valid; references do not outlive this function, and `work`
+    // suspends nobody.
     work(unsafe { &mut *machine })
 }
 

@@ -43,9 +43,9 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         if let Some(body) = &mut self.body {
-            // A thread that has not ended is forgotten where it stands: to unwind it would run code of locks that expect
-            // a machine.
-            // SAFETY: what is on its stack is never used again; it is lost if it owns memory.
+            // A thread that has not ended is forgotten where it stands: to unwind it would run code
+            // of locks that expect a machine. SAFETY: what is on its stack is never used again; it
+            // is lost if it owns memory.
             unsafe { body.force_reset() };
         }
     }

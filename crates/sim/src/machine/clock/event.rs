@@ -1,7 +1,9 @@
-//! What is going to happen, in order of simulated time; of two things at one time, the one that was announced first.
+//! What is going to happen, in order of simulated time; of two things at one time, the one that was
+//! announced first.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): nearly all that is announced happens within a microsecond
-//! or within a millisecond, and so costs the same however many threads there are.
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): nearly all that is announced
+//! happens within a microsecond or within a millisecond, and so costs the same however many threads
+//! there are.
 //!
 //! | where | what happens | a slot |
 //! | --- | --- | --- |
@@ -9,8 +11,8 @@
 //! | the far wheel | later in the same 1024 * 1024 ns | 1024 ns; spread over the near wheel when its time comes |
 //! | a heap | later | sorted; poured into the far wheel when that is empty |
 //!
-//! **Invariant.** In each slot what was announced first is first. What comes from a coarser place comes before anything is
-//! announced to the finer one directly.
+//! **Invariant.** In each slot what was announced first is first. What comes from a coarser place
+//! comes before anything is announced to the finer one directly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -60,7 +62,8 @@ impl Wheel {
         Wheel { slots: Box::new([Slot { first: NONE, last: NONE }; SLOTS]), filled: [0; SLOTS / 64], words: 0 }
     }
 
-    /// The first slot that has something. Those before the present are empty, so that it is the next.
+    /// The first slot that has something. Those before the present are empty, so that it is the
+    /// next.
     #[inline(always)]
     fn first(&self) -> Option<usize> {
         (self.words != 0).then(|| {

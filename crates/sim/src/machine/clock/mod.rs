@@ -1,7 +1,8 @@
 //! The clock: simulated time, and what is going to happen when.
 //!
-//! A thread's announcements have a token. Its next announcement, or its [cancellation](Clock::cancel), gives it another
-//! one, and what was announced with the old token does not happen.
+//! A thread's announcements have a token. Its next announcement, or its
+//! [cancellation](Clock::cancel), gives it another one, and what was announced with the old token
+//! does not happen.
 
 mod event;
 
@@ -70,7 +71,8 @@ impl Clock {
         self.alarms[thread as usize].resumes_at
     }
 
-    /// What happens next, not after the time `end`. It is now that time, or `end` if nothing happens until then.
+    /// What happens next, not after the time `end`. It is now that time, or `end` if nothing
+    /// happens until then.
     #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
         while self.events.next() <= end {

@@ -1,7 +1,7 @@
 //! The simulated machine's memory: what is allocated here has cache lines.
 //!
-//! One reservation, handed out in order and never given back while the machine lives, so that the number of a line
-//! depends on nothing but what was allocated before it.
+//! One reservation, handed out in order and never given back while the machine lives, so that the
+//! number of a line depends on nothing but what was allocated before it.
 
 use std::io;
 use std::ptr;
@@ -29,7 +29,8 @@ impl Arena {
         Ok(Arena { base: base.cast(), used: 0 })
     }
 
-    /// Moves `value` to memory of the machine, on cache lines of its own. It is not dropped with the machine.
+    /// Moves `value` to memory of the machine, on cache lines of its own. It is not dropped with
+    /// the machine.
     ///
     /// # Panics
     ///
@@ -48,7 +49,8 @@ impl Arena {
         }
     }
 
-    /// The line in which `address` is; `None` for memory that is not the machine's, such as a stack.
+    /// The line in which `address` is; `None` for memory that is not the machine's, such as a
+    /// stack.
     #[inline(always)]
     pub(crate) fn line_of(&self, address: usize) -> Option<usize> {
         let offset = address.wrapping_sub(self.base.addr());

@@ -1,9 +1,10 @@
 //! Caches and their coherence, line by line.
 //!
-//! A line has an owner, the core that wrote it last (or read it first), and a version that each change of owner moves
-//! on. A core's cache remembers which version of which lines it has, so that a write elsewhere invalidates every copy
-//! without naming them: a copy of an old version is none. A cache has as many entries as a first-level data cache has
-//! lines, and each line one place in it.
+//! A line has an owner, the core that wrote it last (or read it first), and a version that each
+//! change of owner moves on. A core's cache remembers which version of which lines it has, so that
+//! a write elsewhere invalidates every copy without naming them: a copy of an old version is none.
+//! A cache has as many entries as a first-level data cache has lines, and each line one place in
+//! it.
 //!
 //! | access | condition | cost |
 //! | --- | --- | --- |
@@ -12,19 +13,21 @@
 //! | store, read-modify-write | the core owns the line, and no other has read it since | a hit |
 //! | the same | else | the distance to the owner or to the farthest reader; the line is busy for as long |
 //!
-//! A line that is busy is waited for, first come, first served: that is what makes a storm of test-and-sets slow. The
-//! access takes effect when its transfer is done.
+//! A line that is busy is waited for, first come, first served: that is what makes a storm of
+//! test-and-sets slow. The access takes effect when its transfer is done.
 //!
-//! With a store buffer, a store that misses is not waited for ([`stores`](super::stores)): its line is busy until the
-//! transfer is done, and whoever wants it meanwhile gets it after that.
+//! With a store buffer, a store that misses is not waited for ([`stores`](super::stores)): its line
+//! is busy until the transfer is done, and whoever wants it meanwhile gets it after that.
 //!
-//! What is *not* modelled: bandwidth (of different lines), prefetching, and caches between the first and the last level.
+//! What is *not* modelled: bandwidth (of different lines), prefetching, and caches between the
+//! first and the last level.
 
 use super::arena::LINES;
 use crate::machine::zeroes::{Zeroable, Zeroes};
 use crate::parameters::{Memory, Topology};
 
-/// Lines of a core's cache: 32 KiB of 64 bytes, the first-level data cache of most processors since 2006.
+/// Lines of a core's cache: 32 KiB of 64 bytes, the first-level data cache of most processors since
+/// 2006.
 const CACHED: usize = 512;
 
 /// No core.
@@ -37,7 +40,8 @@ struct Line {
     version: u32,
     /// The owner's number and 1, or 0.
     owner: u16,
-    /// As [`Distance`](crate::parameters::Distance): how far from the owner it was read since it was last written.
+    /// As [`Distance`](crate::parameters::Distance): how far from the owner it was read since it
+    /// was last written.
     read_at: u8,
 }
 
@@ -131,15 +135,16 @@ impl Caches {
         let start = state.busy_until.max(now);
         state.busy_until = start + occupancy;
         if access != Access::Load || owner == NOBODY {
-            // Whoever comes next has to wait for us and gets it from us; what others read until we have it is
-            // the version before.
+            // Whoever comes next has to wait for us and gets it from us; what others read until we
+            // have it is the version before.
             state.owner = core as u16 + 1;
             state.read_at = 0;
         }
         Transfer { line, core, access, done: start + cost + extra, takes: cost }
     }
 
-    /// An access of `core` that writes to `line`, which has just come, before anybody who waits for it has: what it takes.
+    /// An access of `core` that writes to `line`, which has just come, before anybody who waits for
+    /// it has: what it takes.
     #[inline]
     pub(crate) fn hold(&mut self, core: usize, line: usize, access: Access) -> u64 {
         let state = self.lines.at(line);

@@ -1,7 +1,8 @@
-//! Memory: the lines that a program's data is on, who has copies of them, and who waits for them to change.
+//! Memory: the lines that a program's data is on, who has copies of them, and who waits for them to
+//! change.
 //!
-//! It knows threads by their numbers, and cores by theirs. Time is a number that is passed in: what an access takes is
-//! added to it.
+//! It knows threads by their numbers, and cores by theirs. Time is a number that is passed in: what
+//! an access takes is added to it.
 
 mod arena;
 mod coherence;
@@ -61,7 +62,8 @@ impl Memory {
         self.arena.place(value)
     }
 
-    /// The line in which `address` is; `None` for memory that is not the machine's, such as a stack.
+    /// The line in which `address` is; `None` for memory that is not the machine's, such as a
+    /// stack.
     #[inline(always)]
     pub(crate) fn line_of(&self, address: usize) -> Option<usize> {
         self.arena.line_of(address)
@@ -77,8 +79,9 @@ impl Memory {
         (self.accesses, self.misses)
     }
 
-    /// `thread`, on `core`, begins an access at the time `now`, which becomes the time when the access is done. If a
-    /// transfer is returned, the access takes effect when that [ends](Self::end).
+    /// `thread`, on `core`, begins an access at the time `now`, which becomes the time when the
+    /// access is done. If a transfer is returned, the access takes effect when that
+    /// [ends](Self::end).
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
@@ -163,8 +166,8 @@ impl Memory {
         self.views[thread as usize].polling.note_change();
     }
 
-    /// `thread`, which polls, has paused. If all that it did was to look, and what it saw has not changed, it watches
-    /// that from now on: for how long it may be suspended.
+    /// `thread`, which polls, has paused. If all that it did was to look, and what it saw has not
+    /// changed, it watches that from now on: for how long it may be suspended.
     #[inline]
     pub(crate) fn rest(&mut self, thread: u32) -> Option<u64> {
         let View { polling, .. } = &mut self.views[thread as usize];
@@ -186,8 +189,8 @@ impl Memory {
         self.watchers.watch(line as u32, thread, polling);
     }
 
-    /// `writer` has changed what is in `line`. Others that watch it do so no more; `wake` is called for each of them,
-    /// and returns whether the thread was suspended for the line's sake.
+    /// `writer` has changed what is in `line`. Others that watch it do so no more; `wake` is called
+    /// for each of them, and returns whether the thread was suspended for the line's sake.
     #[inline(always)]
     pub(crate) fn change(&mut self, line: usize, writer: u32, wake: impl FnMut(u32) -> bool) {
         if let Some(list) = self.watchers.list(line) {

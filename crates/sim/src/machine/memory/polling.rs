@@ -1,23 +1,27 @@
 //! Waiters that poll lines which do not change: simulated time, but no work.
 //!
-//! A thread that pauses has begun a turn of a waiting loop. If all that it did since the pause before was to load lines
-//! that still are as it found them, to store to lines that nobody else looks at, and to look at the clock, then its next
-//! turns will do the same until one of these lines changes, or the clock shows something of interest. So it is
-//! suspended, until another context changes one of the lines (then it finds its copy gone with its next poll, and pays
-//! for the transfer), or for a span that grows from one suspension to the next.
+//! A thread that pauses has begun a turn of a waiting loop. If all that it did since the pause
+//! before was to load lines that still are as it found them, to store to lines that nobody else
+//! looks at, and to look at the clock, then its next turns will do the same until one of these
+//! lines changes, or the clock shows something of interest. So it is suspended, until another
+//! context changes one of the lines (then it finds its copy gone with its next poll, and pays for
+//! the transfer), or for a span that grows from one suspension to the next.
 //!
-//! Two things bound the error. A loop that counts its polls instead of looking at the clock is not suspended: it says
-//! so ([`Platform::pause_counted`](unconvoy::platform::Platform::pause_counted)), and else there has to be a look at the
-//! clock between two suspensions. And the longest span is how late a waiter may see that a time has come: a part of the
-//! time that it has polled ([`LATENESS`], and [`FIRST_SPAN_NS`]), so that what it measures from the beginning of its wait is an eighth wrong at most, and never more
-//! than [`LONGEST_SPAN_NS`]. Load managers' thresholds are 5 us and more, what is shorter the algorithms pass in
-//! [`Platform::delay`](unconvoy::platform::Platform::delay), which is exact.
+//! Two things bound the error. A loop that counts its polls instead of looking at the clock is not
+//! suspended: it says so
+//! ([`Platform::pause_counted`](unconvoy::platform::Platform::pause_counted)), and else there has
+//! to be a look at the clock between two suspensions. And the longest span is how late a waiter may
+//! see that a time has come: a part of the time that it has polled ([`LATENESS`], and
+//! [`FIRST_SPAN_NS`]), so that what it measures from the beginning of its wait is an eighth wrong
+//! at most, and never more than [`LONGEST_SPAN_NS`]. Load managers' thresholds are 5 us and more,
+//! what is shorter the algorithms pass in [`Platform::delay`](unconvoy::platform::Platform::delay),
+//! which is exact.
 
 use super::arena::LINES;
 use crate::machine::zeroes::Zeroes;
 
-/// A third of what a time-published waiter may leave between two time stamps (25 us, `contention/tpmcs.rs`): the one
-/// threshold that is not measured from the beginning of a wait.
+/// A third of what a time-published waiter may leave between two time stamps (25 us,
+/// `contention/tpmcs.rs`): the one threshold that is not measured from the beginning of a wait.
 const LONGEST_SPAN_NS: u64 = 8_000;
 /// A fourth of the shortest threshold (1 us, `load/yield.rs`).
 const FIRST_SPAN_NS: u64 = 250;

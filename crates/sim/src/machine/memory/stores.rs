@@ -1,17 +1,20 @@
 //! A core's store buffer, and lines that have just come.
 //!
-//! A store that misses is put into the buffer, and the thread goes on; its later loads of the line find what it has
-//! stored. Lines come in the order of the stores (total store order). An atomic access waits until all have come.
+//! A store that misses is put into the buffer, and the thread goes on; its later loads of the line
+//! find what it has stored. Lines come in the order of the stores (total store order). An atomic
+//! access waits until all have come.
 //!
-//! A line that has come to be written stays for half of what its transfer took: the request of another core that waits for
-//! it has yet to be passed on to this one. Until then this core writes to it as often as it likes. That is why a
-//! thread that releases a lock and wants it again at once gets it again, past waiters that poll it: its release
-//! takes effect when the line is there, and so does its acquire, a moment later.
+//! A line that has come to be written stays for half of what its transfer took: the request of
+//! another core that waits for it has yet to be passed on to this one. Until then this core writes
+//! to it as often as it likes. That is why a thread that releases a lock and wants it again at once
+//! gets it again, past waiters that poll it: its release takes effect when the line is there, and
+//! so does its acquire, a moment later.
 //!
-//! Values are in the simulated memory when the store is made, but nobody can have them until the line has come, since it
-//! is busy; so the machine stays sequentially consistent.
+//! Values are in the simulated memory when the store is made, but nobody can have them until the
+//! line has come, since it is busy; so the machine stays sequentially consistent.
 
-/// Lines that are remembered. A store to one more is waited for all the same, but its line is not held.
+/// Lines that are remembered. A store to one more is waited for all the same, but its line is not
+/// held.
 const MOST: usize = 4;
 
 /// Of one thread.

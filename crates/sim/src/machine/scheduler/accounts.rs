@@ -1,4 +1,5 @@
-//! Where each thread's time goes: what it was at, and whether it had a processor; and what that is together, by process.
+//! Where each thread's time goes: what it was at, and whether it had a processor; and what that is
+//! together, by process.
 
 use serde::Serialize;
 
@@ -25,8 +26,8 @@ pub struct Split {
     pub working_ns: u64,
     /// On a processor, waiting for a lock that a running thread held.
     pub spinning_ns: u64,
-    /// On a processor, waiting for a lock that no running thread held: its holder was preempted or asleep, or it was
-    /// handed to a thread that was.
+    /// On a processor, waiting for a lock that no running thread held: its holder was preempted or
+    /// asleep, or it was handed to a thread that was.
     pub inverted_ns: u64,
     /// Off the processor, of its own accord: parked, asleep for load.
     pub blocked_ns: u64,
@@ -87,7 +88,8 @@ pub(crate) struct Account {
     times: [[u64; 3]; ACTIVITIES],
     /// Of the time that it waited on a processor.
     inverted: u64,
-    /// The lock that it waits for, and that lock's inverted time when it began or was last looked at.
+    /// The lock that it waits for, and that lock's inverted time when it began or was last looked
+    /// at.
     waits_for: Option<(usize, u64)>,
     /// Locks that it holds.
     held: Vec<usize>,
@@ -126,8 +128,8 @@ impl Account {
     }
 }
 
-/// A hand-over between running threads takes less; a free lock that waiters did not take for longer was handed to a
-/// thread that does not run.
+/// A hand-over between running threads takes less; a free lock that waiters did not take for longer
+/// was handed to a thread that does not run.
 const HAND_OVER_NS: u64 = 2_000;
 
 /// Since when no running thread holds a lock.
@@ -297,7 +299,8 @@ impl Accounts {
         (account.activity, account.place)
     }
 
-    /// Nanoseconds that `thread` waited for locks while it had a processor, as far as they are booked.
+    /// Nanoseconds that `thread` waited for locks while it had a processor, as far as they are
+    /// booked.
     pub(crate) fn waited_on_processor(&self, thread: u32) -> u64 {
         self.threads[thread as usize].times[Activity::Wait as usize][Place::Running as usize]
     }

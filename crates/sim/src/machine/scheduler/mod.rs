@@ -1,20 +1,24 @@
-//! The operating system's scheduler: a run queue per context, in the order of virtual run time, as in Linux; with long
-//! slices and a large credit for sleepers it is a time-sharing scheduler such as Solaris'.
+//! The operating system's scheduler: a run queue per context, in the order of virtual run time, as
+//! in Linux; with long slices and a large credit for sleepers it is a time-sharing scheduler such
+//! as Solaris'.
 //!
-//! A thread that wakes goes to the context that it ran on, or else to the nearest one that is idle. It preempts who has
-//! run for much longer. A context that has nothing to do takes a thread from the longest queue; every `balance_ns` the
-//! longest queue gives one to the shortest. The tick looks whether the running thread's slice is over, but only where
-//! somebody waits for it to end. What is left of a slice when a thread blocks is still there when it wakes, as under
-//! Solaris' time-sharing class (`ts_timeleft`) and under EEVDF (the deadline): who sleeps often is preempted too.
+//! A thread that wakes goes to the context that it ran on, or else to the nearest one that is idle.
+//! It preempts who has run for much longer. A context that has nothing to do takes a thread from
+//! the longest queue; every `balance_ns` the longest queue gives one to the shortest. The tick
+//! looks whether the running thread's slice is over, but only where somebody waits for it to end.
+//! What is left of a slice when a thread blocks is still there when it wakes, as under Solaris'
+//! time-sharing class (`ts_timeleft`) and under EEVDF (the deadline): who sleeps often is preempted
+//! too.
 //!
-//! All switches pass one lock that lets through `switches_per_s` (DaMoN 2009, section 4.2: 134,000 per second on the
-//! papers' machine): beyond, threads wait although there are idle contexts.
+//! All switches pass one lock that lets through `switches_per_s` (DaMoN 2009, section 4.2: 134,000
+//! per second on the papers' machine): beyond, threads wait although there are idle contexts.
 //!
-//! What is *not* modelled: scheduling domains (the search is for the nearest, the balancing for the whole machine),
-//! priorities, groups, and what the cache loses by a migration beyond the lines that are shared.
+//! What is *not* modelled: scheduling domains (the search is for the nearest, the balancing for the
+//! whole machine), priorities, groups, and what the cache loses by a migration beyond the lines
+//! that are shared.
 //!
-//! The scheduler announces on the [clock](Clock) when threads go on and contexts tick. What a thread loses with its processor beside that is the machine's concern:
-//! so the scheduler says that a thread is to be preempted, and does it when it is told.
+//! What a thread loses with its processor is the machine's concern: the scheduler says that a thread
+//! is to be preempted, and preempts it on demand.
 
 mod accounts;
 mod placement;
@@ -130,8 +134,8 @@ impl Scheduler {
         (self.switches, self.preemptions)
     }
 
-    /// `thread`, which was blocked, can run from now on; `waker` woke it, or [`NOBODY`]. The context whose thread is to
-    /// be [preempted](Self::to_preempt) for it, if there is one.
+    /// `thread`, which was blocked, can run from now on; `waker` woke it, or [`NOBODY`]. The
+    /// context whose thread is to be [preempted](Self::to_preempt) for it, if there is one.
     pub(crate) fn wake(&mut self, thread: u32, waker: u32, clock: &mut Clock) -> Option<usize> {
         debug_assert_eq!(self.task(thread).state, State::Blocked);
         let context = placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
@@ -183,7 +187,7 @@ impl Scheduler {
         Some(thread)
     }
 
-    /// `context`, which is free, goes on with the next thread if there is one; `extra` nanoseconds later than usual.
+    /// Runs the next thread, if there is one, on the free `context`, `extra` nanoseconds later.
     fn dispatch(&mut self, context: usize, extra: u64, clock: &mut Clock) {
         debug_assert_eq!(self.running_on(context), NOBODY);
         let Some(thread) = self.queues.pick(context).or_else(|| self.steal(context)) else {
@@ -252,8 +256,8 @@ impl Scheduler {
         thread
     }
 
-    /// Takes away the running thread of `context`, which is in the middle of something; what is left of that it does
-    /// when it has a context again.
+    /// Takes away the running thread of `context`, which is in the middle of something; what is
+    /// left of that it does when it has a context again.
     fn interrupt(&mut self, context: usize, clock: &mut Clock) -> u32 {
         self.preemptions += 1;
         let thread = self.take_off(context, Place::Ready, clock);
@@ -263,8 +267,7 @@ impl Scheduler {
         thread
     }
 
-    /// The thread to preempt so that another one can run on `context`. A thread that must not be preempted is as soon
-    /// as it may.
+    /// The running thread of `context`, if it may be preempted; if not, it is as soon as it may.
     pub(crate) fn to_preempt(&mut self, context: usize) -> Option<u32> {
         let thread = self.running_on(context);
         self.task_mut(thread).begin_preemption().then_some(thread)
@@ -328,15 +331,15 @@ impl Scheduler {
             self.queues.charge(current, clock.now);
             self.task_mut(current).slice_used %= self.parameters.slice_ns;
         }
-        // Contexts tick one after the other, as in Linux without `skew_tick` they do by chance of their start.
+        // Contexts tick one after the other, as in Linux without `skew_tick` they do by chance of
+        // their start.
         let period = self.parameters.tick_ns;
         let phase = context as u64 * period / self.contexts() as u64;
         let next = (clock.now + period - phase) / period * period + phase;
         clock.push(next.max(clock.now + 1), Event::Tick { context: context as u32 });
     }
 
-    /// A context ticks. Whether its thread's slice is over: it is to be [preempted](Self::to_preempt), and then the
-    /// context is to tick [again](Self::arm_tick).
+    /// A context ticks. True: its thread has to be preempted, and then [armed](Self::arm_tick).
     pub(crate) fn tick(&mut self, context: usize, clock: &mut Clock) -> bool {
         let place = &mut self.queues.contexts[context];
         place.tick_armed = false;
@@ -348,7 +351,8 @@ impl Scheduler {
         self.queues.charge(current, now);
         let task = self.task(current);
         if is_alone {
-            // Nobody else wants the context: a slice ends and another one begins, if it was long enough.
+            // Nobody else wants the context: a slice ends and another one begins, if it was long
+            // enough.
             if task.slices.age(now) >= self.parameters.slice_ns {
                 self.accounts.book(current, now);
                 self.end_slice(current, now);
@@ -373,19 +377,19 @@ impl Scheduler {
         true
     }
 
-    /// The context of the special set to which `thread`, which runs, has to [move](Self::move_to) before it acquires a
-    /// lock, and what that takes.
+    /// Where in the set `thread` has to [move](Self::move_to) before a lock, and what that takes.
     pub(crate) fn to_set(&mut self, thread: u32) -> Option<(usize, u64)> {
         placement::to_set(&mut self.queues, self.special.as_mut()?, &self.topology, thread)
     }
 
-    /// The task of `thread`, which runs, has ended, and another one begins in its place, wherever there is least to do
-    /// (the kernel balances when a program is started): to which context it has to [move](Self::move_to).
+    /// The task of `thread` ends, and another one begins where there is least to do (the kernel
+    /// balances when a program starts): the context to which it has to [move](Self::move_to).
     pub(crate) fn renew(&mut self, thread: u32) -> Option<usize> {
         placement::to_renew_on(&mut self.queues, self.special.as_mut(), thread)
     }
 
-    /// Moves `thread`, which runs, to the context `there`, where it goes on after `cost` nanoseconds. To be suspended.
+    /// Moves `thread`, which runs, to the context `there`, where it goes on after `cost`
+    /// nanoseconds. To be suspended.
     pub(crate) fn move_to(&mut self, thread: u32, there: usize, cost: u64, clock: &mut Clock) {
         let here = self.task(thread).context;
         self.take_off(here, Place::Ready, clock);
@@ -395,8 +399,8 @@ impl Scheduler {
         self.queues.contexts[here].forget_last();
     }
 
-    /// `thread`, which is on no context and in no queue, goes from one context to another. If nobody runs there it goes
-    /// on, after `extra` nanoseconds.
+    /// `thread`, which is on no context and in no queue, goes from one context to another. If
+    /// nobody runs there it goes on, after `extra` nanoseconds.
     fn hand_over(&mut self, thread: u32, from: usize, to: usize, extra: u64, clock: &mut Clock) {
         self.queues.move_vruntime(thread, from, to);
         self.queues.enqueue(thread, to);
@@ -407,9 +411,9 @@ impl Scheduler {
         }
     }
 
-    /// Where there are two sides a context may have nothing to do while somebody waits on the other. Once one of them
-    /// may change sides, or the sides have changed, it looks again, as Linux' idle processors do at each tick. The
-    /// context `first` does so first.
+    /// Where there are two sides a context may have nothing to do while somebody waits on the
+    /// other. Once one of them may change sides, or the sides have changed, it looks again, as
+    /// Linux' idle processors do at each tick. The context `first` does so first.
     pub(crate) fn serve_idle(&mut self, first: usize, clock: &mut Clock) {
         if !self.is_special() {
             return;
@@ -422,7 +426,7 @@ impl Scheduler {
         }
     }
 
-    /// A context of the special set whose thread is to be [pushed out](Self::push_out), and a free one outside.
+    /// A context of the set whose thread is to be [pushed out](Self::push_out), and a free one.
     pub(crate) fn to_push_out(&self) -> Option<(usize, usize)> {
         placement::to_push_out(&self.queues, self.special.as_ref()?)
     }
@@ -434,7 +438,7 @@ impl Scheduler {
         self.dispatch(from, 0, clock);
     }
 
-    /// Moves a thread from the longest run queue to the shortest. Among equals the context `first` decides.
+    /// Moves a thread from the longest run queue to the shortest; among equals `first` decides.
     pub(crate) fn even_out(&mut self, first: usize, clock: &mut Clock) {
         for (longest, shortest) in placement::uneven(&self.queues, self.special.as_ref(), first) {
             if let Some(thread) = self.queues.pick(longest) {

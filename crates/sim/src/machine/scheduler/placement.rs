@@ -1,8 +1,8 @@
-//! Where a thread that wakes is to run, where a context without work takes one from, and which run queues are evened
-//! out.
+//! Where a thread that wakes is to run, where a context without work takes one from, and which run
+//! queues are evened out.
 //!
-//! Under the lock-contention-aware scheduler the special set and the rest are two sides, each balanced for itself.
-//! Without one all contexts are one side.
+//! Under the lock-contention-aware scheduler the special set and the rest are two sides, each
+//! balanced for itself. Without one all contexts are one side.
 
 use unconvoy_sched::set::target;
 
@@ -39,7 +39,8 @@ pub(super) fn to_wake_on(queues: &Queues, special: Option<&Special>, topology: &
         .unwrap_or(before)
 }
 
-/// The context of the special set to which `thread` has to move before it acquires a lock, and what that takes.
+/// The context of the special set to which `thread` has to move before it acquires a lock, and what
+/// that takes.
 pub(super) fn to_set(
     queues: &mut Queues,
     special: &mut Special,
@@ -53,7 +54,8 @@ pub(super) fn to_set(
     Some((there, migration_ns(topology.distance(core(here), core(there)))))
 }
 
-/// The context to which `thread` has to move, as its task ends and another one begins: one where there is least to do.
+/// The context to which `thread` has to move, as its task ends and another one begins: one where
+/// there is least to do.
 pub(super) fn to_renew_on(queues: &mut Queues, special: Option<&mut Special>, thread: u32) -> Option<usize> {
     if let Some(special) = special {
         special.renew(&mut queues.task_mut(thread).slices);
@@ -61,7 +63,8 @@ pub(super) fn to_renew_on(queues: &mut Queues, special: Option<&mut Special>, th
     least_busy(queues, queues.contexts.len() as u32, queues.task(thread).context, thread)
 }
 
-/// Of the first `count` contexts one with the fewest threads beside `thread`, if that is not `here`.
+/// Of the first `count` contexts one with the fewest threads beside `thread`, if that is not
+/// `here`.
 fn least_busy(queues: &Queues, count: u32, here: usize, thread: u32) -> Option<usize> {
     let there = target(count, here as u32, |context| queues.others_on(context as usize, thread)) as usize;
     (there != here).then_some(there)
@@ -77,8 +80,8 @@ pub(super) fn to_steal_from(queues: &Queues, special: Option<&Special>, context:
         .max_by_key(|&other| queues.waiting(other))
 }
 
-/// The waiting thread that `context`, which has nothing to do, takes from the other side, if the policy lets one: its
-/// context and place there. It is the first of the longest queue that has one.
+/// The waiting thread that `context`, which has nothing to do, takes from the other side, if the
+/// policy lets one: its context and place there. It is the first of the longest queue that has one.
 pub(super) fn to_let_out(queues: &Queues, special: &Special, context: usize) -> Option<(usize, usize)> {
     let may_move = |from: usize, place: usize| {
         let thread = queues.contexts[from].queue[place];
@@ -90,8 +93,8 @@ pub(super) fn to_let_out(queues: &Queues, special: &Special, context: usize) -> 
         .max_by_key(|&(from, _)| queues.waiting(from))
 }
 
-/// A context of the set whose only thread may leave it while others wait in the set, and one outside that has nothing to
-/// do.
+/// A context of the set whose only thread may leave it while others wait in the set, and one
+/// outside that has nothing to do.
 pub(super) fn to_push_out(queues: &Queues, special: &Special) -> Option<(usize, usize)> {
     let bound = special.bound();
     let to = (bound..queues.contexts.len()).find(|&context| queues.contexts[context].is_free())?;
@@ -105,8 +108,8 @@ pub(super) fn to_push_out(queues: &Queues, special: &Special) -> Option<(usize, 
     from.map(|from| (from, to))
 }
 
-/// Of each side the contexts with the longest and with the shortest queue, if these differ. Among equals those decide
-/// that come first after the context `first`.
+/// Of each side the contexts with the longest and with the shortest queue, if these differ. Among
+/// equals those decide that come first after the context `first`.
 pub(super) fn uneven(
     queues: &Queues,
     special: Option<&Special>,

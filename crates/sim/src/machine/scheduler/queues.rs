@@ -19,7 +19,8 @@ impl Context {
         self.current == NOBODY
     }
 
-    /// If nobody has it now it is the kernel's idle thread that has it, from which to come back is a switch.
+    /// If nobody has it now it is the kernel's idle thread that has it, from which to come back is
+    /// a switch.
     pub(super) fn forget_last(&mut self) {
         if self.is_free() {
             self.last = NOBODY;
@@ -53,8 +54,8 @@ impl Queues {
         Queues { idle: contexts.len(), contexts, tasks: Vec::new(), busy_in_core: vec![0; cores], queued: 0 }
     }
 
-    /// A blocked thread more, which has run for `slice_used` nanoseconds of its slice. Threads start on all cores first,
-    /// then on all contexts of them.
+    /// A blocked thread more, which has run for `slice_used` nanoseconds of its slice. Threads
+    /// start on all cores first, then on all contexts of them.
     pub(super) fn add_thread(&mut self, slice_used: u64) {
         let (cores, contexts) = (self.busy_in_core.len(), self.contexts.len());
         let place = self.tasks.len() % contexts;

@@ -1,5 +1,5 @@
-//! The lock-contention-aware scheduler of Cui et al. (ACM TACO 9(4), 2013): what the operating system does for the
-//! policy of crates/sched, which decides.
+//! The lock-contention-aware scheduler of Cui et al. (ACM TACO 9(4), 2013): what the operating
+//! system does for the policy of crates/sched, which decides.
 //!
 //! | when | what | the paper's |
 //! | --- | --- | --- |
@@ -7,16 +7,17 @@
 //! | a thread is about to acquire a lock | it goes to the special set if it belongs there | Algorithm 2 |
 //! | run queues are evened out, an idle context looks for work | within the set, and outside of it | section 3.4 |
 //!
-//! A slice also ends after `slice_ns` where nobody waits for the context: on the paper's machine kernel threads see to
-//! that there is a switch now and then. Two looks at the clock are paid for with each lock (Algorithm 1).
+//! A slice also ends after `slice_ns` where nobody waits for the context: on the paper's machine
+//! kernel threads see to that there is a switch now and then. Two looks at the clock are paid for
+//! with each lock (Algorithm 1).
 
 use unconvoy_sched::set::balance_together;
 use unconvoy_sched::{Change, Parameters, Policy, Slice, State, Task};
 
 use crate::parameters::Distance;
 
-/// Section 4.1: what a migration takes, to a core of the same chip and on average to one that is one to three hops away
-/// (9.7, 10.2 and 11.6 us).
+/// Section 4.1: what a migration takes, to a core of the same chip and on average to one that is
+/// one to three hops away (9.7, 10.2 and 11.6 us).
 const MIGRATION_NS: u64 = 9_300;
 const FAR_MIGRATION_NS: u64 = 10_500;
 
@@ -71,7 +72,8 @@ impl Special {
         self.policy.bound() as usize
     }
 
-    /// A thread has a context from the time `start` on. It has waited on processors for `waited` nanoseconds so far.
+    /// A thread has a context from the time `start` on. It has waited on processors for `waited`
+    /// nanoseconds so far.
     pub(super) fn begin_slice(&self, slices: &mut Slices, start: u64, waited: u64) {
         self.policy.slice_begins(&mut slices.task);
         (slices.began, slices.waited_before) = (start, waited);

@@ -100,7 +100,8 @@ impl Task {
         !asks && core::mem::take(&mut self.extended)
     }
 
-    /// It is not preempted until it [allows](Self::allow_preemption) that as often as it forbade it.
+    /// It is not preempted until it [allows](Self::allow_preemption) that as often as it forbade
+    /// it.
     pub(crate) fn forbid_preemption(&mut self) {
         self.unpreemptible += 1;
     }

@@ -10,7 +10,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// One socket of `cores` cores with a context each; round numbers. `threads` are blocked, and 0 is on context 0.
+    /// One socket of `cores` cores with a context each; round numbers. `threads` are blocked, and 0
+    /// is on context 0.
     fn new(cores: u32, threads: u32, change: impl FnOnce(&mut parameters::Scheduler)) -> Self {
         let mut parameters = presets::named("server").expect("a preset");
         let topology = &mut parameters.topology;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::machine::memory::Access;
 
-/// The machine's memory that a section accessed. What is on stacks is its thread's own, and not in it.
+/// The machine's memory that a section accessed. What is on stacks is its thread's own, and not in
+/// it.
 ///
-/// Lines are numbers of cache lines, words the places of [cells](crate::machine::SimulatedCell) in bytes from the
-/// beginning of the machine's memory: the same in every run of one program. A read-modify-write reads and writes.
+/// Lines are numbers of cache lines, words the places of [cells](crate::machine::SimulatedCell) in
+/// bytes from the beginning of the machine's memory: the same in every run of one program. A
+/// read-modify-write reads and writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressSet {
     /// Lines that it read.

@@ -1,5 +1,6 @@
-//! Hardware transactions, as the caches see them: who has read and written which line, whose access is a conflict, and
-//! what an abort takes back. (How a thread gets back to the beginning is the part of [`abort`](super::abort) and [`retry`](super::retry).)
+//! Hardware transactions, as the caches see them: who has read and written which line, whose access
+//! is a conflict, and what an abort takes back. (How a thread gets back to the beginning is the
+//! part of [`abort`](super::abort) and [`retry`](super::retry).)
 //!
 //! Conflicts are found at once, line by line, at the moment when an access takes effect:
 //!
@@ -10,19 +11,20 @@
 //! | of a transaction, the same two | of others | by [`Policy`], they abort or it does |
 //! | of a transaction | free, or only read by all | the line is in its set, if that has room |
 //!
-//! **Invariant 1.** A transaction that has aborted has been undone by the time that the access which caused it reads or
-//! writes: memory holds what it held, and no line is the transaction's. Its thread is told when it next runs, and runs
-//! none of its program before that.
+//! **Invariant 1.** A transaction that has aborted has been undone by the time that the access
+//! which caused it reads or writes: memory holds what it held, and no line is the transaction's.
+//! Its thread is told when it next runs, and runs none of its program before that.
 //!
-//! **Invariant 2.** So nobody ever reads what a transaction wrote that does not commit, and no transaction reads two
-//! things that do not belong together.
+//! **Invariant 2.** So nobody ever reads what a transaction wrote that does not commit, and no
+//! transaction reads two things that do not belong together.
 //!
-//! What is taken back are [cells](crate::machine::SimulatedCell) in the machine's memory, and what the machine knows of
-//! the thread. A cell on a stack is not taken back: it is its thread's own, and its frame may be gone.
+//! What is taken back are [cells](crate::machine::SimulatedCell) in the machine's memory, and what
+//! the machine knows of the thread. A cell on a stack is not taken back: it is its thread's own,
+//! and its frame may be gone.
 //!
-//! What is *not* modelled: aborts by page faults, by lines that a cache loses to other lines (but for the lines that a
-//! transaction writes, `write_ways`), and by contexts that share a core's cache. A transaction holds until its thread
-//! loses the processor.
+//! What is *not* modelled: aborts by page faults, by lines that a cache loses to other lines (but
+//! for the lines that a transaction writes, `write_ways`), and by contexts that share a core's
+//! cache. A transaction holds until its thread loses the processor.
 
 mod address_set;
 mod marks;
@@ -121,7 +123,8 @@ struct Undo {
 /// What a thread knows of the section that it may have to start over.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// Whether a beginning may begin something: the thread is in the acquire of a section that can be run again.
+    /// Whether a beginning may begin something: the thread is in the acquire of a section that can
+    /// be run again.
     pub(crate) may_begin: bool,
     /// What came of the section's tries.
     pub(crate) aborts: Vec<Cause>,
@@ -255,8 +258,8 @@ impl Transactions {
         }
     }
 
-    /// Whose transactions have to be undone, in or outside of a transaction, for an access of `thread`. The cause, if
-    /// that is in a transaction itself, and it is this one that aborts.
+    /// Whose transactions have to be undone, in or outside of a transaction, for an access of
+    /// `thread`. The cause, if that is in a transaction itself, and it is this one that aborts.
     pub(crate) fn opponents(&mut self, thread: u32, line: usize, access: Access) -> Result<Vec<u32>, Cause> {
         if self.live == 0 {
             return Ok(Vec::new());
@@ -273,8 +276,8 @@ impl Transactions {
         policy == Some(Policy::Timestamp) && age(other) < age(thread)
     }
 
-    /// Adds a line that `thread` accesses, and that is nobody else's any more, to the sets of its transaction. The
-    /// cause, if that has to abort. Does nothing outside of one.
+    /// Adds a line that `thread` accesses, and that is nobody else's any more, to the sets of its
+    /// transaction. The cause, if that has to abort. Does nothing outside of one.
     pub(crate) fn add(&mut self, thread: u32, line: usize, access: Access) -> Option<Cause> {
         let own = &mut self.threads[thread as usize];
         let parameters = self.parameters.as_ref().filter(|_| own.is_live())?;
@@ -327,8 +330,8 @@ impl Transactions {
         is_part
     }
 
-    /// A part of the transaction of `thread` ends; false if that is the transaction itself, which may
-    /// [take effect](Self::commit) then.
+    /// A part of the transaction of `thread` ends; false if that is the transaction itself, which
+    /// may [take effect](Self::commit) then.
     pub(crate) fn end_part(&mut self, thread: u32) -> bool {
         let own = &mut self.threads[thread as usize];
         let is_part = own.depth > 1;
@@ -360,8 +363,8 @@ impl Transactions {
         self.release_lines(thread);
         let own = &mut self.threads[thread as usize];
         let cells = own.undo.drain(..).rev().map(|Undo { place, bytes, len }| {
-            // SAFETY: the bytes of a cell in the machine's memory, which stays and which nobody has a reference into
-            // that is no cell's.
+            // SAFETY: the bytes of a cell in the machine's memory, which stays and which nobody has
+            // a reference into that is no cell's.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, len) };
             place.addr()
         });
@@ -371,7 +374,8 @@ impl Transactions {
         Undone { note: own.note, cells }
     }
 
-    /// `thread`, whose transaction has been undone, [learns](Self::learn_of_abort) that when it next runs.
+    /// `thread`, whose transaction has been undone, [learns](Self::learn_of_abort) that when it
+    /// next runs.
     pub(crate) fn put_off_abort(&mut self, thread: u32, cause: Cause) {
         self.pending += 1;
         self.threads[thread as usize].pending = Some(cause);
