@@ -194,7 +194,7 @@ impl Machine {
 
     /// Has another thread run on `context`, if that may be.
     fn preempt(&mut self, context: usize) {
-        let Some(thread) = self.scheduler.to_preempt(context) else { return };
+        let Some(thread) = self.scheduler.request_preemption(context) else { return };
         if thread == self.current {
             self.preempt_due = true; // in the middle of what it does: at the end of it
             return;
@@ -262,7 +262,7 @@ impl Machine {
     /// The running thread, about to acquire a lock, goes to the special set if it has to. To be
     /// suspended if true.
     pub(super) fn go_to_set(&mut self) -> bool {
-        self.scheduler.to_set(self.current).is_some_and(|(there, cost)| self.move_to(there, cost))
+        self.scheduler.place_in_set(self.current).is_some_and(|(there, cost)| self.move_to(there, cost))
     }
 
     /// The running task ends, and another one begins in its place; both together take `ns`. To be

@@ -135,7 +135,7 @@ impl Scheduler {
     }
 
     /// `thread`, which was blocked, can run from now on; `waker` woke it, or [`NOBODY`]. The
-    /// context whose thread is to be [preempted](Self::to_preempt) for it, if there is one.
+    /// context whose thread is to be [preempted](Self::request_preemption) for it, if there is one.
     pub(crate) fn wake(&mut self, thread: u32, waker: u32, clock: &mut Clock) -> Option<usize> {
         debug_assert_eq!(self.task(thread).state, State::Blocked);
         let context = placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
@@ -268,7 +268,7 @@ impl Scheduler {
     }
 
     /// The running thread of `context`, if it may be preempted; if not, it is as soon as it may.
-    pub(crate) fn to_preempt(&mut self, context: usize) -> Option<u32> {
+    pub(crate) fn request_preemption(&mut self, context: usize) -> Option<u32> {
         let thread = self.running_on(context);
         self.task_mut(thread).begin_preemption().then_some(thread)
     }
@@ -378,7 +378,7 @@ impl Scheduler {
     }
 
     /// Where in the set `thread` has to [move](Self::move_to) before a lock, and what that takes.
-    pub(crate) fn to_set(&mut self, thread: u32) -> Option<(usize, u64)> {
+    pub(crate) fn place_in_set(&mut self, thread: u32) -> Option<(usize, u64)> {
         placement::to_set(&mut self.queues, self.special.as_mut()?, &self.topology, thread)
     }
 

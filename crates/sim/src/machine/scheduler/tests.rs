@@ -99,7 +99,7 @@ fn thread_that_ran_much_longer_is_preempted_and_keeps_the_rest_of_its_work() {
     bench.clock.now = 1_000;
     bench.clock.announce(0, 1_400);
     assert_eq!(bench.wake(1), Some(0));
-    assert_eq!(bench.scheduler.to_preempt(0), Some(0));
+    assert_eq!(bench.scheduler.request_preemption(0), Some(0));
     bench.preempt(0);
     assert_eq!(bench.states(), [State::Ready, State::Running]);
     assert_eq!(bench.scheduler.task(0).flight(), Flight::Work(400));
@@ -113,7 +113,7 @@ fn preemption_is_put_off_while_it_is_forbidden() {
     bench.scheduler.task_mut(0).forbid_preemption();
     bench.clock.now = 1_000;
     assert_eq!(bench.wake(1), Some(0));
-    assert_eq!(bench.scheduler.to_preempt(0), None);
+    assert_eq!(bench.scheduler.request_preemption(0), None);
     assert!(bench.scheduler.task_mut(0).allow_preemption());
     let Bench { scheduler, clock } = &mut bench;
     scheduler.give_way_late(0, clock);
