@@ -3,7 +3,9 @@
 #   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
-#   make kernel   what `unconvoy syncchar --kernel` runs, in target/kernel (100 MB)
+#   make test-layers  of these, whether imports follow the layers; `UNCONVOY_BLESS=1` takes mended ones off the list
+#   make test-busy  every test twice: beside eight busy loops, and beside a process that holds 20,000 threads; some hours
+#   make kernel   what `unconvoy predict --kernel` runs, in target/kernel (100 MB)
 #   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
 #   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
@@ -17,7 +19,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-layers test-links test-busy docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -41,16 +43,34 @@ build:
 demo: setup build
 	scripts/demo.sh
 
-test: setup-tests build test-lint test-unit test-loom test-tsan test-preload test-valgrind
+test: setup-tests build test-lint test-layers test-links test-unit test-loom test-tsan test-preload test-valgrind
+
+# Every test once more beside each of two neighbours (crates/preload/tests/c/neighbour.c), which end with it: eight busy loops,
+# and a process that holds 20,000 threads, or as many as the system has room for.
+BUSY_TESTS ?= test
+test-busy: setup-tests build
+	$(CC) -std=c11 -Wall -Wextra -O2 -pthread -o target/neighbour crates/preload/tests/c/neighbour.c
+	target/neighbour --seconds 43200 --spin 8 $(MAKE) $(BUSY_TESTS)
+	target/neighbour --seconds 43200 --threads 20000 $(MAKE) $(BUSY_TESTS)
 
 test-lint:
 	@# Formatting and lints are part of the toolchain's optional components; say so where they are missing.
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "skipped: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings; else echo "skipped: cargo clippy is not installed (rustup component add clippy)"; fi
 
+# No circle of file imports in any package, and no import against the layers: crates/layers.
+test-layers:
+	$(CARGO) test --release --quiet -p unconvoy-layers
+# Links in the comments of the locks and of the interposer lead somewhere; those to private items do for who reads the sources.
+RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
+test-links:
+	RUSTDOCFLAGS="$(RUSTDOC_LINTS)" $(CARGO) doc --quiet -p unconvoy --no-deps --document-private-items
+	@# `cargo doc` leaves it out (`doc = false`): both libraries have one name.
+	$(CARGO) rustdoc --quiet -p unconvoy-preload --lib -- $(RUSTDOC_LINTS) --document-private-items
+
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
+	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-measure -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
 		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:
@@ -74,6 +94,11 @@ test-valgrind:
 # The C header, from the C API's source.
 header:
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test capi the_header
+
+# The tables in docs/, from the catalogue and from the tests' table of pthread functions.
+docs:
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test docs
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-preload --test symbols page_on
 
 bench: setup build
 	scripts/bench.sh

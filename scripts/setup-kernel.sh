@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches what 'unconvoy syncchar --kernel' needs and Debian 12 does not have: QEMU's system mode with plug-ins of interface version 4 (10.0, from
+# Fetches what 'unconvoy predict --kernel' needs and Debian 12 does not have: QEMU's system mode with plug-ins of interface version 4 (10.0, from
 # bookworm-backports) and a stock Debian kernel (trixie-backports' newest for clouds: BTF, CONFIG_SCHED_CLASS_EXT).
 #
 #   scripts/setup-kernel.sh [DIRECTORY]     target/kernel unless told
@@ -31,7 +31,7 @@ need_kernel=
 [ -s "$to/vmlinuz" ] && [ -d "$to/modules" ] || need_kernel=yes
 [ -n "$need_qemu$need_kernel" ] || exit 0
 
-command -v apt-get >/dev/null || fail "this is no Debian: unconvoy syncchar --kernel takes --qemu, IMAGE and --modules instead"
+command -v apt-get >/dev/null || fail "this is no Debian: unconvoy predict --kernel takes --qemu, IMAGE and --modules instead"
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -s "$keys" ] || fail "$keys is missing: apt-get install debian-archive-keyring"
 

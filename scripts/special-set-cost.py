@@ -39,7 +39,7 @@ def run(command, folder):
     record = folder / "record.json"
     record.unlink(missing_ok=True)
     before = os.times()
-    subprocess.run([BUILT / "unconvoy", "run", "--ssc", "--stats", record, "--", *command], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([BUILT / "unconvoy", "run", "--confine", "--stats", record, "--", *command], check=True, stdout=subprocess.DEVNULL)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     return seconds, json.loads(record.read_text())

@@ -4,7 +4,7 @@
     scripts/syncchar-cost.py [--out FILE.json] [--repeats 5] [NAME...]   runs the programs of these names, or all; prints the table of all in FILE
 
 `make build` and the packages of scripts/packages-syncchar.txt and scripts/packages-programs.txt come first. A program that is not installed is left out, and said so.
-Runs are interleaved: each repeat has plain QEMU, then the plug-in at its default of one section in ten, its stream read as `unconvoy syncchar` reads it. Programs with a fixed amount of
+Runs are interleaved: each repeat has plain QEMU, then the plug-in at its default of one section in ten, its stream read as `unconvoy predict` reads it. Programs with a fixed amount of
 work are measured by their user time, those that run for a fixed time by user time per operation. A machine that does
 something else meanwhile changes caches and clocks, not what is counted.
 """

@@ -1,15 +1,15 @@
 //! What a user may write after `unconvoy bench`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use serde::Serialize;
 
 use crate::figure::FIGURES;
+use crate::tasks::load;
+use crate::tasks::options::LoadOptions;
 use crate::{
     bump, condvar, contention_aware, counter, grid, idle, memory, pair, report, rwlock, sensor, steadiness, sweep,
-    tasks,
 };
 
 /// `unconvoy bench`.
@@ -47,17 +47,17 @@ pub enum Command {
     /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
     Splash(grid::GridOptions),
     /// Processes map one file, read a byte of each page, and unmap it (Cui et al., ACM TACO 9(4), 2013)
-    Mmapbench(tasks::load::MmapbenchOptions),
+    Mmapbench(LoadOptions<load::MmapbenchOptions>),
     /// Processes make a socket and close it (the same)
-    Sockbench(tasks::load::SockbenchOptions),
+    Sockbench(LoadOptions<load::SockbenchOptions>),
     /// Threads create, delete, read and append to small files of their own (the same)
-    Postmark(tasks::load::PostmarkOptions),
+    Postmark(LoadOptions<load::PostmarkOptions>),
     /// Processes run find in trees of their own (the same)
-    Find(tasks::load::FindOptions),
+    Find(LoadOptions<load::FindOptions>),
     /// Processes run grep on files that they share (the same)
-    Grep(tasks::load::GrepOptions),
+    Grep(LoadOptions<load::GrepOptions>),
     /// Processes compile sources, in the place of the same paper's kernbench
-    Compile(tasks::load::CompileOptions),
+    Compile(LoadOptions<load::CompileOptions>),
     /// Ways to keep a contended lock from collapsing, side by side: blocking, adaptive, requester-based, and a special set of cores (the same, Figure 3)
     ContentionAware(contention_aware::Options),
     /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
@@ -86,77 +86,6 @@ pub enum Command {
     Report(report::Options),
 }
 
-impl Command {
-    /// Where a benchmark of a few moments writes. The long ones look for themselves, since they may go on with what is there.
-    pub(crate) fn out(&self) -> Option<&Path> {
-        let common = match self {
-            Command::Pair(options) => &options.common,
-            Command::Condvar(options) => &options.common,
-            Command::Rwlock(options) => &options.common,
-            Command::Sensor(options) => &options.common,
-            Command::Bump(options) => &options.common,
-            Command::Steadiness(options) => &options.common,
-            Command::Idle(options) => &options.common,
-            Command::Memory(options) => &options.common,
-            _ => return None,
-        };
-        common.out.as_deref()
-    }
-}
-
-/// Options of every benchmark.
-#[derive(Debug, Clone, Args, Serialize)]
-pub struct Common {
-    /// Rounds; every cell is measured once in each [default: 5; bump: 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: Option<u32>,
-    /// Length of one measured window, in seconds
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Seed of the order of the runs
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Write BASENAME.json, BASENAME.csv and BASENAME.md
-    #[arg(long, value_name = "BASENAME")]
-    pub out: Option<PathBuf>,
-}
-
-impl Common {
-    /// Rounds.
-    pub fn runs(&self) -> u32 {
-        self.runs.unwrap_or(5)
-    }
-}
-
-/// Where programs lie.
-#[derive(Debug, Clone, Args, Serialize)]
-pub struct Places {
-    /// Directory of the built workload programs [default: ../workloads or ../lib/unconvoy/workloads, seen from this command's directory]
-    #[arg(long, value_name = "DIR")]
-    pub workloads: Option<PathBuf>,
-}
-
-/// A number of threads.
-pub fn threads(text: &str) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|count| (1..=4096).contains(count))
-        .ok_or_else(|| "expected a number from 1 to 4096".to_string())
-}
-
-/// `1 thread`, `4 threads`.
-pub fn thread_count(count: u32) -> String {
-    if count == 1 { "1 thread".to_string() } else { format!("{count} threads") }
-}
-
-/// A length of time.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|seconds| (0.01..=3600.0).contains(seconds))
-        .ok_or_else(|| "expected a number from 0.01 to 3600".to_string())
-}
-
 /// What the figures are, and examples.
 fn after_help() -> String {
     let mut text = "Figures:\n".to_string();
@@ -181,14 +110,3 @@ Examples:
   unconvoy bench interval --data ~/tatp --out results/interval
   unconvoy bench --figure asplos-10 results/interval.json --plot results/asplos-10
   unconvoy bench report results > results/report.md";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bad_numbers_are_refused() {
-        assert!(threads("0").is_err() && threads("x").is_err() && threads("5000").is_err());
-        assert!(seconds("nan").is_err() && seconds("0").is_err() && seconds("0.05").is_ok());
-    }
-}

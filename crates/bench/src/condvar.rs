@@ -2,20 +2,24 @@
 
 use clap::Args;
 use serde_json::json;
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::record::Record;
 
-use crate::cli::{Common, Places, threads};
 use crate::goals;
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::versus::{Case, Metric, measure};
+use crate::options::{Common, Places};
+use crate::versus::{Benchmark, Case, Metric};
 
-const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
+const CONDVAR: Benchmark = Benchmark {
+    program: "condvar",
+    metric: Metric { name: "ops_per_sec", heading: "operations/s" },
+    title: "Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken",
+};
 
 /// Options of `condvar`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     #[command(flatten)]
     places: Places,
     /// Threads of pingpong (odd counts are left out), producers of queue
@@ -32,7 +36,7 @@ fn name(mode: &str, count: u32, what: &str) -> String {
 
 fn case(mode: &str, option: &str, count: u32, what: &str) -> Case {
     let options = ["--mode", mode, option, &count.to_string()].map(str::to_string).to_vec();
-    Case { name: name(mode, count, what), program: "condvar", options }
+    Case { name: name(mode, count, what), options }
 }
 
 fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
@@ -45,20 +49,14 @@ fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &["condvar"])?;
-    let common = &options.common;
     let cases = cases(&options.threads, options.waiters);
-    let parameters = json!({ "threads": options.threads, "waiters": options.waiters, "seconds": common.seconds, "runs": common.runs() });
-    let mut record = Record::begin("condvar", common.seed, parameters);
-    let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
-    record.judgements = vec![
-        versus.judge_worst(&goals::PINGPONG, [name("pingpong", 2, "threads")]),
-        versus.judge_worst(&goals::BROADCAST, [name("broadcast", 64, "waiters")]),
-    ];
-    record.tables = vec![versus.table(
-        "Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken",
-    )];
-    record.finish(common.out.as_deref())
+    let parameters = json!({ "threads": options.threads, "waiters": options.waiters });
+    CONDVAR.run(&cases, parameters, &options.common, &options.places, |versus| {
+        vec![
+            versus.judge_worst(&goals::PINGPONG, [name("pingpong", 2, "threads")]),
+            versus.judge_worst(&goals::BROADCAST, [name("broadcast", 64, "waiters")]),
+        ]
+    })
 }
 
 #[cfg(test)]

@@ -8,24 +8,24 @@ use std::fs;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use unconvoy_measure::arguments::{thread_count, threads};
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::Samples;
-use crate::chart::quantity::Unit;
-use crate::cli::{thread_count, threads};
-use crate::context::processors;
 use crate::energy;
 use crate::grid::cell::{self, Cell};
 use crate::grid::each_once;
 use crate::grid::workload::COUNTER;
 use crate::library::variable;
+use crate::options::SessionOptions;
 use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::{Values, start};
+use crate::run::{self, Job, Values};
 use crate::scratch::Scratch;
-use crate::session::{Session, SessionOptions};
 use crate::setup::{Pair, Setup};
-use crate::statistics::{Spread, short};
-use crate::table::Table;
 
 /// Among what is measured: the part of the threads' time that they wait for the lock.
 const WAITING: &str = "waiting_share";
@@ -76,9 +76,9 @@ const REMEDIES: [Remedy; 7] = [
 ];
 
 impl Remedy {
-    /// `ttas+none --ssc`: what to give `unconvoy run`.
+    /// `ttas+none --confine`: what to give `unconvoy run`.
     fn recipe(&self) -> String {
-        format!("{}{}", self.pair.name(), if self.has_set { " --ssc" } else { "" })
+        format!("{}{}", self.pair.name(), if self.has_set { " --confine" } else { "" })
     }
 }
 
@@ -88,7 +88,7 @@ impl Remedy {
 ///
 /// The program is missing, the record to continue is another's, or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.session.places, &[COUNTER.program])?;
+    let programs = options.session.places.find(&[COUNTER.program], &[])?;
     let scratch = Scratch::make(None, 0)?;
     let bench = Bench { options, programs: &programs, scratch: &scratch };
     let counts = if options.threads.is_empty() { (1..=processors()).collect() } else { each_once(&options.threads) };
@@ -107,8 +107,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     ));
     record.notes.push(energy::note());
     record.notes.extend(missing);
-    let session = Session { cells: &cells, options: &options.session };
-    session.run(
+    options.session.session(&cells).run(
         record,
         |cell| bench.measure(rows[cell.row], cell.threads, common.seconds),
         |record, samples| record.tables = Figures { rows: &rows, counts: &counts, cells: &cells, samples }.tables(),
@@ -133,7 +132,7 @@ impl Bench<'_> {
     }
 
     fn measure(&self, remedy: Remedy, threads: u32, seconds: f64) -> anyhow::Result<Values> {
-        let mut values = self.once(remedy, threads, seconds, &[])?;
+        let mut values = self.once(remedy, threads, seconds, None)?;
         values.supply(WAITING, self.waiting(remedy, threads, seconds)?);
         Ok(values)
     }
@@ -141,7 +140,7 @@ impl Bench<'_> {
     /// The part of the threads' time that they wait.
     fn waiting(&self, remedy: Remedy, threads: u32, seconds: f64) -> anyhow::Result<f64> {
         let path = self.scratch.path().join("statistics.json");
-        let values = self.once(remedy, threads, seconds, &[(variable::STATS, path.display().to_string())])?;
+        let values = self.once(remedy, threads, seconds, Some((variable::STATS, path.display().to_string())))?;
         let text = fs::read_to_string(&path).with_context(|| format!("the library wrote no {}", path.display()))?;
         fs::remove_file(&path)?;
         // Not the window: the statistics are of the whole run, and threads in a strict queue may outlive their window by far.
@@ -150,22 +149,18 @@ impl Bench<'_> {
         share(&text, remedy.has_set, lived)
     }
 
-    fn once(&self, remedy: Remedy, threads: u32, seconds: f64, more: &[(&str, String)]) -> anyhow::Result<Values> {
+    fn once(&self, remedy: Remedy, threads: u32, seconds: f64, more: Option<(&str, String)>) -> anyhow::Result<Values> {
         let Options { cs, think, session, .. } = self.options;
-        let words: Vec<String> = [
-            ("--threads", threads.to_string()),
-            ("--cs", cs.to_string()),
-            ("--think", think.to_string()),
-            ("--seconds", seconds.to_string()),
-        ]
-        .into_iter()
-        .flat_map(|(name, value)| [name.to_string(), value])
-        .collect();
-        let name = format!("{} {} under {}", COUNTER.program, words.join(" "), remedy.recipe());
-        let set = remedy.has_set.then(|| (variable::SSC, "1".to_string()));
-        let environment: Vec<(&str, String)> = more.iter().cloned().chain(set).collect();
-        let setup = Setup::Named(remedy.pair);
-        start(self.programs, COUNTER.program, &words, setup, &environment, name, session.patience())?.finish()
+        let words = run::options([
+            ("threads", threads.to_string()),
+            ("cs", cs.to_string()),
+            ("think", think.to_string()),
+            ("seconds", seconds.to_string()),
+        ]);
+        let mut job = Job::new(COUNTER.program, words, Setup::Named(remedy.pair), session.patience());
+        job.name.push_str(&format!(" under {}", remedy.recipe()));
+        job.environment.extend(more.into_iter().chain(remedy.has_set.then(|| (variable::SSC, "1".to_string()))));
+        job.run(self.programs)
     }
 }
 
@@ -210,17 +205,17 @@ impl Figures<'_> {
         for (row, remedy) in self.rows.iter().enumerate() {
             let relative =
                 || self.samples.ratio(self.cell(row, most)?, self.cell(0, most)?, |values| values.get(COLUMNS[0].0));
-            let fields = columns.iter().map(|(name, _, show)| text(self.spread(row, most, name), *show));
-            let first = [remedy.name.to_string(), remedy.recipe(), text(relative(), multiple)];
+            let fields = columns.iter().map(|(name, _, show)| shown(self.spread(row, most, name), show));
+            let first = [remedy.name.to_string(), remedy.recipe(), shown(relative(), multiple)];
             tables[0].row(first.into_iter().chain(fields));
         }
         if self.counts.len() > 1 {
             for (name, heading, show) in columns {
-                let header = std::iter::once(String::new()).chain(self.counts.iter().map(u32::to_string));
-                let mut table = Table::new(format!("{heading}; threads across; median (smallest..largest)"), header);
+                let title = format!("{heading}; threads across; median (smallest..largest)");
+                let mut table = Table::across(title, &[""], self.counts);
                 for (row, remedy) in self.rows.iter().enumerate() {
-                    let fields = self.counts.iter().map(|&threads| text(self.spread(row, threads, name), *show));
-                    table.row(std::iter::once(remedy.name.to_string()).chain(fields));
+                    let fields = self.counts.iter().map(|&threads| shown(self.spread(row, threads, name), show));
+                    table.line(remedy.name, fields);
                 }
                 tables.push(table);
             }
@@ -242,14 +237,10 @@ fn multiple(value: f64) -> String {
     if value > 0.0 && value < 0.01 { format!("{value:.1e}") } else { short(value) }
 }
 
-fn text(spread: Option<Spread>, show: Show) -> String {
-    spread.map_or_else(|| "-".to_string(), |spread| spread.text(show))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::Sample;
+    use unconvoy_measure::cells::Sample;
 
     #[test]
     fn every_remedy_is_in_the_catalogue() {

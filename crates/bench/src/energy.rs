@@ -8,12 +8,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use unconvoy::catalogue::environment;
+
 /// Names another directory than [`POWERCAP`].
-const VARIABLE: &str = "UNCONVOY_POWERCAP";
+const VARIABLE: &str = environment::POWERCAP.name;
 /// Where the kernel has the counters.
 const POWERCAP: &str = "/sys/class/powercap";
 /// Set for a workload program, it says on standard output when its window opens and closes; see `window_mark` of workloads/measure.h.
-pub const WINDOW: &str = "UNCONVOY_WINDOW";
+pub const WINDOW: &str = environment::WINDOW.name;
 /// How it says so.
 const OPEN: &[u8] = b"window open\n";
 const CLOSED: &[u8] = b"window closed\n";

@@ -3,8 +3,6 @@
 //! Three phases of this process, interleaved: threads that sleep in a loop; the same with a mutex each in the loop, uncontended; and the time after contention, once
 //! the controller has gone.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,19 +13,20 @@ use serde_json::json;
 use unconvoy::Mutex;
 use unconvoy::platform::native::controller_report;
 use unconvoy::platform::{Native, Platform};
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::{Samples, interleave};
-use crate::cli::Common;
-use crate::contenders::Contenders;
-use crate::context::processors;
-use crate::goals::{self, Goal, Judgement};
+use crate::goals;
+use crate::options::Common;
 use crate::process;
-use crate::record::Record;
-use crate::statistics::short;
-use crate::table::Table;
+use crate::threads::Threads;
 
 /// Threads of the first two phases, and their sleep between two turns.
-const THREADS: usize = 4;
+const THREADS: u32 = 4;
 const NAP: Duration = Duration::from_millis(1);
 /// From the start of a phase to its window.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -40,7 +39,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
 }
 
 /// What goes on in the window.
@@ -115,33 +114,22 @@ fn measure(phase: Phase, seconds: f64) -> anyhow::Result<Counts> {
 }
 
 fn napping(seconds: f64, locking: bool) -> anyhow::Result<Counts> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let napper = |_| {
-        let stop = Arc::clone(&stop);
-        thread::spawn(move || {
-            let mutex = Mutex::new(0_u64);
-            while !stop.load(Ordering::Relaxed) {
-                if locking {
-                    *mutex.lock() += 1;
-                }
-                thread::sleep(NAP);
+    let _nappers = Threads::start(THREADS, None, || {
+        let mutex = Mutex::new(0_u64);
+        move || {
+            if locking {
+                *mutex.lock() += 1;
             }
-        })
-    };
-    let nappers: Vec<_> = (0..THREADS).map(napper).collect();
+            thread::sleep(NAP);
+        }
+    })?;
     thread::sleep(SETTLE);
-    let counts = window(seconds, THREADS, 0);
-    stop.store(true, Ordering::Relaxed);
-    for napper in nappers {
-        // The body has nothing that panics.
-        let _ = napper.join();
-    }
-    counts
+    window(seconds, THREADS as usize, 0)
 }
 
 fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     let starts = controller_report().starts;
-    let contenders = Contenders::start(4 * processors(), Duration::from_nanos(100))?;
+    let contenders = Threads::contend(4 * processors(), Duration::from_nanos(100))?;
     thread::sleep(CONTENTION);
     drop(contenders);
     let ended = Instant::now();
@@ -159,15 +147,9 @@ fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
     let parameters = json!({ "threads": THREADS, "nap_ns": NAP.as_nanos() as u64, "seconds": common.seconds, "runs": common.runs() });
-    let mut record = Record::begin("idle", common.seed, parameters);
-    let samples = interleave(
-        &PHASES,
-        common.runs(),
-        common.seed,
-        |phase| phase.name().to_string(),
-        |&phase| measure(phase, common.seconds),
-    )?;
-    record.take(&PHASES, &samples)?;
+    let mut record = common.begin("idle", parameters)?;
+    let name = |phase: &Phase| phase.name().to_string();
+    let samples = common.interleave(&mut record, &PHASES, name, |&phase| measure(phase, common.seconds))?;
     record.judgements = vec![judge(&goals::IDLE, &samples, 1), judge_gone(&samples)];
     record.tables = vec![table(&samples)];
     record.finish(common.out.as_deref())
@@ -219,12 +201,8 @@ fn table(samples: &Samples<Counts>) -> Table {
             |counts| counts.switches_per_s,
             |counts| counts.starts_before.into(),
         ];
-        let text = |metric: fn(&Counts) -> f64| {
-            samples
-                .spread(index, |counts| Some(metric(counts)))
-                .map_or_else(|| "-".to_string(), |spread| spread.text(short))
-        };
-        table.row([phase.name().to_string()].into_iter().chain(metrics.map(text)));
+        let text = |metric: fn(&Counts) -> f64| shown(samples.spread(index, |counts| Some(metric(counts))), short);
+        table.line(phase.name(), metrics.map(text));
     }
     table
 }

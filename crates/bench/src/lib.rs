@@ -2,31 +2,23 @@
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | [`cells`] | interleaved repeats |
-//! | [`statistics`] | median and range |
-//! | [`setup`], [`programs`], [`library`], [`run`], [`child`] | a workload program under given locks |
+//! | [`library`], [`setup`], [`programs`], [`run`] | a workload program under given locks |
 //! | [`energy`] | joules |
 //! | [`goals`] | the promises, as one table |
-//! | [`record`], [`table`], [`context`], [`output`] | what a benchmark leaves behind |
-//! | [`chart`] | figures |
+//! | [`options`] | options that several subcommands share |
+//! | [`grid`], [`sweep`], [`tasks`] | tables over thread counts, lines over places, loads on the kernel |
+//! | [`figure`] | records drawn as the papers' figures |
+//! | [`cli`] | the list of subcommands; each has its options beside it |
 //! | the others | one subcommand each |
 //!
-//! The command that offers these subcommands is crates/cli, which shares [`child`], [`chart`], [`context`] and a few more for `unconvoy compare`.
+//! The loop, statistics, records and charts are crates/measure's, which `unconvoy compare` and
+//! `unconvoy sim` stand on too.
 
-pub mod chart;
-pub mod child;
 pub mod cli;
-pub mod context;
-pub mod interrupt;
 pub mod library;
-pub mod output;
-pub mod progress;
-pub mod statistics;
 
 mod bump;
-mod cells;
 mod condvar;
-mod contenders;
 mod contention_aware;
 mod counter;
 mod energy;
@@ -35,33 +27,35 @@ mod goals;
 mod grid;
 mod idle;
 mod memory;
+mod options;
 mod pair;
 mod process;
 mod programs;
 mod readings;
-mod record;
 mod report;
-mod rows;
 mod run;
 mod rwlock;
 mod scratch;
 mod sensor;
-mod session;
+mod series;
 mod setup;
 mod steadiness;
 mod sweep;
-mod table;
 mod tasks;
+mod threads;
 mod versus;
 
-use std::io::Write;
+use unconvoy_measure::failure::is_violation;
+use unconvoy_measure::interrupt::Interrupted;
+use unconvoy_measure::output::complain;
+use unconvoy_measure::record::Record;
+
+// By these names crates/cli/src/predict takes them from the ground.
+pub use unconvoy_measure::{child, interrupt, output};
 
 use cli::{BenchArgs, Command};
 use grid::Grid;
 use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};
-use interrupt::Interrupted;
-use record::Record;
-use run::is_violation;
 use sweep::contention::contention;
 use sweep::interference::interference;
 use sweep::interval::interval;
@@ -80,9 +74,6 @@ pub fn bench(args: &BenchArgs) -> u8 {
     let Some(command) = &args.command else {
         return exit(Err(anyhow::anyhow!("nothing to measure: name a benchmark, or a --figure")));
     };
-    if let Some(Err(error)) = command.out().map(output::can_write) {
-        return exit(Err(error)); // before it measures what could not be kept
-    }
     let result = match command {
         Command::Counter(options) => counter::run(options),
         Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options),
@@ -146,9 +137,4 @@ fn exit(result: anyhow::Result<()>) -> u8 {
     } else {
         1
     }
-}
-
-/// Standard error may be closed, which must not cost the results.
-fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
 }

@@ -4,42 +4,44 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::programs::beside_the_command;
+use unconvoy::catalogue::environment;
 
 /// What the interposer reads; their defaults and ranges are its own.
 pub mod variable {
+    use unconvoy::catalogue::environment;
+
     /// Contention manager, a name of the catalogue.
-    pub const LOCK: &str = "UNCONVOY_LOCK";
+    pub const LOCK: &str = environment::LOCK.name;
     /// Load manager, a name of the catalogue.
-    pub const LOAD: &str = "UNCONVOY_LOAD";
+    pub const LOAD: &str = environment::LOAD_MANAGER.name;
     /// Absolute path of the JSON file.
-    pub const STATS: &str = "UNCONVOY_STATS";
+    pub const STATS: &str = environment::STATS.name;
     /// Controller's interval, milliseconds.
-    pub const INTERVAL: &str = "UNCONVOY_INTERVAL_MS";
+    pub const INTERVAL: &str = environment::INTERVAL.name;
     /// Longest sleep of a waiter, milliseconds.
-    pub const SLEEP: &str = "UNCONVOY_SLEEP_MS";
+    pub const SLEEP: &str = environment::SLEEP.name;
     /// Sensor, a name of the catalogue.
-    pub const SENSOR: &str = "UNCONVOY_SENSOR";
+    pub const SENSOR: &str = environment::LOAD_SENSOR.name;
     /// The kernel's count for the `bpf` sensor: which process's, and where it has it.
-    pub const BPF: &str = "UNCONVOY_BPF";
+    pub const BPF: &str = environment::BPF.name;
     /// How the controller sets the sleep target, a name of the catalogue.
-    pub const POLICY: &str = "UNCONVOY_POLICY";
+    pub const POLICY: &str = environment::CONTROL_POLICY.name;
     /// Mean sleep under load-triggered backoff, milliseconds.
-    pub const BACKOFF: &str = "UNCONVOY_BACKOFF_MS";
+    pub const BACKOFF: &str = environment::BACKOFF.name;
     /// `0`: waiters do not wake their lock's holder.
-    pub const NESTED: &str = "UNCONVOY_NESTED";
+    pub const NESTED: &str = environment::NESTED.name;
     /// A special set of cores, by the name of its search; `0`: none.
-    pub const SSC: &str = "UNCONVOY_SSC";
+    pub const SSC: &str = environment::SPECIAL_SET.name;
     /// `0`: programs that the program starts are left alone.
-    pub const CHILDREN: &str = "UNCONVOY_CHILDREN";
+    pub const CHILDREN: &str = environment::CHILDREN.name;
     /// The dynamic loader's list of libraries to load first.
-    pub const PRELOAD: &str = "LD_PRELOAD";
+    pub const PRELOAD: &str = environment::PRELOAD.name;
 }
 
 /// File name of the interposer.
 const NAME: &str = "libunconvoy.so";
 /// Names the interposer's file when it lies elsewhere than beside the command.
-const LIBRARY: &str = "UNCONVOY_LIBRARY";
+const LIBRARY: &str = environment::LIBRARY.name;
 
 /// A file that the command has others load, or executes.
 struct Part {
@@ -52,14 +54,14 @@ struct Part {
 
 const INTERPOSER: Part = Part { name: NAME, variable: LIBRARY, package: "unconvoy-preload" };
 const PLUGIN: Part =
-    Part { name: "libunconvoy_plugin_user.so", variable: "UNCONVOY_PLUGIN", package: "unconvoy-plugin-user" };
+    Part { name: "libunconvoy_plugin_user.so", variable: environment::PLUGIN.name, package: "unconvoy-plugin-user" };
 const SYSTEM_PLUGIN: Part = Part {
     name: "libunconvoy_plugin_system.so",
-    variable: "UNCONVOY_PLUGIN_SYSTEM",
+    variable: environment::PLUGIN_SYSTEM.name,
     package: "unconvoy-plugin-system",
 };
 const SCHEDULER: Part =
-    Part { name: "unconvoy-sched-ext", variable: "UNCONVOY_SCHED_EXT", package: "unconvoy-sched-ext" };
+    Part { name: "unconvoy-sched-ext", variable: environment::SCHED_EXT.name, package: "unconvoy-sched-ext" };
 
 /// The same for a kernel: beside a build's directory, in an installation.
 const KERNEL_PLACES: [&str; 2] = ["../kernel", "../lib/unconvoy/kernel"];
@@ -127,6 +129,15 @@ fn find_part(part: &Part) -> Result<PathBuf, String> {
         None => beside_the_command(&PLACES).into_iter().map(|place| place.join(part.name)).collect(),
     };
     candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| part.missing(&candidates))
+}
+
+/// `places`, relative to the directory of this command.
+pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
+    let Ok(command) = std::env::current_exe() else {
+        return Vec::new();
+    };
+    let directory = command.parent().unwrap_or(Path::new("/"));
+    places.iter().map(|place| directory.join(place)).collect()
 }
 
 /// `LD_PRELOAD` with the interposer first, so that its symbols win.

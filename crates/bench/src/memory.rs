@@ -9,17 +9,19 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use unconvoy::{Mutex, RwLock};
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::context::kib;
+use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::{Samples, interleave};
-use crate::cli::{Common, Places, threads};
-use crate::context::kib;
-use crate::goals::{self, Judgement};
+use crate::goals;
+use crate::options::{Common, Places};
 use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::Job;
+use crate::run::{Job, options};
 use crate::setup::Setup;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
 
 /// Samples while the program runs, spread over the later part of its time.
 const SAMPLES: u32 = 4;
@@ -28,7 +30,7 @@ const SAMPLES: u32 = 4;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     #[command(flatten)]
     places: Places,
     /// Thread counts
@@ -74,8 +76,8 @@ impl Memory {
 }
 
 fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Memory> {
-    let options = vec!["--threads".to_string(), cell.threads.to_string()];
-    let running = Job { program: "counter", options, setup: cell.setup, seconds }.start(programs)?;
+    let options = options([("threads", cell.threads.to_string())]);
+    let running = Job::window("counter", options, cell.setup, seconds).start(programs)?;
     let mut memory = Memory::default();
     // Half of the window for the threads to start; its end is not touched.
     thread::sleep(Duration::from_secs_f64(seconds / 2.0));
@@ -89,19 +91,18 @@ fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Mem
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &["counter"])?;
     let common = &options.common;
     let parameters = json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
-    let mut record = Record::begin("memory", common.seed, parameters);
+    let mut record = common.begin("memory", parameters)?;
+    let programs = options.places.find(&["counter"], &[])?;
     let cells: Vec<Cell> = options
         .threads
         .iter()
         .flat_map(|&threads| [Setup::Libc, Setup::Default].map(|setup| Cell { threads, setup }))
         .collect();
     let name = |cell: &Cell| format!("{} threads under {}", cell.threads, cell.setup.name());
-    let samples =
-        interleave(&cells, common.runs(), common.seed, name, |cell| measure(cell, common.seconds, &programs))?;
-    record.take(&cells, &samples)?;
+    let measure = |cell: &Cell| measure(cell, common.seconds, &programs);
+    let samples = common.interleave(&mut record, &cells, name, measure)?;
     let size = size_of::<Mutex<()>>() as f64;
     record.judgements = vec![
         goals::MUTEX_SIZE.judge(size, "unconvoy::Mutex<()>, without any memory elsewhere"),
@@ -165,7 +166,7 @@ fn table(threads: &[u32], samples: &Samples<Memory>) -> Table {
     );
     let accounts: [Account; 2] =
         [("private and written", |memory| memory.private_kib), ("resident", |memory| memory.resident_kib)];
-    let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
+    let text = |spread| shown(spread, short);
     for (index, &count) in threads.iter().enumerate() {
         for (name, of) in accounts {
             let spread = |cell| text(samples.spread(cell, |memory| Some(of(memory) as f64)));
@@ -199,8 +200,11 @@ mod tests {
 
     #[test]
     fn the_difference_is_per_thread() {
-        let sample =
-            |cell, private_kib| crate::cells::Sample { cell, round: 1, value: Memory { resident_kib: 0, private_kib } };
+        let sample = |cell, private_kib| unconvoy_measure::cells::Sample {
+            cell,
+            round: 1,
+            value: Memory { resident_kib: 0, private_kib },
+        };
         let samples = Samples { all: vec![sample(0, 100), sample(1, 356)], ended_by: None };
         assert_eq!(per_further_thread(&samples, &[64], |memory| memory.private_kib), None);
         assert_eq!(per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median), Some(4.0));

@@ -4,23 +4,27 @@
 
 use clap::Args;
 use serde_json::json;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::record::Record;
 
-use crate::cli::{Common, Places};
-use crate::goals::{self, Goal, Judgement};
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::versus::{Case, Metric, Versus, measure};
+use crate::goals;
+use crate::options::{Common, Places};
+use crate::versus::{Benchmark, Case, Metric, Versus};
 
 /// As the workload names them.
 const KINDS: [&str; 7] = ["normal", "recursive", "errorcheck", "adaptive", "spin", "rwlock-write", "rwlock-read"];
 
-const METRIC: Metric = Metric { name: "ns_per_pair", heading: "ns per pair" };
+const PAIR: Benchmark = Benchmark {
+    program: "pair",
+    metric: Metric { name: "ns_per_pair", heading: "ns per pair" },
+    title: "Uncontended lock/unlock pair; each run is the median of its batches of 10 000 pairs",
+};
 
 /// Options of `pair`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     #[command(flatten)]
     places: Places,
     /// Kinds of locks
@@ -31,7 +35,7 @@ pub struct Options {
 fn case(kind: &str, threaded: bool) -> Case {
     let mut options = vec!["--kind".to_string(), kind.to_string()];
     options.extend(threaded.then(|| "--threaded".to_string()));
-    Case { name: name(kind, threaded), program: "pair", options }
+    Case { name: name(kind, threaded), options }
 }
 
 fn name(kind: &str, threaded: bool) -> String {
@@ -40,17 +44,12 @@ fn name(kind: &str, threaded: bool) -> String {
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &["pair"])?;
-    let common = &options.common;
     let cases: Vec<Case> =
         [false, true].iter().flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded))).collect();
-    let parameters = json!({ "kinds": options.kinds, "seconds": common.seconds, "runs": common.runs() });
-    let mut record = Record::begin("pair", common.seed, parameters);
-    let versus = measure(&mut record, &cases, METRIC, common, &programs)?;
-    record.judgements = vec![judge(&versus, &goals::PAIR_SINGLE, false), judge(&versus, &goals::PAIR_THREADED, true)];
-    record.tables =
-        vec![versus.table("Uncontended lock/unlock pair; each run is the median of its batches of 10 000 pairs")];
-    record.finish(common.out.as_deref())
+    let parameters = json!({ "kinds": options.kinds });
+    PAIR.run(&cases, parameters, &options.common, &options.places, |versus| {
+        vec![judge(versus, &goals::PAIR_SINGLE, false), judge(versus, &goals::PAIR_THREADED, true)]
+    })
 }
 
 fn judge(versus: &Versus, goal: &Goal, threaded: bool) -> Judgement {

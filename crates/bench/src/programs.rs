@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::cli::Places;
-use crate::library;
+use crate::library::{self, beside_the_command};
 
 /// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
 const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];
@@ -18,23 +17,15 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks for the programs `needed`, all in one directory, and for the interposer.
+    /// Looks for the programs `needed`, all in one directory, and for the interposer; they are
+    /// built against `packages`.
     ///
     /// # Errors
     ///
     /// Says what is missing where, and how to build it.
-    pub fn find(places: &Places, needed: &[&str]) -> anyhow::Result<Self> {
-        Self::find_with(places, needed, &[])
-    }
-
-    /// As [`find`](Self::find), for programs that are built against some Debian packages.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find); names the packages too.
-    pub fn find_with(places: &Places, needed: &[&str], packages: &[&str]) -> anyhow::Result<Self> {
-        let candidates = match &places.workloads {
-            Some(named) => vec![named.clone()],
+    pub fn find(directory: Option<&Path>, needed: &[&str], packages: &[&str]) -> anyhow::Result<Self> {
+        let candidates = match directory {
+            Some(named) => vec![named.to_path_buf()],
             None => beside_the_command(&PLACES),
         };
         let first_missing =
@@ -63,13 +54,4 @@ impl Programs {
     pub fn library(&self) -> &Path {
         &self.library
     }
-}
-
-/// `places`, relative to the directory of this command.
-pub(crate) fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
-    let Ok(command) = std::env::current_exe() else {
-        return Vec::new();
-    };
-    let directory = command.parent().unwrap_or(Path::new("/"));
-    places.iter().map(|place| directory.join(place)).collect()
 }

@@ -1,10 +1,10 @@
 //! The runs of a record that hold plain numbers, however long ago they were written.
 
 use serde_json::Value;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::Spread;
 
-use crate::record::Record;
 use crate::run::Values;
-use crate::statistics::Spread;
 
 /// One run.
 #[derive(Debug, Clone)]

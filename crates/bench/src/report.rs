@@ -7,12 +7,12 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde_json::Value;
 use unconvoy::catalogue::CONTENTION;
+use unconvoy_measure::goal::{Goal, Judgement, Verdict};
+use unconvoy_measure::output::{self, complain};
+use unconvoy_measure::record::{Record, SCHEMA};
+use unconvoy_measure::table::Table;
 
-use crate::complain;
-use crate::goals::{self, GOALS, Goal, Judgement, Verdict};
-use crate::output;
-use crate::record::{Record, SCHEMA};
-use crate::table::Table;
+use crate::goals::{self, GOALS};
 
 /// What `unconvoy compare` calls its records.
 const COMPARE_SCHEMA: &str = "unconvoy-compare-1";

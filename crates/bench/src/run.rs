@@ -1,25 +1,22 @@
 //! One run of a workload program, and the `name value` lines it prints.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use unconvoy_measure::child::{self, Outcome, Output};
+use unconvoy_measure::failure::Failed;
+use unconvoy_measure::interrupt::{Interrupted, Interrupts};
 
-use crate::child::{self, Outcome, Output};
 use crate::energy::{self, Meter};
-use crate::interrupt::{Interrupted, Interrupts};
 use crate::library::variable;
 use crate::programs::Programs;
 use crate::setup::Setup;
 
 /// Longer than this beyond its time, and the program hangs.
-const GRACE: Duration = Duration::from_secs(60);
-
-/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT` of workloads/measure.h.
-pub const EXIT_INCONSISTENT: i32 = 3;
+pub const GRACE: Duration = Duration::from_secs(60);
 
 /// Set for no run but one that is meant to have them.
 const VARIABLES: [&str; 13] = [
@@ -73,39 +70,26 @@ impl Values {
     }
 }
 
-/// A run that gave no result.
-#[derive(Debug)]
-pub struct Failed {
-    /// Which, why, and the last of what it printed.
-    pub why: String,
-    /// Its exit status, unless a signal or the time-out ended it.
-    pub status: Option<i32>,
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-/// Whether a run failed because its program found its data inconsistent, and not because the machine, an engine or the user was at fault.
-pub fn is_violation(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Failed>().is_some_and(|failed| failed.status == Some(EXIT_INCONSISTENT))
+/// Options by name, as a program takes them.
+pub fn options<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
+    pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect()
 }
 
 /// A program, its options and its locks.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct Job<'a> {
     /// Name of the workload.
-    pub program: &'static str,
-    /// Its options; `--seconds` is added.
-    pub options: Vec<String>,
+    pub program: &'a str,
+    /// All its options.
+    pub words: Vec<String>,
     /// Its locks.
     pub setup: Setup,
-    /// Length of its measured window, seconds.
-    pub seconds: f64,
+    /// Variables beyond those that its locks need.
+    pub environment: Vec<(&'a str, String)>,
+    /// How long it may take.
+    pub patience: Duration,
+    /// For messages.
+    pub name: String,
 }
 
 /// A program that runs. Dropped before its end, it is killed.
@@ -114,70 +98,65 @@ pub struct Running {
     name: String,
     /// See [`Setup::notice`].
     notice: Option<String>,
-    timeout: Duration,
+    patience: Duration,
     meter: Meter,
 }
 
-impl Job {
+impl<'a> Job<'a> {
+    /// Named after program and options.
+    pub fn new(program: &'a str, words: Vec<String>, setup: Setup, patience: Duration) -> Self {
+        let name = format!("{program} {}", words.join(" "));
+        Self { program, words, setup, environment: Vec::new(), patience, name }
+    }
+
+    /// Of one window of `seconds`; named after its locks too.
+    pub fn window(program: &'a str, mut words: Vec<String>, setup: Setup, seconds: f64) -> Self {
+        words.extend(options([("seconds", seconds.to_string())]));
+        let mut job = Self::new(program, words, setup, Duration::from_secs_f64(seconds) + GRACE);
+        job.name.push_str(&format!(" under {}", setup.name()));
+        job
+    }
+
     /// Runs the program to its end.
     ///
     /// # Errors
     ///
     /// [`Failed`]: it cannot be started, fails, prints anything on standard error (a loader that could not preload goes on without), or does not end.
     /// [`Interrupted`]: a signal came.
-    pub fn run(&self, programs: &Programs) -> anyhow::Result<Values> {
+    pub fn run(self, programs: &Programs) -> anyhow::Result<Values> {
         self.start(programs)?.finish()
     }
 
-    /// Starts the program.
+    /// Starts the program with exactly these options and, beyond what its locks need, exactly these
+    /// variables.
     ///
     /// # Errors
     ///
     /// It cannot be started.
-    pub fn start(&self, programs: &Programs) -> anyhow::Result<Running> {
-        let mut options = self.options.clone();
-        options.extend(["--seconds".to_string(), self.seconds.to_string()]);
-        let name = format!("{} {} under {}", self.program, options.join(" "), self.setup.name());
-        let allowance = Duration::from_secs_f64(self.seconds) + GRACE;
-        start(programs, self.program, &options, self.setup, &[], name, allowance)
+    pub fn start(self, programs: &Programs) -> anyhow::Result<Running> {
+        let Self { program, words, setup, environment, patience, name } = self;
+        let path = programs.workload(program);
+        let mut command = Command::new(&path);
+        command.args(words);
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
+        if setup != Setup::Libc {
+            command.env(variable::PRELOAD, programs.library());
+        }
+        command.envs(match setup {
+            Setup::Named(pair) => vec![(variable::LOCK, pair.lock), (variable::LOAD, pair.load)],
+            Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
+            Setup::Libc | Setup::Default => Vec::new(),
+        });
+        if energy::counters().is_ok() {
+            command.env(energy::WINDOW, "1");
+        }
+        command.envs(environment);
+        let meter = Meter::begin();
+        let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
+        Ok(Running { child, name, notice: setup.notice(), patience, meter })
     }
-}
-
-/// Starts a workload program with exactly these options and, beyond what its locks need, exactly these variables.
-///
-/// # Errors
-///
-/// It cannot be started.
-pub fn start(
-    programs: &Programs,
-    program: &str,
-    options: &[String],
-    setup: Setup,
-    environment: &[(&str, String)],
-    name: String,
-    timeout: Duration,
-) -> anyhow::Result<Running> {
-    let path = programs.workload(program);
-    let mut command = Command::new(&path);
-    command.args(options);
-    for name in VARIABLES {
-        command.env_remove(name);
-    }
-    if setup != Setup::Libc {
-        command.env(variable::PRELOAD, programs.library());
-    }
-    command.envs(match setup {
-        Setup::Named(pair) => vec![(variable::LOCK, pair.lock), (variable::LOAD, pair.load)],
-        Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
-        Setup::Libc | Setup::Default => Vec::new(),
-    });
-    if energy::counters().is_ok() {
-        command.env(energy::WINDOW, "1");
-    }
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
-    let meter = Meter::begin();
-    let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
-    Ok(Running { child, name, notice: setup.notice(), timeout, meter })
 }
 
 impl Running {
@@ -192,9 +171,9 @@ impl Running {
     ///
     /// As [`Job::run`].
     pub fn finish(self) -> anyhow::Result<Values> {
-        let Self { child, name, notice, timeout, mut meter } = self;
+        let Self { child, name, notice, patience, mut meter } = self;
         let (outcome, output) =
-            child.finish_watched(Some(timeout), Interrupts::of_process()?, |printed| meter.see(printed))?;
+            child.finish_watched(Some(patience), Interrupts::of_process()?, |printed| meter.see(printed))?;
         let joules = meter.end();
         let failed = |why: String, status: Option<ExitStatus>| Failed {
             why: format!("{name} {why}"),
@@ -203,7 +182,7 @@ impl Running {
         let usage = match outcome {
             Outcome::Interrupted(_) => return Err(Interrupted.into()),
             Outcome::TimedOut => {
-                let why = format!("had not ended {:.0} s after its start, and was killed", timeout.as_secs_f64());
+                let why = format!("had not ended {:.0} s after its start, and was killed", patience.as_secs_f64());
                 return Err(failed(why, None).into());
             }
             Outcome::Ended(usage) => usage,
@@ -256,15 +235,6 @@ mod tests {
             (values.get("threads"), values.get("ops_per_sec"), values.get("some"), values.get("none")),
             (Some(4.0), Some(12.5), None, None)
         );
-    }
-
-    #[test]
-    fn violations_are_told_from_other_failures() {
-        let failed = |status| anyhow::Error::from(Failed { why: "tpcc: a reason".to_string(), status }).context("cell");
-        assert!(is_violation(&failed(Some(EXIT_INCONSISTENT))));
-        // The machine's fault, a usage error, a signal or a time-out.
-        assert!([Some(1), Some(2), None].into_iter().all(|status| !is_violation(&failed(status))));
-        assert!(!is_violation(&anyhow::anyhow!("something else")));
     }
 
     #[test]

@@ -2,14 +2,18 @@
 
 use clap::Args;
 use serde_json::json;
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::record::Record;
 
-use crate::cli::{Common, Places, threads};
 use crate::goals;
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::versus::{Case, Metric, measure};
+use crate::options::{Common, Places};
+use crate::versus::{Benchmark, Case, Metric};
 
-const METRIC: Metric = Metric { name: "ops_per_sec", heading: "operations/s" };
+const RWLOCK: Benchmark = Benchmark {
+    program: "rwlock",
+    metric: Metric { name: "ops_per_sec", heading: "operations/s" },
+    title: "A table of 256 entries under one reader-writer lock; an operation is a lookup or a change",
+};
 
 /// Changes in a million operations: none, read-mostly, and as many as lookups.
 const WRITES: [u32; 3] = [0, 10_000, 500_000];
@@ -21,7 +25,7 @@ const READERS: u32 = 2;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     #[command(flatten)]
     places: Places,
     /// Threads that use the table
@@ -37,23 +41,17 @@ fn cases(threads: &[u32]) -> Vec<Case> {
     let options = |threads: u32, writes: u32| {
         ["--threads", &threads.to_string(), "--writes", &writes.to_string()].map(str::to_string).to_vec()
     };
-    let case =
-        |threads, writes| Case { name: name(threads, writes), program: "rwlock", options: options(threads, writes) };
+    let case = |threads, writes| Case { name: name(threads, writes), options: options(threads, writes) };
     threads.iter().flat_map(|&threads| WRITES.map(|writes| case(threads, writes))).collect()
 }
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let programs = Programs::find(&options.places, &["rwlock"])?;
-    let common = &options.common;
-    let parameters = json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
-    let mut record = Record::begin("rwlock", common.seed, parameters);
-    let versus = measure(&mut record, &cases(&options.threads), METRIC, common, &programs)?;
-    let readers = WRITES[..2].iter().map(|&writes| name(READERS, writes));
-    record.judgements = vec![versus.judge_worst(&goals::READERS, readers)];
-    record.tables =
-        vec![versus.table("A table of 256 entries under one reader-writer lock; an operation is a lookup or a change")];
-    record.finish(common.out.as_deref())
+    let parameters = json!({ "threads": options.threads });
+    RWLOCK.run(&cases(&options.threads), parameters, &options.common, &options.places, |versus| {
+        let readers = WRITES[..2].iter().map(|&writes| name(READERS, writes));
+        vec![versus.judge_worst(&goals::READERS, readers)]
+    })
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::sys::statvfs::statvfs;
-
-use crate::interrupt::Interrupts;
+use unconvoy_measure::interrupt::Interrupts;
 
 /// Memory: what is measured is the kernel, not a disk.
 const MEMORY: &str = "/dev/shm";

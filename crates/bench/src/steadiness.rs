@@ -20,14 +20,15 @@ use unconvoy::load::backoff::{Backoff, running_average};
 use unconvoy::load::control::Control;
 use unconvoy::load::sensor::Reading;
 use unconvoy::platform::{Native, Platform};
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::interleave;
-use crate::cli::{Common, threads};
-use crate::contenders::Contenders;
 use crate::goals;
-use crate::record::Record;
-use crate::statistics::short;
-use crate::table::Table;
+use crate::options::Common;
+use crate::series::Point;
+use crate::threads::Threads;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
@@ -41,7 +42,7 @@ const SECTION: Duration = Duration::from_nanos(100);
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     /// Threads that contend; the paper's 63 clients
     #[arg(long, value_name = "N", default_value_t = 63, value_parser = threads)]
     threads: u32,
@@ -64,22 +65,13 @@ pub enum Manager {
 /// Its row.
 const MANAGERS: [Manager; 2] = [Manager::Control, Manager::Backoff];
 
-/// One count.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Count {
-    /// Since the beginning, nanoseconds.
-    pub ns: u64,
-    /// Threads that do not sleep.
-    pub awake: u32,
-}
-
 /// What one manager did in one window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Series {
     /// Threads that should not have slept.
     pub target: u32,
     /// Every count.
-    pub counts: Vec<Count>,
+    pub counts: Vec<Point>,
 }
 
 impl Series {
@@ -101,7 +93,7 @@ struct Counter {
     begin: Instant,
     is_open: AtomicBool,
     next: AtomicU64,
-    counts: Mutex<Vec<Count>>,
+    counts: Mutex<Vec<Point>>,
 }
 
 impl Counter {
@@ -123,7 +115,7 @@ impl Counter {
             self.next.store(ns + SPACING.as_nanos() as u64, Relaxed);
             // Taken by the driver, at the ends only.
             if let Ok(mut counts) = self.counts.try_lock() {
-                counts.push(Count { ns, awake: self.awake() });
+                counts.push(Point { ns, awake: self.awake() });
             }
         }
     }
@@ -132,22 +124,21 @@ impl Counter {
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
-    anyhow::ensure!(options.target < options.threads, "--target must be below --threads: else nobody is to sleep");
     let parameters = json!({
         "threads": options.threads, "target": options.target, "seconds": common.seconds, "runs": common.runs(),
         "section_ns": SECTION.as_nanos() as u64,
     });
-    let mut record = Record::begin("steadiness", common.seed, parameters);
+    let mut record = common.begin("steadiness", parameters)?;
+    anyhow::ensure!(options.target < options.threads, "--target must be below --threads: else nobody is to sleep");
     Native::load_control().interval.store(NEVER_NS, Relaxed);
     let name = |manager: &Manager| format!("{manager:?}");
-    let samples = interleave(&MANAGERS, common.runs(), common.seed, name, |&manager| {
+    let samples = common.interleave(&mut record, &MANAGERS, name, |&manager| {
         let window = Duration::from_secs_f64(common.seconds);
         match manager {
-            Manager::Control => measure::<Control>(manager, options, window),
-            Manager::Backoff => measure::<Backoff>(manager, options, window),
+            Manager::Control => measure::<Control>(manager, options.threads, options.target, window),
+            Manager::Backoff => measure::<Backoff>(manager, options.threads, options.target, window),
         }
     })?;
-    record.take(&MANAGERS, &samples)?;
     let deviation = |series: &Series| Some(series.mean_and_deviation()?.1);
     let ratio = samples.ratio(1, 0, deviation);
     record.judgements = vec![ratio.map_or_else(
@@ -161,8 +152,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let mut table = Table::new(title, ["load manager", "mean number awake", "standard deviation"]);
     for (cell, manager) in ["load control", "load-triggered backoff"].into_iter().enumerate() {
         let text = |metric: fn((f64, f64)) -> f64| {
-            let spread = samples.spread(cell, |series: &Series| Some(metric(series.mean_and_deviation()?)));
-            spread.map_or_else(|| "-".to_string(), |spread| spread.text(short))
+            shown(samples.spread(cell, |series: &Series| Some(metric(series.mean_and_deviation()?))), short)
         };
         table.row([manager.to_string(), text(|both| both.0), text(|both| both.1)]);
     }
@@ -170,11 +160,16 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.finish(common.out.as_deref())
 }
 
-fn measure<L: LoadManager<Native>>(manager: Manager, options: &Options, window: Duration) -> anyhow::Result<Series> {
+fn measure<L: LoadManager<Native>>(
+    manager: Manager,
+    threads: u32,
+    target: u32,
+    window: Duration,
+) -> anyhow::Result<Series> {
     let control = Native::load_control();
     let counter = Arc::new(Counter {
         manager,
-        threads: options.threads,
+        threads,
         begin: Instant::now() + SETTLE,
         is_open: AtomicBool::new(false),
         next: AtomicU64::new(0),
@@ -184,19 +179,19 @@ fn measure<L: LoadManager<Native>>(manager: Manager, options: &Options, window: 
         let counter = Arc::clone(&counter);
         Arc::new(move || counter.count())
     };
-    let contenders = Contenders::start_with::<L>(options.threads, SECTION, inside)?;
+    let contenders = Threads::contend_under::<L>(threads, SECTION, inside)?;
     let interval = Duration::from_nanos(L::INTERVAL_NS);
     let (mut overload, mut last) = (0.0, Native::now());
     while counter.begin.elapsed() < window {
         counter.is_open.store(Instant::now() >= counter.begin, Relaxed);
         let runnable = f64::from(counter.awake());
-        let target = f64::from(options.target);
-        let reading = Reading { runnable, waiting: (runnable - target).max(0.0), capacity: target };
+        let capacity = f64::from(target);
+        let reading = Reading { runnable, waiting: (runnable - capacity).max(0.0), capacity };
         overload = running_average(overload, reading);
         let now = Native::now();
         match manager {
             Manager::Control => {
-                control.slots.set_target(options.threads - options.target);
+                control.slots.set_target(threads - target);
                 control.slots.serve_turns(last, now, control.sleep.load(Relaxed));
             }
             Manager::Backoff => control.set_overload(overload),
@@ -209,7 +204,7 @@ fn measure<L: LoadManager<Native>>(manager: Manager, options: &Options, window: 
     control.slots.set_target(0);
     drop(contenders);
     let counts = std::mem::take(&mut *counter.counts.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Series { target: options.target, counts })
+    Ok(Series { target, counts })
 }
 
 #[cfg(test)]
@@ -218,7 +213,7 @@ mod tests {
 
     #[test]
     fn counts_are_weighted_by_their_time() {
-        let counts = [(0, 4), (3, 0), (4, 9)].map(|(ns, awake)| Count { ns, awake }).to_vec();
+        let counts = [(0, 4), (3, 0), (4, 9)].map(|(ns, awake)| Point { ns, awake }).to_vec();
         let (mean, deviation) = Series { target: 3, counts }.mean_and_deviation().expect("there are counts");
         assert_eq!(mean, 3.0);
         assert!((deviation - 3.0_f64.sqrt()).abs() < 1e-12, "{deviation}");

@@ -1,26 +1,24 @@
 //! A program under libc's locks and under the default, side by side.
 
 use serde::Serialize;
+use serde_json::{Value, json};
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::{Samples, interleave};
-use crate::cli::Common;
 use crate::energy;
-use crate::goals::{Goal, Judgement};
-use crate::programs::Programs;
-use crate::record::Record;
+use crate::options::{Common, Places};
 use crate::run::{Job, Values};
 use crate::setup::Setup;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
 
-/// A program with options.
+/// Some of a program's options.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// For the tables.
     pub name: String,
-    /// The program.
-    pub program: &'static str,
-    /// Its options.
+    /// Without the length of the window.
     pub options: Vec<String>,
 }
 
@@ -54,32 +52,50 @@ pub struct Versus {
     samples: Samples<Values>,
 }
 
-/// Runs every case under both.
-pub fn measure(
-    record: &mut Record,
-    cases: &[Case],
-    metric: Metric,
-    common: &Common,
-    programs: &Programs,
-) -> anyhow::Result<Versus> {
-    let cell = |(index, case): (usize, &Case)| {
-        [Setup::Libc, Setup::Default].map(|setup| Cell { case: case.name.clone(), index, setup })
-    };
-    record.notes.push(energy::note());
-    let cells: Vec<Cell> = cases.iter().enumerate().flat_map(cell).collect();
-    let samples = interleave(
-        &cells,
-        common.runs(),
-        common.seed,
-        |cell| format!("{} under {}", cell.case, cell.setup.name()),
-        |cell| {
-            let case = &cases[cell.index];
-            Job { program: case.program, options: case.options.clone(), setup: cell.setup, seconds: common.seconds }
-                .run(programs)
-        },
-    )?;
-    record.take(&cells, &samples)?;
-    Ok(Versus { names: cases.iter().map(|case| case.name.clone()).collect(), metric, samples })
+/// A workload program whose cases run under both.
+pub struct Benchmark {
+    /// Of the program and the subcommand.
+    pub program: &'static str,
+    /// What is compared.
+    pub metric: Metric,
+    /// Of the table.
+    pub title: &'static str,
+}
+
+impl Benchmark {
+    /// Measures, prints and writes.
+    ///
+    /// # Errors
+    ///
+    /// The program is missing, or the results cannot be written.
+    pub fn run(
+        self,
+        cases: &[Case],
+        mut parameters: Value,
+        common: &Common,
+        places: &Places,
+        judge: impl Fn(&Versus) -> Vec<Judgement>,
+    ) -> anyhow::Result<Record> {
+        parameters["seconds"] = json!(common.seconds);
+        parameters["runs"] = json!(common.runs());
+        let mut record = common.begin(self.program, parameters)?;
+        let programs = places.find(&[self.program], &[])?;
+        record.notes.push(energy::note());
+        let cell = |(index, case): (usize, &Case)| {
+            [Setup::Libc, Setup::Default].map(|setup| Cell { case: case.name.clone(), index, setup })
+        };
+        let cells: Vec<Cell> = cases.iter().enumerate().flat_map(cell).collect();
+        let name = |cell: &Cell| format!("{} under {}", cell.case, cell.setup.name());
+        let samples = common.interleave(&mut record, &cells, name, |cell| {
+            let options = cases[cell.index].options.clone();
+            Job::window(self.program, options, cell.setup, common.seconds).run(&programs)
+        })?;
+        let names = cases.iter().map(|case| case.name.clone()).collect();
+        let versus = Versus { names, metric: self.metric, samples };
+        record.judgements = judge(&versus);
+        record.tables = vec![versus.table(self.title)];
+        record.finish(common.out.as_deref())
+    }
 }
 
 impl Versus {
@@ -99,7 +115,7 @@ impl Versus {
     }
 
     /// One row per case.
-    pub fn table(&self, title: &str) -> Table {
+    fn table(&self, title: &str) -> Table {
         let mut table = Table::new(
             title,
             [
@@ -113,7 +129,7 @@ impl Versus {
         for (_, heading, _) in &costs {
             table.header.extend(["libc", "default"].map(|row| format!("{row}, {heading}")));
         }
-        let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
+        let text = |spread| shown(spread, short);
         for (index, name) in self.names.iter().enumerate() {
             let spread = |cell| self.samples.spread(cell, |values| values.get(self.metric.name));
             let cost = |&(name, _, unit): &(&'static str, &str, f64)| {

@@ -9,6 +9,7 @@
 #ifndef UNCONVOY_MEASURE_H
 #define UNCONVOY_MEASURE_H
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -391,10 +393,39 @@ static inline void window_report(const struct window *window)
 	printf("involuntary_csw %ld\n", window->involuntary_csw);
 }
 
+/*
+ * Whether the system, which has no room for one more thread or process, is worth another try: other processes may
+ * give some back. Pauses before it says so, half a minute in all; `tries` counts them.
+ */
+static inline bool worth_another_try(int error, int *tries)
+{
+	struct timespec pause = { 0, 100000000 };
+	if (error != EAGAIN || ++*tries > 300)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+/* As fork, of a parent that dies if it cannot; `what` is what the child will be. */
+static inline pid_t start_child(const char *what)
+{
+	pid_t child;
+	int tries = 0;
+	do
+		child = fork();
+	while (child < 0 && worth_another_try(errno, &tries));
+	if (child < 0)
+		die("cannot start %s: %s", what, strerror(errno));
+	return child;
+}
+
 static inline pthread_t start_thread(void *(*body)(void *), void *argument)
 {
 	pthread_t thread;
-	int error = pthread_create(&thread, NULL, body, argument);
+	int error, tries = 0;
+	do
+		error = pthread_create(&thread, NULL, body, argument);
+	while (worth_another_try(error, &tries));
 	if (error)
 		die("cannot create a thread: %s", strerror(error));
 	return thread;

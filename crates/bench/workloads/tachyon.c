@@ -131,10 +131,8 @@ static struct image render(const struct job *job, long threads, bool with_librar
 	int picture = memory_file("picture.ppm"), log = memory_file("log");
 	int status = 0;
 	uint64_t start = now_ns();
-	pid_t child = fork();
+	pid_t child = start_child("tachyon");
 
-	if (child < 0)
-		die("tachyon: cannot fork: %s", strerror(errno));
 	if (child == 0) {
 		if (!with_library)
 			unsetenv("LD_PRELOAD");

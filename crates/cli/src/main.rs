@@ -9,20 +9,18 @@
 mod bpf;
 mod cli;
 mod compare;
-mod export;
 mod inspect;
 mod listing;
+mod predict;
 mod refusal;
 mod run;
 mod sched;
 mod stats;
-mod syncchar;
 mod wrong_usage;
 
 use std::ffi::c_int;
-use std::io::Write;
 
-use clap::{CommandFactory, Parser};
+use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
 use refusal::Refusal;
@@ -33,15 +31,14 @@ use refusal::Refusal;
 // signature is one of those it may have.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn main() -> c_int {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return wrong_usage::explain(&error),
     };
     match dispatch(cli.command) {
         Ok(status) => c_int::from(status),
         Err(error) => {
-            // Standard error may be closed; there is nobody else to tell.
-            let _ = writeln!(std::io::stderr(), "unconvoy: {error:#}");
+            complain(&format!("{error:#}"));
             error.downcast_ref::<Refusal>().map_or(1, |refusal| c_int::from(refusal.status))
         }
     }
@@ -54,20 +51,20 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Compare(args) => compare::compare(&args),
         Command::Bench(args) => Ok(unconvoy_bench::bench(&args)),
         Command::Sim(args) => Ok(unconvoy_sim::command::sim(&args)),
-        Command::Syncchar(args) => syncchar::syncchar(&args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Locks => {
-            print(listing::locks())?;
+            print_all(listing::locks())?;
             Ok(0)
         }
         Command::Stats(args) => {
-            print(stats::table(&args.file, args.top)?)?;
+            print_all(stats::table(&args.file, args.top)?)?;
             Ok(0)
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "unconvoy", &mut text);
-            print(text)?;
+            clap_complete::generate(shell, &mut Cli::grouped(), "unconvoy", &mut text);
+            print_all(text)?;
             Ok(0)
         }
         Command::Man { dir } => {
@@ -77,24 +74,16 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
     }
 }
 
-/// Writes to standard output, a failure (a full disk behind a redirection) being an error and not
-/// a panic as with `print!`. Nobody flushes at the end of a process that C's `main` began.
-fn print(text: impl AsRef<[u8]>) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_ref())?;
-    stdout.flush()
-}
-
 /// The manual page on standard output, or one page per subcommand in `dir`.
 fn manual(dir: Option<&std::path::Path>) -> anyhow::Result<()> {
     use anyhow::Context;
     match dir {
-        Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
+        Some(dir) => clap_mangen::generate_to(Cli::grouped(), dir)
             .with_context(|| format!("cannot write the manual pages into {}", dir.display())),
         None => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
-            Ok(print(text)?)
+            clap_mangen::Man::new(Cli::grouped()).render(&mut text)?;
+            Ok(print_all(text)?)
         }
     }
 }

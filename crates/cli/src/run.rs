@@ -8,14 +8,93 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, ValueHint};
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
+use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
+use unconvoy::load::control::settings::INTERVAL_MS;
 use unconvoy::load::sensor::choice::Choice;
 use unconvoy_bench::library::{self, variable};
+use unconvoy_measure::output::complain;
 
-use crate::cli::RunArgs;
 use crate::refusal::Refusal;
 use crate::{bpf, inspect};
+
+/// `unconvoy run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Contention manager: the order in which waiters get the lock.
+    #[arg(long, value_name = "LOCK", value_parser = names(CONTENTION))]
+    pub lock: Option<String>,
+    /// Load manager: which waiters leave the processor, and when.
+    #[arg(long, value_name = "LOAD", value_parser = names(LOAD))]
+    pub load: Option<String>,
+    /// Write what each lock did to FILE, as JSON, when the program ends.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stats: Option<PathBuf>,
+    /// What the load controller reads the load from: schedstat, loadavg, psi, bpf (with privilege), or
+    /// fixed:N for a target of N processors.
+    #[arg(long, value_name = "SENSOR", value_parser = sensor)]
+    pub sensor: Option<String>,
+    /// Interval at which the load controller looks at the load, in milliseconds (0.5 to 1000).
+    #[arg(long, value_name = "MS", value_parser = interval)]
+    pub interval: Option<f64>,
+    /// Longest sleep of a waiter that load control has put aside, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub sleep_timeout: Option<u32>,
+    /// How the load controller gets from the load to the number of waiters that sleep.
+    #[arg(long, value_name = "NAME", value_parser = names(POLICY))]
+    pub policy: Option<String>,
+    /// Mean sleep of a waiter under `--load backoff`, in milliseconds.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub backoff: Option<u32>,
+    /// Confine threads that wait too much for locks to a set of cores, of the size at which they get
+    /// most done (Cui et al., ACM TACO 9(4), 2013; `published`: the paper's search for that size).
+    #[arg(long, alias = "ssc", value_name = "SEARCH", num_args = 0..=1, require_equals = true, default_missing_value = "refined",
+          value_parser = ["refined", "published"])]
+    pub confine: Option<String>,
+    /// Leave alone the programs that PROGRAM starts.
+    #[arg(long)]
+    pub no_children: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// Below the options in `--help`.
+pub const EXAMPLES: &str = "\
+Exit status: the program's own, and its signals. 127: program not found. 126: it cannot be
+executed. 125: libunconvoy.so is missing. 2: wrong options.
+
+A program in which nothing can be replaced (static, set-user-ID, Go) runs all the same, and one
+line on standard error says so.
+
+Examples:
+  unconvoy run -- ./server --threads 64
+  unconvoy run --lock tpmcs --load control -- ./server
+  unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
+  sudo unconvoy run --sensor bpf -- ./server
+  UNCONVOY_LIBRARY=target/release/libunconvoy.so unconvoy run -- ./server";
+
+/// Accepts the names of one half of the catalogue; an error lists them all.
+fn names(entries: &'static [Entry]) -> PossibleValuesParser {
+    entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
+}
+
+/// A sensor's name; an error lists them all.
+fn sensor(text: &str) -> Result<String, String> {
+    let names = || SENSOR.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| format!("the sensors are {}", names()))
+}
+
+/// A number of milliseconds that the controller's interval may have.
+fn interval(text: &str) -> Result<f64, String> {
+    let (least, most) = INTERVAL_MS.into_inner();
+    let ms = text.parse().ok().filter(|ms| INTERVAL_MS.contains(ms));
+    ms.ok_or_else(|| format!("an interval has {least} to {most} milliseconds"))
+}
 
 /// Replaces this process by the program; returns only if that fails.
 ///
@@ -46,7 +125,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if let Some(ms) = args.backoff {
         environment.set(variable::BACKOFF, ms.to_string());
     }
-    if let Some(search) = &args.ssc {
+    if let Some(search) = &args.confine {
         environment.set(variable::SSC, search);
     }
     if args.no_children {
@@ -56,7 +135,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
         match writable(file) {
             Ok(path) => environment.set(variable::STATS, path),
             // The interposer is not told, or it would complain a second time.
-            Err(why) => warn(&format!("--stats {}: {why}; running without statistics", file.display())),
+            Err(why) => complain(&format!("--stats {}: {why}; running without statistics", file.display())),
         }
     }
     let library = library::find().map_err(Refusal::installation)?;
@@ -65,7 +144,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
 
     let warning = inspect::warning(program);
     match &warning {
-        Some(warning) => warn(warning),
+        Some(warning) => complain(warning),
         None => prepare_sensor(&mut environment),
     }
     Err(execute(&args.program, &environment).into())
@@ -83,15 +162,9 @@ fn prepare_sensor(environment: &mut Environment) {
         Err(why) => {
             // Once for all: the programs that it starts would say it again.
             environment.set(variable::SENSOR, Choice::default().name());
-            warn(&format!("no bpf sensor, using {}: {why:#}", Choice::default().name()));
+            complain(&format!("no bpf sensor, using {}: {why:#}", Choice::default().name()));
         }
     }
-}
-
-/// One line on standard error, which may be closed.
-fn warn(message: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "unconvoy: {message}");
 }
 
 /// `execvp`, except that a program for another machine is not taken for a shell script.
@@ -175,6 +248,21 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_may_be_half_a_millisecond() {
+        assert_eq!(interval("0.5"), Ok(0.5));
+        assert_eq!(interval("1000"), Ok(1000.0));
+        for wrong in ["0.4", "0", "-1", "1001", "nan", "inf", "soon", ""] {
+            assert!(interval(wrong).unwrap_err().contains("0.5 to 1000"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_sensor_is_one_of_the_list() {
+        assert_eq!(sensor("fixed:2.5").as_deref(), Ok("fixed:2.5"));
+        assert!(sensor("fixed:none").unwrap_err().contains("loadavg"));
+    }
 
     #[test]
     fn values_are_replaced_in_place() {

@@ -4,11 +4,28 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use unconvoy_measure::chart::quantity;
 
-use unconvoy_bench::chart::quantity;
+/// `unconvoy stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// How many locks to list, by time waited.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// The file that `unconvoy run --stats FILE` has written.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+/// Below the options in `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  unconvoy run --stats locks.json -- ./server
+  unconvoy stats --top 5 locks.json";
 
 /// The record format this command reads.
 const SCHEMA: &str = "unconvoy-stats-1";

@@ -4,14 +4,14 @@ mod commands;
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// No test may hang.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 fn bench() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unconvoy"));
@@ -276,6 +276,14 @@ fn a_failing_program_is_named_and_its_finished_runs_are_kept() {
     assert_eq!(record["complete"], false);
 }
 
+/// Whether the process has a handler for SIGINT.
+fn catches_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    let interrupt = 1 << (libc::SIGINT - 1);
+    u64::from_str_radix(caught, 16).is_ok_and(|caught| caught & interrupt != 0)
+}
+
 #[test]
 fn an_interrupt_keeps_the_finished_runs() {
     let directory = directory();
@@ -286,7 +294,12 @@ fn an_interrupt_keeps_the_finished_runs() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("it starts");
-    std::thread::sleep(Duration::from_secs(1));
+    let deadline = Instant::now() + LIMIT;
+    while !catches_interrupts(child.id()) {
+        assert!(Instant::now() < deadline, "it does not watch for interrupts");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_secs(1)); // so that some runs have finished
     let killed = Process::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill exists");
     assert!(killed.success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

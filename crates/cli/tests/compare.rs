@@ -90,7 +90,7 @@ fn rounds_are_interleaved_and_the_seed_repeats_their_order() {
 #[test]
 fn wall_time_is_compared_without_a_metric() {
     let stage = Stage::new();
-    stage.script("program", "#!/bin/sh\n[ -n \"$UNCONVOY_LOCK\" ] || sleep 0.1\n");
+    stage.script("program", "#!/bin/sh\n[ -n \"$UNCONVOY_LOCK\" ] || sleep 1\n");
     stage
         .unconvoy()
         .args(["compare", "--runs", "3", "--json", "o.json", "--plot", "figure", "--", "./program"])
@@ -209,13 +209,13 @@ fn output_that_does_not_fit_is_said() {
 #[test]
 fn a_run_that_hangs_is_ended_with_all_it_started() {
     let stage = Stage::new();
-    stage.script("program", "#!/bin/sh\nsleep 60 & echo $! > child\nsleep 60\n");
+    stage.script("program", "#!/bin/sh\nsleep 3000 & echo $! > child\nsleep 3000\n");
     stage
         .unconvoy()
-        .args(["compare", "--timeout", "0.3", "--", "./program"])
+        .args(["compare", "--timeout", "2.5", "--", "./program"])
         .assert()
         .code(1)
-        .stderr(contains("--timeout 0.3 s"));
+        .stderr(contains("--timeout 2.5 s"));
     let child = stage.read("child");
     assert!(stage::has_ended(&child), "process {child} is still there");
 }
@@ -223,7 +223,7 @@ fn a_run_that_hangs_is_ended_with_all_it_started() {
 #[test]
 fn what_a_run_leaves_behind_is_ended() {
     let stage = Stage::new();
-    stage.script("program", "#!/bin/sh\nsleep 60 & echo $! > child\n");
+    stage.script("program", "#!/bin/sh\nsleep 3000 & echo $! > child\n");
     stage.unconvoy().args(["compare", "--locks", "libc", "--runs", "1", "--", "./program"]).assert().success();
     let child = stage.read("child");
     assert!(stage::has_ended(&child), "process {child} is still there");

@@ -126,10 +126,11 @@ impl Workload {
 
     /// Starts a long run, waits until its copy is there, ends it by a signal and returns how it ended.
     fn interrupted(&self, signal: libc::c_int) -> std::process::ExitStatus {
-        let mut child = self.command(&["--seconds", "60"]).stdout(Stdio::null()).spawn().expect("the workload starts");
+        let mut child =
+            self.command(&["--seconds", "3000"]).stdout(Stdio::null()).spawn().expect("the workload starts");
         let start = Instant::now();
         while self.copies().is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no copy appears");
+            assert!(start.elapsed() < Duration::from_secs(600), "no copy appears");
             std::thread::sleep(Duration::from_millis(5));
         }
         // SAFETY: a signal to a child that has not been waited for, so the number is its own.

@@ -218,8 +218,8 @@ fn failures_end_a_cell_and_violations_the_run() {
 
 #[test]
 fn a_program_that_hangs_is_ended_and_named() {
-    let stage = stage_with("#!/bin/sh\nsleep 60 & echo $! >child.new; mv child.new child; wait\n");
-    let words = ["nested", "--threads", "1", "--runs", "1", "--timeout", "0.2"];
+    let stage = stage_with("#!/bin/sh\nsleep 3000 & echo $! >child.new; mv child.new child; wait\n");
+    let words = ["nested", "--threads", "1", "--runs", "1", "--timeout", "2"];
     bench(&stage, &words).code(1).stderr(contains("had not ended").and(contains("killed")));
     assert!(stage::has_ended(&stage.read("child")));
 }
@@ -240,7 +240,11 @@ fn interrupted(stage: &Stage, words: &[&str]) -> Output {
 
 #[test]
 fn an_interrupted_grid_goes_on_where_it_stopped() {
-    let stage = stage_with(&PROGRAM.replace("ops=$((1", "sleep 0.05\necho $threads >>started\nops=$((1"));
+    // The last runs wait until they are resumed, so that the signal never comes too late.
+    let stage = stage_with(&PROGRAM.replace(
+        "ops=$((1",
+        "echo $threads >>started\nwhile [ $(wc -l <started) -gt 12 ] && [ ! -e resumed ]; do sleep 0.05; done\nops=$((1",
+    ));
     let words = ["hashtable", "--threads", "1,2,4", "--runs", "4", "--seed", "9"];
     let output = interrupted(&stage, &words);
     assert_eq!(output.status.code(), Some(130));
@@ -260,6 +264,7 @@ fn an_interrupted_grid_goes_on_where_it_stopped() {
     bench(&stage, &["nested", "--resume", "r.json"]).code(1).stderr(contains("its workload is"));
 
     fs::remove_file(stage.path("started")).unwrap();
+    stage.write("resumed", "");
     let mut shell = assert_cmd::Command::new("sh");
     let shell = shell.args(["-c", command]).current_dir(stage.path(".")).env("UNCONVOY_LIBRARY", stage.library());
     shell.timeout(stage::LIMIT).assert().success();
@@ -281,7 +286,7 @@ fn an_interrupted_grid_goes_on_where_it_stopped() {
 fn an_interruption_ends_the_program_and_keeps_unnamed_results() {
     let stage = stage_with(&PROGRAM.replace(
         "ops=$((1",
-        "echo >>started\nif [ $(wc -l <started) -gt 3 ]; then sleep 60 & echo $! >child.new; mv child.new child; wait; fi\nops=$((1",
+        "echo >>started\nif [ $(wc -l <started) -gt 3 ]; then sleep 3000 & echo $! >child.new; mv child.new child; wait; fi\nops=$((1",
     ));
     let mut process = stage.process();
     process.args(["bench", "hashtable", "--workloads", "w", "--seconds", "0.01"]).stdout(Stdio::null());

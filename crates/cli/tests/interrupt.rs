@@ -12,7 +12,7 @@ use stage::Stage;
 
 /// Two quick runs, then one that waits.
 const PROGRAM: &str = "#!/bin/sh\necho >> count\nif [ $(wc -l < count) -gt 2 ]; then\n  \
-                       sleep 60 & echo $! > child.new; mv child.new child; wait\nfi\n";
+                       sleep 3000 & echo $! > child.new; mv child.new child; wait\nfi\n";
 
 /// Sends `signal` while the third run waits; returns exit status and what was printed.
 fn interrupted(stage: &Stage, signal: Signal, program: &str, options: &[&str]) -> (Option<i32>, String) {

@@ -60,11 +60,13 @@ fn signal_dispositions_are_inherited_as_they_are() {
 #[test]
 fn a_special_set_is_asked_for_by_its_search() {
     let stage = Stage::new();
-    for (option, value) in [("--ssc", "refined"), ("--ssc=published", "published"), ("--no-children", "")] {
+    for (option, value) in
+        [("--confine", "refined"), ("--confine=published", "published"), ("--ssc", "refined"), ("--no-children", "")]
+    {
         let arguments = ["run", option, "--", "sh", "-c", "echo $UNCONVOY_SSC"];
         stage.unconvoy().args(arguments).assert().success().stdout(format!("{value}\n"));
     }
-    stage.unconvoy().args(["run", "--ssc=nosuch", "--", "true"]).assert().failure().stderr(contains("refined"));
+    stage.unconvoy().args(["run", "--confine=nosuch", "--", "true"]).assert().failure().stderr(contains("refined"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `unconvoy syncchar` on small programs of which the answer is known.
+//! `unconvoy predict` on small programs of which the answer is known.
 
 mod stage;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use stage::Stage;
 
 /// Emulated, on a machine that does something else too.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// What each thread does is `SECTION`, with its number in `me` and the round in `i`. They stay together, however busy the machine is: of two rounds' sections, 320, a window of 512 has all.
 const FRAME: &str = "\

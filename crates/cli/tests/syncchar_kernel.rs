@@ -1,4 +1,4 @@
-//! `unconvoy syncchar --kernel` on a real kernel in QEMU; what is refused needs neither.
+//! `unconvoy predict --kernel` on a real kernel in QEMU; what is refused needs neither.
 
 mod stage;
 

@@ -30,7 +30,7 @@ fn is_empty(stage: &Stage) -> bool {
 /// Runs a load with the built programs, into `r.json` and so on.
 fn bench(stage: &Stage, words: &[&str]) -> Assert {
     let mut command = stage.unconvoy();
-    command.timeout(Duration::from_secs(120)).arg("bench").args(words).arg("--workloads").arg(built::directory());
+    command.timeout(stage::LIMIT).arg("bench").args(words).arg("--workloads").arg(built::directory());
     command.args(["--directory", "files", "--out", "r", "--warm-up", "0"]).assert()
 }
 
@@ -148,7 +148,7 @@ fn a_signal_leaves_no_files_and_keeps_what_was_measured() {
     process.args(["bench", "postmark", "--files", "2000", "--tasks", "2", "--runs", "1000", "--seconds", "0.05"]);
     process.args(["--warm-up", "0", "--directory", "files", "--out", "r", "--workloads"]).arg(built::directory());
     let child = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + stage::LIMIT;
     while !stage.path("r.json").exists() {
         assert!(Instant::now() < deadline, "no round has ended");
         std::thread::sleep(Duration::from_millis(5));
@@ -196,7 +196,7 @@ fn remedies_are_compared_in_one_table() {
     let all = ["default", "mutex", "adaptive", "requester-based", "scheduler", "MCS", "scheduler with MCS"];
     assert_eq!(names, all);
     let last = &array(table, "rows")[6];
-    assert_eq!(field(last, 1), "mcs+none --ssc");
+    assert_eq!(field(last, 1), "mcs+none --confine");
     assert_eq!(field(last, 2), "3.00 (3.00..3.00)");
     // Of two threads in 0.32 s, less the time before there are threads.
     assert_eq!(field(last, 4), "25.0 (25.0..25.0)");

@@ -1,9 +1,10 @@
 //! Locks that keep their speed when threads outnumber processors.
 //!
 //! *Contention* and *load* are different problems. A [contention manager](contention) orders the
-//! threads that want one lock, in nanoseconds, and never calls the operating system; a [load
-//! manager](load) decides which waiting threads should leave the processor, in milliseconds, and
-//! knows nothing of queues. They meet where a waiter asks, once per turn of its loop: *keep
+//! threads that want one lock, in nanoseconds, and does not call the operating system to do so
+//! (those that do by design are comparisons: [`catalogue::Class`]); a [load manager](load) decides
+//! which waiting threads should leave the processor, in milliseconds, and knows nothing of queues.
+//! They meet where a waiter asks, once per turn of its loop: *keep
 //! spinning, or leave?* Every pair of the two is a lock.
 //!
 //! The default pair is [`Mutex`]: a word open to barging with a time-published queue behind it

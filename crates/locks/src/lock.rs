@@ -116,6 +116,9 @@ fn wait<P: Platform, L: LoadManager<P>>(
     };
     spent.end::<P>();
     let departure = L::depart(waiter);
+    if !held {
+        L::give_up(P::place(gate), spot);
+    }
     if departure.parked {
         // Gate, Invariant 2. Holding the lock, this marks it; without, somebody else's hold, or else wakes
         // one.
@@ -239,7 +242,10 @@ pub fn acquire_shared<P: Platform, L: LoadManager<P>>(
 ) -> Acquired {
     state.begin_wait(share);
     let acquired = wait::<P, L>(gate, &RwSpot(state, share), deadline, |asking| state.attempt(share, asking));
-    state.end_wait(share);
+    let opens = state.end_wait(share);
+    if opens && !acquired.held {
+        gate.recheck();
+    }
     acquired
 }
 

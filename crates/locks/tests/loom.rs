@@ -29,6 +29,7 @@ use unconvoy::load::passive::{Order, PassiveSets};
 use unconvoy::load::restrict::{Gcr, Malthus};
 use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
+use unconvoy::platform::Platform;
 use unconvoy::platform::checked::{Checked, nodes_out, set_hurried};
 
 /// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
@@ -318,6 +319,61 @@ fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
     nobody_is_forgotten::<C, Park>();
 }
 
+/// A deadline that passes after a few looks at a clock that hurries: a thread has time to park
+/// before it.
+fn soon() -> u64 {
+    Checked::now() + 3_000_000_000
+}
+
+/// A holder, a waiter whose deadline passes while it polls or is parked, and one that waits for as
+/// long as it takes: a wake-up that is spent on the first must get to the second.
+fn a_waiter_that_gives_up_passes_its_wake_up_on<C, L>()
+where
+    C: Contention<Checked> + 'static,
+    L: LoadManager<Checked>,
+{
+    let _time = time_that(true);
+    explore_for(Duration::from_secs(10), 2, || {
+        let shared = Arc::new((Guarded::<C>::new(), Gate::<Checked>::new()));
+        let visit = |shared: &(Arc<Guarded<C>>, Gate<Checked>), deadline| {
+            let (guarded, gate) = shared;
+            let held = lock::acquire::<Checked, C, L>(&guarded.lock, gate, deadline).held;
+            if held {
+                // SAFETY: under the lock.
+                guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
+                // SAFETY: held.
+                unsafe { lock::release::<Checked, C>(&guarded.lock, gate) };
+            }
+            held
+        };
+        assert!(shared.0.lock.try_lock());
+        let threads = [None, Some(soon())].map(|deadline| {
+            let shared = shared.clone();
+            thread::spawn(move || visit(&shared, deadline))
+        });
+        // SAFETY: held since above.
+        unsafe { lock::release::<Checked, C>(&shared.0.lock, &shared.1) };
+        let held = threads.map(|thread| thread.join().expect("no panics"));
+        assert!(held[0], "nothing ends its wait but the lock");
+        assert!(!shared.0.lock.is_locked());
+    });
+}
+
+#[test]
+fn giving_up_while_parked_loses_no_wake_up() {
+    a_waiter_that_gives_up_passes_its_wake_up_on::<Ttas<Checked>, Park>();
+}
+
+#[test]
+fn giving_up_while_parked_behind_a_queue_loses_no_wake_up() {
+    a_waiter_that_gives_up_passes_its_wake_up_on::<Mcs<Checked>, Park>();
+}
+
+#[test]
+fn giving_up_in_a_passive_set_loses_no_wake_up() {
+    a_waiter_that_gives_up_passes_its_wake_up_on::<Ttas<Checked>, Gcr>();
+}
+
 /// A waiter that contends, and one that is kept from it or parks.
 #[test]
 fn restricted_waiters_get_the_lock() {
@@ -367,7 +423,7 @@ fn an_expected_holder_does_not_sleep() {
                 if control.awaited.is_expected(HOLDER, 0) {
                     control.slots.give_back(claim);
                 } else {
-                    control.slots.sleep(claim, 0, u64::MAX);
+                    control.slots.sleep(claim, u64::MAX);
                 }
             })
         };
@@ -419,7 +475,7 @@ fn sleep_slots_lose_no_wake_up_and_keep_count() {
                     if slots.has_room()
                         && let Some(claim) = slots.claim(id)
                     {
-                        slots.sleep(claim, 0, u64::MAX);
+                        slots.sleep(claim, u64::MAX);
                     }
                 })
             })
@@ -468,7 +524,7 @@ fn letting_one_go_meets_a_claim() {
             let (slots, awake) = (slots.clone(), awake.clone());
             thread::spawn(move || {
                 if let Some(claim) = slots.claim(7) {
-                    slots.sleep(claim, 0, u64::MAX);
+                    slots.sleep(claim, u64::MAX);
                 }
                 awake.store(true, Release);
             })
@@ -607,5 +663,94 @@ fn parked_readers_and_writers_are_woken() {
         shared.visit(Share::Write);
         threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 2));
         assert!(!shared.lock.is_locked());
+    });
+}
+
+/// A writer gives up while a reader is parked behind it. The first reader releases only when the
+/// second one has been inside: a reader that slept on would be a deadlock.
+fn a_reader_joins_when_the_writers_give_up(writers: usize) {
+    let _time = time_that(true);
+    explore(2, move || {
+        let shared = Shared::new();
+        assert!(shared.lock.try_acquire(Share::Read));
+        let writers: Vec<_> = (0..writers)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let (lock, gate) = (&shared.lock, &shared.gate);
+                    lock::acquire_shared::<Checked, Park>(lock, Share::Write, gate, Some(soon())).held
+                })
+            })
+            .collect();
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(Share::ReadAfterWriters))
+        };
+        assert_eq!(reader.join().expect("no panics"), 0);
+        writers.into_iter().for_each(|writer| assert!(!writer.join().expect("no panics"), "a reader is inside"));
+        // SAFETY: held since above.
+        unsafe { lock::release_shared(&shared.lock, &shared.gate) };
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+#[test]
+fn a_writer_that_gives_up_lets_parked_readers_in() {
+    a_reader_joins_when_the_writers_give_up(1);
+}
+
+/// A try to read that meets the writer's release gets the lock, and keeps it until a reader that
+/// was parked meanwhile has been inside.
+#[test]
+fn a_try_that_meets_a_release_lets_parked_readers_in() {
+    let _time = time_that(true);
+    explore(3, || {
+        let shared = Shared::new();
+        assert!(shared.lock.try_acquire(Share::Write));
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(Share::Read))
+        };
+        let writer = {
+            let shared = shared.clone();
+            // SAFETY: held since above.
+            thread::spawn(move || unsafe { lock::release_shared(&shared.lock, &shared.gate) })
+        };
+        let held = shared.lock.try_acquire(Share::Read);
+        writer.join().expect("no panics");
+        reader.join().expect("no panics");
+        if held {
+            shared.section(Share::Read);
+        }
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// A contender gives up while another waiter goes to sleep on its account: the sleeper is woken, or
+/// sees that nobody contends. No time passes and no controller comes.
+#[test]
+fn a_sleeper_does_not_rely_on_a_contender_that_gave_up() {
+    const PLACE: u64 = 5;
+    let _time = time_that(false);
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        let contends = Arc::new(loom::sync::atomic::AtomicBool::new(true));
+        slots.set_target(1);
+        let sleeper = {
+            let (slots, contends) = (slots.clone(), contends.clone());
+            thread::spawn(move || {
+                let claim = slots.claim(7).expect("room for one");
+                slots.announce(&claim, PLACE);
+                if contends.load(Acquire) {
+                    slots.sleep(claim, u64::MAX);
+                } else {
+                    slots.give_back(claim);
+                }
+            })
+        };
+        contends.store(false, Release);
+        slots.wake_waiter(PLACE);
+        sleeper.join().expect("no panics");
+        assert_eq!(slots.sleeping(), 0);
     });
 }

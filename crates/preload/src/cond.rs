@@ -49,7 +49,8 @@ use unconvoy_locks::contention::{Contention, Verdict};
 use unconvoy_locks::platform::{Native, Platform};
 
 use crate::config::{self, Service};
-use crate::mutex::{gate_if_mine, pass_on, pthread_mutex_lock, pthread_mutex_unlock};
+use crate::mutex::wait::{Use, gate_if_mine, pass_on};
+use crate::mutex::{pthread_mutex_lock, pthread_mutex_unlock};
 use crate::real;
 use crate::time::{Clock, Deadline};
 
@@ -97,6 +98,8 @@ struct Node {
     previous: *mut Node,
     cond: *const Cond,
     mutex: *mut pthread_mutex_t,
+    /// Of the mutex, until the waiter has it again.
+    in_use: Use,
 }
 
 unsafe extern "C-unwind" {
@@ -360,7 +363,9 @@ unsafe extern "C" fn abandon(argument: *mut c_void) {
             cond.signal();
         }
         cond.leave();
-        pthread_mutex_lock((*node).mutex);
+        if pthread_mutex_lock((*node).mutex) == 0 {
+            (*node).in_use.end();
+        }
         pass_on((*node).mutex);
     }
 }
@@ -405,8 +410,10 @@ unsafe fn wait_cancellably(
 ) -> c_int {
     // SAFETY: passed on from the caller.
     let this = unsafe { Cond::at(cond) };
-    let mut node =
-        Node { state: AtomicU32::new(LISTED), next: ptr::null_mut(), previous: ptr::null_mut(), cond: this, mutex };
+    // SAFETY: passed on from the caller.
+    let in_use = unsafe { Use::begin(mutex) };
+    let (next, previous) = (ptr::null_mut(), ptr::null_mut());
+    let mut node = Node { state: AtomicU32::new(LISTED), next, previous, cond: this, mutex, in_use };
     let node = &raw mut node;
     this.belong_to_this_process();
     // SAFETY: the node lives in this frame until it is unlisted or signalled.
@@ -421,6 +428,8 @@ unsafe fn wait_cancellably(
             this.signal(); // meant for somebody who waits
         }
         this.leave();
+        // SAFETY: begun above.
+        unsafe { in_use.end() };
         return unlocked;
     }
     let (mut result, mut has_slept) = (0, false);
@@ -448,9 +457,14 @@ unsafe fn wait_cancellably(
     // SAFETY: passed on from the caller. The mutex was ours, so that only a robust one can fail, which
     // POSIX reports.
     let locked = unsafe { pthread_mutex_lock(mutex) };
-    if has_slept && locked == 0 {
-        // SAFETY: passed on from the caller; locked above.
-        unsafe { pass_on(mutex) };
+    if locked == 0 {
+        // SAFETY: passed on from the caller; begun above, and locked.
+        unsafe {
+            in_use.end();
+            if has_slept {
+                pass_on(mutex);
+            }
+        }
     }
     if locked != 0 { locked } else { result }
 }

@@ -1,29 +1,18 @@
 //! What the user asked for, from the environment: read once, by the first lock operation or the
 //! constructor, whichever comes first.
 //!
-//! | variable | type | range | default | meaning |
-//! | --- | --- | --- | --- | --- |
-//! | `UNCONVOY_LOCK` | name | see `unconvoy locks` | `loiter` | contention manager |
-//! | `UNCONVOY_LOAD` | name | see `unconvoy locks` | `control` | load manager |
-//! | `UNCONVOY_POLICY` | name | see `unconvoy locks` | `direct` | load control's policy |
-//! | `UNCONVOY_SENSOR` | name | see `unconvoy locks` | `schedstat` | what the controller reads the load from |
-//! | `UNCONVOY_INTERVAL_MS` | number | 0.5 to 1000 | 7; backoff: 10 | the controller's interval |
-//! | `UNCONVOY_SLEEP_MS` | integer | 1 to 10000 | 100 | longest sleep in a slot |
-//! | `UNCONVOY_BACKOFF_MS` | integer | 1 to 10000 | 100 | mean sleep of load-triggered backoff |
-//! | `UNCONVOY_NESTED` | 0 or 1 | | 1 | whether waiters wake their lock's holder |
-//! | `UNCONVOY_SSC` | name | 0, 1, refined, published | 0 | a special set of cores; 1 is refined |
-//! | `UNCONVOY_STATS` | path | | none | where the statistics go at exit |
-//! | `UNCONVOY_CHILDREN` | 0 or 1 | | 1 | whether programs that this one starts get the library too |
-//!
-//! A value that is none of these costs one line on standard error, and the default is used.
+//! The variables, with their values and defaults, are in
+//! [`environment`]. For a value that a variable cannot have,
+//! the library prints one line on standard error and uses the default; a switch is on unless it is
+//! `0`.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
+use unconvoy_locks::catalogue::environment::{self, Values, Variable};
+use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, SENSOR, availability};
 use unconvoy_locks::load::control::Control;
-use unconvoy_locks::load::control::settings::{INTERVAL_MS, SLEEP_MS};
 use unconvoy_locks::load::sensor::choice::Choice;
 use unconvoy_locks::platform::native;
 use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
@@ -102,7 +91,7 @@ fn watcher() -> Option<&'static str> {
     // SAFETY: returns null or a string constant.
     let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
     // These two know only the locks of libc, whose functions they replace.
-    let preloaded = variable(c"LD_PRELOAD").unwrap_or_default();
+    let preloaded = variable(&environment::PRELOAD).unwrap_or_default();
     let tools = [("vgpreload_helgrind", "helgrind"), ("vgpreload_drd", "DRD")];
     let tool = || tools.iter().find(|(library, _)| preloaded.contains(library)).map(|&(_, name)| name);
     sanitizer.and_then(|name| name.to_str().ok()).or_else(tool)
@@ -111,12 +100,12 @@ fn watcher() -> Option<&'static str> {
 fn read() -> Service {
     let control = Native::load_control();
     control.interval.store(pair().interval_ns, Relaxed);
-    read_milliseconds(c"UNCONVOY_INTERVAL_MS", INTERVAL_MS, &control.interval);
-    read_milliseconds(c"UNCONVOY_SLEEP_MS", SLEEP_MS, &control.sleep);
-    read_milliseconds(c"UNCONVOY_BACKOFF_MS", SLEEP_MS, &control.backoff);
+    read_milliseconds(&environment::INTERVAL, &control.interval);
+    read_milliseconds(&environment::SLEEP, &control.sleep);
+    read_milliseconds(&environment::BACKOFF, &control.backoff);
     native::use_sensor(sensor());
-    control.set_policy(named(c"UNCONVOY_POLICY", POLICY));
-    control.wake_holders(variable(c"UNCONVOY_NESTED") != Some("0"));
+    control.set_policy(named(&environment::CONTROL_POLICY));
+    control.wake_holders(is_on(&environment::NESTED));
     // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.
     let identity_is_at_hand = identity::is_at_hand();
     if let Some(watcher) = watcher() {
@@ -125,19 +114,19 @@ fn read() -> Service {
     } else if !real::is_in_front() {
         say(&["this program has pthread functions of its own: nothing is replaced"]);
         Service::Declined
-    } else if core::ptr::eq(pair(), default_pair()) && variable(c"UNCONVOY_STATS").is_none() && identity_is_at_hand {
+    } else if core::ptr::eq(pair(), default_pair()) && variable(&environment::STATS).is_none() && identity_is_at_hand {
         Service::Default
     } else {
         Service::Chosen
     }
 }
 
-/// A variable that is set and not empty.
-pub(crate) fn variable(name: &CStr) -> Option<&'static str> {
+/// The value of a variable that is set and not empty.
+pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
     // `getenv` neither locks nor allocates, so that this can be called from within a malloc's lock.
     // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which
     // a program may not do while others read it (POSIX).
-    let value = unsafe { libc::getenv(name.as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
+    let value = unsafe { libc::getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
     value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }
 
@@ -147,8 +136,8 @@ fn default_pair() -> &'static Pair {
 
 /// The pair that the environment names.
 pub(crate) fn pair() -> &'static Pair {
-    let lock = named(c"UNCONVOY_LOCK", CONTENTION);
-    let load = named(c"UNCONVOY_LOAD", LOAD);
+    let lock = named(&environment::LOCK);
+    let load = named(&environment::LOAD_MANAGER);
     if !is_usable(lock) {
         return default_pair();
     }
@@ -173,9 +162,9 @@ fn is_usable(lock: &'static str) -> bool {
 /// The sensor that the environment names, if it can be had.
 fn sensor() -> Choice {
     let counted = tally::adopt();
-    let Some(value) = variable(c"UNCONVOY_SENSOR") else { return Choice::default() };
+    let Some(value) = variable(&environment::LOAD_SENSOR) else { return Choice::default() };
     let Some(choice) = Choice::parse(value) else {
-        say_none_of(c"UNCONVOY_SENSOR", value, SENSOR);
+        say_none_of(&environment::LOAD_SENSOR, value, SENSOR);
         return Choice::default();
     };
     match choice.missing() {
@@ -190,9 +179,16 @@ fn sensor() -> Choice {
     }
 }
 
-fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static str {
+/// Whether a switch is on.
+pub(crate) fn is_on(switch: &Variable) -> bool {
+    variable(switch) != Some("0")
+}
+
+/// The name that `choice` holds, or its default.
+fn named(choice: &Variable) -> &'static str {
     static SAID: AtomicU64 = AtomicU64::new(0);
-    let Some(value) = variable(variable_name) else {
+    let Values::Entry(entries) = choice.values else { unreachable!("only names are asked for") };
+    let Some(value) = variable(choice) else {
         return entries[0].name;
     };
     if let Some(entry) = entries.iter().find(|entry| entry.name == value) {
@@ -201,14 +197,14 @@ fn named(variable_name: &'static CStr, entries: &'static [Entry]) -> &'static st
     // Asked for twice per process (service and pair), said once.
     let bit = 1 << (entries.len() % 64);
     if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-        say_none_of(variable_name, value, entries);
+        say_none_of(choice, value, entries);
     }
     entries[0].name
 }
 
-fn say_none_of(variable_name: &CStr, value: &str, entries: &'static [Entry]) {
+fn say_none_of(variable: &Variable, value: &str, entries: &'static [Entry]) {
     let mut message = [""; 32];
-    let head = [variable_name.to_str().unwrap_or_default(), "=", value, " is none of"];
+    let head = [variable.name, "=", value, " is none of"];
     let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
     let tail = ["; using ", entries[0].name];
     let mut len = 0;
@@ -219,16 +215,12 @@ fn say_none_of(variable_name: &CStr, value: &str, entries: &'static [Entry]) {
     say(&message[..len]);
 }
 
-fn read_milliseconds(name: &'static CStr, range: core::ops::RangeInclusive<f64>, setting: &AtomicU64) {
-    let Some(value) = variable(name) else { return };
+fn read_milliseconds(number: &Variable, setting: &AtomicU64) {
+    let Values::Milliseconds(range) = &number.values else { unreachable!("only times are asked for") };
+    let Some(value) = variable(number) else { return };
     match value.parse::<f64>() {
         Ok(ms) if range.contains(&ms) => setting.store((ms * 1e6) as u64, Relaxed),
-        _ => say(&[
-            name.to_str().unwrap_or_default(),
-            "=",
-            value,
-            " is no number of milliseconds in its range; using the default",
-        ]),
+        _ => say(&[number.name, "=", value, " is no number of milliseconds in its range; using the default"]),
     }
 }
 
@@ -250,10 +242,10 @@ pub(crate) fn say(parts: &[&str]) {
 
 /// Takes this library out of the environment that children get.
 pub(crate) fn keep_from_children() {
-    if variable(c"UNCONVOY_CHILDREN") != Some("0") {
+    if is_on(&environment::CHILDREN) {
         return;
     }
-    let Some(preloaded) = variable(c"LD_PRELOAD") else { return };
+    let Some(preloaded) = variable(&environment::PRELOAD) else { return };
     let others: Vec<&str> =
         preloaded.split([':', ' ']).filter(|path| !path.is_empty() && !path.ends_with("libunconvoy.so")).collect();
     // SAFETY: called from the constructor, before the program's threads.

@@ -3,7 +3,7 @@
 //!
 //! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so
 //! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
-//! taken when [`chosen`] says so.
+//! taken while [`is_default`](crate::config::is_default) says so.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -58,6 +58,8 @@ pub(crate) struct Pair {
     /// The controller's interval unless the user sets another.
     pub(crate) interval_ns: u64,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
+    /// The first try of a lock function: leaves the lock to a waiter that is due.
+    pub(crate) try_politely: fn(Words<'_>) -> bool,
     /// Of a lock that can be elided.
     pub(crate) elision: Option<Elision>,
     pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
@@ -86,6 +88,12 @@ const fn elision<C: Contention<Native>>() -> Option<Elision> {
 
 fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
     words.state.of::<C>().try_lock()
+}
+
+fn try_politely<C: Contention<Native>>(words: Words<'_>) -> bool {
+    // A lock that can be elided would elide here; whether a mutex may be is decided before.
+    let state = words.state.of::<C>();
+    if C::ELIDES { state.try_lock() } else { state.try_lock_politely() }
 }
 
 fn elide<C: Contention<Native>>(words: Words<'_>) -> bool {
@@ -130,6 +138,7 @@ macro_rules! pairs {
             load: $load,
             interval_ns: <$manager as LoadManager<Native>>::INTERVAL_NS,
             try_lock: try_lock::<$contention>,
+            try_politely: try_politely::<$contention>,
             elision: elision::<$contention>(),
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
@@ -180,5 +189,36 @@ mod tests {
             }
         }
         assert_eq!(PAIRS.iter().map(|row| row.len()).sum::<usize>(), CONTENTION.len() * LOAD.len());
+    }
+
+    #[test]
+    fn newcomer_leaves_the_lock_to_a_waiter_that_is_due() {
+        let pair = find("loiter", "none").expect("in the catalogue");
+        let (state, gate) = (State([0; 2]), Gate::new());
+        let words = Words { state: &state, gate: &gate, acquisitions: &AtomicU32::new(0), holder: &AtomicU32::new(0) };
+        // SAFETY: the second word of a loiter lock, by its layout, is its waiter's demand.
+        let demand = unsafe { &*ptr::from_ref(&state).cast::<AtomicU32>().add(1) };
+        let mut overtaken = 0;
+        for _ in 0..20 {
+            assert!((pair.try_lock)(words));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert!((pair.acquire)(words, None).held);
+                    // SAFETY: held.
+                    unsafe { (pair.release)(words) };
+                });
+                while demand.load(Acquire) == 0 {
+                    std::thread::yield_now();
+                }
+                // SAFETY: held.
+                unsafe { (pair.release)(words) };
+                if (pair.try_politely)(words) {
+                    overtaken += u32::from(demand.load(Acquire) != 0);
+                    // SAFETY: held.
+                    unsafe { (pair.release)(words) };
+                }
+            });
+        }
+        assert_eq!(overtaken, 0, "times that a newcomer went before a waiter that was due");
     }
 }

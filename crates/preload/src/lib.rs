@@ -3,7 +3,7 @@
 //! Loaded with `LD_PRELOAD`, it defines the functions of mutexes, condition variables,
 //! reader-writer locks and spin locks. State lives inside the program's own objects; nothing is
 //! allocated on the way to a lock. What it does not take over goes to libc, which then sees objects
-//! that this library never wrote to.
+//! that this library never wrote to, but for one count (`mutex::wait::Use`).
 //!
 //! No function here changes `errno`: the kernel is called without it.
 

@@ -1,19 +1,22 @@
 //! `pthread_mutex_*`, in place.
 //!
 //! ```text
-//!  glibc   lock  count  owner  nusers  kind  spins  list.prev   list.next
-//!  byte    0     4      8      12      16    20     24          32
-//!  here    -     count  owner  taken   kind  gate   state . . . . . . . .
+//!  glibc   lock     count  owner  nusers  kind  spins  list.prev   list.next
+//!  byte    0        4      8      12      16    20     24          32
+//!  here    waiting  count  owner  taken   kind  gate   state . . . . . . . .
 //! ```
 //!
 //! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it
 //! means there. Everything else is zero in an unlocked mutex of either. Robust,
 //! priority-inheriting, priority-protecting and process-shared mutexes, and destroyed ones, have
-//! further bits in `kind`: they go to libc, which sees an object that this library never wrote to.
+//! further bits in `kind`: they go to libc, which sees an object that this library never wrote to,
+//! but for the count of users during a wait on a condition variable of this library ([`wait::Use`]).
+
+pub(crate) mod wait;
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU32};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, fence};
 
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,
@@ -34,13 +37,16 @@ use crate::{real, stats::Kind as Recorded};
 /// A `pthread_mutex_t`, as this library uses it.
 #[repr(C)]
 pub(crate) struct Mutex {
-    _lock: u32,
+    /// Waits on condition variables that have released it and will acquire it again. A wait raises
+    /// it before the release, and lowers it after the acquisition.
+    waiting: AtomicU32,
     /// Locks beyond the first, of a recursive mutex; written by the owner.
     count: AtomicU32,
     /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who
     /// signals a condition variable is asked whether it holds the waiter's mutex.
     owner: AtomicU32,
-    /// How often it was acquired, modulo 2^32; written by the owner.
+    /// How often it was acquired, modulo 2^32; written by the owner. In a mutex of libc's, libc's
+    /// count of its users.
     taken: AtomicU32,
     kind: AtomicI32,
     gate: Gate<Native>,
@@ -138,7 +144,7 @@ impl Mutex {
     #[cold]
     fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
         let address = core::ptr::from_ref(self).addr();
-        if (pair().try_lock)(self.words()) {
+        if (pair().try_politely)(self.words()) {
             stats::acquired(Recorded::Mutex, address, None);
             return true;
         }
@@ -197,6 +203,20 @@ impl Mutex {
     unsafe fn end_elided(&self) -> bool {
         // SAFETY: passed on from the caller.
         elision().is_some_and(|elision| unsafe { (elision.end)(self.words()) })
+    }
+
+    /// Whether a thread holds this mutex, or will acquire it again at the end of a wait on a
+    /// condition variable. False only if there was a time during the call when neither was so.
+    #[cold]
+    fn is_in_use(&self) -> bool {
+        let taken = self.taken.load(Acquire);
+        if (pair().is_locked)(self.words()) {
+            return true;
+        }
+        // A wait that released the mutex before the look above has raised `waiting`. If that is
+        // lowered by now, the wait has acquired the mutex since, and `taken` tells.
+        fence(Acquire);
+        self.waiting.load(Acquire) != 0 || self.taken.load(Relaxed) != taken
     }
 
     fn is_owner(&self, me: u32) -> bool {
@@ -282,34 +302,6 @@ fn elision() -> Option<&'static Elision> {
     if config::service() == Service::Chosen { pair().elision.as_ref() } else { None }
 }
 
-/// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the
-/// calling thread holds the mutex: the gate's word. The mutex is marked, so that its release will
-/// look there.
-///
-/// # Safety
-///
-/// `mutex` points to a mutex.
-pub(crate) unsafe fn gate_if_mine<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a AtomicU32> {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { Mutex::at(mutex) };
-    let mine = !is_libcs(this) && this.is_owner(me());
-    (mine && (pair().mark)(this.words())).then(|| this.gate.word())
-}
-
-/// The calling thread, which holds the mutex, may have been woken at its gate: others may be there
-/// still.
-///
-/// # Safety
-///
-/// `mutex` points to a mutex that the caller holds.
-pub(crate) unsafe fn pass_on(mutex: *mut pthread_mutex_t) {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { Mutex::at(mutex) };
-    if !is_libcs(this) {
-        (pair().mark)(this.words());
-    }
-}
-
 /// Whether libc serves the mutex at `mutex`.
 ///
 /// # Safety
@@ -350,7 +342,7 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c
         // SAFETY: passed on from the caller.
         return unsafe { real::pthread_mutex_destroy(mutex) };
     }
-    if (pair().is_locked)(this.words()) {
+    if this.is_in_use() {
         return EBUSY;
     }
     this.kind.store(-1, Relaxed); // as libc does: every further use is refused, with EINVAL

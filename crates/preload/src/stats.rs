@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
+use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::platform::{Native, Platform, native};
 
 use crate::caller;
@@ -134,12 +135,12 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
 
 /// Begins to record, if the environment asks for it.
 pub(crate) fn begin() {
-    let Some(path) = variable(c"UNCONVOY_STATS") else { return };
+    let Some(path) = variable(&environment::STATS) else { return };
     let pid = std::process::id();
-    match variable(c"UNCONVOY_STATS_OWNER").and_then(|owner| owner.parse::<u32>().ok()) {
+    match variable(&environment::STATS_OWNER).and_then(|owner| owner.parse::<u32>().ok()) {
         Some(owner) => IS_DESCENDANT.store(owner != pid, Relaxed),
         // SAFETY: called from the constructor, before the program's threads.
-        None => unsafe { std::env::set_var("UNCONVOY_STATS_OWNER", pid.to_string()) },
+        None => unsafe { std::env::set_var(environment::STATS_OWNER.name, pid.to_string()) },
     }
     if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path)) {
         say(&["cannot write ", path, ": ", &error.to_string(), "; no statistics"]);
@@ -170,7 +171,7 @@ fn file_name(path: &str) -> String {
 /// Writes the file, once.
 pub(crate) fn write() {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
-    let Some(path) = variable(c"UNCONVOY_STATS") else { return };
+    let Some(path) = variable(&environment::STATS) else { return };
     let table = RECORDS_AT.load(Acquire);
     if table.is_null() || WRITTEN.swap(true, Relaxed) {
         return;

@@ -14,9 +14,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::io::FdFlags;
+use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::load::sensor::bpf;
 
-use crate::config::variable;
+use crate::config::{is_on, variable};
 
 /// The first of the descriptors and how many they are; 0: none.
 static FIRST: AtomicI32 = AtomicI32::new(0);
@@ -31,7 +32,7 @@ pub(crate) enum Whose {
 
 /// Takes the count over, if there is one. Allocates nothing.
 pub(crate) fn adopt() -> Option<Whose> {
-    let mut fields = variable(c"UNCONVOY_BPF")?.split(':').map(str::parse::<RawFd>);
+    let mut fields = variable(&environment::BPF)?.split(':').map(str::parse::<RawFd>);
     let (process, first, number) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
     FIRST.store(first, Relaxed);
     NUMBER.store(number, Relaxed);
@@ -43,7 +44,7 @@ pub(crate) fn adopt() -> Option<Whose> {
         // SAFETY: open, as was just seen.
         bpf::adopt(unsafe { BorrowedFd::borrow_raw(first) });
     }
-    if variable(c"UNCONVOY_CHILDREN") == Some("0") {
+    if !is_on(&environment::CHILDREN) {
         for descriptor in descriptors().filter(|&descriptor| is_bpf(descriptor)) {
             // SAFETY: as above.
             let _ = rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(descriptor) }, FdFlags::CLOEXEC);

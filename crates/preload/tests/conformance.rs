@@ -80,8 +80,23 @@ fn reader_writer_locks_and_spin_locks() {
 }
 
 #[test]
+fn waiters_that_give_up() {
+    conforms("conformance_giveup.c", 120, no_arguments);
+}
+
+#[test]
 fn mutexes_that_are_handed_to_libc() {
     conforms("conformance_handed.c", 1000, no_arguments);
+}
+
+#[test]
+fn destruction_in_every_state() {
+    conforms("conformance_destroy.c", 1500, no_arguments);
+}
+
+#[test]
+fn destruction_of_mutexes_in_condition_waits() {
+    conforms("conformance_destroy_waits.c", 1500, no_arguments);
 }
 
 #[test]

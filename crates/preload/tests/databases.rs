@@ -138,11 +138,11 @@ impl MariaDb {
         };
         sysbench("prepare");
         let report = thread::scope(|scope| {
-            let report = scope.spawn(|| sysbench("run"));
+            let report = support::room::thread(scope, || sysbench("run"));
             let workers: Vec<_> = (0..CLIENTS)
                 .map(|number| {
                     let mut client = self.client(&socket);
-                    scope.spawn(move || {
+                    support::room::thread(scope, move || {
                         let call = format!("call work({number}, {STEPS})");
                         run(client.args(["sbtest", "-e", &call])).success(&call);
                     })

@@ -4,13 +4,9 @@
 mod support;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use support::{Running, compile, plain, preloaded};
+use support::{compile, plain, preloaded, run};
 use unconvoy_locks::catalogue::CONTENTION;
-
-/// The program gives up by itself after 10 s in one check.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `case` without the library and under the `locks`; with `argument`, if it takes one.
 #[track_caller]
@@ -18,12 +14,12 @@ fn same_under(locks: &[&str], case: &str, argument: impl Fn(&tempfile::TempDir) 
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "regressions.c", &[]);
     let argument = argument(&directory);
-    let without = Running::start(plain(&program).arg(case).args(&argument)).finish(LIMIT).success(case);
+    let without = run(plain(&program).arg(case).args(&argument)).success(case);
     let mut differences = String::new();
     for lock in locks {
         let mut command = preloaded(&program);
         // The library may say on standard error what it cannot have here; the program must not notice.
-        let with = Running::start(command.arg(case).args(&argument).env("UNCONVOY_LOCK", lock)).finish(LIMIT);
+        let with = run(command.arg(case).args(&argument).env("UNCONVOY_LOCK", lock));
         if with.text() != without.text() || with.status != without.status {
             differences += &format!("{lock}: {}\n{}\n", with.status, with.both());
         }

@@ -62,7 +62,7 @@ fn drive(server: &Memcached) -> Vec<String> {
     thread::scope(|scope| {
         for connection in 0..CONNECTIONS {
             let mut client = server.connect();
-            scope.spawn(move || {
+            support::room::thread(scope, move || {
                 for key in 0..KEYS {
                     let value = format!("value-{connection}-{}", key * 7919);
                     client.say(&format!("set k{connection}-{key} 0 0 {}\r\n{value}\r\n", value.len()));
@@ -187,7 +187,7 @@ const ROUNDS: usize = 250;
 fn write_together(socket: &Path) {
     thread::scope(|scope| {
         for writer in 0..WRITERS {
-            scope.spawn(move || {
+            support::room::thread(scope, move || {
                 let mut client = Lines::connect(socket);
                 for round in 0..ROUNDS {
                     // Sent at once and answered in turn.
@@ -242,7 +242,7 @@ fn redis_with_io_threads() {
 
         // The benchmark in database 1, with a fork halfway and another client in database 0.
         thread::scope(|scope| {
-            let load = scope.spawn(|| bench("1", "set,incr,lpush,sadd"));
+            let load = support::room::thread(scope, || bench("1", "set,incr,lpush,sadd"));
             write_together(&socket);
             assert_eq!(ask(&mut client, "BGSAVE"), "+Background saving started");
             load.join().expect("the benchmark");
@@ -280,7 +280,7 @@ fn redis_with_io_threads() {
         saved(&mut service, &mut client, "aof_rewrite_in_progress", "aof_last_bgrewrite_status");
         ask(&mut client, "FLUSHALL ASYNC");
         thread::scope(|scope| {
-            let load = scope.spawn(|| bench("1", "set,incr"));
+            let load = support::room::thread(scope, || bench("1", "set,incr"));
             let started = ask(&mut client, "BGREWRITEAOF");
             assert_eq!(started, "+Background append only file rewriting started");
             write_together(&socket);
@@ -438,7 +438,7 @@ fn nginx_with_a_thread_pool() {
         let before: u64 = service.members().iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
         thread::scope(|scope| {
             for client in 0..8 {
-                scope.spawn(move || {
+                support::room::thread(scope, move || {
                     for round in 0..30 {
                         assert_eq!(requests(client, round), 0);
                     }
@@ -463,7 +463,7 @@ fn nginx_with_a_thread_pool() {
             let _done = Done(&done);
             for (client, served) in served.iter().enumerate() {
                 let done = &done;
-                scope.spawn(move || {
+                support::room::thread(scope, move || {
                     while !done.load(Relaxed) {
                         requests(client, served.fetch_add(1, Relaxed));
                     }

@@ -1,6 +1,10 @@
-//! That every function the library exports is the one that programs call: no export is misspelt, and
-//! none stays unused because the program's reference carries a version.
+//! That every function the library exports is the one that programs call: no export is misspelt, none
+//! stays unused because the program's reference carries a version, and the documentation names all.
 
+#[path = "symbols/functions.rs"]
+mod functions;
+#[path = "../../locks/tests/generated/mod.rs"]
+mod generated;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,49 +13,6 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSymbol};
 use support::{compile_file, library, plain, preloaded, run};
-
-/// What must be replaced. (The attribute functions only fill in the attribute, for both sides, and
-/// spin locks keep libc's words.)
-const REQUIRED: &[&str] = &[
-    "pthread_mutex_init",
-    "pthread_mutex_destroy",
-    "pthread_mutex_lock",
-    "pthread_mutex_trylock",
-    "pthread_mutex_timedlock",
-    "pthread_mutex_clocklock",
-    "pthread_mutex_unlock",
-    "pthread_cond_init",
-    "pthread_cond_destroy",
-    "pthread_cond_wait",
-    "pthread_cond_timedwait",
-    "pthread_cond_clockwait",
-    "pthread_cond_signal",
-    "pthread_cond_broadcast",
-    "pthread_rwlock_init",
-    "pthread_rwlock_destroy",
-    "pthread_rwlock_rdlock",
-    "pthread_rwlock_tryrdlock",
-    "pthread_rwlock_timedrdlock",
-    "pthread_rwlock_clockrdlock",
-    "pthread_rwlock_wrlock",
-    "pthread_rwlock_trywrlock",
-    "pthread_rwlock_timedwrlock",
-    "pthread_rwlock_clockwrlock",
-    "pthread_rwlock_unlock",
-    "pthread_spin_lock",
-    "pthread_spin_trylock",
-    "pthread_spin_unlock",
-    "__pthread_mutex_destroy",
-    "__pthread_mutex_lock",
-    "__pthread_mutex_trylock",
-    "__pthread_mutex_unlock",
-    "__pthread_rwlock_destroy",
-    "__pthread_rwlock_rdlock",
-    "__pthread_rwlock_tryrdlock",
-    "__pthread_rwlock_trywrlock",
-    "__pthread_rwlock_unlock",
-    "__pthread_rwlock_wrlock",
-];
 
 /// The names that `path` defines for others.
 fn exports(path: &Path) -> BTreeSet<String> {
@@ -80,19 +41,33 @@ fn exported_pthread_functions() -> Vec<String> {
     exports(library()).into_iter().filter(|name| name.starts_with("pthread_")).collect()
 }
 
+/// The library's exports that are functions of libc.
+fn exported_functions() -> BTreeSet<String> {
+    exports(library()).into_iter().filter(|name| !name.starts_with("unconvoy_")).collect()
+}
+
 #[test]
-fn every_required_function_is_exported() {
-    let exported = exports(library());
-    let missing: Vec<_> = REQUIRED.iter().filter(|name| !exported.contains(**name)).collect();
-    assert!(missing.is_empty(), "not exported: {missing:?}");
+fn exports_are_the_functions_of_the_documentation() {
+    let (exported, documented) = (exported_functions(), functions::defined());
+    let missing: Vec<_> = documented.difference(&exported).collect();
+    assert!(missing.is_empty(), "in tests/symbols/functions.rs, but not exported: {missing:?}");
+    let undocumented: Vec<_> = exported.difference(&documented).collect();
+    assert!(undocumented.is_empty(), "exported, but not in tests/symbols/functions.rs: {undocumented:?}");
+    let contradicted: Vec<_> = exported.iter().filter(|name| functions::is_left_alone(name)).collect();
+    assert!(contradicted.is_empty(), "exported, and said to be left alone: {contradicted:?}");
+}
+
+#[test]
+fn page_on_pthread_functions_is_up_to_date() {
+    let table = generated::table(["functions", "whose", "why"], functions::cells());
+    generated::assert_up_to_date("pthread.md", &[("functions", table)]);
 }
 
 /// A name that libc has not is either misspelt, or pollutes the program's name space.
 #[test]
 fn every_export_is_a_function_of_libc() {
     let libc = exports(&libc());
-    let unknown: Vec<_> =
-        exports(library()).into_iter().filter(|name| !libc.contains(name) && !name.starts_with("unconvoy_")).collect();
+    let unknown: Vec<_> = exported_functions().into_iter().filter(|name| !libc.contains(name)).collect();
     assert!(unknown.is_empty(), "exported, but not of libc: {unknown:?}");
 }
 
@@ -125,8 +100,8 @@ fn destinations(text: &str) -> BTreeMap<String, PathBuf> {
 fn a_program_binds_every_export_to_the_library() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let names = exported_pthread_functions();
-    let required = REQUIRED.iter().filter(|name| name.starts_with("pthread_")).count();
-    assert!(names.len() >= required, "only {} pthread functions exported", names.len());
+    let defined = functions::defined().iter().filter(|name| name.starts_with("pthread_")).count();
+    assert_eq!(names.len(), defined, "pthread functions exported, and in the table");
     let source = directory.path().join("reporter.c");
     fs::write(&source, reporter(&names)).expect("a temporary file");
     // -z now and lazy binding take different paths through the dynamic linker.

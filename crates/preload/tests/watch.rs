@@ -1,14 +1,18 @@
-//! That the tests' own time-out works: a hang must end in a failure that shows where it hangs.
+//! That what the tests stand on works: a hang must end in a failure that shows where it hangs, and a
+//! machine without room for threads must not look like a difference of the library.
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use support::{Running, installed, plain};
+use support::{LIMIT, Running, compile, installed, plain, run};
+
+/// The limit of a program that is to hang; on a busy machine it needs a while to begin.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn message_of_a_hang() -> String {
     let payload = std::panic::catch_unwind(|| {
-        Running::start(plain("/bin/sh").args(["-c", "echo begun; sleep 300 & wait"])).finish(Duration::from_millis(500))
+        Running::start(plain("/bin/sh").args(["-c", "echo begun; sleep 300 & wait"])).finish(SHORT)
     })
     .expect_err("a program that sleeps does not end");
     payload.downcast_ref::<String>().expect("a formatted message").clone()
@@ -17,17 +21,26 @@ fn message_of_a_hang() -> String {
 #[test]
 fn a_hang_is_reported_and_the_whole_group_killed() {
     let message = message_of_a_hang();
-    assert!(message.contains("no end after 500ms"), "{message}");
+    assert!(message.contains(&format!("no end after {SHORT:?}")), "{message}");
     assert!(message.contains("begun"), "the output is missing: {message}");
-    // The shell and the sleep, by their ids; a killed one may be a zombie for a moment.
+    // The shell and the sleep, by their ids.
     let pids: Vec<&str> =
         message.lines().filter_map(|line| line.split_once("stacks of process ")?.1.split([':', ' ']).next()).collect();
     assert_eq!(pids.len(), 2, "{message}");
-    std::thread::sleep(Duration::from_millis(200));
-    for pid in pids {
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let gone = state.is_empty() || state.contains(") Z ");
-        assert!(gone, "process {pid} is left: {state}");
+    pids.iter().for_each(|pid| has_ended(pid));
+}
+
+/// A killed process is there until it was scheduled, and then may be a zombie.
+#[track_caller]
+fn has_ended(process: &str) {
+    let ended = || {
+        let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    let deadline = Instant::now() + LIMIT;
+    while !ended() {
+        assert!(Instant::now() < deadline, "process {process} is left");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -38,4 +51,63 @@ fn a_hang_shows_the_stacks() {
     }
     let message = message_of_a_hang();
     assert!(message.contains("#0"), "no frames: {message}");
+}
+
+/// `c/machine.c`, with watchdogs and patience that end soon.
+fn machine(mode: &str) -> std::thread::Result<support::Finished> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let flags = ["-DWATCHDOG_SECONDS=20", "-DWATCHDOG_CPU_SECONDS=1", "-DROOM_SECONDS=1"];
+    let program = compile(directory.path(), "machine.c", &flags);
+    std::panic::catch_unwind(|| run(plain(&program).arg(mode)))
+}
+
+fn message(failed: std::thread::Result<support::Finished>) -> String {
+    let payload = failed.expect_err("the test fails");
+    payload.downcast_ref::<String>().expect("a formatted message").clone()
+}
+
+#[test]
+fn a_check_that_hangs_is_named_and_its_stacks_are_shown() {
+    for mode in ["sleeps", "spins"] {
+        let message = message(machine(mode));
+        assert!(message.contains(&format!("hang: a check that {mode}")), "{message}");
+        assert!(message.contains("stacks of process"), "{message}");
+        // The watchdog's own time is over before anything else's.
+        assert!(!message.contains("no end after"), "{message}");
+    }
+}
+
+#[test]
+fn a_thread_that_is_refused_is_the_machines_fault() {
+    for mode in ["refused", "in-child"] {
+        let message = message(machine(mode));
+        assert!(message.contains("the machine has no room"), "{message}");
+        for word in ["pthread_create", "EAGAIN", "threads-max", "pid_max", "RLIMIT_NPROC"] {
+            assert!(message.contains(word), "{word} is not in it: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_refused_for_a_while_is_none_that_fails() {
+    let finished = machine("admitted").expect("no panic").success("admitted");
+    assert!(finished.text().contains("ok a thread that is admitted"), "{}", finished.both());
+}
+
+/// `c/neighbour.c`, which `make test-busy` runs the tests beside.
+#[test]
+fn a_neighbour_ends_with_its_command() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let neighbour = compile(directory.path(), "neighbour.c", &[]);
+    // The neighbour is a child of the command's, with its loops and threads.
+    let script = "read n other </proc/$$/task/$$/children; echo $n $(cat /proc/$n/task/$n/children) \
+                  $(ls /proc/$n/task | wc -l); exit 7";
+    let finished =
+        run(plain(&neighbour).args(["--spin", "2", "--threads", "100", "--seconds", "600", "sh", "-c", script]));
+    assert_eq!(finished.status.code(), Some(7), "{}", finished.both());
+    let text = finished.text();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [holder, first, second, threads] = words[..] else { panic!("{}", finished.both()) };
+    assert_eq!(threads, "101", "{}", finished.both());
+    [holder, first, second].into_iter().for_each(has_ended);
 }

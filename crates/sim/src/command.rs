@@ -1,22 +1,19 @@
 //! `unconvoy sim`: what a user may write, and what it leaves behind.
 
 mod calibration;
+mod points;
 mod validation;
 
-use std::cell::Cell as Flag;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets as styles};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use unconvoy_bench::chart::quantity::Unit;
-use unconvoy_bench::cli::{seconds, threads};
-use unconvoy_bench::interrupt::{Interrupted, Interrupts};
-use unconvoy_bench::output::{print, with_suffix, write};
+use unconvoy_measure::arguments::{seconds, threads};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::interrupt::Interrupted;
+use unconvoy_measure::output::{complain, print, with_suffix};
 
 use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
@@ -24,8 +21,10 @@ use crate::figure::{self, Claim, Figure, Size};
 use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
 use crate::parameters::{self, Parameters};
+use crate::validate::{How, Validation};
 use crate::workload::{Step, WORKLOADS, Workload, profile};
 use crate::{pair, presets, workload};
+use points::{finish, simulate, write_json};
 
 /// `unconvoy sim`.
 #[derive(Debug, Args)]
@@ -141,8 +140,7 @@ Examples:
 /// Does what the arguments say; the exit status.
 pub fn sim(args: &SimArgs) -> u8 {
     let Err(error) = run(args) else { return 0 };
-    // Standard error may be closed, and nobody else is there to be told.
-    let _ = writeln!(std::io::stderr(), "unconvoy: {error:#}");
+    complain(&format!("{error:#}"));
     if error.is::<Interrupted>() { 130 } else { 1 }
 }
 
@@ -158,7 +156,9 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         return Ok(print(&toml::to_string(&machine)?)?);
     }
     if let Some(records) = &args.validate {
-        return validation::run(args, machine, records);
+        let how = How { seconds: args.seconds, seed: args.seed };
+        let (json, markdown) = (args.json.as_deref(), args.markdown.as_deref());
+        return validation::run(&Validation::of(machine, records)?, how, &args.threads, args.jobs, json, markdown);
     }
     let (workload, assumptions) = match &args.profile {
         Some(path) => {
@@ -173,7 +173,7 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         Some(path) => write_json(path, &Record::of(args, subject, ended)),
         None => Ok(()),
     };
-    let ended = simulate(args, &cells, &write)?;
+    let ended = simulate(args.jobs, &cells, &write)?;
     let assumed: String = assumptions.iter().map(|line| format!("Assumed: {line}.\n")).collect();
     print(&format!("{}\n{}\n{assumed}", table(&ended), caption(&machine, &workload, args)))?;
     finish(&ended)
@@ -285,55 +285,6 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Simulates the cells, with progress on standard error; has what there is written after each.
-fn simulate(args: &SimArgs, cells: &[Cell], write: &dyn Fn(&Ended) -> anyhow::Result<()>) -> anyhow::Result<Ended> {
-    let interrupts = Interrupts::of_process()?;
-    let jobs = args.jobs.map(|jobs| jobs as usize);
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let bar = ProgressBar::new(cells.len() as u64);
-    if let Ok(style) =
-        ProgressStyle::with_template("{bar:30.cyan/dim} point {pos} of {len}, {elapsed} gone, {eta} to go")
-    {
-        bar.set_style(style);
-    }
-    let begin = Instant::now();
-    let last_line = Flag::new(begin);
-    let ended = grid::run(cells, jobs, |results, is_news| {
-        bar.set_position(bar.position().max(results.len() as u64));
-        bar.tick();
-        if is_news {
-            let so_far = Ended { results: results.to_vec(), failures: Vec::new(), complete: false };
-            // A disk that is full now may have room at the end, where failing is an error.
-            let _ = write(&so_far);
-        }
-        if is_news && bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
-            last_line.set(Instant::now());
-            let gone = begin.elapsed().as_secs_f64();
-            let left = gone / results.len() as f64 * (cells.len() - results.len()) as f64;
-            let line = format!("point {} of {}, {gone:.0} s gone, {left:.0} s to go", results.len(), cells.len());
-            let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
-        }
-        interrupts.check().is_ok()
-    });
-    bar.finish_and_clear();
-    write(&ended)?;
-    Ok(ended)
-}
-
-fn write_json(path: &Path, record: &impl Serialize) -> anyhow::Result<()> {
-    write(path, serde_json::to_string_pretty(record)? + "\n")
-}
-
-/// What did not go well is an error at the end.
-fn finish(ended: &Ended) -> anyhow::Result<()> {
-    Interrupts::of_process()?.check()?;
-    match ended.failures.as_slice() {
-        [] => Ok(()),
-        [failure] => bail!("{failure}"),
-        [failure, others @ ..] => bail!("{failure}\nand {} more points failed", others.len()),
-    }
-}
-
 fn caption(machine: &Parameters, workload: &Workload, args: &SimArgs) -> String {
     format!(
         "Simulated: {} on {}, {} s at each point, seed {}. Parts are of the threads' time.",
@@ -394,14 +345,12 @@ fn simulate_figure(args: &SimArgs, figure: &'static Figure) -> anyhow::Result<()
     let json = args.json.clone().unwrap_or_else(|| with_suffix(&base, ".json"));
     let cells = figure.cells(size, args.seed);
     let subject = Subject { figure: Some(figure), on: None };
-    let ended = simulate(args, &cells, &|ended| write_json(&json, &Record::of(args, subject, ended)))?;
+    let ended = simulate(args.jobs, &cells, &|ended| write_json(&json, &Record::of(args, subject, ended)))?;
     let claims = figure.judge(&ended.results);
     let what = if ended.complete { "" } else { "INCOMPLETE. " };
     let caption = format!("{what}Simulated, not measured: unconvoy {}, seed {}", env!("CARGO_PKG_VERSION"), args.seed);
     let drawing = figure::draw(figure, &ended.results, &claims, caption);
-    let files = [".svg", ".png"].map(|suffix| with_suffix(&base, suffix));
-    write(&files[0], drawing.svg()?)?;
-    write(&files[1], drawing.png()?)?;
+    let files = drawing.write(&base)?;
     let mut text = format!("{}\n\n{}\n\n", figure.title, figure.remark);
     for claim in &claims {
         let verdict = if claim.holds { "holds        " } else { "DOES NOT HOLD" };

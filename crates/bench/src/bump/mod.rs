@@ -9,7 +9,6 @@
 //! processors that is a good part of the machine; with `--sampler contenders` the count is taken by whoever holds the lock, and the driver sleeps.
 
 mod sampler;
-mod series;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,20 +22,22 @@ use serde_json::json;
 use unconvoy::load::control::Control;
 use unconvoy::platform::native::controller_report;
 use unconvoy::platform::{Native, Platform};
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::cells::{Sample, Samples};
+use unconvoy_measure::context::processors;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::{with_suffix, write};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::cells::{Sample, Samples};
-use crate::cli::{Common, threads};
-use crate::contenders::Contenders;
-use crate::context::processors;
-use crate::goals::{self, Goal, Judgement};
-use crate::interrupt::Interrupts;
-use crate::output::{with_suffix, write};
+use crate::goals;
+use crate::options::Common;
 use crate::process;
-use crate::record::Record;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
+use crate::series::Series;
+use crate::threads::Threads;
 use sampler::{Sampler, Watch};
-use series::Series;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
@@ -54,7 +55,7 @@ const ENOUGH: u32 = 20;
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     /// Threads that contend [default: 4 per processor]
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<u32>,
@@ -92,9 +93,9 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let rounds = common.runs.unwrap_or(ENOUGH);
     let threads = options.threads.unwrap_or(4 * processors());
     let parameters = json!({ "threads": threads, "runs": rounds, "realtime": options.realtime, "sampler": options.sampler, "section_ns": SECTION.as_nanos() as u64, "sampled_ns": SAMPLED.as_nanos() as u64 });
-    let mut record = Record::begin("bump", common.seed, parameters);
+    let mut record = common.begin("bump", parameters)?;
     let changes = pattern(threads);
-    let samples = measure(&changes, threads, rounds, options)?;
+    let samples = measure(&changes, threads, rounds, options.sampler, options.realtime)?;
     record.take(&changes, &samples)?;
     record.judgements = judge(&changes, &samples, rounds);
     record.tables = vec![table(&changes, &samples, threads)];
@@ -106,20 +107,26 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.finish(common.out.as_deref())
 }
 
-fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> anyhow::Result<Samples<Series>> {
+fn measure(
+    changes: &[Change],
+    threads: u32,
+    rounds: u32,
+    sampler: Sampler,
+    is_realtime: bool,
+) -> anyhow::Result<Samples<Series>> {
     let interrupts = Interrupts::of_process()?;
     let control = Native::load_control();
     control.interval.store(NEVER_NS, Relaxed);
     let watch = Watch::new(threads);
-    let inside: Arc<dyn Fn() + Send + Sync> = match options.sampler {
+    let inside: Arc<dyn Fn() + Send + Sync> = match sampler {
         Sampler::Driver => Arc::new(|| {}),
         Sampler::Contenders => Arc::new({
             let watch = Arc::clone(&watch);
             move || watch.sample()
         }),
     };
-    let contenders = Contenders::start_with::<Control>(threads, SECTION, inside)?;
-    if options.realtime {
+    let contenders = Threads::contend_under::<Control>(threads, SECTION, inside)?;
+    if is_realtime {
         process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
     }
     thread::sleep(SETTLE);
@@ -130,7 +137,7 @@ fn measure(changes: &[Change], threads: u32, rounds: u32, options: &Options) -> 
                 samples.ended_by = Some(error.into());
                 break 'rounds;
             }
-            let value = watch.change(change.to, options.sampler, SAMPLED);
+            let value = watch.change(change.to, sampler, SAMPLED);
             samples.all.push(Sample { cell, round, value });
             thread::sleep(REST);
         }
@@ -181,7 +188,7 @@ fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
             "largest gap between samples",
         ],
     );
-    let text = |spread: Option<Spread>| spread.map_or_else(|| "-".to_string(), |spread| spread.text(short));
+    let text = |spread| shown(spread, short);
     for (cell, change) in changes.iter().enumerate() {
         let of_cell: Vec<&Series> =
             samples.all.iter().filter(|sample| sample.cell == cell).map(|sample| &sample.value).collect();

@@ -10,7 +10,7 @@ use serde::Serialize;
 use unconvoy::load::slots::SleepSlots;
 use unconvoy::platform::{Native, Platform};
 
-use super::series::Series;
+use crate::series::Series;
 
 /// The two instruments; what they count is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]

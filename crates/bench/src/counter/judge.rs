@@ -1,7 +1,9 @@
 //! The verdicts on the table. Pure.
 
-use super::{ADAPTIVE, DEFAULT, Grid, NORMAL, throughput};
-use crate::goals::{self, Judgement};
+use unconvoy_measure::goal::{Goal, Judgement, Verdict};
+
+use super::grid::{ADAPTIVE, DEFAULT, Grid, NORMAL, throughput};
+use crate::goals;
 use crate::run::Values;
 
 /// Fairness is promised over this long, seconds.
@@ -100,11 +102,9 @@ fn think_10(grid: &Grid) -> Judgement {
     let verdict = goals::THINK_10.judge_worst(outside);
     // Whichever count is worst outside the spread decides; if there is none, the worst of all is shown.
     match (judgement.measured, verdict.measured) {
-        (Some(_), None) => Judgement {
-            verdict: goals::Verdict::Pass,
-            note: format!("{}, within libc's spread", judgement.note),
-            ..judgement
-        },
+        (Some(_), None) => {
+            Judgement { verdict: Verdict::Pass, note: format!("{}, within libc's spread", judgement.note), ..judgement }
+        }
         (_, Some(_)) => verdict,
         (None, None) => judgement,
     }
@@ -124,7 +124,7 @@ fn tpmcs_3200(grid: &Grid) -> Judgement {
 }
 
 /// Throughput of TP-MCS under load control at `load` threads per processor, relative to two threads.
-fn kept(grid: &Grid, goal: &goals::Goal, load: u32) -> Judgement {
+fn kept(grid: &Grid, goal: &Goal, load: u32) -> Judgement {
     let threads = load * grid.processors;
     let ratio = || {
         let row = grid.rows.iter().position(|row| row.name == "tpmcs+control")?;
@@ -138,11 +138,10 @@ fn kept(grid: &Grid, goal: &goals::Goal, load: u32) -> Judgement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cells;
+    use super::super::grid::cells;
     use super::*;
-    use crate::cells::{Sample, Samples};
-    use crate::goals::Verdict;
     use crate::setup::configurations;
+    use unconvoy_measure::cells::{Sample, Samples};
 
     /// A table in which each cell's throughput is what `ops` says of row, threads and round; what `judge` says of it.
     fn judged<J>(threads: &[u32], think: u64, ops: impl Fn(usize, u32, u32) -> f64, judge: impl Fn(&Grid) -> J) -> J {

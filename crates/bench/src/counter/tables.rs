@@ -1,9 +1,10 @@
 //! The figures as tables: locks down, thread counts across.
 
-use super::{ADAPTIVE, Grid, throughput};
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
+
+use super::grid::{ADAPTIVE, Grid, throughput};
 use crate::energy;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
 
 /// For each think time, throughput, fairness, processor time and latency, as far as they were measured.
 pub(super) fn tables(grid: &Grid) -> Vec<Table> {
@@ -63,15 +64,11 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
 }
 
 fn table(grid: &Grid, think: u64, title: String, spread: impl Fn(&Grid, usize) -> Option<Spread>) -> Table {
-    let header = std::iter::once("lock".to_string()).chain(grid.threads.iter().map(u32::to_string));
-    let mut table = Table::new(title, header);
+    let mut table = Table::across(title, &["lock"], grid.threads);
     for (index, row) in grid.rows.iter().enumerate() {
-        let field = |&threads: &u32| {
-            grid.find(index, threads, think)
-                .and_then(|cell| spread(grid, cell))
-                .map_or_else(|| "-".to_string(), |spread| spread.text(short))
-        };
-        table.row(std::iter::once(row.name.clone()).chain(grid.threads.iter().map(field)));
+        let of_cell = |cell| spread(grid, cell);
+        let field = |&threads: &u32| shown(grid.find(index, threads, think).and_then(of_cell), short);
+        table.line(&row.name, grid.threads.iter().map(field));
     }
     table
 }

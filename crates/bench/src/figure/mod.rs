@@ -1,19 +1,20 @@
 //! `--figure`: the papers' figures, drawn from records.
 //!
-//! [`words`] has the figures and what the papers' own look like, [`panels`] turns records into something to draw, [`crate::chart`] draws it.
+//! [`words`] has the figures and what the papers' own look like, [`panels`] turns records into
+//! something to draw, [`unconvoy_measure::chart`] draws it.
 
 mod panels;
 mod words;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use unconvoy_measure::chart::Figure;
+use unconvoy_measure::chart::panel::Panel;
+use unconvoy_measure::output::{print, with_suffix};
+use unconvoy_measure::record::Record;
 
-use crate::chart::Figure;
-use crate::chart::panel::Panel;
-use crate::output::{print, with_suffix, write};
-use crate::record::Record;
 use words::{Paper, Source};
 
 pub use words::FIGURES;
@@ -38,9 +39,7 @@ pub fn draw(words: &[OsString], plot: Option<&Path>) -> anyhow::Result<()> {
     let first = paths.first().map(Path::new).context("--figure needs a record")?;
     let plot =
         plot.map_or_else(|| with_suffix(&first.with_extension(""), format!("-{}", paper.name)), Path::to_path_buf);
-    let files: [PathBuf; 2] = [".svg", ".png"].map(|suffix| with_suffix(&plot, suffix));
-    write(&files[0], figure.svg()?)?;
-    write(&files[1], figure.png()?)?;
+    let files = figure.write(&plot)?;
     print(&format!("{}\n\n{}\n\n{} and {}\n", figure.title, paper.remark, files[0].display(), files[1].display()))?;
     Ok(())
 }

@@ -1,40 +1,27 @@
 //! A record as a panel: axes, lines, their colours. Each takes the names of the legend so far, and adds its own.
 
 use anyhow::{Context as _, ensure};
-use plotters::style::RGBColor;
-use serde::Deserialize;
 use serde_json::Value;
+use unconvoy_measure::arguments::processor_count;
+use unconvoy_measure::cells::{Sample, Samples};
+use unconvoy_measure::chart::axis::Axis;
+use unconvoy_measure::chart::panel::{Panel, Point, Series};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::chart::{Colour, colour, index_of};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::Spread;
 
-use crate::cells::{Sample, Samples};
-use crate::chart::axis::Axis;
-use crate::chart::colour;
-use crate::chart::panel::{Panel, Point, Series};
-use crate::chart::quantity::Unit;
 use crate::grid::matrix::Matrix;
 use crate::grid::workload::WORKLOADS;
 use crate::readings::{readings, spread};
-use crate::record::Record;
 use crate::run::Values;
-use crate::statistics::Spread;
+use crate::series;
 use crate::steadiness;
 use crate::sweep::Shape;
 use crate::sweep::interference::{fraction, fraction_lines};
 
 /// Lines that a panel shows: as many as there are colours.
 const LINES: usize = 7;
-
-/// The index of a name in the legend, where it is added if it is new.
-fn index_of(name: &str, names: &mut Vec<String>) -> usize {
-    names.iter().position(|known| known == name).unwrap_or_else(|| {
-        names.push(name.to_string());
-        names.len() - 1
-    })
-}
-
-fn point(at: f64, spread: Spread, up: &Axis) -> Point {
-    let [low, middle, high] = [spread.min, spread.median, spread.max].map(|value| up.position(value));
-    Point { at, low, middle, high }
-}
 
 /// A line's name and its measured places.
 type Measured = (String, Vec<(f64, Spread)>);
@@ -45,7 +32,7 @@ fn lines(title: String, across_title: &str, places: &[f64], measured: Vec<Measur
     let up = Axis::values(&ends.collect::<Vec<_>>(), Unit::Plain);
     let series = measured.into_iter().map(|(name, line)| Series {
         colour: colour(index_of(&name, names)),
-        points: line.into_iter().map(|(x, spread)| point(Axis::at(x), spread, &up)).collect(),
+        points: line.into_iter().map(|(x, spread)| Point::of(Axis::at(x), &spread, &up)).collect(),
         has_markers: true,
     });
     let series = series.collect();
@@ -128,41 +115,21 @@ pub fn grid(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     let title = list("title").as_str().unwrap_or(workload.name).to_string();
     let title = format!("{title}: {}{better}", workload.metric.heading);
     let processors = matrix.processors;
-    let label = if processors == 1 { "1 processor".to_string() } else { format!("{processors} processors") };
-    let mark = Some((Axis::at(f64::from(processors)), label));
+    let mark = Some((Axis::at(f64::from(processors)), processor_count(processors)));
     Ok(Panel { mark, ..lines(title, counted, &places, measured, names) })
 }
 
-/// The count of threads after one change.
-#[derive(Deserialize)]
-struct Change {
-    before: u32,
-    expected: u32,
-    end_ns: u64,
-    points: Vec<Step>,
-}
-
-#[derive(Deserialize)]
-struct Step {
-    ns: u64,
-    awake: u32,
-}
-
 /// Counts over time, without marks or bands.
-fn stepped(colour: RGBColor, counts: Vec<(f64, u32)>) -> Series {
-    let point = |(at, count): (f64, u32)| {
-        let middle = f64::from(count);
-        Point { at, low: middle, middle, high: middle }
-    };
+fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
+    let point = |(at, count): (f64, u32)| Point::single(at, f64::from(count));
     Series { colour, points: counts.into_iter().map(point).collect(), has_markers: false }
 }
 
 /// The threads awake over time in the first round, under each load manager.
 pub fn steadiness(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
     let mut series = Vec::new();
     let (mut end, mut most) = (0.0_f64, 0);
-    for run in of_first {
+    for run in first_round(record) {
         let manager = run.get("cell").and_then(Value::as_str).context("a run of no load manager")?;
         let measured = run.get("measured").cloned().context("a run without a measurement")?;
         let counted: steadiness::Series = serde_json::from_value(measured).context("a run without counts")?;
@@ -176,23 +143,13 @@ pub fn steadiness(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Pa
         series.push(stepped(colour(index_of(manager, names)), counts));
     }
     ensure!(!series.is_empty(), "this record has no time series");
-    let mut across = Axis::up_to(end, Unit::Plain);
-    across.range = 0.0..end;
-    Ok(Panel {
-        title: "threads awake".to_string(),
-        across,
-        across_title: "ms".to_string(),
-        up: Axis::up_to(f64::from(most), Unit::Plain),
-        series,
-        mark: None,
-    })
+    Ok(over_time("threads awake", "ms", end, most, series))
 }
 
 /// The threads that are not asleep in the first round, one change after the other, and what was asked for.
 pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let of_first = record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1));
-    let changes: Vec<Change> =
-        of_first.filter_map(|run| serde_json::from_value(run.get("measured")?.clone()).ok()).collect();
+    let measured = first_round(record).filter_map(|run| run.get("measured").cloned());
+    let changes: Vec<series::Series> = measured.filter_map(|measured| serde_json::from_value(measured).ok()).collect();
     ensure!(!changes.is_empty(), "this record has no time series");
     let (mut asked, mut awake, mut begin) = (Vec::new(), Vec::new(), 0);
     for change in &changes {
@@ -211,14 +168,17 @@ pub fn series(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel>
     let most = asked.iter().chain(&awake).map(|&(_, count)| count).max().unwrap_or(1);
     let mut line = |name: &str, counts| stepped(colour(index_of(name, names)), counts);
     let series = vec![line("asked for", asked), line("not asleep", awake)];
-    let mut across = Axis::up_to(begin as f64 / 1e6, Unit::Plain);
-    across.range = 0.0..begin as f64 / 1e6;
-    Ok(Panel {
-        title: "threads".to_string(),
-        across,
-        across_title: "ms sampled, the rests between the changes left out".to_string(),
-        up: Axis::up_to(f64::from(most), Unit::Plain),
-        series,
-        mark: None,
-    })
+    let across = "ms sampled, the rests between the changes left out";
+    Ok(over_time("threads", across, begin as f64 / 1e6, most, series))
+}
+
+fn first_round(record: &Record) -> impl Iterator<Item = &Value> {
+    record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1))
+}
+
+/// Counts up to `most` until `end`.
+fn over_time(title: &str, across_title: &str, end: f64, most: u32, series: Vec<Series>) -> Panel {
+    let (title, across_title) = (title.to_string(), across_title.to_string());
+    let across = Axis { range: 0.0..end, ..Axis::up_to(end, Unit::Plain) };
+    Panel { title, across, across_title, up: Axis::up_to(f64::from(most), Unit::Plain), series, mark: None }
 }

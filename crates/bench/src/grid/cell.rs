@@ -1,9 +1,8 @@
 //! One field of a table of configurations at numbers of threads.
 
 use serde::Serialize;
-
-use crate::cli::thread_count;
-use crate::session::Place;
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::session::Field;
 
 /// A configuration, the number of its row, and how many threads it has.
 #[derive(Debug, Clone, Serialize)]
@@ -14,7 +13,7 @@ pub struct Cell {
     pub row: usize,
 }
 
-impl Place for Cell {
+impl Field for Cell {
     fn name(&self) -> String {
         format!("{}, {}", self.configuration, thread_count(self.threads))
     }

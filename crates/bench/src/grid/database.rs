@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde_json::json;
-
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::start;
-use crate::setup::Setup;
-use crate::table::Table;
+use unconvoy_measure::output::complain;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::table::Table;
 
 use super::workload::{TATP, TPCC, Workload};
 use super::{Grid, GridOptions, find};
+use crate::programs::Programs;
+use crate::run::{self, Job};
+use crate::setup::Setup;
 
 /// Loading a hundred warehouses takes minutes; nobody waits for a day.
 const LOADING: Duration = Duration::from_secs(86_400);
@@ -72,8 +72,8 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 ///
 /// As [`Grid::run`]; the data set is missing or another.
 pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
-    let words = vec!["--subscribers".to_string(), options.subscribers.to_string()];
-    run(&TATP, &options.data, &options.grid, words, Vec::new())
+    let words = run::options([("subscribers", options.subscribers.to_string())]);
+    measure(&TATP, &options.data, &options.grid, words, Vec::new())
 }
 
 /// `tpcc`: measures, prints and writes.
@@ -82,12 +82,12 @@ pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
 ///
 /// As [`tatp`].
 pub fn tpcc(options: &TpccOptions) -> anyhow::Result<Record> {
-    let words = vec!["--warehouses".to_string(), options.warehouses.to_string()];
-    let slow = options.io_ms.map(|ms| vec!["--io-ms".to_string(), ms.to_string()]);
-    run(&TPCC, &options.data, &options.grid, words, slow.unwrap_or_default())
+    let words = run::options([("warehouses", options.warehouses.to_string())]);
+    let slow = options.io_ms.map(|ms| run::options([("io-ms", ms.to_string())]));
+    measure(&TPCC, &options.data, &options.grid, words, slow.unwrap_or_default())
 }
 
-fn run(
+fn measure(
     workload: &Workload,
     data: &Data,
     options: &GridOptions,
@@ -95,10 +95,10 @@ fn run(
     mut measured_only: Vec<String>,
 ) -> anyhow::Result<Record> {
     let programs = find(workload, &options.session.places)?;
-    let mut words = vec!["--data".to_string(), data.data.display().to_string()];
+    let mut words = run::options([("data", data.data.display().to_string())]);
     words.extend(scale);
     if data.load {
-        return load(workload, options, words, &programs);
+        return load(workload, options.session.common.seed, words, &programs);
     }
     let command = format!("unconvoy bench {} --load {}", workload.name, words.join(" "));
     ensure!(
@@ -114,23 +114,16 @@ fn run(
 
 /// One run of a moment, so that what is wrong with the data is said once and not in every cell.
 fn try_out(workload: &Workload, words: &[String], programs: &Programs) -> anyhow::Result<()> {
-    let mut words = words.to_vec();
-    words.extend(["--threads", "1", "--seconds", TRIAL_SECONDS].map(str::to_string));
-    let name = format!("{} {}", workload.program, words.join(" "));
-    start(programs, workload.program, &words, Setup::Libc, &[], name, LOADING)?.finish().map(drop)
+    let trial = run::options([("threads", "1".to_string()), ("seconds", TRIAL_SECONDS.to_string())]);
+    Job::new(workload.program, [words, &trial].concat(), Setup::Libc, LOADING).run(programs).map(drop)
 }
 
-fn load(
-    workload: &Workload,
-    options: &GridOptions,
-    mut words: Vec<String>,
-    programs: &Programs,
-) -> anyhow::Result<Record> {
-    let mut record = Record::begin(workload.name, options.session.common.seed, json!({ "load": words }));
+fn load(workload: &Workload, seed: u64, mut words: Vec<String>, programs: &Programs) -> anyhow::Result<Record> {
+    let mut record = Record::begin(workload.name, seed, json!({ "load": words }));
     words.push("--load".to_string());
-    let name = format!("{} {}", workload.program, words.join(" "));
-    crate::complain(&format!("{name}; this may take minutes"));
-    let values = start(programs, workload.program, &words, Setup::Libc, &[], name, LOADING)?.finish()?;
+    let job = Job::new(workload.program, words, Setup::Libc, LOADING);
+    complain(&format!("{}; this may take minutes", job.name));
+    let values = job.run(programs)?;
     let mut table = Table::new(format!("{}: loaded", workload.name), ["what", "value"]);
     for (name, value) in values.iter().filter(|(name, _)| !name.starts_with("process_")) {
         table.row([name.to_string(), value.to_string()]);

@@ -1,14 +1,14 @@
 //! The verdicts on a grid. Pure.
 
 use unconvoy::catalogue::CONTENTION;
-
-use crate::goals::{self, Goal, Judgement};
-use crate::setup::Pair;
-use crate::statistics::Spread;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::statistics::Spread;
 
 use super::matrix::Matrix;
 use super::tables::worst_jain;
 use super::workload::OUTER_WAIT;
+use crate::goals;
+use crate::setup::Pair;
 
 /// The index is promised over this long, seconds.
 const JAIN_SECONDS: f64 = 10.0;
@@ -83,7 +83,7 @@ fn fairness(matrix: &Matrix, name: &str) -> Judgement {
 mod tests {
     use super::super::matrix::tests::{matrix, samples};
     use super::*;
-    use crate::goals::Verdict;
+    use unconvoy_measure::goal::Verdict;
 
     #[test]
     fn the_default_is_compared_with_the_best_of_each_count() {

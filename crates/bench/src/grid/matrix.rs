@@ -1,10 +1,11 @@
-//! Measurements by configuration and number of threads, and what is computed from them. Pure.
+//! Measurements by configuration and number of threads, and what is computed from them.
 
-use crate::cells::Samples;
-use crate::run::Values;
-use crate::statistics::Spread;
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::statistics::Spread;
 
 use super::workload::Metric;
+use crate::run::Values;
 
 /// The measured table.
 pub struct Matrix<'a> {
@@ -24,7 +25,27 @@ pub struct Matrix<'a> {
     pub seconds: f64,
 }
 
-impl Matrix<'_> {
+impl<'a> Matrix<'a> {
+    /// Of this machine; `find` has the samples' cell of a row at a thread count.
+    pub fn new(
+        rows: &[&str],
+        threads: &[u32],
+        find: impl Fn(usize, u32) -> Option<usize>,
+        samples: &'a Samples<Values>,
+        metric: Metric,
+        seconds: f64,
+    ) -> Self {
+        Self {
+            rows: rows.iter().map(ToString::to_string).collect(),
+            threads: threads.to_vec(),
+            cells: (0..rows.len()).map(|row| threads.iter().map(|&threads| find(row, threads)).collect()).collect(),
+            samples,
+            metric,
+            processors: processors(),
+            seconds,
+        }
+    }
+
     /// Index of a row.
     pub fn row(&self, name: &str) -> Option<usize> {
         self.rows.iter().position(|row| row == name)
@@ -103,7 +124,7 @@ impl Matrix<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::cells::Sample;
+    use unconvoy_measure::cells::Sample;
 
     /// Two rounds each, the second 2 % higher.
     pub fn samples(rows: &[&[f64]], extra: &str) -> Samples<Values> {

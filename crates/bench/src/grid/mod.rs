@@ -1,6 +1,7 @@
 //! Workload by configuration by number of threads: the table that says which lock is good for what.
 //!
-//! [`workload`] is the list of programs, [`crate::session`] measures, [`matrix`] computes, [`tables`] and [`judge`] present.
+//! [`workload`] is the list of programs, [`unconvoy_measure::session`] measures, [`matrix`]
+//! computes, [`tables`] and [`judge`] present.
 
 pub mod cell;
 pub mod database;
@@ -14,17 +15,14 @@ use std::path::Path;
 use anyhow::ensure;
 use clap::Args;
 use serde_json::json;
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::record::Record;
 
-use crate::cells::Samples;
-use crate::cli::{Places, threads};
-use crate::context::processors;
 use crate::energy;
+use crate::options::{Places, SessionOptions};
 use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::{Values, start};
-use crate::session::{Session, SessionOptions};
+use crate::run::{self, Job, Values};
 use crate::setup::{Choice, Configuration, configurations};
-use cell::Cell;
 use matrix::Matrix;
 use workload::{NESTED, Workload};
 
@@ -81,11 +79,14 @@ impl Grid<'_> {
         record.notes.push(format!("{}: {}.", self.title, workload.what));
         record.notes.push(energy::note());
         record.notes.extend(left_out);
-        let session = Session { cells: &cells, options: &options.session };
-        session.run(
+        options.session.session(&cells).run(
             record,
-            |cell| self.measure(&rows[cell.row], cell.threads, options, &programs),
-            |record, samples| self.digest(record, &matrix(&rows, &counts, &cells, samples, workload, common.seconds)),
+            |cell| self.measure(&rows[cell.row], cell.threads, &options.session, &programs),
+            |record, samples| {
+                let find = |row, threads| cell::position(&cells, row, threads);
+                let matrix = Matrix::new(&names, &counts, find, samples, workload.metric, common.seconds);
+                self.digest(record, &matrix);
+            },
         )
     }
 
@@ -97,23 +98,20 @@ impl Grid<'_> {
         &self,
         row: &Configuration,
         threads: u32,
-        options: &GridOptions,
+        session: &SessionOptions,
         programs: &Programs,
     ) -> anyhow::Result<Values> {
-        let window = options.session.common.seconds;
         let mut words = self.program_options();
-        words.extend(["--threads".to_string(), threads.to_string()]);
+        words.extend(run::options([("threads", threads.to_string())]));
         if self.workload.is_timed {
-            words.extend(["--seconds".to_string(), window.to_string()]);
+            words.extend(run::options([("seconds", session.common.seconds.to_string())]));
         }
         if row.is_adaptive {
-            words.extend(["--kind".to_string(), "adaptive".to_string()]);
+            words.extend(run::options([("kind", "adaptive".to_string())]));
         }
-        let name = format!("{} {}", self.workload.program, words.join(" "));
-        let patience = options.session.patience();
-        let values = start(programs, self.workload.program, &words, row.setup, &[], name, patience)?.finish()?;
-        let metric = self.workload.metric.name;
-        ensure!(values.get(metric).is_some(), "{} printed no {metric}", self.workload.program);
+        let Workload { program, metric, .. } = self.workload;
+        let values = Job::new(program, words, row.setup, session.patience()).run(programs)?;
+        ensure!(values.get(metric.name).is_some(), "{program} printed no {}", metric.name);
         Ok(values)
     }
 
@@ -141,7 +139,7 @@ fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
             workload.packages.join(" ")
         );
     }
-    Programs::find_with(places, &[workload.program], workload.packages)
+    places.find(&[workload.program], workload.packages)
 }
 
 /// The counts without repetitions, in their order.
@@ -153,26 +151,6 @@ pub fn each_once(counts: &[u32]) -> Vec<u32> {
         }
     }
     once
-}
-
-fn matrix<'a>(
-    rows: &[Configuration],
-    counts: &[u32],
-    cells: &[Cell],
-    samples: &'a Samples<Values>,
-    workload: &Workload,
-    seconds: f64,
-) -> Matrix<'a> {
-    let find = |row: usize, threads: u32| cell::position(cells, row, threads);
-    Matrix {
-        rows: rows.iter().map(|row| row.name.clone()).collect(),
-        threads: counts.to_vec(),
-        cells: (0..rows.len()).map(|row| counts.iter().map(|&threads| find(row, threads)).collect()).collect(),
-        samples,
-        metric: workload.metric,
-        processors: processors(),
-        seconds,
-    }
 }
 
 /// Options of `leveldb`.

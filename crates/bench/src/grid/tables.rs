@@ -1,13 +1,13 @@
 //! A grid as tables: configurations down, thread counts across. Pure.
 
-use crate::chart::quantity::Unit;
-use crate::energy;
-use crate::run::Values;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
 
 use super::matrix::Matrix;
 use super::workload::Detail;
+use crate::energy;
+use crate::run::Values;
 
 /// Rows that are shown wherever they stand.
 const ALWAYS: [&str; 2] = ["libc", "default"];
@@ -58,14 +58,15 @@ pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
 
 /// One more number of each cell.
 fn of_detail(matrix: &Matrix, title: &str, detail: &Detail, rows: &[usize]) -> Table {
-    let mut table = Table::new(
+    let mut table = Table::across(
         format!("{title}: {}; threads across; median (smallest..largest)", detail.heading),
-        header(matrix, &["configuration"]),
+        &["configuration"],
+        &matrix.threads,
     );
     for &row in rows {
         let of = |values: &Values| Some(values.get(detail.name)? / detail.divisor);
-        let fields = (0..matrix.threads.len()).map(|column| text(matrix.spread(row, column, of), short));
-        table.row(std::iter::once(matrix.rows[row].clone()).chain(fields));
+        let fields = (0..matrix.threads.len()).map(|column| shown(matrix.spread(row, column, of), short));
+        table.line(&matrix.rows[row], fields);
     }
     table
 }
@@ -84,11 +85,12 @@ fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
     if types.is_empty() {
         return None;
     }
-    let mut table = Table::new(
+    let mut table = Table::across(
         format!(
             "{title}: transactions/s by type; threads across; median ± median absolute deviation, in percent of it"
         ),
-        header(matrix, &["configuration", "type"]),
+        &["configuration", "type"],
+        &matrix.threads,
     );
     for &row in rows {
         for name in &types {
@@ -107,22 +109,14 @@ fn plus_minus(spread: Option<Spread>) -> String {
     )
 }
 
-fn header(matrix: &Matrix, before: &[&str]) -> Vec<String> {
-    let counts = matrix.threads.iter().map(u32::to_string);
-    before.iter().map(ToString::to_string).chain(counts).collect()
-}
-
-fn text(spread: Option<Spread>, format: impl Fn(f64) -> String) -> String {
-    spread.map_or_else(|| "-".to_string(), |spread| spread.text(format))
-}
-
 fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
     let heading = matrix.metric.heading;
-    let mut table = Table::new(
+    let mut table = Table::across(
         format!(
             "{title}: {heading} relative to the best median at that thread count (threads across), 1 being the best; median (smallest..largest), rows by their geometric mean{remark}"
         ),
-        header(matrix, &["configuration", "mean"]),
+        &["configuration", "mean"],
+        &matrix.threads,
     );
     let best = |column| {
         matrix.best(column).map_or_else(
@@ -131,23 +125,24 @@ fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table
         )
     };
     let columns = 0..matrix.threads.len();
-    table.row([format!("the best, {heading}"), String::new()].into_iter().chain(columns.clone().map(best)));
+    table.line(&format!("the best, {heading}"), std::iter::once(String::new()).chain(columns.clone().map(best)));
     for &row in rows {
         let score = matrix.score(row).map_or_else(|| "-".to_string(), |score| format!("{score:.3}"));
-        let fields = columns.clone().map(|column| text(matrix.relative(row, column), |value| format!("{value:.2}")));
+        let fields = columns.clone().map(|column| shown(matrix.relative(row, column), |value| format!("{value:.2}")));
         table.row([matrix.rows[row].clone(), score].into_iter().chain(fields));
     }
     table
 }
 
 fn absolute(matrix: &Matrix, title: &str, rows: &[usize]) -> Table {
-    let mut table = Table::new(
+    let mut table = Table::across(
         format!("{title}: {}; median ± median absolute deviation, in percent of it", matrix.metric.heading),
-        header(matrix, &["configuration"]),
+        &["configuration"],
+        &matrix.threads,
     );
     for &row in rows {
         let field = |column| plus_minus(matrix.measured(row, column));
-        table.row(std::iter::once(matrix.rows[row].clone()).chain((0..matrix.threads.len()).map(field)));
+        table.line(&matrix.rows[row], (0..matrix.threads.len()).map(field));
     }
     table
 }

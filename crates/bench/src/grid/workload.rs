@@ -141,7 +141,7 @@ pub const SPLASH: Workload = Workload {
 };
 
 /// Loads on the kernel's own locks, all of one program; see [`crate::tasks`].
-const TASKS: Workload = Workload { program: crate::tasks::PROGRAM, ..PLAIN };
+const TASKS: Workload = Workload { program: "tasks", ..PLAIN };
 /// Mappings of a file.
 pub const MMAPBENCH: Workload = Workload {
     name: "mmapbench",

@@ -8,11 +8,13 @@ use std::os::fd::{BorrowedFd, RawFd};
 use anyhow::Context as _;
 use unconvoy::load::sensor::bpf;
 
+use crate::library::variable;
+
 /// Takes the count over, if there is one.
 pub fn adopt() -> anyhow::Result<()> {
-    let Ok(text) = std::env::var("UNCONVOY_BPF") else { return Ok(()) };
+    let Ok(text) = std::env::var(variable::BPF) else { return Ok(()) };
     let fields: Result<Vec<RawFd>, _> = text.split(':').map(str::parse).collect();
-    let fields = fields.with_context(|| format!("UNCONVOY_BPF={text} is not PROCESS:FIRST:COUNT"))?;
+    let fields = fields.with_context(|| format!("{}={text} is not PROCESS:FIRST:COUNT", variable::BPF))?;
     if let [_, map, _] = fields[..]
         && map >= 0
     {

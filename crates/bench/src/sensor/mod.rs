@@ -9,17 +9,17 @@ use clap::Args;
 use serde_json::json;
 use unconvoy::load::control::settings;
 use unconvoy::load::sensor::choice::Choice;
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::record::Record;
 
-use crate::cells::interleave;
-use crate::cli::{Common, threads};
+use crate::options::Common;
 use crate::process;
-use crate::record::Record;
 
 /// Options of `sensor`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub(crate) common: Common,
+    common: Common,
     /// Sensors to read, by their names; bpf takes UNCONVOY_BPF in the environment, as `unconvoy run --sensor bpf` sets it
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "schedstat", value_parser = sensor)]
     sensors: Vec<Choice>,
@@ -43,25 +43,24 @@ fn sensor(text: &str) -> Result<Choice, String> {
 
 /// Measures, prints and writes.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    count::adopt()?;
-    if let Some(why) = options.sensors.iter().find_map(|sensor| sensor.missing()) {
-        let cause = why.split(';').next().unwrap_or(why); // what follows is what a program would do
-        bail!("{cause}: leave it out of --sensors");
-    }
     let common = &options.common;
     let parameters = json!({
         "sensors": options.sensors.iter().map(|sensor| sensor.name()).collect::<Vec<_>>(),
         "threads": options.threads, "readings": options.readings, "interval_ns": options.interval,
         "contenders": options.contenders, "seconds": common.seconds, "runs": common.runs(),
     });
-    let mut record = Record::begin("sensor", common.seed, parameters);
+    let mut record = common.begin("sensor", parameters)?;
+    count::adopt()?;
+    if let Some(why) = options.sensors.iter().find_map(|sensor| sensor.missing()) {
+        let cause = why.split(';').next().unwrap_or(why); // what follows is what a program would do
+        bail!("{cause}: leave it out of --sensors");
+    }
     let files = process::raise_file_limit()?;
 
     let cells = reading::cells(&options.sensors, &options.threads);
-    let readings = interleave(&cells, common.runs(), common.seed, reading::Cell::name, |cell| {
+    let readings = common.interleave(&mut record, &cells, reading::Cell::name, |cell| {
         reading::measure(cell, options.readings, options.interval)
     })?;
-    record.take(&cells, &readings)?;
     record.judgements.push(reading::judge(&cells, &readings));
     record.tables.push(reading::table(&cells, &readings));
     record.notes.push(format!(
@@ -71,9 +70,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     if record.ended_by.is_none() {
         let cells = [options.contenders];
         let name = |count: &u32| format!("the controller beside {count} contending threads");
-        let shares =
-            interleave(&cells, common.runs(), common.seed, name, |&count| share::measure(count, common.seconds))?;
-        record.take(&cells, &shares)?;
+        let measure = |&count: &u32| share::measure(count, common.seconds);
+        let shares = common.interleave(&mut record, &cells, name, measure)?;
         record.judgements.push(share::judge(options.contenders, &shares));
         record.tables.push(share::table(&shares));
     }

@@ -1,8 +1,6 @@
 //! The time of one reading of each sensor against the number of threads, with descriptors kept and with descriptors opened each time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,11 +8,13 @@ use serde::Serialize;
 use unconvoy::load::sensor::Sensor;
 use unconvoy::load::sensor::choice::{Choice, ChosenSensor};
 use unconvoy::platform::{Native, Platform};
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::statistics::{Spread, short};
+use unconvoy_measure::table::Table;
 
-use crate::cells::Samples;
-use crate::goals::{self, Judgement};
-use crate::statistics::{Spread, short};
-use crate::table::Table;
+use crate::goals;
+use crate::threads::Threads;
 
 /// Enough for a thread that only sleeps.
 const STACK: usize = 64 * 1024;
@@ -56,43 +56,9 @@ pub fn cells(sensors: &[Choice], threads: &[u32]) -> Vec<Cell> {
     sensors.iter().flat_map(of_sensor).collect()
 }
 
-/// Threads that sleep until they are dropped.
-struct Sleepers {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Sleepers {
-    fn start(count: u32) -> anyhow::Result<Self> {
-        let mut sleepers = Self { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
-        for _ in 0..count {
-            let stop = Arc::clone(&sleepers.stop);
-            let body = move || {
-                while !stop.load(Ordering::Relaxed) {
-                    thread::park();
-                }
-            };
-            let thread = thread::Builder::new().stack_size(STACK).spawn(body);
-            sleepers.threads.push(thread.context("cannot start a thread")?);
-        }
-        Ok(sleepers)
-    }
-}
-
-impl Drop for Sleepers {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            thread.thread().unpark();
-            // The body has nothing that panics.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// `count` readings, `interval` nanoseconds apart, in microseconds. The sensor's first, which opens everything, is not among them.
 pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64>> {
-    let _sleepers = Sleepers::start(cell.threads)?;
+    let _sleepers = Threads::start(cell.threads, Some(STACK), || thread::park)?;
     let mut sensor = ChosenSensor::new(cell.choice, cell.kept, Native::thread_id());
     sensor.begin(Native::now());
     let mut times = Vec::with_capacity(count as usize);

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use unconvoy::platform::native::controller_report;
+use unconvoy_measure::cells::Samples;
+use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::statistics::short;
+use unconvoy_measure::table::Table;
 
-use crate::cells::Samples;
-use crate::contenders::Contenders;
-use crate::goals::{self, Judgement};
+use crate::goals;
 use crate::process;
-use crate::statistics::short;
-use crate::table::Table;
+use crate::threads::Threads;
 
 /// Longest time for contention to bring up a controller.
 const START: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ type Account = (&'static str, fn(&Share) -> f64);
 
 /// One window of `seconds`.
 pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
-    let _contenders = Contenders::start(contenders, SECTION)?;
+    let _contenders = Threads::contend(contenders, SECTION)?;
     let started = Instant::now();
     while controller_report().thread == 0 {
         if started.elapsed() > START {

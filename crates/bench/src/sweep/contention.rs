@@ -5,16 +5,14 @@
 use clap::Args;
 use serde_json::json;
 use unconvoy::catalogue::{CONTENTION, LOAD};
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::record::Record;
 
-use crate::cli::thread_count;
+use super::{Cell, Shape, measure_lines, threads_at};
 use crate::grid::workload::COUNTER;
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::start;
-use crate::session::SessionOptions;
+use crate::options::SessionOptions;
+use crate::run::{self, Job};
 use crate::setup::{Pair, Setup};
-
-use super::{Cell, Shape, run, threads_at};
 
 /// The paper's section is one call of `gethrtime`, 40 to 80 ns (section 4).
 const SECTION_NS: &str = "60";
@@ -52,7 +50,7 @@ fn lock(text: &str) -> Result<&'static str, String> {
 /// A program is missing, the record to continue is another's, or the results cannot be written.
 pub fn contention(options: &Options) -> anyhow::Result<Record> {
     let common = &options.session.common;
-    let programs = Programs::find(&options.session.places, &[COUNTER.program])?;
+    let programs = options.session.places.find(&[COUNTER.program], &[])?;
     let lock = options.lock;
     let pair = |load: &'static str| Setup::Named(Pair { lock, load });
     let mut lines = vec![(BELOW, pair("none")), (ABOVE, pair("none")), (ABOVE, pair(LOAD[0].name))];
@@ -77,17 +75,14 @@ pub fn contention(options: &Options) -> anyhow::Result<Record> {
     };
     let parameters = json!({ "workload": COUNTER.name, "section_ns": SECTION_NS });
     let measure = |cell: &Cell| {
-        let pairs = [
-            ("--threads", cell.threads.to_string()),
-            ("--cs", SECTION_NS.to_string()),
-            ("--think", (cell.x * 1e3).to_string()),
-            ("--seconds", common.seconds.to_string()),
-        ];
-        let words: Vec<String> = pairs.into_iter().flat_map(|(name, value)| [name.to_string(), value]).collect();
+        let words = run::options([
+            ("threads", cell.threads.to_string()),
+            ("cs", SECTION_NS.to_string()),
+            ("think", (cell.x * 1e3).to_string()),
+            ("seconds", common.seconds.to_string()),
+        ]);
         let (_, setup) = lines[cell.index];
-        let name = format!("{} {}", COUNTER.program, words.join(" "));
-        let patience = options.session.patience();
-        start(&programs, COUNTER.program, &words, setup, &[], name, patience)?.finish()
+        Job::new(COUNTER.program, words, setup, options.session.patience()).run(&programs)
     };
-    run("contention", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
+    measure_lines("contention", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
 }

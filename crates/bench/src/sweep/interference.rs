@@ -8,18 +8,16 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::json;
 use unconvoy::catalogue::LOAD;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{Spread, short, shown};
+use unconvoy_measure::table::Table;
 
-use crate::context::processors;
-use crate::programs::Programs;
+use super::{Cell, Shape, Subject, measure_lines, threads_at};
+use crate::options::SessionOptions;
 use crate::readings::{Reading, readings};
-use crate::record::Record;
-use crate::run::{Values, start};
-use crate::session::SessionOptions;
+use crate::run::{Job, Running, Values};
 use crate::setup::{Pair, Setup};
-use crate::statistics::{Spread, short};
-use crate::table::Table;
-
-use super::{Cell, Shape, Subject, run, threads_at};
 
 /// The adversary: it wants processor time and nothing else.
 const SPINNER: &str = "spin";
@@ -64,7 +62,7 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
     let (common, subject) = (&options.session.common, &options.subject);
     let workload = subject.workload();
     subject.check()?;
-    let programs = Programs::find_with(&options.session.places, &[workload.program, SPINNER], workload.packages)?;
+    let programs = options.session.places.find(&[workload.program, SPINNER], workload.packages)?;
     let mut cells = vec![Cell { line: ALONE.to_string(), threads: processors(), x: 0.0, index: 0 }];
     for (index, (_, line)) in OTHERS.iter().enumerate().skip(1) {
         cells.extend(options.others.iter().map(|&x| Cell { line: line.to_string(), threads: processors(), x, index }));
@@ -80,8 +78,9 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
     let measure = |cell: &Cell| {
         let patience = options.session.patience();
         let begin = |program: &str, words: Vec<String>, setup: Setup, who: &str| {
-            let name = format!("{who}: {program} {}", words.join(" "));
-            start(&programs, program, &words, setup, &[], name, patience)
+            let mut job = Job::new(program, words, setup, patience);
+            job.name.insert_str(0, &format!("{who}: "));
+            job.start(&programs)
         };
         let same =
             |threads, setup, who: &str| begin(workload.program, subject.words(threads, common.seconds), setup, who);
@@ -91,15 +90,15 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
             Other::Nobody => None,
             Other::Same(setup) => Some(same(threads, setup, "other")?),
             Other::Spinner => {
-                let words = Subject::words(&Subject { data: None }, threads, common.seconds);
+                let words = Subject { data: None }.words(threads, common.seconds);
                 Some(begin(SPINNER, words, Setup::Libc, "other")?)
             }
         };
         let own = own.finish()?;
-        let other = other.map(crate::run::Running::finish).transpose()?;
+        let other = other.map(Running::finish).transpose()?;
         both(workload.metric.name, &own, other.as_ref())
     };
-    run("interference", &shape, &cells, &options.session, parameters, measure, |record| vec![table(record)])
+    measure_lines("interference", &shape, &cells, &options.session, parameters, measure, |record| vec![table(record)])
 }
 
 /// What counts of two programs, under names of its own.
@@ -140,16 +139,14 @@ fn table(record: &Record) -> Table {
     let readings = readings(record);
     let places = Shape::of(record).map_or_else(Vec::new, |shape| shape.places);
     let places: Vec<f64> = places.into_iter().filter(|&x| x > 0.0).collect();
-    let header = std::iter::once("whose, beside whom".to_string()).chain(places.iter().map(f64::to_string));
-    let mut table = Table::new(
+    let mut table = Table::across(
         "Throughput as a fraction of what self reaches alone in the same round; threads of the other process in % of the processors across; median (smallest..largest)",
-        header,
+        &["whose, beside whom"],
+        &places,
     );
     for (name, other, metric) in fraction_lines() {
-        let field = |&x: &f64| {
-            fraction(&readings, other, x, metric).map_or_else(|| "-".to_string(), |spread| spread.text(short))
-        };
-        table.row(std::iter::once(name).chain(places.iter().map(field)));
+        let field = |&x: &f64| shown(fraction(&readings, other, x, metric), short);
+        table.line(&name, places.iter().map(field));
     }
     table
 }

@@ -2,16 +2,14 @@
 
 use clap::Args;
 use serde_json::json;
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::record::Record;
 
-use crate::cli::thread_count;
+use super::{Cell, Shape, Subject, default_loads, measure_lines, percent, threads_at};
 use crate::library::variable;
-use crate::programs::Programs;
-use crate::record::Record;
-use crate::run::start;
-use crate::session::SessionOptions;
+use crate::options::SessionOptions;
+use crate::run::Job;
 use crate::setup::Setup;
-
-use super::{Cell, Shape, Subject, default_loads, percent, run, threads_at};
 
 /// Options of `interval`.
 #[derive(Debug, Args)]
@@ -42,7 +40,7 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
     let (common, subject) = (&options.session.common, &options.subject);
     let workload = subject.workload();
     subject.check()?;
-    let programs = Programs::find_with(&options.session.places, &[workload.program], workload.packages)?;
+    let programs = options.session.places.find(&[workload.program], workload.packages)?;
     let loads = if options.loads.is_empty() { default_loads() } else { options.loads.clone() };
     let line = |load: f64| format!("{load} % load, {}", thread_count(threads_at(load)));
     let cell = |(index, load): (usize, f64), x: f64| Cell { line: line(load), threads: threads_at(load), x, index };
@@ -61,10 +59,10 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
     let parameters = json!({ "workload": workload.name });
     let measure = |cell: &Cell| {
         let words = subject.words(cell.threads, common.seconds);
-        let environment = [(variable::INTERVAL, cell.x.to_string())];
-        let name = format!("{} {} with an interval of {} ms", workload.program, words.join(" "), cell.x);
-        let patience = options.session.patience();
-        start(&programs, workload.program, &words, Setup::Default, &environment, name, patience)?.finish()
+        let mut job = Job::new(workload.program, words, Setup::Default, options.session.patience());
+        job.environment.push((variable::INTERVAL, cell.x.to_string()));
+        job.name.push_str(&format!(" with an interval of {} ms", cell.x));
+        job.run(&programs)
     };
-    run("interval", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
+    measure_lines("interval", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
 }

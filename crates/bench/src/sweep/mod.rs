@@ -9,16 +9,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::session::Field;
+use unconvoy_measure::statistics::shown;
+use unconvoy_measure::table::Table;
 
-use crate::chart::quantity::Unit;
-use crate::context::processors;
 use crate::energy;
 use crate::grid::workload::{COUNTER, TATP, Workload};
+use crate::options::SessionOptions;
 use crate::readings::{Reading, readings, spread};
-use crate::record::Record;
-use crate::run::Values;
-use crate::session::{Place, Session, SessionOptions};
-use crate::table::Table;
+use crate::run::{Values, options};
 
 /// From so many processors on, the paper's loads give thread counts that differ.
 const MANY_PROCESSORS: u32 = 16;
@@ -37,7 +39,7 @@ pub struct Cell {
     pub index: usize,
 }
 
-impl Place for Cell {
+impl Field for Cell {
     fn name(&self) -> String {
         format!("{}, at {}", self.line, self.x)
     }
@@ -89,15 +91,11 @@ impl Shape {
     }
 
     fn table_of(&self, title: &str, up: &str, readings: &[Reading], of: impl Fn(&Reading) -> Option<f64>) -> Table {
-        let header = std::iter::once("line".to_string()).chain(self.places.iter().map(f64::to_string));
-        let mut table =
-            Table::new(format!("{title}: {up}; {} across; median (smallest..largest)", self.across), header);
+        let title = format!("{title}: {up}; {} across; median (smallest..largest)", self.across);
+        let mut table = Table::across(title, &["line"], &self.places);
         for line in &self.lines {
-            let field = |&x: &f64| {
-                spread(readings, line, x, &of)
-                    .map_or_else(|| "-".to_string(), |spread| spread.text(|value| Unit::Plain.show(value)))
-            };
-            table.row(std::iter::once(line.clone()).chain(self.places.iter().map(field)));
+            let field = |&x: &f64| shown(spread(readings, line, x, &of), |value| Unit::Plain.show(value));
+            table.line(line, self.places.iter().map(field));
         }
         table
     }
@@ -119,9 +117,8 @@ impl Subject {
 
     /// Its command line.
     pub fn words(&self, threads: u32, seconds: f64) -> Vec<String> {
-        let data = self.data.iter().flat_map(|directory| ["--data".to_string(), directory.display().to_string()]);
-        let plain = ["--threads".to_string(), threads.to_string(), "--seconds".to_string(), seconds.to_string()];
-        data.chain(plain).collect()
+        let data = self.data.iter().flat_map(|directory| options([("data", directory.display().to_string())]));
+        data.chain(options([("threads", threads.to_string()), ("seconds", seconds.to_string())])).collect()
     }
 
     /// Fails unless the data set is there.
@@ -158,25 +155,24 @@ pub fn percent(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 ///
-/// As [`Session::run`].
-pub fn run(
+/// As [`Session::run`](unconvoy_measure::session::Session::run).
+pub fn measure_lines(
     name: &str,
     shape: &Shape,
     cells: &[Cell],
-    options: &SessionOptions,
+    session: &SessionOptions,
     parameters: Value,
     measure: impl FnMut(&Cell) -> anyhow::Result<Values>,
     extra: impl Fn(&Record) -> Vec<Table>,
 ) -> anyhow::Result<Record> {
-    let common = &options.common;
+    let common = &session.common;
     let mut all = json!({ "shape": shape, "seconds": common.seconds, "runs": common.runs() });
     if let (Some(all), Value::Object(parameters)) = (all.as_object_mut(), parameters) {
         all.extend(parameters);
     }
     let mut record = Record::begin(name, common.seed, all);
     record.notes.push(energy::note());
-    let session = Session { cells, options };
-    session.run(record, measure, |record, _| {
+    session.session(cells).run(record, measure, |record, _| {
         record.tables = vec![shape.table(name, record)];
         record.tables.extend(extra(record));
         record.tables.extend(shape.costs(name, record));

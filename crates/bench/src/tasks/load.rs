@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::TasksOptions;
 use crate::grid::workload::{COMPILE, FIND, GREP, MMAPBENCH, POSTMARK, SOCKBENCH, Workload};
+use crate::run::options;
 
 /// A load as the options of its subcommand make it.
 #[derive(Debug)]
@@ -24,23 +24,22 @@ pub struct Load {
 pub trait Describes {
     /// The load.
     fn load(&self) -> Load;
-    /// What all of them take.
-    fn tasks(&self) -> &TasksOptions;
+}
+
+impl Load {
+    /// One that makes no files and runs no other program.
+    fn of(workload: &'static Workload, words: Vec<String>) -> Self {
+        Self { workload, title: workload.name.to_string(), words, room: None, tool: None }
+    }
 }
 
 const MEGABYTE: u64 = 1 << 20;
 /// What a file or directory takes in a file system that is memory, about.
 const INODE: u64 = 1 << 10;
 
-fn words<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
-    pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect()
-}
-
 /// Options of `mmapbench`.
 #[derive(Debug, Args)]
 pub struct MmapbenchOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Size of the file that is mapped; the paper's is 500
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
@@ -49,24 +48,15 @@ pub struct MmapbenchOptions {
 impl Describes for MmapbenchOptions {
     fn load(&self) -> Load {
         Load {
-            workload: &MMAPBENCH,
-            title: MMAPBENCH.name.to_string(),
-            words: words([("megabytes", self.megabytes.to_string())]),
             room: Some((self.megabytes * MEGABYTE, 0)),
-            tool: None,
+            ..Load::of(&MMAPBENCH, options([("megabytes", self.megabytes.to_string())]))
         }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
     }
 }
 
 /// Options of `sockbench`.
 #[derive(Debug, Args)]
 pub struct SockbenchOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Kind of the sockets
     #[arg(long, value_name = "NAME", default_value = "inet",
           value_parser = clap::builder::PossibleValuesParser::new(["inet", "unix"]))]
@@ -75,25 +65,13 @@ pub struct SockbenchOptions {
 
 impl Describes for SockbenchOptions {
     fn load(&self) -> Load {
-        Load {
-            workload: &SOCKBENCH,
-            title: SOCKBENCH.name.to_string(),
-            words: words([("family", self.family.clone())]),
-            room: None,
-            tool: None,
-        }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
+        Load::of(&SOCKBENCH, options([("family", self.family.clone())]))
     }
 }
 
 /// Options of `postmark`.
 #[derive(Debug, Args)]
 pub struct PostmarkOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Files of each thread at the start; the paper's are 500 and 10000
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     files: u64,
@@ -104,24 +82,16 @@ impl Describes for PostmarkOptions {
         // Of 500 to 10000 bytes, in whole pages.
         const MEAN_FILE: u64 = 8 << 10;
         Load {
-            workload: &POSTMARK,
             title: format!("{} ({} files)", POSTMARK.name, self.files),
-            words: words([("files", self.files.to_string())]),
             room: Some((0, self.files * (MEAN_FILE + INODE))),
-            tool: None,
+            ..Load::of(&POSTMARK, options([("files", self.files.to_string())]))
         }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
     }
 }
 
 /// Options of `find`.
 #[derive(Debug, Args)]
 pub struct FindOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Files of each process's tree; a kernel of the paper's time has about so many
     #[arg(long, value_name = "N", default_value_t = 27_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     files: u64,
@@ -130,24 +100,16 @@ pub struct FindOptions {
 impl Describes for FindOptions {
     fn load(&self) -> Load {
         Load {
-            workload: &FIND,
-            title: FIND.name.to_string(),
-            words: words([("files", self.files.to_string())]),
             room: Some((0, self.files * INODE)),
             tool: Some(("find".to_string(), "findutils")),
+            ..Load::of(&FIND, options([("files", self.files.to_string())]))
         }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
     }
 }
 
 /// Options of `grep`.
 #[derive(Debug, Args)]
 pub struct GrepOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Size of all files together; the paper's is 4096
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
@@ -156,24 +118,16 @@ pub struct GrepOptions {
 impl Describes for GrepOptions {
     fn load(&self) -> Load {
         Load {
-            workload: &GREP,
-            title: GREP.name.to_string(),
-            words: words([("megabytes", self.megabytes.to_string())]),
             room: Some((self.megabytes * MEGABYTE * 5 / 4, 0)),
             tool: Some(("grep".to_string(), "grep")),
+            ..Load::of(&GREP, options([("megabytes", self.megabytes.to_string())]))
         }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
     }
 }
 
 /// Options of `compile`.
 #[derive(Debug, Args)]
 pub struct CompileOptions {
-    #[command(flatten)]
-    tasks: TasksOptions,
     /// Source files, which are made and compiled in turn
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     sources: u64,
@@ -191,19 +145,16 @@ impl Describes for CompileOptions {
         const PAIR: u64 = 1 << 10;
         const ON_THE_WAY: u64 = 16 << 10;
         Load {
-            workload: &COMPILE,
-            title: COMPILE.name.to_string(),
-            words: words([
-                ("sources", self.sources.to_string()),
-                ("functions", self.functions.to_string()),
-                ("compiler", self.compiler.clone()),
-            ]),
             room: Some((self.sources * self.functions * PAIR, self.functions * ON_THE_WAY)),
             tool: Some((self.compiler.clone(), "gcc")),
+            ..Load::of(
+                &COMPILE,
+                options([
+                    ("sources", self.sources.to_string()),
+                    ("functions", self.functions.to_string()),
+                    ("compiler", self.compiler.clone()),
+                ]),
+            )
         }
-    }
-
-    fn tasks(&self) -> &TasksOptions {
-        &self.tasks
     }
 }

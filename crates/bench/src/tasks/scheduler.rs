@@ -12,8 +12,7 @@ use anyhow::{Context as _, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-
-use crate::interrupt::Interrupts;
+use unconvoy_measure::interrupt::Interrupts;
 
 /// The kernel's directory for schedulers that are loaded.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";

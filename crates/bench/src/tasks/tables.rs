@@ -1,11 +1,12 @@
 //! A load's figures as tables: schedulers down, numbers of tasks across. Pure.
 
-use crate::chart::quantity::Unit;
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::statistics::{Spread, short};
+use unconvoy_measure::table::Table;
+
 use crate::energy;
 use crate::grid::matrix::Matrix;
 use crate::run::Values;
-use crate::statistics::{Spread, short};
-use crate::table::Table;
 
 /// Throughput, what it is to that of one task and to that of the first scheduler, what an operation costs, and where the time goes.
 pub fn tables(matrix: &Matrix, title: &str) -> Vec<Table> {
@@ -74,11 +75,11 @@ fn ratio(matrix: &Matrix, place: (usize, usize), to: (usize, usize)) -> Option<S
 }
 
 fn table(matrix: &Matrix, rows: &[usize], title: String, field: impl Fn(usize, usize) -> Option<String>) -> Table {
-    let header = std::iter::once("scheduler".to_string()).chain(matrix.threads.iter().map(u32::to_string));
-    let mut table = Table::new(format!("{title}; tasks across; median (smallest..largest)"), header);
+    let title = format!("{title}; tasks across; median (smallest..largest)");
+    let mut table = Table::across(title, &["scheduler"], &matrix.threads);
     for &row in rows {
         let fields = (0..matrix.threads.len()).map(|column| field(row, column).unwrap_or_else(|| "-".to_string()));
-        table.row(std::iter::once(matrix.rows[row].clone()).chain(fields));
+        table.line(&matrix.rows[row], fields);
     }
     table
 }
@@ -86,8 +87,8 @@ fn table(matrix: &Matrix, rows: &[usize], title: String, field: impl Fn(usize, u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::{Sample, Samples};
     use crate::grid::workload::Metric;
+    use unconvoy_measure::cells::{Sample, Samples};
 
     fn titles_and_rows(extra: &str) -> Vec<(String, Vec<Vec<String>>)> {
         let rates = [10.0, 30.0, 20.0, 15.0];

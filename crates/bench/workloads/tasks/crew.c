@@ -135,9 +135,7 @@ static void start_process(struct task *task)
 	pid_t parent = getpid();
 
 	pthread_mutex_lock(&starting);
-	pid_t child = fork();
-	if (child < 0)
-		die("cannot start a process: %s", strerror(errno));
+	pid_t child = start_child("a process");
 	if (child > 0) {
 		setpgid(child, child); /* whoever is first */
 		processes[task->index] = child;

@@ -30,10 +30,8 @@ static pid_t running;
 /* Its output goes to `output`. */
 static pid_t start(char *const words[], int output)
 {
-	pid_t parent = getpid(), child = fork();
+	pid_t parent = getpid(), child = start_child(words[0]);
 
-	if (child < 0)
-		die("cannot start %s: %s", words[0], strerror(errno));
 	if (child > 0) {
 		__atomic_store_n(&running, child, __ATOMIC_RELAXED);
 		return child;

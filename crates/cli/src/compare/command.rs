@@ -6,7 +6,7 @@ use std::process::Command;
 
 use unconvoy_bench::library::{self, variable};
 
-use super::plan::Configuration;
+use super::configuration::Configuration;
 
 /// The command of one run.
 pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {

@@ -1,7 +1,7 @@
 //! The machine and the moment: without them a figure means nothing.
 
 use serde::Serialize;
-use unconvoy_bench::context::{self, Machine};
+use unconvoy_measure::context::{self, Machine};
 
 /// The context block of a record.
 #[derive(Debug, Clone, Serialize)]

@@ -1,7 +1,41 @@
 //! Numbers out of what a program printed.
 
 use regex::Regex;
-use unconvoy_bench::child::Output;
+use unconvoy_measure::child::Output;
+
+/// Where a program prints numbers of its own.
+#[derive(Debug)]
+pub struct Printed {
+    /// What is compared.
+    pub metric: Option<Regex>,
+    /// How many operations it did.
+    pub operations: Option<Regex>,
+    /// Jain's fairness index.
+    pub fairness: Option<Regex>,
+}
+
+impl Printed {
+    /// The numbers of one run, as far as they were asked for: metric, operations, fairness.
+    ///
+    /// # Errors
+    ///
+    /// As [`number`], naming the option; or a number that cannot be what it is said to be.
+    pub fn values(&self, output: &Output) -> Result<[Option<f64>; 3], String> {
+        let read = |option: &str, regex: &Option<Regex>| {
+            let Some(regex) = regex else { return Ok(None) };
+            number(regex, output).map(Some).map_err(|why| format!("{option}: {why}"))
+        };
+        let operations = read("--ops", &self.operations)?;
+        if let Some(count) = operations.filter(|count| *count <= 0.0) {
+            return Err(format!("--ops: {count} operations, which is no count to divide by"));
+        }
+        let fairness = read("--fairness", &self.fairness)?;
+        if let Some(index) = fairness.filter(|index| !(0.0..=1.0).contains(index)) {
+            return Err(format!("--fairness: {index} is no fairness index, which is from 0 to 1"));
+        }
+        Ok([read("--metric", &self.metric)?, operations, fairness])
+    }
+}
 
 /// The number that `regex` captures, in its last match on standard output, else on standard
 /// error: programs print progress first and the result last.
@@ -9,7 +43,7 @@ use unconvoy_bench::child::Output;
 /// # Errors
 ///
 /// Nothing matches, or what is captured is no finite number.
-pub fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
+fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
     let captured = [&output.stdout, &output.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(stream);
         // A group that takes no part in a match, as in `a|(b)`, captures nothing.

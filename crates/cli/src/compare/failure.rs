@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use unconvoy_bench::child::Output;
+use unconvoy_measure::child::Output;
 
 /// How many lines of a failed run's output are shown.
 const SHOWN_LINES: usize = 15;

@@ -1,29 +1,34 @@
 //! `unconvoy compare`: the same program under several locks, interleaved, with everything kept.
 //!
-//! [`plan`] says what runs in which order, [`session`] goes through the plan, [`summary`] condenses; the exporters of [`crate::export`] render the [`record`].
+//! [`options`] is what a user may write; [`plan`] says what runs, [`session`] measures it,
+//! [`summary`] condenses, and the exporters of [`export`] render the [`record`].
 
 mod command;
-pub mod context;
+mod configuration;
+mod context;
+mod export;
 mod extract;
 mod failure;
-pub mod plan;
-pub mod record;
+pub mod options;
+mod plan;
+mod record;
+mod run;
 mod session;
-pub mod summary;
+mod summary;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use unconvoy_bench::context::processors;
-use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library;
+use unconvoy_measure::context::processors;
+use unconvoy_measure::export::{Destination, Json};
+use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::{complain, print_all};
 
-use crate::cli::CompareArgs;
-use crate::export::{self, Destination};
 use crate::inspect;
 use crate::refusal::Refusal;
-
-use plan::Plan;
+use context::Context;
+use options::CompareArgs;
+use record::Record;
 use session::{Ending, Session};
 
 /// Where results go that the user did not ask for but must not lose.
@@ -37,10 +42,10 @@ const PARTIAL: &str = "unconvoy-compare-partial.json";
 /// Wrong usage (2), the interposer missing (125), the program missing (127) or not executable
 /// (126): whatever is wrong before the first run has ended.
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
-    let plan = Plan::new(args, processors())?;
-    let destinations = export::destinations(args);
+    let plan = args.plan(processors())?;
+    let destinations = export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
     for destination in &destinations {
-        destination.check()?;
+        destination.check().map_err(Refusal::usage)?;
     }
     let replaces = plan.configurations.iter().any(|configuration| configuration.lock.is_some());
     let library = if replaces { Some(library::find().map_err(Refusal::installation)?) } else { None };
@@ -49,12 +54,24 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         return Err(Refusal::not_started(&plan.program[0], &error).into());
     }
     let interrupts = Interrupts::install()?;
-    let mut session = Session::new(args, plan, library, &interrupts);
-    if let Some(warning) = inspect::warning(&args.program[0]).filter(|_| replaces) {
-        session.warn(warning);
-    }
+    let context = Context::capture();
+    let mut warnings: Vec<String> = context.warning().into_iter().collect();
+    warnings.extend(inspect::warning(&args.program[0]).filter(|_| replaces));
+    let mut session = Session {
+        plan,
+        title: args.title.clone(),
+        metric: args.compared(),
+        printed: args.printed(),
+        timeout: args.timeout,
+        library,
+        kept: args.json.as_ref().map(|path| Destination::new(Json, path)),
+        interrupts: &interrupts,
+        context,
+        warnings,
+        runs: Vec::new(),
+    };
 
-    let ending = session.run(args.json.as_deref())?;
+    let ending = session.run(args.quiet)?;
     let record = session.record(&ending);
     let mut status = ending.status();
     if let Ending::Failed(failure) = &ending {
@@ -74,7 +91,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     for warning in &record.warnings {
         complain(&format!("warning: {warning}"));
     }
-    if let Err(error) = crate::print(text) {
+    if let Err(error) = print_all(text) {
         complain(&format!("cannot print the results: {error}"));
         status = status.max(1);
     }
@@ -82,9 +99,9 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
 }
 
 /// Saves what was measured to the current directory, or where temporary files go.
-fn keep_partial(record: &record::Record) {
+fn keep_partial(record: &Record) {
     let places = [PathBuf::from(PARTIAL), std::env::temp_dir().join(PARTIAL)];
-    let write = |path: &Path| Destination::json(path).write(record);
+    let write = |path: &Path| Destination::new(Json, path).write(record);
     match places.iter().find(|path| write(path).is_ok()) {
         Some(path) => complain(&format!(
             "the {} finished runs are kept in {}",
@@ -97,9 +114,4 @@ fn keep_partial(record: &record::Record) {
             places[1].display()
         )),
     }
-}
-
-/// Standard error may be closed, which must not cost the results.
-fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
 }

@@ -1,10 +1,11 @@
 //! From runs to medians, ratios and one sentence. Pure.
 
 use serde::Serialize;
-use unconvoy_bench::statistics::{FEWEST_RUNS, Spread};
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::statistics::{FEWEST_RUNS, Spread};
 
 use super::plan::Plan;
-use super::record::Run;
+use super::run::Run;
 
 /// A median absolute deviation above this fraction of the median deserves a warning.
 const WIDE_SPREAD: f64 = 0.10;
@@ -101,11 +102,7 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
 
 /// `default 1.42x at 8 threads (beyond the spread)`.
 fn place((summary, ratio): &(&Summary, f64), with_certainty: bool) -> String {
-    let at = match summary.threads {
-        Some(1) => " at 1 thread".to_string(),
-        Some(threads) => format!(" at {threads} threads"),
-        None => String::new(),
-    };
+    let at = summary.threads.map_or_else(String::new, |threads| format!(" at {}", thread_count(threads)));
     let certainty = match summary.differs {
         _ if !with_certainty => "",
         Some(true) => " (beyond the spread)",
@@ -152,7 +149,7 @@ pub fn warnings(plan: &Plan, summaries: &[Summary]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Configuration;
+    use super::super::configuration::Configuration;
     use super::*;
 
     fn plan() -> Plan {

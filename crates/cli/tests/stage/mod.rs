@@ -10,8 +10,8 @@ use std::time::Duration;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// No test may hang.
-pub const LIMIT: Duration = Duration::from_secs(20);
+/// No test may hang. Whatever else the machine does, nothing here takes this long.
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// A program whose throughput depends on the lock, the thread count and nothing else.
 pub const THROUGHPUT: &str = "\
@@ -91,7 +91,7 @@ impl Stage {
     }
 }
 
-/// Whether a process has ended, or does so within a moment: a killed one still has to be scheduled.
+/// Whether a process has ended, or does so before long: a killed one still has to be scheduled.
 /// Zombies, which wait for whoever has adopted them, have ended.
 pub fn has_ended(id: &str) -> bool {
     let stat = format!("/proc/{}/stat", id.trim());
@@ -99,7 +99,7 @@ pub fn has_ended(id: &str) -> bool {
         let text = fs::read_to_string(&stat).unwrap_or_default();
         text.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
     };
-    (0..400).any(|_| {
+    (0..10_000).any(|_| {
         let ended = !is_running();
         if !ended {
             std::thread::sleep(Duration::from_millis(5));

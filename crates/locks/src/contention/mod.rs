@@ -3,7 +3,7 @@
 //! A contention manager orders the threads that want one lock, in nanoseconds. It knows nothing of
 //! load, and asks one question per turn of a waiter's loop, through [`Turn`]: *keep spinning, or
 //! leave?* It never sleeps on its own account; the one exception is [`futex`], the blocking
-//! baseline.
+//! baseline. [`Class`](crate::catalogue::Class) says of each what it calls the system for.
 
 pub mod backoff;
 pub mod clh;

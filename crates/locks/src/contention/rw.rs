@@ -9,7 +9,8 @@
 //! | 0 | free |
 //! | n, up to [`MAX_READERS`] | n readers |
 //! | `WRITER + n` | a writer, and n readers that have just found it there |
-//! | any but 0, `+ MARK` | and the release that would leave 0 must wake parked waiters |
+//! | n, `+ MARK` | and the last reader's release must wake parked waiters |
+//! | `WRITER + n`, `+ MARK` | and the writer's release must wake parked waiters |
 //!
 //! **Invariant 1.** A reader counts itself by an addition, which never fails and so scales where
 //! readers come from all sides. It holds the lock if no writer does. Otherwise it takes itself out
@@ -19,6 +20,12 @@
 //! the lock in the end.
 //!
 //! **Invariant 2.** A writer holds the lock from a compare-and-swap that found 0.
+//!
+//! **Invariant 3.** A parked waiter is woken as soon as what kept it out is gone. A writer kept it
+//! out: the writer's release finds the mark, even if it hands the lock to a counted reader, which
+//! may hold it for ever. Readers kept a writer out: the last one's release finds the mark. Waiting
+//! writers kept a reader out: the last one that gives up says so ([`end_wait`](RwWord::end_wait)),
+//! and one that gets the lock releases it.
 //!
 //! **Memory orderings.** Acquisitions acquire, releases release.
 
@@ -130,15 +137,16 @@ impl<P: Platform> RwWord<P> {
         }
     }
 
-    /// The wait is over, with the lock or without it.
-    pub fn end_wait(&self, share: Share) {
-        if share == Share::Write {
-            self.waiting.fetch_sub(1, Relaxed);
-        }
+    /// The wait is over, with the lock or without it. True if the caller was the last waiting
+    /// writer: then readers that it kept out may go in, and a caller without the lock must wake
+    /// them (Invariant 3).
+    #[must_use]
+    pub fn end_wait(&self, share: Share) -> bool {
+        share == Share::Write && self.waiting.fetch_sub(1, Relaxed) % ONE_POLLER == 1
     }
 
-    /// Releases what the caller holds, unless that would free a marked lock: then it stays held,
-    /// and the answer is false.
+    /// Releases what the caller holds, unless parked waiters must be woken for it (Invariant 3):
+    /// then it stays held, and the answer is false.
     ///
     /// # Safety
     ///
@@ -170,8 +178,9 @@ impl<P: Platform> RwWord<P> {
         let mut seen = self.word.load(Relaxed);
         loop {
             // A lock that nobody holds stays as it is.
-            let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.saturating_sub(1) };
-            if freed == MARK {
+            let is_writers = seen & WRITER != 0;
+            let freed = if is_writers { seen & !WRITER } else { seen.saturating_sub(1) };
+            if freed == MARK || (is_writers && freed & MARK != 0) {
                 return false;
             }
             match self.word.compare_exchange(seen, freed, Release, Relaxed) {

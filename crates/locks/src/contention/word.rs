@@ -39,15 +39,20 @@ impl<P: Platform> Word<P> {
         self.0.fetch_or(HELD, Acquire) & HELD == 0
     }
 
-    /// Releases an unmarked word; false, and still held, if it is marked.
+    /// Releases an unmarked word; false, and still held, if it is marked. Leaves a free word as it is:
+    /// to unlock one is a program's mistake, which libc bears, and so is borne here.
     #[inline]
     pub(super) fn unlock(&self) -> bool {
-        self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+        match self.0.compare_exchange(HELD, FREE, Release, Relaxed) {
+            Ok(_) => true,
+            Err(seen) => seen == FREE,
+        }
     }
 
-    /// Clears the mark of a held word.
+    /// Clears the mark of a held word. (A store would do: nobody but markers writes to a held word.
+    /// But the model checker cannot tell in which order a store and a marker's access take effect.)
     pub(super) fn clear_mark(&self) {
-        self.0.store(HELD, Relaxed); // held, so nobody but markers writes to it, and their marks are what this clears
+        self.0.fetch_and(!MARK, Relaxed);
     }
 
     /// Marks a held word; false if it is free.

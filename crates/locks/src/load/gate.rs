@@ -5,13 +5,17 @@
 //! holder of a marked lock clears the mark, moves the sequence on, and tries its release again;
 //! only then does it wake a parker, by address, since the lock may be gone.
 //!
-//! **Invariant 1.** The sequence is written only by the lock's holder. A mark that a release
-//! overlooked keeps that release from happening. So a parker that marked the lock finds the
-//! sequence moved, or is woken.
+//! **Invariant 1.** A mark that a release overlooked keeps that release from happening. So a parker
+//! that marked the lock finds the sequence moved, or is woken. Beside the holder, a waiter that gives
+//! up may move the sequence: then parkers look at the lock once more than they had to.
 //!
 //! **Invariant 2.** A thread that was woken marks the lock again once it holds it, or hands the
 //! wake-up on if it leaves without: other parkers may be behind it, and the mark that stood for
 //! them is gone.
+//!
+//! **Invariant 3.** A waiter that kept others out, and gives up, has them
+//! [look again](Gate::recheck). It withdraws first and moves the sequence then; so a parker that
+//! read the new sequence finds it gone, and one that read the old sequence does not sleep on.
 //!
 //! **Memory orderings.** Reading the sequence (acquire) comes before the mark; moving it (release)
 //! after clearing the mark. Both are on words whose modification orders, with the kernel's check
@@ -88,6 +92,14 @@ impl<P: Platform> Gate<P> {
         if !spot.mark() {
             P::unpark(ptr::from_ref(&self.0), 1);
         }
+    }
+
+    /// Has every parker look at the lock again: what kept them out is gone, though nobody released
+    /// the lock (Invariant 3).
+    #[cold]
+    pub fn recheck(&self) {
+        self.0.fetch_add(1, Release);
+        P::unpark(ptr::from_ref(&self.0), u32::MAX);
     }
 
     /// Releases a marked lock: `clear` clears the mark, `unlock` tries to release. Wakes up to

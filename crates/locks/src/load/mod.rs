@@ -45,6 +45,12 @@ pub trait LoadManager<P: Platform>: 'static {
 
     /// The wait is over, with the lock or without it: whatever was claimed for it is given back.
     fn depart(waiter: Self::Waiter) -> Departure;
+
+    /// A wait for the lock whose gate is at `place` has ended without the lock. Wakes another
+    /// waiter, if others sleep because this one contended for the lock in their stead.
+    fn give_up(place: u64, spot: &dyn Spot) {
+        let _ = (place, spot);
+    }
 }
 
 /// What a wait came to, for the statistics.

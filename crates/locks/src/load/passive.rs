@@ -26,7 +26,11 @@
 //! **Invariant 3.** `place` changes only under the latch, while `users` is 0: all who [use](PassiveSets::enter) a domain
 //! wait for one lock.
 //!
-//! **Invariant 4.** `active` is the number of waiters of the domain that contend. Each adds itself once and
+//! **Invariant 4.** Each watcher that goes makes one other thread the watcher. While the eldest of a
+//! set has sat for longer than [`LONGEST_SITTING_NS`], that one is next, whatever the order. So a
+//! thread watches after [`LONGEST_SITTING_NS`] and as many watches as there were threads in the set.
+//!
+//! **Invariant 5.** `active` is the number of waiters of the domain that contend. Each adds itself once and
 //! takes itself away once.
 //!
 //! **Memory orderings.** The latch is taken with acquire and released with release. A seat's state is
@@ -48,6 +52,10 @@ const DOMAINS: usize = if cfg!(loom) { 1 } else { 256 };
 /// Threads that can be passive at a time. Whoever finds no seat contends.
 const SEATS: usize = if cfg!(loom) { 2 } else { 1024 };
 
+/// How long newcomers may go before a thread that sits: about the longest sleep for load, so that a
+/// wait is not longer here than under load control.
+pub const LONGEST_SITTING_NS: u64 = 100_000_000;
+
 /// Polls for a latch before its holder is taken for preempted, and is let run.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
@@ -67,6 +75,8 @@ struct Domain<P: Platform> {
 struct Seat<P: Platform> {
     state: P::U32,
     behind: P::U32,
+    /// When its thread sat down.
+    since: P::U64,
 }
 
 /// Who is next when the watcher goes.
@@ -90,6 +100,7 @@ pub struct PassiveSets<P: Platform> {
 pub struct Place {
     domain: usize,
     seat: u32,
+    order: Order,
 }
 
 #[cfg(not(loom))]
@@ -111,7 +122,7 @@ impl PassiveSets<crate::platform::Native> {
                     place: AtomicU64::new(0),
                 }
             }; DOMAINS],
-            seats: [const { Seat { state: zero(), behind: zero() } }; SEATS],
+            seats: [const { Seat { state: zero(), behind: zero(), since: AtomicU64::new(0) } }; SEATS],
         }
     }
 }
@@ -129,7 +140,7 @@ impl<P: Platform> PassiveSets<P> {
                 users: zero(),
                 place: P::U64::new(0),
             }),
-            seats: core::array::from_fn(|_| Seat { state: zero(), behind: zero() }),
+            seats: core::array::from_fn(|_| Seat { state: zero(), behind: zero(), since: P::U64::new(0) }),
         }
     }
 
@@ -229,6 +240,7 @@ impl<P: Platform> PassiveSets<P> {
     /// Puts the caller into a passive set. `None`: there is no seat.
     pub fn sit(&self, domain: usize, order: Order) -> Option<Place> {
         let seat = self.find_seat()?;
+        self.seat(seat).since.store(P::now(), Relaxed);
         self.latched(domain, |domain| {
             let front = domain.front.load(Relaxed);
             if front == NOBODY {
@@ -246,7 +258,7 @@ impl<P: Platform> PassiveSets<P> {
             self.seat(seat).behind.store(self.seat(before).behind.load(Relaxed), Relaxed);
             self.seat(before).behind.store(seat, Relaxed);
         });
-        Some(Place { domain, seat })
+        Some(Place { domain, seat, order })
     }
 
     /// Parks until the caller is its set's watcher, or until `deadline`. True if it is the watcher.
@@ -261,10 +273,10 @@ impl<P: Platform> PassiveSets<P> {
         true
     }
 
-    /// Takes the caller out of its set. If it was the watcher the next one is, the last of the set if `eldest` says so
-    /// (which is the eldest where newcomers come first).
+    /// Takes the caller out of its set. If it was the watcher, the next one is: the eldest of the set
+    /// if `eldest` says so, or if that one has sat for too long (Invariant 4).
     pub fn stand_up(&self, place: Place, eldest: bool) {
-        let Place { domain, seat } = place;
+        let Place { domain, seat, order } = place;
         let next = self.latched(domain, |domain| {
             let behind = self.seat(seat).behind.load(Relaxed);
             let front = domain.front.load(Relaxed);
@@ -276,7 +288,10 @@ impl<P: Platform> PassiveSets<P> {
                 self.seat(before).behind.store(behind, Relaxed);
                 return NOBODY;
             }
-            let next = if eldest { self.bring_forward(behind) } else { behind };
+            let next = match order {
+                Order::FirstComeFirstServed => behind,
+                Order::LastComeFirstServed => self.eldest_or_first(behind, eldest),
+            };
             domain.front.store(next, Relaxed);
             if next != NOBODY {
                 self.seat(next).state.store(WATCH, Release); // Invariant 2
@@ -289,8 +304,9 @@ impl<P: Platform> PassiveSets<P> {
         }
     }
 
-    /// Moves the last of the list that begins at `first` to its beginning; the new first.
-    fn bring_forward(&self, first: u32) -> u32 {
+    /// Moves the last of the list that begins at `first`, which is the eldest where newcomers go
+    /// first, to its beginning if `eldest` says so or it has sat for too long; the new first.
+    fn eldest_or_first(&self, first: u32, eldest: bool) -> u32 {
         let behind = |seat: u32| self.seat(seat).behind.load(Relaxed);
         if first == NOBODY || behind(first) == NOBODY {
             return first;
@@ -300,6 +316,10 @@ impl<P: Platform> PassiveSets<P> {
             before = behind(before);
         }
         let last = behind(before);
+        let sat = P::now().saturating_sub(self.seat(last).since.load(Relaxed));
+        if !eldest && sat <= LONGEST_SITTING_NS {
+            return first;
+        }
         self.seat(before).behind.store(NOBODY, Relaxed);
         self.seat(last).behind.store(first, Relaxed);
         last
@@ -356,6 +376,19 @@ mod tests {
         assert_eq!(watchers(&sets, &[&second, &fourth]), [true, false], "the eldest");
         sets.stand_up(second, true);
         sets.stand_up(fourth, true);
+    }
+
+    #[test]
+    fn a_thread_that_sat_too_long_goes_before_newcomers() {
+        let sets = PassiveSets::new();
+        let [first, second, third] = three(&sets, Order::LastComeFirstServed);
+        let before = Native::now().saturating_sub(LONGEST_SITTING_NS + 1);
+        sets.seat(second.seat).since.store(before, Relaxed);
+        sets.stand_up(first, false);
+        assert_eq!(watchers(&sets, &[&second, &third]), [true, false]);
+        sets.stand_up(second, false);
+        assert_eq!(watchers(&sets, &[&third]), [true]);
+        sets.stand_up(third, false);
     }
 
     #[test]

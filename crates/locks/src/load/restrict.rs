@@ -16,8 +16,11 @@
 //! Deviations: the papers count the holder among the active threads, at every acquisition; here an
 //! acquisition that nobody disputes does not come by a load manager, so that only waiters are counted, and
 //! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the lock's
-//! gate after [`LONG_WAIT_NS`]. And only mutexes are restricted: readers of a reader-writer lock may have to wait for
-//! a writer that waits, which must then not wait for them.
+//! gate after [`LONG_WAIT_NS`]. The papers bound unfairness in acquisitions; here also in time, since
+//! an acquisition may take milliseconds ([`LONGEST_WATCH_NS`], and
+//! [`LONGEST_SITTING_NS`](super::passive::LONGEST_SITTING_NS)). And only mutexes are restricted:
+//! readers of a reader-writer lock may have to wait for a writer that waits, which must then not
+//! wait for them.
 
 use core::marker::PhantomData;
 
@@ -25,7 +28,7 @@ use super::control::{LONG_WAIT_NS, YIELD_EVERY_NS};
 use super::gate::{Gate, Spot};
 use super::passive::{Order, PassiveSets, Place};
 use super::{Departure, LoadManager};
-use crate::contention::Verdict;
+use crate::contention::{LONGEST_TURN_NS, Verdict};
 use crate::platform::Platform;
 
 /// Waiters of a lock that contend: with the holder, the two threads that keep it busy.
@@ -36,6 +39,14 @@ const FAIR_AFTER: u32 = 0x4000;
 
 /// The same, counted in waits where nobody counts acquisitions: of those many are undisputed.
 const FAIR_AFTER_WAITS: u32 = 0x400;
+
+/// And however few acquisitions there were: the longest that a watcher lets others go first. Far more
+/// than [`FAIR_AFTER`] short sections take; sections of milliseconds, or holders that wait for a
+/// processor, would let it watch for minutes.
+pub const LONGEST_WATCH_NS: u64 = if cfg!(loom) { 1 << 60 } else { 10_000_000 };
+
+/// Polling after which a waiter parks; a checker has it park at once.
+const LONGEST_POLLING_NS: u64 = if cfg!(loom) { 0 } else { LONG_WAIT_NS };
 
 /// One in so many episodes is the eldest's (Dice, section 4: 1/1000).
 const ELDEST_IN: u32 = 1000;
@@ -101,7 +112,9 @@ pub struct Waiter {
     domain: usize,
     place: u64,
     standing: Standing,
-    since: u64,
+    /// Time spent polling, on a processor, since the arrival or the last time it parked.
+    polled: u64,
+    last_turn: u64,
     yield_at: u64,
     sleeps: u32,
     parked: bool,
@@ -114,14 +127,24 @@ impl Waiter {
             P::yield_now();
             self.yield_at = now + YIELD_EVERY_NS;
         }
-        now.saturating_sub(self.since) > LONG_WAIT_NS
+        // A longer gap between two turns is time off the processor: a waiter that was preempted keeps
+        // its place in the lock's queue.
+        self.polled += now.saturating_sub(self.last_turn).min(LONGEST_TURN_NS);
+        self.last_turn = now;
+        self.polled > LONGEST_POLLING_NS
+    }
+
+    /// The wait goes on after a time that was not spent polling.
+    fn start_over<P: Platform>(&mut self) {
+        self.polled = 0;
+        self.last_turn = P::now();
     }
 
     /// Parks at the gate until a release.
     fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
         self.parked = true;
         let acquired = gate.wait(spot, deadline);
-        self.since = P::now();
+        self.start_over::<P>();
         acquired
     }
 
@@ -134,8 +157,9 @@ impl Waiter {
             (Some(before), Some(now)) => now.wrapping_sub(before) >= FAIR_AFTER,
             _ => waits.wrapping_sub(passed) >= FAIR_AFTER_WAITS,
         };
-        self.since = P::now();
-        let mut try_at = self.since + TRY_EVERY_NS;
+        self.start_over::<P>();
+        let watches_until = self.last_turn + LONGEST_WATCH_NS;
+        let mut try_at = self.last_turn + TRY_EVERY_NS;
         loop {
             let now = P::now();
             let is_late = deadline.is_some_and(|end| now >= end);
@@ -148,7 +172,7 @@ impl Waiter {
             if is_late {
                 return false;
             }
-            if is_due((spot.acquisitions(), sets.passed(self.domain))) {
+            if now >= watches_until || is_due((spot.acquisitions(), sets.passed(self.domain))) {
                 sets.promote(self.domain);
                 self.standing = Standing::Active;
                 return false;
@@ -186,7 +210,8 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
             domain,
             place,
             standing: Standing::Arriving,
-            since: now,
+            polled: 0,
+            last_turn: now,
             yield_at: now + YIELD_EVERY_NS,
             sleeps: 0,
             parked: false,

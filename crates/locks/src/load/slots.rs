@@ -32,7 +32,11 @@
 //!
 //! **Invariant 5.** `S - end` never exceeds the array's size, so no two claims share a slot.
 //!
-//! **Memory orderings.** The two fences of Invariant 3 are sequentially consistent. `end` is stored
+//! **Invariant 6.** A thread that sleeps because another one contends for its lock is woken when
+//! that one gives up. The sleeper publishes its lock, fences, and looks for a contender; the
+//! contender leaves the lock, fences, and looks for sleepers. One of them sees the other.
+//!
+//! **Memory orderings.** The fences of Invariants 3 and 6 are sequentially consistent. `end` is stored
 //! with release after the slots it passes are emptied, and loaded with acquire by claimers. S, W
 //! and T order nothing else.
 
@@ -221,10 +225,15 @@ impl<P: Platform> SleepSlots<P> {
         }
     }
 
-    /// Sleeps, waiting for the lock at `place`, until somebody clears the slot, or until
-    /// `deadline`.
-    pub fn sleep(&self, claim: Claim, place: u64, deadline: u64) {
+    /// Publishes that the claimer waits for the lock at `place`. After it the claimer checks that
+    /// another thread contends for that lock; see [`wake_waiter`](Self::wake_waiter).
+    pub fn announce(&self, claim: &Claim, place: u64) {
         self.places[claim.index].store(place, Relaxed);
+        P::fence(SeqCst); // Invariant 6; pairs with `wake_waiter`
+    }
+
+    /// Sleeps until somebody clears the slot, or until `deadline`.
+    pub fn sleep(&self, claim: Claim, deadline: u64) {
         let slot = &self.slots[claim.index];
         while slot.load(Acquire) == claim.thread && P::now() < deadline {
             P::park(slot, claim.thread, Some(deadline));
@@ -291,6 +300,18 @@ impl<P: Platform> SleepSlots<P> {
             let awaits = self.places[place as usize % SLOTS].load(Relaxed);
             (is_thread(thread) && self.wake(slot, thread)).then_some(awaits)
         })
+    }
+
+    /// Wakes one sleeper that waits for the lock at `place`. For a thread that contended for that
+    /// lock while others slept, and does so no longer.
+    #[cold]
+    pub fn wake_waiter(&self, place: u64) {
+        P::fence(SeqCst); // Invariant 6; pairs with `announce`
+        let _ = self.used().any(|(index, slot)| {
+            let thread = slot.load(Acquire);
+            let awaits = self.places[index as usize % SLOTS].load(Relaxed);
+            is_thread(thread) && awaits == place && self.wake(slot, thread)
+        });
     }
 
     /// Wakes `thread` if it sleeps; `before` is done if it does, before it can know.

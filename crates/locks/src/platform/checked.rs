@@ -35,14 +35,29 @@ pub fn nodes_out() -> usize {
     OUT.lock().expect("no panics").len()
 }
 
-/// All parked threads of the model, in one place: loom has no futex.
+/// A thread that parks at an address, and whether it was woken.
+struct Parked {
+    address: usize,
+    thread: u32,
+    woken: bool,
+}
+
+/// All parked threads of the model, the longest parked first: loom has no futex.
 struct Lot {
-    lock: Mutex<()>,
+    parked: Mutex<Vec<Parked>>,
     woken: Condvar,
 }
 
+impl Lot {
+    /// Takes the calling thread off the list; whether it was woken.
+    fn leave(parked: &mut Vec<Parked>, thread: u32) -> bool {
+        let place = parked.iter().position(|entry| entry.thread == thread).expect("it is parked");
+        parked.remove(place).woken
+    }
+}
+
 loom::lazy_static! {
-    static ref LOT: Lot = Lot { lock: Mutex::new(()), woken: Condvar::new() };
+    static ref LOT: Lot = Lot { parked: Mutex::new(Vec::new()), woken: Condvar::new() };
     static ref LOAD_CONTROL: LoadControl<Checked> = LoadControl::new();
     static ref THREADS: AtomicU32 = AtomicU32::new(1);
 }
@@ -146,18 +161,32 @@ impl Platform for Checked {
 
     fn end_slice_extension() {}
 
-    /// Blocks without a time-out: a model in which only wake-ups end a sleep is the one that shows
-    /// lost ones.
-    fn park(word: &AtomicU32, expected: u32, _deadline: Option<u64>) {
-        let guard = LOT.lock.lock().expect("no panics");
-        if word.load(Ordering::SeqCst) == expected {
-            drop(LOT.woken.wait(guard));
+    /// Without a deadline only a wake-up ends the sleep, so that a lost one is a deadlock. With a
+    /// deadline time runs out at once; a wake-up that comes before the thread is off the list is
+    /// spent on it, as in the kernel. (A deadline of `u64::MAX` never comes.)
+    fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        let thread = Self::thread_id();
+        let mut parked = LOT.parked.lock().expect("no panics");
+        if word.load(Ordering::SeqCst) != expected {
+            return;
         }
+        parked.push(Parked { address: core::ptr::from_ref(word).addr(), thread, woken: false });
+        if deadline.is_some_and(|end| end != u64::MAX) {
+            drop(parked);
+            loom::thread::yield_now();
+            Lot::leave(&mut LOT.parked.lock().expect("no panics"), thread);
+            return;
+        }
+        while !parked.iter().any(|entry| entry.thread == thread && entry.woken) {
+            parked = LOT.woken.wait(parked).expect("no panics");
+        }
+        Lot::leave(&mut parked, thread);
     }
 
-    fn unpark(_word: *const AtomicU32, _count: u32) {
-        // A wake-up too many is a spurious one, which every parker must bear.
-        let _guard = LOT.lock.lock();
+    fn unpark(word: *const AtomicU32, count: u32) {
+        let mut parked = LOT.parked.lock().expect("no panics");
+        let waiters = parked.iter_mut().filter(|entry| entry.address == word.addr() && !entry.woken);
+        waiters.take(count as usize).for_each(|entry| entry.woken = true);
         LOT.woken.notify_all();
     }
 

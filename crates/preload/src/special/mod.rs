@@ -27,6 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use serde_json::json;
 use syscalls::{Errno, Sysno, syscall};
+use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::load::sensor::Reading;
 use unconvoy_locks::platform::native::companion::{self, Companion};
 use unconvoy_locks::platform::{Native, Platform};
@@ -67,7 +68,7 @@ fn refined(cores: u32) -> Parameters {
 
 /// The policy's parameters on so many processors, if the user asked for a special set.
 fn parameters() -> Option<fn(u32) -> Parameters> {
-    match variable(c"UNCONVOY_SSC") {
+    match variable(&environment::SPECIAL_SET) {
         None | Some("0") => None,
         Some("1" | "refined") => Some(refined),
         Some("published") => Some(Parameters::published),
@@ -92,7 +93,7 @@ pub(crate) fn begin() {
     if let Some(hindrance) = hindrance {
         // Once: the programs that this one starts have no more.
         // SAFETY: called from the constructor, before the program's threads.
-        unsafe { std::env::set_var("UNCONVOY_SSC", "0") };
+        unsafe { std::env::set_var(environment::SPECIAL_SET.name, "0") };
         return say(&["no special set: ", hindrance]);
     }
     let director = Box::new(Director::new(parameters, topology::read()));

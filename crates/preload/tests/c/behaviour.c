@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "room.h"
+
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t other = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -42,7 +44,7 @@ static void sleep_ms(long ms)
 
 static void start(pthread_t *thread, void *(*routine)(void *), void *argument)
 {
-	if (pthread_create(thread, NULL, routine, argument) != 0) {
+	if (thread_create(thread, NULL, routine, argument) != 0) {
 		fprintf(stderr, "behaviour: cannot create a thread\n");
 		exit(99);
 	}
@@ -237,12 +239,10 @@ static int fork_held(void)
 		start(&waiters[i], wait_for_other, NULL);
 	sleep_ms(20);
 	for (int i = 0; i < 3; i++) {
-		pid_t child = fork();
+		pid_t child = child_create();
 		if (child == 0)
 			_exit(child_of_holders());
-		int status = -1;
-		waitpid(child, &status, 0);
-		printf("child %d: %d\n", i, status);
+		printf("child %d: %d\n", i, await_child(child));
 	}
 	sem_post(&finish);
 	pthread_join(holder, NULL);
@@ -352,7 +352,7 @@ static int thousand(void)
 	pthread_attr_setstacksize(&attr, (size_t)sysconf(_SC_THREAD_STACK_MIN));
 	pthread_mutex_lock(&busy);
 	for (int i = 0; i < MANY; i++) {
-		if (pthread_create(&t[i], &attr, gather, NULL) != 0) {
+		if (thread_create(&t[i], &attr, gather, NULL) != 0) {
 			fprintf(stderr, "behaviour: cannot create a thread\n");
 			return 99;
 		}

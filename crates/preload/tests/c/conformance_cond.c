@@ -59,13 +59,13 @@ static int wait_once(struct room *r)
 	switch (r->how) {
 	case WAIT: return pthread_cond_wait(&r->cond, &r->mutex);
 	case TIMEDWAIT:
-		t = after_ms(CLOCK_REALTIME, 9000);
+		t = after_ms(CLOCK_REALTIME, LATER_MS);
 		return pthread_cond_timedwait(&r->cond, &r->mutex, &t);
 	case CLOCKWAIT_MONOTONIC:
-		t = after_ms(CLOCK_MONOTONIC, 9000);
+		t = after_ms(CLOCK_MONOTONIC, LATER_MS);
 		return pthread_cond_clockwait(&r->cond, &r->mutex, CLOCK_MONOTONIC, &t);
 	default:
-		t = after_ms(CLOCK_REALTIME, 9000);
+		t = after_ms(CLOCK_REALTIME, LATER_MS);
 		return pthread_cond_clockwait(&r->cond, &r->mutex, CLOCK_REALTIME, &t);
 	}
 }
@@ -413,7 +413,7 @@ static long op_play(void *player)
 		while (t->turn != p->me) {
 			int error;
 			if (t->timed) {
-				struct timespec later = after_ms(CLOCK_MONOTONIC, 9000);
+				struct timespec later = after_ms(CLOCK_MONOTONIC, LATER_MS);
 				error = pthread_cond_clockwait(&t->cond[p->me], &t->mutex, CLOCK_MONOTONIC, &later);
 			} else {
 				error = pthread_cond_wait(&t->cond[p->me], &t->mutex);
@@ -647,11 +647,11 @@ static void *wait_for_cancellation(void *room)
 		switch (r->how) {
 		case WAIT: pthread_cond_wait(&r->cond, &r->mutex); break;
 		case TIMEDWAIT:
-			t = after_ms(CLOCK_REALTIME, 9000);
+			t = after_ms(CLOCK_REALTIME, LATER_MS);
 			pthread_cond_timedwait(&r->cond, &r->mutex, &t);
 			break;
 		default:
-			t = after_ms(CLOCK_MONOTONIC, 9000);
+			t = after_ms(CLOCK_MONOTONIC, LATER_MS);
 			pthread_cond_clockwait(&r->cond, &r->mutex, CLOCK_MONOTONIC, &t);
 			break;
 		}
@@ -673,7 +673,7 @@ static void cancellation(enum how how, bool asynchronous, bool pending)
 	pthread_t thread;
 	void *result = NULL;
 	check_begin("cond.cancel in %s ends the thread", name);
-	pthread_create(&thread, NULL, wait_for_cancellation, &r);
+	thread_create(&thread, NULL, wait_for_cancellation, &r);
 	if (!pending) {
 		while (!atomic_load(&r.waiting))
 			sleep_ms(1);
@@ -703,7 +703,7 @@ static void cancelled_while_busy(void)
 				 .cond = PTHREAD_COND_INITIALIZER, .how = WAIT };
 	pthread_t thread;
 	void *result = NULL;
-	pthread_create(&thread, NULL, wait_for_cancellation, &r);
+	thread_create(&thread, NULL, wait_for_cancellation, &r);
 	while (!atomic_load(&r.waiting))
 		sleep_ms(1);
 	pthread_mutex_lock(&r.mutex);
@@ -731,7 +731,7 @@ static void cancel_disabled(void)
 	pthread_t thread;
 	void *result = (void *)-1L;
 	room_init(&r, PTHREAD_MUTEX_NORMAL, WAIT);
-	pthread_create(&thread, NULL, wait_with_cancel_disabled, &r);
+	thread_create(&thread, NULL, wait_with_cancel_disabled, &r);
 	lock_with_waiters(&r, 1);
 	pthread_cancel(thread);
 	pthread_mutex_unlock(&r.mutex);
@@ -778,7 +778,7 @@ static void cancelled_waiter_takes_no_signal(void)
 		pthread_t thread;
 		void *result;
 		room_init(&r, PTHREAD_MUTEX_NORMAL, WAIT);
-		pthread_create(&thread, NULL, take_or_be_cancelled, &r);
+		thread_create(&thread, NULL, take_or_be_cancelled, &r);
 		lock_with_waiters(&r, 1);
 		pthread_mutex_unlock(&r.mutex);
 		puppet_send(&waiter, op_take, &r);
@@ -828,7 +828,7 @@ static void signal_is_no_cancellation_point(void)
 	pthread_t thread;
 	room_init(&r, PTHREAD_MUTEX_NORMAL, WAIT);
 	check_begin("cond.signal and broadcast are no cancellation points");
-	pthread_create(&thread, NULL, signal_while_cancelled, &r);
+	thread_create(&thread, NULL, signal_while_cancelled, &r);
 	pthread_join(thread, NULL);
 	check_end(atomic_load(&r.left), 1);
 }

@@ -76,7 +76,7 @@ static long crowd_stop(struct puppet p[CROWD])
 static void recursion_limit(void)
 {
 	pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-	struct timespec later = after_ms(CLOCK_REALTIME, 5000);
+	struct timespec later = after_ms(CLOCK_REALTIME, LATER_MS);
 	pthread_mutex_lock(&m);
 	unsigned first = m.__data.__count;
 	m.__data.__count = UINT_MAX - 1;
@@ -231,7 +231,7 @@ static void bare_threads(void)
 	crowd_start(p);
 	check_begin("thread.of a bare clone contends");
 	for (int i = 0; i < 3; i++) {
-		if (clone(bare_main, stack + size, flags, NULL, &bare_tid, NULL, &bare_tid) < 0)
+		if (CHILD_BY("clone", clone(bare_main, stack + size, flags, NULL, &bare_tid, NULL, &bare_tid)) < 0)
 			errors |= errno;
 		while (atomic_load(&bare_tid))
 			syscall(SYS_sched_yield);
@@ -270,7 +270,7 @@ static void holder_cancelled(void)
 	void *result = NULL;
 	puppet_start(&a);
 	puppet_start(&b);
-	pthread_create(&holder, NULL, hold_until_cancelled, NULL);
+	thread_create(&holder, NULL, hold_until_cancelled, NULL);
 	while (!atomic_load(&holding))
 		sleep_ms(1);
 	puppet_send(&a, op_lock_unlock, &busy);
@@ -329,7 +329,6 @@ static void forks_in_contention(void)
 /* posix_spawn and vfork borrow the parent's memory, and its locks with it. */
 static void spawns_in_contention(void)
 {
-	extern char **environ;
 	char *const arguments[] = { "/bin/sh", "-c", "cat; exit 5", NULL };
 	struct puppet p[CROWD];
 	posix_spawn_file_actions_t actions;
@@ -344,12 +343,12 @@ static void spawns_in_contention(void)
 	error |= posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
 	error |= posix_spawn_file_actions_addclose(&actions, in[1]);
 	error |= posix_spawn_file_actions_addclose(&actions, out[0]);
-	error |= posix_spawn(&child, arguments[0], &actions, NULL, arguments, environ);
+	error |= child_spawn(&child, arguments[0], &actions, arguments);
 	error |= write(in[1], "hello", 5) != 5;
 	close(in[1]);
 	close(out[1]);
 	error |= read(out[0], got, sizeof got - 1) != 5;
-	waitpid(child, &status, 0);
+	status = await_child(child);
 	check_end(error ? -1 : WEXITSTATUS(status), 5);
 	CHECK_VALUE(0, strcmp(got, "hello"), "spawn.its descriptors are the program's");
 	close(in[0]);
@@ -359,14 +358,14 @@ static void spawns_in_contention(void)
 	static char *const true_arguments[] = { "/bin/true", NULL };
 	static int error_of_child;
 	check_begin("spawn.vfork child locks, and becomes another program");
-	pid_t other = vfork();
+	pid_t other = CHILD_BY("vfork", vfork());
 	if (other == 0) {
 		error_of_child = pthread_mutex_lock(&busy);
 		error_of_child |= pthread_mutex_unlock(&busy);
 		execv(true_arguments[0], true_arguments);
 		_exit(127);
 	}
-	waitpid(other, &status, 0);
+	status = await_child(other);
 	check_end(error_of_child ? error_of_child : status, 0);
 	CHECK_VALUE(0, crowd_stop(p), "spawn.contention goes on");
 }
@@ -394,7 +393,7 @@ static struct puppet last_crowd[CROWD];
 static int status_of(void (*run)(void))
 {
 	fflush(stdout);
-	pid_t child = fork();
+	pid_t child = child_create();
 	if (child == 0) {
 		struct rlimit none = { 0, 0 };
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -404,10 +403,7 @@ static int status_of(void (*run)(void))
 		run();
 		_exit(99);
 	}
-	int status = -1;
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	return status;
+	return await_child(child);
 }
 
 static void end_exec(void) { execl("/bin/sh", "sh", "-c", "exit 21", (char *)NULL); }
@@ -425,7 +421,7 @@ static void *exec_thread(void *ignored)
 static void end_exec_in_thread(void)
 {
 	pthread_t t;
-	pthread_create(&t, NULL, exec_thread, NULL);
+	thread_create(&t, NULL, exec_thread, NULL);
 	pthread_join(t, NULL);
 }
 
@@ -444,7 +440,7 @@ static void *stop_later(void *ignored)
 static void end_with_the_last_thread(void)
 {
 	pthread_t t;
-	pthread_create(&t, NULL, stop_later, NULL);
+	thread_create(&t, NULL, stop_later, NULL);
 	pthread_exit(NULL);
 }
 

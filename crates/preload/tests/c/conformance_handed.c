@@ -106,10 +106,10 @@ static long op_take(void *room)
 		if (r->how == 0) {
 			error = pthread_cond_wait(r->cond, r->mutex);
 		} else if (r->how == 1) {
-			t = after_ms(CLOCK_REALTIME, 9000);
+			t = after_ms(CLOCK_REALTIME, LATER_MS);
 			error = pthread_cond_timedwait(r->cond, r->mutex, &t);
 		} else {
-			t = after_ms(CLOCK_MONOTONIC, 9000);
+			t = after_ms(CLOCK_MONOTONIC, LATER_MS);
 			error = pthread_cond_clockwait(r->cond, r->mutex, CLOCK_MONOTONIC, &t);
 		}
 	}
@@ -224,7 +224,7 @@ static void cancellation(const char *name, pthread_mutex_t *m, pthread_cond_t *c
 	pthread_t thread;
 	void *result = NULL;
 	check_begin("%s cancelled wait ends", name);
-	pthread_create(&thread, NULL, wait_for_cancellation, &r);
+	thread_create(&thread, NULL, wait_for_cancellation, &r);
 	while (!atomic_load(&r.waiting))
 		sleep_ms(1);
 	pthread_mutex_lock(m);
@@ -262,7 +262,7 @@ static void cancellations(void)
 static void owner_death(const char *name, int type, int shared, int protocol)
 {
 	pthread_mutex_t m;
-	struct timespec t = after_ms(CLOCK_REALTIME, 5000);
+	struct timespec t = after_ms(CLOCK_REALTIME, LATER_MS);
 	init(&m, type, shared, ROBUST, protocol);
 	CHECK(EINVAL, pthread_mutex_consistent(&m), "%s consistent before any death", name);
 	in_thread(op_lock, &m);
@@ -282,7 +282,7 @@ static void owner_death(const char *name, int type, int shared, int protocol)
 	/* Not made consistent: lost for good. */
 	CHECK(0, pthread_mutex_unlock(&m), "%s unlock while inconsistent", name);
 	CHECK(ENOTRECOVERABLE, pthread_mutex_lock(&m), "%s lock of a lost mutex", name);
-	t = after_ms(CLOCK_REALTIME, 5000);
+	t = after_ms(CLOCK_REALTIME, LATER_MS);
 	CHECK(ENOTRECOVERABLE, pthread_mutex_timedlock(&m, &t), "%s timedlock of a lost mutex", name);
 	/* Last, for glibc 2.36 leaves the lost mutex locked after it. */
 	CHECK(ENOTRECOVERABLE, pthread_mutex_trylock(&m), "%s trylock of a lost mutex", name);
@@ -316,7 +316,7 @@ static void death_with_a_waiter(const char *name, int protocol)
 	sem_init(&d.locked, 0, 0);
 	sem_init(&d.die, 0, 0);
 	puppet_start(&waiter);
-	pthread_create(&thread, NULL, lock_and_die, &d);
+	thread_create(&thread, NULL, lock_and_die, &d);
 	puppet_wait_sem(&d.locked);
 	puppet_send(&waiter, op_lock, &m);
 	CHECK_VALUE(true, puppet_blocked(&waiter), "%s waits for a mutex whose owner will die", name);
@@ -338,7 +338,7 @@ struct dead_room {
 static long op_wait_for_news(void *room)
 {
 	struct dead_room *r = room;
-	struct timespec t = after_ms(CLOCK_REALTIME, 9000);
+	struct timespec t = after_ms(CLOCK_REALTIME, LATER_MS);
 	pthread_mutex_lock(&r->mutex);
 	atomic_store(&r->inside, 1);
 	int error;
@@ -453,7 +453,7 @@ static void between_processes(const char *name, int type, int robust, int protoc
 	CHECK_VALUE(ETIMEDOUT, in_child(child_try, x), "%s is held for a child too", name);
 	pthread_mutex_unlock(&x->mutex);
 	fflush(stdout);
-	pid_t child = fork();
+	pid_t child = child_create();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit((int)child_take_turns(x));
@@ -472,7 +472,7 @@ static void between_processes(const char *name, int type, int robust, int protoc
 	check_end(errors, 0);
 	int status = -1;
 	check_begin("%s takes turns with a child: child's codes", name);
-	waitpid(child, &status, 0);
+	status = await_child(child);
 	check_end(status, 0);
 	CHECK_VALUE(1000, x->counter, "%s takes turns with a child: count", name);
 	if (robust == ROBUST) {

@@ -117,7 +117,7 @@ static void time_outs(const char *name, pthread_mutex_t *m, struct puppet *holde
 	/* A timed wait that is served in time. */
 	struct puppet waiter;
 	puppet_start(&waiter);
-	struct timed t = { m, CLOCK_MONOTONIC, after_ms(CLOCK_MONOTONIC, 8000) };
+	struct timed t = { m, CLOCK_MONOTONIC, after_ms(CLOCK_MONOTONIC, LATER_MS) };
 	puppet_send(&waiter, op_clocklock, &t);
 	CHECK_VALUE(true, puppet_blocked(&waiter), "mutex.%s clocklock waits", name);
 	CHECK_VALUE(0, puppet_call(holder, op_unlock, m), "mutex.%s unlock with a timed waiter", name);
@@ -295,7 +295,7 @@ static long op_exclude(void *e)
 {
 	struct excluded *x = e;
 	for (int i = 0; i < x->rounds && !reached(CLOCK_MONOTONIC, x->end); i++) {
-		struct timespec later = after_ms(CLOCK_MONOTONIC, 9000);
+		struct timespec later = after_ms(CLOCK_MONOTONIC, LATER_MS);
 		int error = 0;
 		switch (x->way) {
 		case 0: error = pthread_mutex_lock(&x->mutex); break;
@@ -525,7 +525,7 @@ struct cancelled {
 static void *lock_while_cancelled(void *c)
 {
 	struct cancelled *x = c;
-	struct timespec soon = after_ms(CLOCK_REALTIME, 8000);
+	struct timespec soon = after_ms(CLOCK_REALTIME, LATER_MS);
 	pthread_cancel(pthread_self());
 	x->lock = CALL(pthread_mutex_lock(x->mutex));
 	x->unlock = CALL(pthread_mutex_unlock(x->mutex));
@@ -542,7 +542,7 @@ static void no_cancellation_point(void)
 	pthread_t thread;
 	void *result = NULL;
 	pthread_mutex_lock(&m);
-	pthread_create(&thread, NULL, lock_while_cancelled, &x);
+	thread_create(&thread, NULL, lock_while_cancelled, &x);
 	sleep_ms(SETTLE_MS);
 	pthread_mutex_unlock(&m);
 	check_begin("mutex.thread with a cancellation pending ends at pthread_testcancel");
@@ -572,7 +572,7 @@ static void cancel_disabled(void)
 	pthread_t thread;
 	void *result = NULL;
 	pthread_mutex_lock(&m);
-	pthread_create(&thread, NULL, lock_with_cancel_disabled, &m);
+	thread_create(&thread, NULL, lock_with_cancel_disabled, &m);
 	sleep_ms(SETTLE_MS);
 	pthread_cancel(thread);
 	sleep_ms(SETTLE_MS);

@@ -68,7 +68,7 @@ static long crowd_run(void *ignored)
 	struct crowd x = { .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
 	pthread_t t[4];
 	for (int i = 0; i < 4; i++)
-		if (pthread_create(&t[i], NULL, crowd_member, &x) != 0)
+		if (thread_create(&t[i], NULL, crowd_member, &x) != 0)
 			return 101;
 	pthread_mutex_lock(&x.mutex);
 	while (x.done < 4)
@@ -245,24 +245,22 @@ static void atfork(void)
 /* vfork and posix_spawn share the parent's memory until the exec: the mutex stays the parent's. */
 static void spawns(void)
 {
-	extern char **environ;
 	char *const arguments[] = { "/bin/true", NULL };
 	pid_t child;
 	int status = -1;
 	pthread_mutex_lock(&normal);
 	check_begin("spawn.posix_spawn with a mutex held");
-	int error = posix_spawn(&child, arguments[0], NULL, NULL, arguments, environ);
+	int error = child_spawn(&child, arguments[0], NULL, arguments);
 	if (error == 0)
-		waitpid(child, &status, 0);
+		status = await_child(child);
 	check_end(error ? error : status, 0);
 	check_begin("spawn.vfork with a mutex held");
-	child = vfork();
+	child = CHILD_BY("vfork", vfork());
 	if (child == 0) {
 		execv(arguments[0], arguments);
 		_exit(127);
 	}
-	waitpid(child, &status, 0);
-	check_end(status, 0);
+	check_end(await_child(child), 0);
 	CHECK(EBUSY, pthread_mutex_trylock(&normal), "spawn.mutex still held");
 	CHECK(0, pthread_mutex_unlock(&normal), "spawn.mutex unlocks");
 }
@@ -318,7 +316,7 @@ static void thread_ends(void)
 	pthread_t threads[4];
 	pthread_mutex_lock(&key_mutex);
 	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, key_thread, NULL);
+		thread_create(&threads[i], NULL, key_thread, NULL);
 	sleep_ms(SETTLE_MS);
 	key_go = true;
 	pthread_cond_broadcast(&key_cond);
@@ -337,7 +335,7 @@ static void thread_ends(void)
 		pthread_t crowd[6];
 		pthread_mutex_lock(&n);
 		for (int i = 0; i < 6; i++)
-			errors |= pthread_create(&crowd[i], NULL, contended_leaver, &n);
+			errors |= thread_create(&crowd[i], NULL, contended_leaver, &n);
 		if (round % 4 == 0)
 			sleep_ms(1);
 		pthread_mutex_unlock(&n);
@@ -374,7 +372,7 @@ static void small_stacks(void)
 	pthread_attr_setstacksize(&attr, 16384);
 	check_begin("exit.contention on stacks of 16 KiB");
 	for (int i = 0; i < 3; i++)
-		errors |= pthread_create(&t[i], &attr, small_main, &normal);
+		errors |= thread_create(&t[i], &attr, small_main, &normal);
 	for (int i = 0; i < 3 && !errors; i++)
 		errors |= pthread_join(t[i], NULL);
 	check_end(errors, 0);
@@ -439,7 +437,7 @@ static int c11_try_in_thread(mtx_t *m)
 {
 	thrd_t t;
 	int result = -1;
-	thrd_create(&t, c11_try, m);
+	thread_create_c11(&t, c11_try, m);
 	thrd_join(t, &result);
 	return result;
 }
@@ -498,7 +496,7 @@ static void c11(void)
 	thrd_t other;
 	int errors = -1;
 	check_begin("c11.500 turns");
-	thrd_create(&other, c11_play, (void *)1);
+	thread_create_c11(&other, c11_play, (void *)1);
 	int mine = c11_play((void *)0);
 	thrd_join(other, &errors);
 	check_end(mine | errors, 0);

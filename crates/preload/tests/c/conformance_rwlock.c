@@ -128,7 +128,7 @@ static void codes(const char *name, pthread_rwlock_t *l, struct puppet *a, struc
 	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s timedrdlock long ago", name);
 	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &SEC_NEGATIVE), "rwlock.%s timedrdlock before 1970", name);
 	/* Served in time. */
-	struct timed served = { l, after_ms(CLOCK_MONOTONIC, 9000), false };
+	struct timed served = { l, after_ms(CLOCK_MONOTONIC, LATER_MS), false };
 	puppet_send(b, op_timed, &served);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s clockrdlock waits", name);
 	puppet_call(a, op_rwunlock, l);
@@ -431,7 +431,7 @@ static void no_cancellation_point(void)
 	pthread_t thread;
 	void *result;
 	pthread_rwlock_wrlock(&l);
-	pthread_create(&thread, NULL, use_while_cancelled, &x);
+	thread_create(&thread, NULL, use_while_cancelled, &x);
 	sleep_ms(SETTLE_MS);
 	pthread_rwlock_unlock(&l);
 	check_begin("rwlock.thread with a cancellation pending ends at pthread_testcancel");
@@ -552,7 +552,7 @@ static void process_shared(void)
 	pthread_rwlock_unlock(&x->lock);
 
 	fflush(stdout);
-	pid_t child = fork();
+	pid_t child = child_create();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit((int)child_uses(x));
@@ -560,7 +560,7 @@ static void process_shared(void)
 	CHECK_VALUE(0, child_uses(x), "rwlock.shared codes under contention");
 	int status = -1;
 	check_begin("rwlock.shared child's codes under contention");
-	waitpid(child, &status, 0);
+	status = await_child(child);
 	check_end(status, 0);
 	CHECK_VALUE(0, x->mistakes, "rwlock.shared readers saw no half write");
 	CHECK_VALUE(2 * 334, x->left, "rwlock.shared writes");

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 
+#include "room.h"
+
 static void *use_locks(void *ignored)
 {
 	pthread_mutexattr_t attr;
@@ -23,6 +25,6 @@ static void *use_locks(void *ignored)
 __attribute__((constructor)) static void begin(void)
 {
 	pthread_t thread;
-	pthread_create(&thread, NULL, use_locks, NULL);
+	thread_create(&thread, NULL, use_locks, NULL);
 	pthread_join(thread, NULL);
 }

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "room.h"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int stop;
 static unsigned long inside;
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
 	if (threads > 256)
 		return 2;
 	for (int thread = 0; thread < threads; thread++)
-		if (pthread_create(&ids[thread], NULL, contend, NULL))
+		if (thread_create(&ids[thread], NULL, contend, NULL))
 			return 3;
 	puts("begun");
 	fflush(stdout);

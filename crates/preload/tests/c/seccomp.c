@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "room.h"
+
 static const int THREADS_LIST[] = {
 	__NR_futex, __NR_exit, __NR_exit_group, __NR_mmap, __NR_munmap, __NR_mprotect, __NR_mremap, __NR_madvise, __NR_brk,
 	__NR_set_robust_list, __NR_rseq, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sched_yield,
@@ -164,7 +166,7 @@ static void contend(void)
 {
 	pthread_t threads[WORKERS];
 	for (int i = 0; i < WORKERS; i++)
-		if (pthread_create(&threads[i], NULL, work, NULL) != 0) {
+		if (thread_create(&threads[i], NULL, work, NULL) != 0) {
 			printf("no thread\n");
 			exit(5);
 		}

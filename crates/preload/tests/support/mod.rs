@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod contend;
+pub mod room;
 pub mod server;
 
 use std::fs::{self, File};
@@ -18,8 +19,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
-/// Long enough for anything here on a slow and busy machine: a time-out means a hang.
-pub const LIMIT: Duration = Duration::from_secs(120);
+/// Long enough for anything here on a slow and busy machine, and for a program that waits for room
+/// (`c/room.h`): a time-out means a hang. The C programs notice theirs earlier, check by check, and say so.
+pub const LIMIT: Duration = Duration::from_secs(600);
+
+/// How often a child's standard error is searched for a [`HANG`].
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a C program's line begins with when it hangs (`c/hang.h`).
+const HANG: &str = "hang: ";
 
 /// The path of `libunconvoy.so`: `UNCONVOY_LIBRARY` if that is set, else built by this call, since
 /// cargo does not build a cdylib for the integration tests of its own package.
@@ -64,14 +72,9 @@ pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
 /// The same for a source that the test has written.
 pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join(source.file_stem().expect("a source has a name"));
-    let output = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"])
-        .args(flags)
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .output()
-        .expect("cc runs (apt-get install gcc)");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"]).args(flags);
+    let output = room::output(compiler.arg("-o").arg(&program).arg(source)).expect("cc runs (apt-get install gcc)");
     assert!(output.status.success(), "cc {}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -164,12 +167,11 @@ impl Running {
         let stdout = tempfile::tempfile().expect("a temporary file");
         let stderr = tempfile::tempfile().expect("a temporary file");
         let name = format!("{command:?}");
-        let child = command
+        let command = command
             .stdout(stdout.try_clone().expect("a file descriptor"))
             .stderr(stderr.try_clone().expect("a file descriptor"))
-            .process_group(0)
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+            .process_group(0);
+        let child = room::spawn(command).unwrap_or_else(|error| panic!("{name}: {error}"));
         let group = Pid::from_child(&child);
         Running { child, group, stdout, stderr, name, ended: None }
     }
@@ -211,29 +213,50 @@ impl Running {
         self.printed() + &String::from_utf8_lossy(&contents(&mut self.stderr))
     }
 
-    /// Waits for the end. After `limit` prints the stacks of all threads of the group and fails.
+    /// Waits for the end. After `limit`, or when the child says that it hangs, prints the stacks of all
+    /// threads of the group and fails. Fails also if the machine had no room for the child's threads.
     #[track_caller]
     pub fn finish(mut self, limit: Duration) -> Finished {
         let deadline = Instant::now() + limit;
+        let mut look = Instant::now() + LOOK;
         while self.poll().is_none() {
             if Instant::now() >= deadline {
-                let stacks = self.stacks();
-                let stdout = contents(&mut self.stdout);
-                let stderr = contents(&mut self.stderr);
-                panic!(
-                    "{}: no end after {limit:?}\n{stacks}\n--- stdout\n{}\n--- stderr\n{}",
-                    self.name,
-                    String::from_utf8_lossy(&stdout),
-                    String::from_utf8_lossy(&stderr)
-                );
+                self.fail_with_stacks(&format!("no end after {limit:?}"));
+            }
+            if Instant::now() >= look {
+                if let Some(line) = self.hang() {
+                    self.fail_with_stacks(&line);
+                }
+                look = Instant::now() + LOOK;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Finished {
+        let finished = Finished {
             status: self.ended.expect("the loop ends with a status"),
             stdout: contents(&mut self.stdout),
             stderr: String::from_utf8_lossy(&contents(&mut self.stderr)).into_owned(),
-        }
+        };
+        room::judge(&finished, &self.name);
+        finished
+    }
+
+    /// The line by which the child says that it hangs.
+    fn hang(&mut self) -> Option<String> {
+        let stderr = String::from_utf8_lossy(&contents(&mut self.stderr)).into_owned();
+        stderr.lines().find(|line| line.starts_with(HANG)).map(str::to_owned)
+    }
+
+    #[track_caller]
+    fn fail_with_stacks(&mut self, why: &str) -> ! {
+        let stacks = self.stacks();
+        let stdout = contents(&mut self.stdout);
+        let stderr = contents(&mut self.stderr);
+        panic!(
+            "{}: {why}\n{stacks}\n--- stdout\n{}\n--- stderr\n{}",
+            self.name,
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        );
     }
 
     /// The stacks of every process of the group and of the child's descendants, from gdb.
@@ -241,12 +264,9 @@ impl Running {
         let mut text = String::new();
         for pid in self.members() {
             let pid = pid.as_raw_nonzero();
-            let output = Command::new("gdb")
-                .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
-                .env_remove("LD_PRELOAD")
-                .stdin(Stdio::null())
-                .output();
-            match output {
+            let mut debugger = Command::new("gdb");
+            debugger.args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"]).env_remove("LD_PRELOAD");
+            match room::output(&mut debugger) {
                 Ok(output) => {
                     text += &format!("--- stacks of process {pid}\n{}\n", String::from_utf8_lossy(&output.stdout))
                 }

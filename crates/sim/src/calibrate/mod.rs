@@ -237,7 +237,7 @@ fn machine(processors: &Processors, quantities: &[Quantity], others: f64) -> Par
     // preempt.
     scheduler.sleeper_credit_ns = scheduler.slice_ns.max(scheduler.wake_preempt_ns + 1);
     scheduler.balance_ns = scheduler.tick_ns;
-    let context = unconvoy_bench::context::Context::capture(0);
+    let context = unconvoy_measure::context::Context::capture(0);
     machine.calibrated = Some(Calibrated {
         date: context.date,
         processor: context.machine.cpu,

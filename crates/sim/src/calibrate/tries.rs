@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use unconvoy_bench::statistics::Spread;
+use unconvoy_measure::statistics::Spread;
 
 /// What a quantity's measurement came to: nanoseconds, or why there are none.
 pub(super) type Outcome = Result<f64, &'static str>;

@@ -1,14 +1,13 @@
 //! `unconvoy sim --calibrate`.
 
 use std::cell::Cell;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use unconvoy_bench::interrupt::Interrupts;
-use unconvoy_bench::output::{can_write, print, write};
+use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::{can_write, complain, print, write};
 
 use crate::calibrate::{Calibration, calibrate, default_path, steps, to_toml};
 
@@ -36,9 +35,7 @@ pub(super) fn run(file: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
         if bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
             last_line.set(Instant::now());
             let gone = begin.elapsed().as_secs();
-            let line = format!("unconvoy: measurement {} of {}, {gone} s gone", bar.position(), rounds * steps());
-            // Standard error may be closed, and nobody else is there to be told.
-            let _ = writeln!(std::io::stderr(), "{line}");
+            complain(&format!("measurement {} of {}, {gone} s gone", bar.position(), rounds * steps()));
         }
         Ok(())
     });

@@ -1,38 +1,37 @@
 //! `unconvoy sim --validate`.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 
-use unconvoy_bench::output::{can_write, print, write};
+use unconvoy_measure::output::{can_write, complain, print, write};
 
-use super::{SimArgs, finish, simulate, write_json};
+use super::points::{finish, simulate, write_json};
 use crate::grid::{Cell, Ended};
-use crate::parameters::Parameters;
 use crate::validate::{How, Validation};
 
-/// Simulates what was measured, and reports.
-pub(super) fn run(args: &SimArgs, machine: Parameters, records: &[PathBuf]) -> anyhow::Result<()> {
-    let validation = Validation::of(machine, records)?;
-    for file in [&args.json, &args.markdown].into_iter().flatten() {
+/// Simulates what was measured, at these thread counts if there are any, and reports.
+pub(super) fn run(
+    validation: &Validation,
+    how: How,
+    threads: &[u32],
+    jobs: Option<u32>,
+    json: Option<&Path>,
+    markdown: Option<&Path>,
+) -> anyhow::Result<()> {
+    for file in [json, markdown].into_iter().flatten() {
         can_write(file)?;
     }
     for warning in validation.warnings() {
-        // Standard error may be closed, and nobody else is there to be told.
-        let _ = writeln!(std::io::stderr(), "unconvoy: {warning}");
+        complain(&warning);
     }
-    let how = How { seconds: args.seconds, seed: args.seed };
-    let is_asked = |cell: &Cell| args.threads.is_empty() || args.threads.contains(&(cell.x as u32));
+    let is_asked = |cell: &Cell| threads.is_empty() || threads.contains(&(cell.x as u32));
     let cells: Vec<Cell> = validation.cells(how).into_iter().filter(is_asked).collect();
     let keep = |ended: &Ended| {
         let report = validation.report(ended, how);
-        match &args.json {
-            Some(path) => write_json(path, &report),
-            None => Ok(()),
-        }
+        json.map_or(Ok(()), |path| write_json(path, &report))
     };
-    let ended = simulate(args, &cells, &keep)?;
+    let ended = simulate(jobs, &cells, &keep)?;
     let text = validation.report(&ended, how).markdown();
-    if let Some(path) = &args.markdown {
+    if let Some(path) = markdown {
         write(path, &text)?;
     }
     print(&text)?;

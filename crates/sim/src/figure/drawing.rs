@@ -1,10 +1,9 @@
 //! Results as panels of lines.
 
-use unconvoy_bench::chart;
-use unconvoy_bench::chart::axis::Axis;
-use unconvoy_bench::chart::colour;
-use unconvoy_bench::chart::panel::{Panel, Point, Series};
-use unconvoy_bench::chart::quantity::Unit;
+use unconvoy_measure::chart::axis::Axis;
+use unconvoy_measure::chart::panel::{Panel, Point, Series};
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::chart::{self, colour, index_of};
 
 use super::{Claim, Figure, Shown};
 use crate::experiment::{Measured, Projection};
@@ -36,14 +35,8 @@ fn panel(title: String, across_title: &str, lines: Vec<Line>, names: &mut Vec<St
     let up = Axis::values(&values(|place| place.1).collect::<Vec<_>>(), Unit::Plain);
     let mut series = Vec::new();
     for (name, line) in lines {
-        let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {
-            names.push(name);
-            names.len() - 1
-        });
-        let point = |&(at, value): &(f64, f64)| {
-            let middle = up.position(value);
-            Point { at, low: middle, middle, high: middle }
-        };
+        let index = index_of(&name, names);
+        let point = |&(at, value): &(f64, f64)| Point::single(at, up.position(value));
         let has_markers = line.len() < 40;
         series.push(Series { colour: colour(index), points: line.iter().map(point).collect(), has_markers });
     }

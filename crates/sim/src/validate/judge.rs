@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use unconvoy_bench::statistics::Spread;
+use unconvoy_measure::statistics::Spread;
 
 /// A lock at one thread count, measured and simulated.
 #[derive(Debug, Clone, Serialize)]

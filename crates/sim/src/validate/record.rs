@@ -5,14 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
-use unconvoy_bench::statistics::Spread;
+use unconvoy_measure::record::SCHEMA;
+use unconvoy_measure::statistics::Spread;
 
 use crate::pair;
 use crate::parameters::Parameters;
 use crate::workload::{Workload, bench_counter, hashtable};
-
-/// The format of records that is understood.
-const SCHEMA: &str = "unconvoy-bench-1";
 
 /// Of a record, what is compared.
 #[derive(Deserialize)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
-use comfy_table::{Table, presets};
-use unconvoy_bench::chart::quantity::Unit;
+use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::table::Table;
 
 use super::{MOST_THREADS, NEAR, Report};
 
@@ -12,12 +12,9 @@ use super::{MOST_THREADS, NEAR, Report};
 const WORST: usize = 20;
 
 fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(header.iter().copied());
-    table.add_rows(rows);
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    lines.join("\n")
+    let mut table = Table::new("", header.iter().copied());
+    rows.into_iter().for_each(|row| table.row(row));
+    table.grid()
 }
 
 fn percent(part: f64) -> String {

@@ -1,0 +1,119 @@
+//! The summary as a table for a terminal, and the sentence below it.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use unconvoy_measure::chart::quantity::{Unit, seconds};
+use unconvoy_measure::statistics::Spread;
+
+use super::super::configuration::Configuration;
+use super::super::record::Record;
+use super::super::summary::{Summary, times};
+
+/// Configurations side by side when the width of standard output is not known.
+const SIDE_BY_SIDE: usize = 3;
+/// About the width of one configuration's columns.
+const COLUMNS_WIDTH: usize = 42;
+/// About the width of the column of thread counts.
+const THREADS_WIDTH: usize = 11;
+
+/// Title, table, context and conclusion.
+pub fn render(record: &Record) -> String {
+    let mut text = String::new();
+    if let Some(title) = &record.title {
+        text.push_str(&format!("{title}\n"));
+    }
+    if !record.summary.is_empty() {
+        let names = &record.plan.configurations;
+        for names in names.chunks(side_by_side()) {
+            text.push_str(&format!("{}\n", table(record, names)));
+        }
+        text.push_str(&format!("{}\n", legend(record)));
+    }
+    text.push_str(&format!("{}\n{}\n", record.context.line(), record.conclusion));
+    text
+}
+
+fn side_by_side() -> usize {
+    let width = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    width.map_or(SIDE_BY_SIDE, |width| (width.saturating_sub(THREADS_WIDTH) / COLUMNS_WIDTH).max(1))
+}
+
+/// One row per thread count, the columns of each configuration in `names` side by side.
+fn table(record: &Record, names: &[Configuration]) -> Table {
+    let has_fairness = record.summary.iter().any(|summary| summary.fairness.is_some());
+    let mut header = vec!["threads".to_string()];
+    for name in names {
+        header.push(format!("{name}\n{}", record.metric.name));
+        header.push(format!("{name}\n{}", cpu_heading(record)));
+        if has_fairness {
+            header.push(format!("{name}\nfairness"));
+        }
+        if *name != record.plan.configurations[0] {
+            header.push(format!("{name}\nvs {}", record.plan.configurations[0]));
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
+    for &threads in &record.plan.threads {
+        let mut row = vec![right(threads.map_or("-".to_string(), |count| count.to_string()))];
+        for name in names {
+            let summary =
+                record.summary.iter().find(|summary| summary.threads == threads && summary.configuration == name.name);
+            row.push(right(summary.map_or_else(none, |summary| metric(record, &summary.metric))));
+            row.push(right(summary.map_or_else(none, cpu)));
+            if has_fairness {
+                let fairness = summary.and_then(|summary| summary.fairness);
+                row.push(right(fairness.map_or_else(none, |spread| format!("{:.2}", spread.median))));
+            }
+            if *name != record.plan.configurations[0] {
+                row.push(right(summary.map_or_else(none, ratio)));
+            }
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn none() -> String {
+    "-".to_string()
+}
+
+/// Whether processor time is per operation; one run that lacks the count does not decide.
+fn is_per_operation(record: &Record) -> bool {
+    record.summary.iter().any(|summary| summary.cpu_per_operation_s.is_some())
+}
+
+fn cpu_heading(record: &Record) -> &'static str {
+    if is_per_operation(record) { "cpu per op" } else { "cpu per run" }
+}
+
+fn metric(record: &Record, spread: &Spread) -> String {
+    let unit = if record.metric.is_wall_time() { Unit::Seconds } else { Unit::Plain };
+    format!("{} ± {:.1} %", unit.show(spread.median), 100.0 * spread.relative())
+}
+
+fn cpu(summary: &Summary) -> String {
+    seconds(summary.cpu_per_operation_s.unwrap_or(summary.cpu_s).median)
+}
+
+fn ratio(summary: &Summary) -> String {
+    match (summary.ratio, summary.differs) {
+        (Some(ratio), Some(true)) => times(ratio),
+        (Some(ratio), _) => format!("~ {}", times(ratio)),
+        (None, _) => none(),
+    }
+}
+
+fn legend(record: &Record) -> String {
+    let better = if record.metric.lower_is_better { "lower" } else { "higher" };
+    let runs = record.plan.runs;
+    let mut text =
+        format!("{}: median of {runs} runs ± median absolute deviation, {better} is better", record.metric.name);
+    if record.plan.configurations.len() > 1 {
+        text.push_str("; ratios above 1 are better, ~ is within the spread");
+    }
+    text
+}

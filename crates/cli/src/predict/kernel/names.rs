@@ -1,0 +1,114 @@
+//! Names for a kernel's report.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use addr2line::Loader;
+use unconvoy_syncchar::Names;
+
+use super::memory::{Memory, Name};
+use crate::predict::kept::Kept;
+use crate::predict::trace::{Lock, Trace};
+
+/// Names of locks, words and places.
+pub struct KernelNames<'a> {
+    trace: &'a Trace,
+    memory: Memory<'a>,
+    /// Lines, if there is debug information.
+    lines: Option<&'a Loader>,
+    locks: BTreeMap<u32, String>,
+    classes: BTreeMap<u32, String>,
+    words: RefCell<BTreeMap<u64, String>>,
+}
+
+impl<'a> KernelNames<'a> {
+    /// Names for what a kernel's trace tells.
+    pub fn new(trace: &'a Trace, memory: Memory<'a>, lines: Option<&'a Loader>) -> Self {
+        let (locks, classes) = (BTreeMap::new(), BTreeMap::new());
+        let mut names = Self { trace, memory, lines, locks, classes, words: RefCell::default() };
+        let mut like: HashMap<String, u32> = HashMap::new();
+        for lock in trace.locks.values() {
+            let name = names.lock_name(lock);
+            let full = match names.memory.symbols.function(lock.pc) {
+                Some(function) => format!("{name} (first taken in {function})"),
+                None => name.to_string(),
+            };
+            let number = like.entry(name.to_string()).or_default();
+            *number += 1;
+            let full = if *number == 1 { full } else { full.replacen(" (", &format!(" #{number} ("), 1) };
+            names.locks.insert(lock.number, full);
+            names.classes.insert(lock.number, name.class());
+        }
+        names
+    }
+
+    fn lock_name(&self, lock: &Lock) -> Name {
+        let function = self.memory.symbols.function(lock.pc);
+        let member = || {
+            let object = lock.object.and_then(|object| self.trace.objects.get(object))?;
+            Some(self.memory.member(object, lock.address, true, function))
+        };
+        let name = self.memory.variable(lock.address, true).or_else(member);
+        name.or_else(|| self.memory.page(lock.address, true)).unwrap_or_else(|| match function {
+            // Memory of no cache: what takes it is all that is known, and that of one kind is taken by the same.
+            Some(function) => Name::of(format!("a lock of {function}")),
+            None => Name::of(format!("lock at {:#x}", lock.address)),
+        })
+    }
+
+    /// What another analysis of the same trace will ask for.
+    pub fn keep(&self) -> Kept {
+        let places = self.trace.places.keys();
+        Kept {
+            locks: self.locks.clone(),
+            classes: self.classes.clone(),
+            places: places.filter_map(|place| Some((*place, self.place(*place)?))).collect(),
+            words: self.words.borrow().clone(),
+            ..Kept::default()
+        }
+    }
+
+    /// The function, and the line if there is debug information, of an instruction.
+    fn code(&self, pc: u64) -> Option<String> {
+        let place = self.memory.symbols.place(pc);
+        let line = self.lines.and_then(|lines| lines.find_location(pc).ok()?).and_then(|location| {
+            let file = location.file?;
+            Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), location.line?))
+        });
+        match (place, line) {
+            (Some(place), Some(line)) => Some(format!("{place} ({line})")),
+            (place, line) => place.or(line),
+        }
+    }
+}
+
+impl Names for KernelNames<'_> {
+    fn lock(&self, lock: u32) -> Option<String> {
+        self.locks.get(&lock).cloned()
+    }
+
+    fn class(&self, lock: u32) -> Option<String> {
+        self.classes.get(&lock).cloned()
+    }
+
+    fn word(&self, address: u64) -> Option<String> {
+        let in_object = || {
+            let object = self.trace.object(address)?;
+            Some(self.memory.member(object, address, false, None))
+        };
+        let name =
+            self.memory.variable(address, false).or_else(in_object).or_else(|| self.memory.page(address, false))?;
+        let name = name.to_string();
+        self.words.borrow_mut().insert(address, name.clone());
+        Some(name)
+    }
+
+    fn place(&self, place: u32) -> Option<String> {
+        self.code(*self.trace.places.get(&place)?)
+    }
+
+    fn is_conditional_store(&self, _place: u32) -> bool {
+        // Needs the code, which a compressed image does not show.
+        false
+    }
+}

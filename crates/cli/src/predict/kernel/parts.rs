@@ -1,0 +1,201 @@
+//! What a kernel's profile is made of, and where it is found: QEMU's system mode, a kernel and its modules, busybox, mke2fs. `make kernel` fetches the first three
+//! into `target/kernel`; an installation has them beside the plug-ins.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use unconvoy_bench::library;
+
+use crate::inspect;
+use crate::predict::options::KernelArgs;
+use crate::refusal::Refusal;
+
+/// Names the directory of kernel and QEMU when it lies elsewhere.
+const VARIABLE: &str = unconvoy::catalogue::environment::KERNEL.name;
+const QEMU: &str = "qemu-system-x86_64";
+/// The first release whose plug-ins may read registers (interface version 4).
+const OLDEST: u32 = 10;
+/// Where mke2fs is, which is not in every user's PATH.
+const SBIN: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// Everything, found.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// QEMU, and the directories of its firmware if it is not an installed one.
+    pub qemu: PathBuf,
+    /// See `qemu`.
+    pub firmware: Vec<PathBuf>,
+    /// The plug-in.
+    pub plugin: PathBuf,
+    /// A bzImage, or a vmlinux that boots by itself.
+    pub image: PathBuf,
+    /// Its modules, if it has any.
+    pub modules: Option<PathBuf>,
+    /// A static busybox.
+    pub busybox: PathBuf,
+    /// Makes the guest's file system.
+    pub mke2fs: PathBuf,
+}
+
+impl Parts {
+    /// Looks for all of them.
+    ///
+    /// # Errors
+    ///
+    /// What is missing first, and how to get it (125); an image that is none (2).
+    pub fn find(args: &KernelArgs) -> Result<Self, Refusal> {
+        let beside = library::kernel_directories(VARIABLE);
+        let (qemu, firmware) = qemu(args.qemu.as_deref(), &beside)?;
+        let (image, modules) = kernel(args, &beside)?;
+        let plugin = library::find_system_plugin().map_err(Refusal::installation)?;
+        Ok(Self { qemu, firmware, plugin, image, modules, busybox: busybox()?, mke2fs: mke2fs()? })
+    }
+}
+
+fn missing(what: &str) -> Refusal {
+    Refusal::installation(what.to_string())
+}
+
+fn qemu(told: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Refusal> {
+    if let Some(told) = told {
+        suits(told).map_err(|why| Refusal::usage(format!("--qemu {}: {why}", told.display())))?;
+        return Ok((told.to_path_buf(), Vec::new()));
+    }
+    let installed = inspect::resolve(OsStr::new(QEMU));
+    if let Some(installed) = installed.as_ref().filter(|qemu| suits(qemu).is_ok()) {
+        return Ok((installed.clone(), Vec::new()));
+    }
+    for root in beside.iter().map(|directory| directory.join("qemu/usr")) {
+        let qemu = root.join("bin").join(QEMU);
+        if suits(&qemu).is_ok() {
+            return Ok((qemu, vec![root.join("share/qemu"), root.join("share/seabios")]));
+        }
+    }
+    let found = installed.and_then(|qemu| Some(format!("{}: {}; ", qemu.display(), suits(&qemu).err()?)));
+    Err(missing(&format!(
+        "no {QEMU} of release {OLDEST} or later with plug-ins, under which the kernel is to run ({}looked in PATH and {}): `make kernel` fetches one, or say --qemu PATH",
+        found.unwrap_or_default(),
+        listed(beside)
+    )))
+}
+
+/// Whether plug-ins of our interface version can be loaded into it.
+fn suits(qemu: &Path) -> Result<(), String> {
+    let output = |option: &str| {
+        let output =
+            Command::new(qemu).arg(option).output().map_err(|error| format!("it cannot be executed: {error}"))?;
+        Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let version = output("--version")?;
+    let release = version.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.trim().parse::<u32>().ok());
+    match release {
+        None => Err("it is no QEMU, or lacks a shared library".into()),
+        Some(release) if release < OLDEST => {
+            Err(format!("it is release {release}, and plug-ins read registers from {OLDEST} on"))
+        }
+        Some(_) if !output("-help")?.contains("-plugin") => Err("it was built without plug-ins".into()),
+        Some(_) => Ok(()),
+    }
+}
+
+fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>), Refusal> {
+    let told = args.kernel.as_ref().and_then(Option::as_ref);
+    let image = match told {
+        Some(image) => image.clone(),
+        None => {
+            beside.iter().map(|directory| directory.join("vmlinuz")).find(|image| image.is_file()).ok_or_else(|| {
+                missing(&format!(
+                    "no kernel (looked in {}): `make kernel` fetches Debian's, or say --kernel IMAGE",
+                    listed(beside)
+                ))
+            })?
+        }
+    };
+    let release = release(&image).map_err(|why| Refusal::usage(format!("--kernel {}: {why}", image.display())))?;
+    let modules = match &args.modules {
+        Some(told) if !told.is_dir() => {
+            return Err(Refusal::usage(format!("--modules {}: no such directory", told.display())));
+        }
+        Some(told) => Some(told.clone()),
+        None => {
+            let sibling = image.parent().map(|directory| directory.join("modules"));
+            let installed = release.map(|release| Path::new("/lib/modules").join(release));
+            sibling.into_iter().chain(installed).find(|directory| directory.is_dir())
+        }
+    };
+    Ok((image, modules))
+}
+
+/// What a kernel's image says of its release; an error if it is no image. The boot protocol (Documentation/arch/x86/boot.rst in the kernel's source) has the magic at
+/// 0x202 and at 0x20e where the text is, less 0x200.
+fn release(image: &Path) -> Result<Option<String>, String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(image).and_then(|file| file.take(1 << 16).read_to_end(&mut bytes));
+    opened.map_err(|error| error.to_string())?;
+    if bytes.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    if bytes.get(0x202..0x206) != Some(b"HdrS") {
+        return Err("this is neither a bzImage nor a vmlinux of x86-64".into());
+    }
+    let at = 0x200 + usize::from(u16::from_le_bytes([bytes[0x20e], bytes[0x20f]]));
+    let text = bytes.get(at..).unwrap_or_default();
+    let end = text.iter().position(|byte| byte.is_ascii_whitespace() || *byte == 0).unwrap_or(0);
+    Ok(Some(String::from_utf8_lossy(&text[..end]).into_owned()).filter(|release| !release.is_empty()))
+}
+
+fn busybox() -> Result<PathBuf, Refusal> {
+    let remedy = "the guest's programs are those of a static busybox: apt-get install busybox-static";
+    let found = inspect::resolve(OsStr::new("busybox")).ok_or_else(|| missing(&format!("no busybox: {remedy}")))?;
+    if inspect::interpreter(&found).is_some() {
+        return Err(missing(&format!("{} is not static: {remedy}", found.display())));
+    }
+    Ok(found)
+}
+
+fn mke2fs() -> Result<PathBuf, Refusal> {
+    let name = OsString::from("mke2fs");
+    let found = inspect::resolve(&name);
+    let elsewhere = || SBIN.iter().map(|place| Path::new(place).join(&name)).find(|path| path.is_file());
+    found
+        .or_else(elsewhere)
+        .ok_or_else(|| missing("no mke2fs, which makes the guest's disk: apt-get install e2fsprogs"))
+}
+
+fn listed(directories: &[PathBuf]) -> String {
+    let directories: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    directories.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_say_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("image");
+        let check = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            release(&file)
+        };
+        assert!(check(b"").unwrap_err().contains("neither"));
+        assert!(check(&[0; 4096]).unwrap_err().contains("neither"));
+        assert_eq!(check(b"\x7fELF..."), Ok(None));
+        let mut image = vec![0; 4096];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e..0x210].copy_from_slice(&0x300_u16.to_le_bytes());
+        image[0x500..0x510].copy_from_slice(b"6.12-cloud (deb)");
+        assert_eq!(check(&image), Ok(Some("6.12-cloud".to_string())));
+        image[0x20e..0x210].copy_from_slice(&0xffff_u16.to_le_bytes());
+        assert_eq!(check(&image), Ok(None));
+    }
+
+    #[test]
+    fn no_qemu() {
+        assert!(suits(Path::new("/nowhere/qemu")).unwrap_err().contains("cannot be executed"));
+        assert!(suits(Path::new("/bin/true")).unwrap_err().contains("no QEMU"));
+    }
+}

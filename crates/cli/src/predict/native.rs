@@ -1,0 +1,99 @@
+//! The run without an emulator, for the times of locks: under the interposer, as `unconvoy run --stats` does it.
+
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use unconvoy_bench::child::describe;
+use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_bench::library::{self, variable};
+
+use super::child::{self, Ended, Why};
+use crate::predict::options::PredictArgs;
+use crate::refusal::Refusal;
+use crate::{inspect, stats};
+
+/// What the run told.
+pub struct Native {
+    /// How it ended.
+    pub ended: Ended,
+    /// The interposer's record, if it could write one.
+    pub record: Option<stats::Record>,
+    /// What was not seen, or spoils the times; sentences.
+    pub remarks: Vec<String>,
+}
+
+impl Native {
+    /// Runs the program.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn run(
+        args: &PredictArgs,
+        path: &Path,
+        interposer: &Path,
+        folder: &Path,
+        interrupts: &Interrupts,
+    ) -> anyhow::Result<Self> {
+        let statistics = folder.join("native.json");
+        let preload = library::preload(interposer, std::env::var_os(variable::PRELOAD).as_deref());
+        let mut command = Command::new(&args.program[0]);
+        command.args(&args.program[1..]).env(variable::STATS, &statistics).env(variable::PRELOAD, preload);
+        let ended = child::run(&mut command, args.timeout, interrupts)
+            .map_err(|error| Refusal::not_started(&args.program[0], &error))?;
+        let mut remarks = Vec::new();
+        match ended.why {
+            Some(Why::TimedOut) => remarks.push("The native run was ended by the time-out.".into()),
+            None if !ended.status.success() => remarks.push(format!("The native run: {}.", describe(ended.status))),
+            _ => {}
+        }
+        let record = match stats::read(&statistics) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                remarks.push(match inspect::obstacle(path) {
+                    Some(obstacle) => {
+                        format!("No times of locks: nothing can be replaced in the program, since {obstacle}.")
+                    }
+                    None if !ended.status.success() => {
+                        "No times of locks: the program ended before the interposer could write them.".into()
+                    }
+                    None => format!("No times of locks: the interposer wrote none ({error:#})."),
+                });
+                None
+            }
+        };
+        Ok(Self { ended, record, remarks })
+    }
+
+    /// The run time, unless the run was cut short, in seconds.
+    pub fn seconds(&self) -> Option<f64> {
+        let measured = self.record.as_ref().map(|record| Duration::from_nanos(record.wall_ns));
+        let wall = measured.filter(|wall| !wall.is_zero()).unwrap_or(self.ended.wall);
+        (self.ended.why.is_none() || self.record.is_some()).then_some(wall.as_secs_f64())
+    }
+}
+
+/// Where our standard input is, so that the second run can be given the same.
+pub struct Input(Option<(std::fs::File, u64)>);
+
+impl Input {
+    /// Remembers where it is, if it is a file; what comes from a pipe or a terminal comes once.
+    pub fn remember() -> Self {
+        let remember = || {
+            let mut file = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
+            let position = file.stream_position().ok().filter(|_| file.metadata().is_ok_and(|data| data.is_file()))?;
+            Some((file, position))
+        };
+        Self(remember())
+    }
+
+    /// Goes back there.
+    pub fn rewind(self) {
+        if let Some((mut file, position)) = self.0 {
+            let _ = file.seek(SeekFrom::Start(position));
+        }
+    }
+}

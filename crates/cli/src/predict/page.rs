@@ -1,0 +1,318 @@
+//! The report as one HTML page that needs nothing else: no script, no other file.
+
+use askama::Template;
+use unconvoy_syncchar::report::LockReport;
+use unconvoy_syncchar::{ClassReport, Clock, Estimate, Histogram, HotSpot, Projection, Report};
+
+/// Hot spots shown of a lock.
+const SPOTS: usize = 8;
+/// Width of the bar of all conflicts, in heights of a letter.
+const WIDEST: f64 = 6.0;
+
+#[derive(Template)]
+#[template(path = "predict.html")]
+struct Page {
+    title: String,
+    source: String,
+    version: &'static str,
+    seconds: Option<String>,
+    processors: Vec<u32>,
+    remarks: Vec<String>,
+    rows: Vec<Row>,
+    hidden: usize,
+    is_native: bool,
+    kinds: Vec<Kind>,
+    gains: Vec<Gain>,
+    has_times: bool,
+    details: Vec<Detail>,
+}
+
+/// A row of Table 2.
+struct Row {
+    name: String,
+    link: Option<u32>,
+    held: String,
+    sections: String,
+    independence: Vec<String>,
+    density: Vec<String>,
+    is_all: bool,
+}
+
+/// Locks of one kind.
+struct Kind {
+    name: String,
+    locks: u64,
+    held: String,
+    acquisitions: u64,
+    waited: String,
+    /// Data independence, then conflict density, for each number of processors; empty where unknown.
+    numbers: Vec<String>,
+}
+
+struct Gain {
+    name: String,
+    sections: Vec<String>,
+    program: Vec<String>,
+    is_all: bool,
+}
+
+struct Detail {
+    number: u32,
+    name: String,
+    advice: Vec<String>,
+    facts: Vec<String>,
+    histogram: Vec<(&'static str, u64)>,
+    spots: Vec<Spot>,
+    false_sharing: Vec<String>,
+}
+
+struct Spot {
+    word: String,
+    address: String,
+    share: String,
+    width: String,
+    alone: String,
+    readers: Vec<String>,
+    writers: Vec<String>,
+}
+
+/// The page, with the `top` locks in detail and `listed` in the tables.
+///
+/// # Errors
+///
+/// The template cannot be filled in.
+pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<u8>> {
+    let shown = &report.locks[..report.locks.len().min(listed)];
+    let detailed = shown.len().min(top);
+    let mut rows: Vec<Row> = shown.iter().enumerate().map(|(index, lock)| Row::new(lock, index < detailed)).collect();
+    let mut gains: Vec<Gain> = shown.iter().map(Gain::new).collect();
+    rows.extend(Row::average(report));
+    if !report.projections.is_empty() {
+        gains.push(Gain {
+            name: "all locks".into(),
+            sections: speed_ups(report.projections.iter().map(|gain| (gain.sections, gain.sections_by_line))),
+            program: programs(&report.projections),
+            is_all: true,
+        });
+    }
+    let page = Page {
+        title: report.run.program.join(" "),
+        source: report.run.source.clone(),
+        version: concat!("unconvoy ", env!("CARGO_PKG_VERSION")),
+        seconds: report.run.seconds.map(|seconds| format!("{seconds:.3}")),
+        processors: report.options.processors.clone(),
+        remarks: report.remarks.clone(),
+        rows,
+        hidden: report.locks.len() - shown.len(),
+        is_native: report.run.clock == Clock::Native,
+        kinds: Kind::all(report, listed),
+        gains,
+        has_times: !report.projections.is_empty(),
+        details: shown[..detailed].iter().map(|lock| Detail::new(report, lock)).collect(),
+    };
+    Ok(page.render()?.into_bytes())
+}
+
+impl Row {
+    fn new(lock: &LockReport, has_details: bool) -> Self {
+        let estimates: Vec<Estimate> = lock.analysis.estimates.iter().map(|estimates| estimates.byte).collect();
+        Self {
+            name: lock.name.clone(),
+            link: has_details.then_some(lock.analysis.lock),
+            held: lock.share.map_or_else(|| "unknown".into(), percent),
+            sections: lock.analysis.sections.to_string(),
+            independence: estimates.iter().map(|estimate| format!("{:.2}", estimate.independence)).collect(),
+            density: estimates.iter().map(|estimate| format!("{:.2}", estimate.density)).collect(),
+            is_all: false,
+        }
+    }
+
+    /// The last row; nothing without times.
+    fn average(report: &Report) -> Option<Self> {
+        let means = &report.average;
+        (!means.is_empty()).then(|| Self {
+            name: "weighted average".into(),
+            link: None,
+            held: report.held.map_or_else(|| "unknown".into(), percent),
+            sections: report.sections.to_string(),
+            independence: means.iter().map(|mean| format!("{:.2}", mean.byte.independence)).collect(),
+            density: means.iter().map(|mean| format!("{:.2}", mean.byte.density)).collect(),
+            is_all: true,
+        })
+    }
+}
+
+impl Kind {
+    /// None where no kind has several locks: then the locks say it all.
+    fn all(report: &Report, listed: usize) -> Vec<Self> {
+        if report.classes.iter().all(|class| class.locks < 2) {
+            return Vec::new();
+        }
+        let processors = &report.options.processors;
+        let kind = |class: &ClassReport| {
+            let mean = |n: &u32| class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte);
+            let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let independence = processors.iter().map(|n| number(mean(n).map(|mean| mean.independence)));
+            let density = processors.iter().map(|n| number(mean(n).map(|mean| mean.density)));
+            Self {
+                name: class.name.clone(),
+                locks: class.locks,
+                held: class.share.map_or_else(|| "unknown".into(), percent),
+                acquisitions: class.times.acquisitions,
+                waited: format!("{:.6}", class.times.waited),
+                numbers: independence.chain(density).collect(),
+            }
+        };
+        report.classes.iter().take(listed).map(kind).collect()
+    }
+}
+
+impl Gain {
+    fn new(lock: &LockReport) -> Self {
+        let estimates = lock.analysis.estimates.iter();
+        let unknown = || vec!["unknown".to_string(); lock.analysis.estimates.len()];
+        Self {
+            name: lock.name.clone(),
+            sections: speed_ups(estimates.map(|both| (both.byte.speed_up(), both.line.speed_up()))),
+            program: if lock.projections.is_empty() { unknown() } else { programs(&lock.projections) },
+            is_all: false,
+        }
+    }
+}
+
+impl Detail {
+    fn new(report: &Report, lock: &LockReport) -> Self {
+        let analysis = &lock.analysis;
+        let mut facts = vec![
+            format!("{} sections of {} threads", analysis.sections, analysis.threads),
+            format!("{:.1} words each", analysis.words),
+            format!("{} write nothing", percent(analysis.read_only)),
+            format!("{} do I/O", percent(analysis.io)),
+        ];
+        if let Some(times) = &lock.times {
+            facts.push(format!(
+                "{}{} acquisitions, held for {:.6} s, waited for {:.6} s",
+                if report.run.clock == Clock::Native { "natively " } else { "" },
+                times.acquisitions,
+                times.held,
+                times.waited
+            ));
+        }
+        let histogram = match analysis.histogram.conflicts {
+            0 => Vec::new(),
+            _ => Histogram::ROWS.into_iter().zip(analysis.histogram.words).collect(),
+        };
+        let falsely = analysis.false_sharing.iter().take(SPOTS);
+        let falsely = falsely
+            .map(|line| format!("{} ({:#x}), by {} pairs of sections", word(report, line.word), line.word, line.pairs));
+        Self {
+            number: analysis.lock,
+            name: lock.name.clone(),
+            advice: lock.advice.iter().map(|advised| advised.sentence.clone()).collect(),
+            facts,
+            histogram,
+            spots: analysis.hot_spots.iter().take(SPOTS).map(|spot| Spot::new(report, spot)).collect(),
+            false_sharing: falsely.collect(),
+        }
+    }
+}
+
+impl Spot {
+    fn new(report: &Report, spot: &HotSpot) -> Self {
+        Self {
+            word: word(report, spot.address),
+            address: format!("{:#x}", spot.address),
+            share: percent(spot.share),
+            width: format!("{:.2}", WIDEST * spot.share),
+            alone: percent(spot.alone),
+            readers: report.names_of(&spot.readers),
+            writers: report.names_of(&spot.writers),
+        }
+    }
+}
+
+fn word(report: &Report, address: u64) -> String {
+    report.words.get(&address).cloned().unwrap_or_else(|| "unknown memory".into())
+}
+
+fn programs(projections: &[Projection]) -> Vec<String> {
+    speed_ups(projections.iter().map(|gain| (gain.program, gain.program_by_line)))
+}
+
+/// By byte, and by line where that differs.
+fn speed_ups(values: impl Iterator<Item = (f64, f64)>) -> Vec<String> {
+    let text = |(byte, line)| {
+        let (byte, line) = (format!("{byte:.2}"), format!("{line:.2}"));
+        if byte == line { byte } else { format!("{byte} ({line})") }
+    };
+    values.map(text).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use unconvoy_syncchar::{Access, Analysis, LockTimes, Names, Options, Run, Section};
+
+    struct Hostile;
+
+    impl Names for Hostile {
+        fn lock(&self, _: u32) -> Option<String> {
+            Some("List<int>::lock".into())
+        }
+
+        fn word(&self, _: u64) -> Option<String> {
+            Some("</td><script>".into())
+        }
+
+        fn place(&self, _: u32) -> Option<String> {
+            Some("push<T> (list.h:7)".into())
+        }
+
+        fn is_conditional_store(&self, _: u32) -> bool {
+            false
+        }
+    }
+
+    fn report() -> Report {
+        let options = Options { processors: vec![2], ..Options::default() };
+        let mut analysis = Analysis::new(options.clone()).unwrap();
+        for section in 0..1000 {
+            let word = Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
+            analysis.section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
+        }
+        let run =
+            Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
+        let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
+        Report::new(run, &options, analysis.finish(), times, &Hostile)
+    }
+
+    #[test]
+    fn everything_is_on_the_page_and_names_are_text() {
+        let page = String::from_utf8(render(&report(), 10, 10).unwrap()).unwrap();
+        for text in [
+            "./a&#38;b",
+            "List&#60;int&#62;::lock",
+            "push&#60;T&#62; (list.h:7)",
+            "50.00 %",
+            "id=\"lock4\"",
+            "per-thread",
+        ] {
+            assert!(page.contains(text), "{text} in {page}");
+        }
+        assert!(!page.contains("<script"), "{page}");
+        assert!(!page.contains("http"), "it needs nothing else");
+    }
+
+    #[test]
+    fn without_locks_it_says_why() {
+        let options = Options::default();
+        let report = Report::new(Run::default(), &options, Vec::new(), HashMap::new(), &Hostile);
+        let page = String::from_utf8(render(&report, 10, 10).unwrap()).unwrap();
+        assert!(page.contains("No critical section was seen"), "{page}");
+    }
+}

@@ -1,0 +1,315 @@
+//! What the documentation says is what the code says: tables are generated from the catalogue, and
+//! pages that a script puts together begin with their sources.
+#![cfg(not(loom))]
+
+mod generated;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use generated::{assert_up_to_date, repository, table};
+use unconvoy::catalogue::environment::{Reader, VARIABLES, Values, Variable};
+use unconvoy::catalogue::{CONTENTION_MANAGERS, Class, LOAD_MANAGERS, POLICIES, Purpose, SENSORS};
+use unconvoy::load::policy::{Observation, Policy};
+use unconvoy::load::sensor::Reading;
+
+/// The name of a table's entry; the first is the default.
+fn name(place: usize, name: &str) -> String {
+    if place == 0 { format!("`{name}` (default)") } else { format!("`{name}`") }
+}
+
+fn purpose(purpose: Purpose) -> String {
+    match purpose {
+        Purpose::For(what) => what.to_string(),
+        Purpose::Comparison(what) => format!("comparison: {what}"),
+    }
+}
+
+macro_rules! sizes {
+    ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
+        const SIZES: &[(&str, usize)] = &[$(($lock, size_of::<$contention>())),*];
+    };
+}
+
+unconvoy::with_managers!(sizes);
+
+#[test]
+fn lock_tables_are_up_to_date() {
+    let sizes = BTreeMap::from_iter(SIZES.iter().copied());
+    let locks = CONTENTION_MANAGERS.iter().enumerate().map(|(place, lock)| {
+        let class = match lock.class {
+            Class::Spins => "never".to_string(),
+            Class::YieldsToPreempted(_) => "rescue".to_string(),
+            Class::CallsSystem(_) => "**by design**".to_string(),
+        };
+        let state = format!("{} bytes", sizes[lock.entry.name]);
+        let name = name(place, lock.entry.name);
+        [name, lock.order.into(), lock.polls.into(), class, state, purpose(lock.purpose), lock.source.into()]
+    });
+    let heading = ["name", "order", "waiters poll", "system calls", "state", "what it is for", "source"];
+    let calls = CONTENTION_MANAGERS.iter().filter_map(|lock| match lock.class {
+        Class::Spins => None,
+        Class::YieldsToPreempted(when) => Some([lock.entry.name, "rescue", "`sched_yield`, ", when]),
+        Class::CallsSystem(what) => Some([lock.entry.name, "by design", "", what]),
+    });
+    let calls = calls.map(|[name, class, call, when]| [format!("`{name}`"), class.into(), format!("{call}{when}")]);
+    let loads = LOAD_MANAGERS.iter().enumerate().map(|(place, load)| {
+        [name(place, load.entry.name), load.waiter.into(), purpose(load.purpose), load.source.into()]
+    });
+    let policies = POLICIES
+        .iter()
+        .enumerate()
+        .map(|(place, policy)| [name(place, policy.entry.name), policy.target.into(), format!("{:.2}", policy.noise)]);
+    assert_up_to_date(
+        "locks.md",
+        &[
+            ("contention managers", table(heading, locks)),
+            ("system calls", table(["name", "class", "calls"], calls)),
+            ("load managers", table(["name", "a waiter", "what it is for", "source"], loads)),
+            ("policies", table(["name", "the target is", "noise left"], policies)),
+        ],
+    );
+}
+
+#[test]
+fn sensor_table_is_up_to_date() {
+    let sensors = SENSORS.iter().enumerate().map(|(place, sensor)| {
+        let name = name(place, sensor.entry.name);
+        [name, sensor.reads.into(), sensor.others.into(), sensor.cost.into(), sensor.needs.into()]
+    });
+    let heading = ["name", "reads", "sees of other processes", "cost of a reading", "needs"];
+    assert_up_to_date("sensors.md", &[("sensors", table(heading, sensors))]);
+}
+
+/// Noise of standard deviation 2, without a trend: the sum of 12 uniform numbers.
+fn noise(count: usize) -> Vec<f64> {
+    let mut seed = 1_u32;
+    let mut uniform = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(seed >> 8) / f64::from(1 << 24)
+    };
+    (0..count).map(|_| 2.0 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).collect()
+}
+
+#[test]
+fn stated_noise_of_a_policy_is_what_it_leaves() {
+    const SETTLED: usize = 100;
+    for stated in POLICIES {
+        let mut policy = Policy::named(stated.entry.name).expect("the catalogue's names are the policies'");
+        let mut sleeping = 0;
+        let targets = noise(2000).into_iter().map(|noise| {
+            let runnable = (40.0 + noise - f64::from(sleeping)).max(0.0);
+            let reading = Reading::of_runnable(runnable, 2.0);
+            sleeping = policy.target(Observation { reading, sleeping, polling: 0.0 });
+            f64::from(sleeping)
+        });
+        let targets: Vec<f64> = targets.skip(SETTLED).collect();
+        let mean = targets.iter().sum::<f64>() / targets.len() as f64;
+        let variance = targets.iter().map(|target| (target - mean).powi(2)).sum::<f64>() / targets.len() as f64;
+        let deviation = variance.sqrt();
+        assert!((deviation - stated.noise).abs() < 0.005, "{}: {deviation:.3}", stated.entry.name);
+    }
+}
+
+fn values(variable: &Variable) -> String {
+    let words = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    match &variable.values {
+        Values::Entry(entries) => words(&entries.iter().map(|entry| entry.name).collect::<Vec<_>>()),
+        Values::Milliseconds(range) => format!("{} to {} ms", range.start(), range.end()),
+        Values::Word(choices) => words(choices),
+        Values::Switch => "0; anything else is 1".to_string(),
+        Values::Path => "path".to_string(),
+        Values::Anything => "anything".to_string(),
+        Values::Form(form) => (*form).to_string(),
+    }
+}
+
+fn readers(variable: &Variable) -> String {
+    let name = |reader: &Reader| match reader {
+        Reader::Library => "the library",
+        Reader::Command => "`unconvoy`",
+        Reader::Scheduler => "`unconvoy-sched-ext`",
+        Reader::Workloads => "workload programs",
+        Reader::Tests => "tests",
+        Reader::Build => "build scripts",
+    };
+    variable.readers.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn variables(is_wanted: impl Fn(&Variable) -> bool) -> String {
+    let rows = VARIABLES.iter().filter(|variable| is_wanted(variable)).map(|variable| {
+        let name = format!("`{}`", variable.name);
+        [name, readers(variable), values(variable), variable.default.into(), variable.meaning.into()]
+    });
+    table(["name", "read by", "values", "default", "meaning"], rows)
+}
+
+#[test]
+fn environment_tables_are_up_to_date() {
+    let is_ours = |variable: &Variable| variable.name.starts_with("UNCONVOY_");
+    let is_for_developers = |variable: &Variable| matches!(variable.readers[0], Reader::Tests | Reader::Build);
+    let is_librarys = |variable: &Variable| variable.readers[0] == Reader::Library;
+    let library = variables(|variable| is_ours(variable) && is_librarys(variable));
+    let command = variables(|variable| is_ours(variable) && !is_librarys(variable) && !is_for_developers(variable));
+    let developers = variables(|variable| is_ours(variable) && is_for_developers(variable));
+    let others = variables(|variable| !is_ours(variable));
+    let blocks = [("library", library), ("command", command), ("development", developers), ("others", others)];
+    assert_up_to_date("environment.md", &blocks);
+}
+
+/// The files below `directories` that are sources: path below the repository, and text.
+fn sources(directories: &[&str]) -> Vec<(String, String)> {
+    const KINDS: [&str; 9] = ["rs", "c", "cc", "h", "sh", "py", "toml", "html", ""];
+    let root = repository();
+    let mut open: Vec<_> = directories.iter().map(|directory| root.join(directory)).collect();
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            open.extend(entries.map(|entry| entry.expect("an entry of a directory").path()));
+        } else if KINDS.contains(&path.extension().unwrap_or_default().to_str().unwrap_or("none"))
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            let name = path.strip_prefix(&root).expect("below the root").display().to_string();
+            found.push((name, text));
+        }
+    }
+    assert!(found.len() > directories.len(), "there are sources");
+    found
+}
+
+/// The words of `text` that begin with `prefix`, which ends a word before them.
+fn words_from<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_of_a_name = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    text.match_indices(prefix)
+        .filter(move |(place, _)| !text[..*place].ends_with(|letter: char| letter.is_ascii_alphanumeric()))
+        .map(move |(place, _)| &text[place..])
+        .map(move |rest| &rest[..rest.find(|letter| !is_of_a_name(letter)).unwrap_or(rest.len())])
+}
+
+const TABLE: &str = "crates/locks/src/catalogue/environment.rs";
+
+#[test]
+fn every_variable_in_the_sources_is_in_the_table() {
+    let sources = sources(&["crates", "scripts", "Makefile"]);
+    // A C macro is defined somewhere.
+    let macros: Vec<&str> = sources
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter_map(|line| line.trim_start().strip_prefix("#define ")?.split([' ', '(']).next())
+        .collect();
+    let mut unknown = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| path != TABLE) {
+        let ours = words_from(text, "UNCONVOY_").filter(|word| word.len() > "UNCONVOY_".len());
+        let quoted = |call: &'static str| {
+            text.match_indices(call).filter_map(move |(place, call)| text[place + call.len()..].split('"').next())
+        };
+        let read = ["env::var(\"", "env::var_os(\"", "getenv(\"", "getenv(c\""].into_iter().flat_map(quoted);
+        // What cargo sets for its build scripts is cargo's interface.
+        let read = read.filter(|name| *name != "OUT_DIR" && !name.starts_with("CARGO_"));
+        for word in ours.chain(read) {
+            if !macros.contains(&word) && VARIABLES.iter().all(|variable| variable.name != word) {
+                unknown.push(format!("{path}: {word}"));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "not in {TABLE}: {unknown:#?}");
+}
+
+#[test]
+fn every_variable_in_the_table_is_read_somewhere() {
+    let sources = sources(&["crates", "scripts"]);
+    let (_, table) = sources.iter().find(|(path, _)| path == TABLE).expect("the table");
+    for variable in VARIABLES {
+        let quoted = format!("\"{}\"", variable.name);
+        let row = table.split(&quoted).next().expect("a first part");
+        let constant = row.rsplit('\n').next().and_then(|line| line.trim().strip_suffix(':')).expect("ID: NAME");
+        let constant = format!("environment::{constant}");
+        let is_end = |rest: &str| !rest.starts_with(|letter: char| letter.is_ascii_uppercase() || letter == '_');
+        let is_named = |text: &str| text.match_indices(&constant).any(|(place, of)| is_end(&text[place + of.len()..]));
+        assert!(
+            sources.iter().any(|(path, text)| path != TABLE && (text.contains(&quoted) || is_named(text))),
+            "nothing reads {}",
+            variable.name
+        );
+    }
+}
+
+#[test]
+fn generated_pages_begin_with_their_prefaces() {
+    for page in ["evaluation", "evaluation-grids"] {
+        let read = |name: String| {
+            let path = repository().join("docs").join(name);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        let (text, preface) = (read(format!("{page}.md")), read(format!("{page}-preface.md")));
+        let difference = text.lines().zip(preface.lines()).find(|(text, preface)| text != preface);
+        assert!(difference.is_none(), "docs/{page}.md was edited instead of its preface: {difference:#?}");
+        assert!(text.starts_with(&preface), "docs/{page}.md ends within its preface");
+    }
+}
+
+/// The algorithms reach the system only through their platform: outside of the platform and the
+/// sensors no code of the library names a way to call the kernel or to print.
+#[test]
+fn only_the_platform_and_the_sensors_call_the_system() {
+    const WAYS: [&str; 8] =
+        ["libc::", "rustix::", "syscalls::", "std::fs", "std::io", "println!(", "std::process", "asm!("];
+    let is_allowed = |path: &str| {
+        ["crates/locks/src/platform/native/", "crates/locks/src/load/sensor/"]
+            .iter()
+            .any(|below| path.starts_with(below))
+    };
+    for (path, text) in sources(&["crates/locks/src"]).iter().filter(|(path, _)| !is_allowed(path)) {
+        let code = text.split("#[cfg(test)]").next().expect("a first part");
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            assert!(!WAYS.iter().any(|way| line.contains(way)), "{path}: {line}");
+        }
+    }
+}
+
+/// README.md and the pages in docs/, generated ones apart: path below the repository, and text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let root = repository();
+    let entries = fs::read_dir(root.join("docs")).expect("docs/");
+    let pages = entries.map(|entry| entry.expect("an entry of a directory").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages
+        .chain([root.join("README.md")])
+        .map(|path| (path.clone(), fs::read_to_string(path).expect("a page")))
+        .collect()
+}
+
+#[test]
+fn links_and_paths_in_the_documentation_exist() {
+    let root = repository();
+    for (page, text) in pages() {
+        let below = page.parent().expect("a directory");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let links = links.filter(|link| !link.is_empty() && !link.contains("://")).map(|link| below.join(link));
+        // Of code on one line: what lies between every other pair of backquotes.
+        let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let paths = code.filter(|word| {
+            let is_a_path = ["crates/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
+            is_a_path && !word.contains([' ', '*', '{'])
+        });
+        for path in links.chain(paths.map(|path| root.join(path))) {
+            assert!(path.exists(), "{}: there is no {}", page.display(), path.display());
+        }
+        // Sources may be named by their last parts.
+        let is_source = |word: &&str| word.ends_with(".rs") && !word.contains(' ');
+        for word in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_source) {
+            let named = sources_named().iter().any(|path| path.ends_with(word));
+            assert!(named, "{}: there is no source {word}", page.display());
+        }
+    }
+}
+
+/// The paths of all sources.
+fn sources_named() -> &'static [PathBuf] {
+    static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PATHS.get_or_init(|| sources(&["crates"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
+}

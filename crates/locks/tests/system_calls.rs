@@ -1,0 +1,354 @@
+//! When contention managers call the operating system: each one's calls, counted on a platform of
+//! its own, are those of its class in the catalogue.
+//!
+//! The platform is made of the native one's parts. It counts in the calling thread what an
+//! algorithm asks of the system, and has two ways to show what a machine shows seldom: a *dawdling*
+//! thread rests after each of its writes, as one that is preempted there, and a new *generation*
+//! is what the child of a fork has.
+#![cfg(not(loom))]
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use unconvoy::catalogue::{CONTENTION_MANAGERS, Class};
+use unconvoy::contention::queue::Node;
+use unconvoy::contention::{Contention, Outcome, Turn, Verdict};
+use unconvoy::load::control::LoadControl;
+use unconvoy::platform::{Atomic, AtomicInt, Begun, Native, Platform, ThreadNote};
+
+/// Calls of one thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Calls {
+    yields: u32,
+    parks: u32,
+    unparks: u32,
+    slices: u32,
+}
+
+impl Calls {
+    fn and(self, other: Calls) -> Calls {
+        Calls {
+            yields: self.yields + other.yields,
+            parks: self.parks + other.parks,
+            unparks: self.unparks + other.unparks,
+            slices: self.slices + other.slices,
+        }
+    }
+}
+
+thread_local! {
+    static CALLS: Cell<Calls> = const { Cell::new(Calls { yields: 0, parks: 0, unparks: 0, slices: 0 }) };
+    static DAWDLES: Cell<bool> = const { Cell::new(false) };
+    static NOTE: Cell<ThreadNote> = Cell::new(ThreadNote::default());
+}
+
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+
+fn count(call: impl Fn(&mut Calls)) {
+    let mut calls = CALLS.get();
+    call(&mut calls);
+    CALLS.set(calls);
+}
+
+/// After a write.
+fn dawdle() {
+    if DAWDLES.get() {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The platform that counts.
+#[derive(Debug, Clone, Copy)]
+struct Counting;
+
+/// An atomic cell after whose writes a dawdling thread rests.
+#[repr(transparent)]
+struct Slow<A>(A);
+
+macro_rules! slow {
+    ($cell:ty, $value:ty) => {
+        impl Atomic<$value> for Slow<$cell> {
+            fn new(value: $value) -> Self {
+                Slow(<$cell>::new(value))
+            }
+            fn load(&self, order: Ordering) -> $value {
+                self.0.load(order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                self.0.store(value, order);
+                dawdle();
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                let before = self.0.swap(value, order);
+                dawdle();
+                before
+            }
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let result = self.0.compare_exchange(current, new, success, failure);
+                if result.is_ok() {
+                    dawdle();
+                }
+                result
+            }
+        }
+    };
+}
+
+macro_rules! slow_int {
+    ($cell:ty, $value:ty, $($operation:ident)*) => {
+        slow!($cell, $value);
+        impl AtomicInt<$value> for Slow<$cell> {
+            $(fn $operation(&self, value: $value, order: Ordering) -> $value {
+                let before = self.0.$operation(value, order);
+                dawdle();
+                before
+            })*
+        }
+    };
+}
+
+slow_int!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and);
+slow_int!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_and);
+slow!(AtomicPtr<Node<Counting>>, *mut Node<Counting>);
+
+impl Platform for Counting {
+    type U32 = Slow<AtomicU32>;
+    type U64 = Slow<AtomicU64>;
+    type NodePtr = Slow<AtomicPtr<Node<Counting>>>;
+
+    fn fence(order: Ordering) {
+        atomic::fence(order);
+    }
+    fn now() -> u64 {
+        Native::now()
+    }
+    fn pause() {
+        std::hint::spin_loop();
+    }
+    /// As the native platform's, an instruction or pauses.
+    fn doze(_word: &Slow<AtomicU64>, _seen: u64) {
+        (0..100).for_each(|_| std::hint::spin_loop());
+    }
+    fn yield_now() {
+        count(|calls| calls.yields += 1);
+        thread::yield_now();
+    }
+    fn begin_transaction() -> Begun {
+        Begun::Unavailable
+    }
+    fn in_transaction() -> bool {
+        false
+    }
+    fn end_transaction() {}
+    fn abort_transaction() {}
+    fn begin_slice_extension() {
+        count(|calls| calls.slices += 1);
+    }
+    fn end_slice_extension() {
+        count(|calls| calls.slices += 1);
+    }
+    fn park(word: &Slow<AtomicU32>, expected: u32, deadline: Option<u64>) {
+        count(|calls| calls.parks += 1);
+        Native::park(&word.0, expected, deadline);
+    }
+    fn unpark(word: *const Slow<AtomicU32>, how_many: u32) {
+        count(|calls| calls.unparks += 1);
+        // `Slow` is transparent.
+        Native::unpark(word.cast(), how_many);
+    }
+    fn thread_id() -> u32 {
+        Native::thread_id()
+    }
+    fn thread_note() -> ThreadNote {
+        NOTE.get()
+    }
+    fn is_real_time() -> bool {
+        false
+    }
+    fn set_thread_note(note: ThreadNote) {
+        NOTE.set(note);
+    }
+    fn generation() -> u32 {
+        GENERATION.load(SeqCst)
+    }
+    /// Never freed: nodes are type-stable.
+    fn take_node() -> *mut Node<Counting> {
+        Box::into_raw(Box::new(Node::detached(0, 0)))
+    }
+    unsafe fn give_node(_node: *mut Node<Counting>) {}
+    fn load_control() -> &'static LoadControl<Counting> {
+        static CONTROL: OnceLock<LoadControl<Counting>> = OnceLock::new();
+        CONTROL.get_or_init(LoadControl::new)
+    }
+    fn ensure_controller() {}
+}
+
+/// A contention manager as the tests see it, without its type.
+trait Lock: Sync {
+    fn try_lock(&self) -> bool;
+    /// Waits for the lock until `end`; whether it has it.
+    fn wait(&self, end: Instant) -> bool;
+    fn unlock(&self);
+}
+
+impl<C: Contention<Counting>> Lock for C {
+    fn try_lock(&self) -> bool {
+        Contention::try_lock(self)
+    }
+    fn wait(&self, end: Instant) -> bool {
+        self.attempt(&mut Until(end)) == Outcome::Acquired
+    }
+    fn unlock(&self) {
+        // SAFETY: the tests release what they hold.
+        assert!(unsafe { Contention::unlock(self) }, "nobody marks it");
+    }
+}
+
+/// A waiter's question: it spins until the end.
+struct Until(Instant);
+
+impl Turn for Until {
+    fn turn(&mut self, _now: u64) -> Verdict {
+        if Instant::now() < self.0 { Verdict::Spin } else { Verdict::Leave }
+    }
+    fn deadline(&self) -> Option<u64> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        Some(Counting::now() + left.as_nanos() as u64)
+    }
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// What `work` calls in a thread of its own.
+fn calls_of(dawdles: bool, work: impl FnOnce() + Send) -> Calls {
+    let counted = || {
+        DAWDLES.set(dawdles);
+        work();
+        CALLS.get()
+    };
+    thread::scope(|scope| scope.spawn(counted).join().expect("no panic"))
+}
+
+/// Calls of a thread that takes and releases a lock that nobody else wants.
+fn alone(lock: &dyn Lock) -> Calls {
+    calls_of(false, || {
+        for _ in 0..100 {
+            assert!(lock.try_lock());
+            lock.unlock();
+            assert!(lock.wait(far()));
+            lock.unlock();
+        }
+    })
+}
+
+/// Calls of a thread that waits for a lock which another one holds throughout.
+fn in_vain(lock: &dyn Lock) -> Calls {
+    assert!(lock.try_lock());
+    let calls = calls_of(false, || assert!(!lock.wait(Instant::now() + Duration::from_millis(5))));
+    lock.unlock();
+    calls
+}
+
+/// Calls of threads that contend for a lock, one of them dawdling.
+fn beside_a_dawdler(lock: &dyn Lock) -> Calls {
+    let done = AtomicBool::new(false);
+    let sections = |dawdles, rest| {
+        let done = &done;
+        move || {
+            calls_of(dawdles, || {
+                while !done.load(SeqCst) {
+                    assert!(lock.wait(far()));
+                    thread::sleep(rest);
+                    lock.unlock();
+                }
+            })
+        }
+    };
+    thread::scope(|scope| {
+        let threads = [(true, 0), (false, 100), (false, 100)]
+            .map(|(dawdles, rest)| scope.spawn(sections(dawdles, Duration::from_micros(rest))));
+        thread::sleep(Duration::from_millis(100));
+        done.store(true, SeqCst);
+        threads.map(|thread| thread.join().expect("no panic")).into_iter().fold(Calls::default(), Calls::and)
+    })
+}
+
+/// Calls of two threads that meet at the first use of a lock in a process, one of them dawdling.
+fn in_a_child(lock: &dyn Lock) -> Calls {
+    let section = |dawdles| {
+        move || {
+            calls_of(dawdles, || {
+                assert!(lock.wait(far()));
+                lock.unlock();
+            })
+        }
+    };
+    GENERATION.fetch_add(1, SeqCst);
+    thread::scope(|scope| {
+        let dawdler = scope.spawn(section(true));
+        thread::sleep(Duration::from_millis(1));
+        section(false)().and(dawdler.join().expect("no panic"))
+    })
+}
+
+macro_rules! locks {
+    ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
+        const LOCKS: &[(&str, fn() -> Box<dyn Lock>)] =
+            &[$(($lock, || Box::new(<$contention as Contention<Counting>>::unlocked()))),*];
+    };
+}
+
+unconvoy::with_managers!(locks, Counting);
+
+/// What each kind of call is named in the catalogue.
+fn names(calls: Calls) -> Vec<&'static str> {
+    let kinds = [
+        (calls.yields, "`sched_yield`"),
+        (calls.parks, "`futex`"),
+        (calls.unparks, "`futex`"),
+        (calls.slices, "`rseq_slice_yield`"),
+    ];
+    kinds.into_iter().filter(|kind| kind.0 > 0).map(|kind| kind.1).collect()
+}
+
+/// How often a case is repeated in which a thread has to meet another at the right moment.
+const ATTEMPTS: u32 = 50;
+
+/// One test, since generations are the process's.
+#[test]
+fn every_contention_manager_calls_what_its_class_says() {
+    for (lock, (name, unlocked)) in CONTENTION_MANAGERS.iter().zip(LOCKS) {
+        assert_eq!(lock.entry.name, *name, "the order of both tables");
+        let undisturbed = alone(&*unlocked()).and(in_vain(&*unlocked()));
+        let yields = |calls: Calls| Calls { yields: 0, ..calls } == Calls::default() && calls.yields > 0;
+        match lock.class {
+            Class::Spins | Class::YieldsToPreempted(_) => {
+                assert_eq!(undisturbed, Calls::default(), "{name}, with nobody preempted");
+                let disturbed = || beside_a_dawdler(&*unlocked()).and(in_a_child(&*unlocked()));
+                if lock.class == Class::Spins {
+                    assert_eq!(disturbed(), Calls::default(), "{name}, with a thread preempted");
+                } else {
+                    let seen = (0..ATTEMPTS).map(|_| disturbed()).find(|calls| *calls != Calls::default());
+                    assert!(seen.is_some_and(yields), "{name}, with a thread preempted: {seen:?}");
+                }
+            }
+            Class::CallsSystem(what) => {
+                let named = names(undisturbed);
+                assert!(!named.is_empty(), "{name} calls nothing");
+                assert!(named.iter().all(|name| what.contains(name)), "{name}: {named:?} are not all in {what:?}");
+            }
+        }
+    }
+}

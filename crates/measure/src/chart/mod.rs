@@ -1,0 +1,232 @@
+//! Figures: panels side by side with one legend, as SVG and as PNG.
+//!
+//! The PNG is the SVG, rasterised with a font that comes with unconvoy, so that both look the
+//! same and neither needs fonts or a font configuration on the machine.
+
+pub mod axis;
+pub mod panel;
+pub mod quantity;
+mod style;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use resvg::{tiny_skia, usvg};
+
+use crate::output::{with_suffix, write};
+use panel::Panel;
+use style::{FONT, INK};
+
+pub use plotters::style::RGBColor as Colour;
+pub use style::colour;
+
+/// The font's file, see `assets/DejaVuSans.LICENSE.txt`.
+const FONT_FILE: &[u8] = include_bytes!("../../assets/DejaVuSans.ttf");
+/// Pixels of the PNG per unit of the SVG: legible on a dense display and in print.
+const PIXELS: f32 = 2.0;
+
+const PANEL_WIDTH: u32 = 440;
+/// A single panel has room for the legend and the caption too.
+const LEAST_WIDTH: u32 = 2 * PANEL_WIDTH;
+const PANELS_HEIGHT: u32 = 360;
+const TITLE_HEIGHT: u32 = 44;
+const LEGEND_HEIGHT: u32 = 26;
+const CAPTION_HEIGHT: u32 = 34;
+/// Of the paragraph below the caption.
+const LINE_HEIGHT: u32 = 19;
+const MARGIN: i32 = 24;
+/// Width of a line and marker in the legend, before their name.
+const SIGN_WIDTH: i32 = 34;
+/// Width of a letter of the legend, on the high side: only the SVG's reader knows the font.
+const LETTER_WIDTH: i32 = 8;
+/// The same for the paragraph, whose letters are smaller.
+const SMALL_LETTER_WIDTH: f64 = 6.2;
+/// Between the entries of the legend.
+const ENTRY_GAP: i32 = 22;
+
+/// Everything that is drawn.
+#[derive(Debug)]
+pub struct Figure {
+    /// Above all.
+    pub title: String,
+    /// What is compared, in the order of each panel's series; their colours are [`colour`]'s.
+    pub names: Vec<String>,
+    /// From left to right.
+    pub panels: Vec<Panel>,
+    /// One line below the panels: what was measured, and on which machine.
+    pub caption: String,
+    /// A paragraph below that, which is broken into lines.
+    pub remark: Option<String>,
+}
+
+impl Figure {
+    /// Draws into BASENAME.svg and BASENAME.png; their paths.
+    ///
+    /// # Errors
+    ///
+    /// Those of the drawing back ends; a file cannot be written.
+    pub fn write(&self, basename: &Path) -> anyhow::Result<[PathBuf; 2]> {
+        let files = [".svg", ".png"].map(|suffix| with_suffix(basename, suffix));
+        write(&files[0], self.svg()?)?;
+        write(&files[1], self.png()?)?;
+        Ok(files)
+    }
+
+    /// The figure as PNG.
+    ///
+    /// # Errors
+    ///
+    /// Those of the drawing back ends.
+    pub fn png(&self) -> anyhow::Result<Vec<u8>> {
+        let mut fonts = usvg::fontdb::Database::new();
+        fonts.load_font_data(FONT_FILE.to_vec());
+        fonts.set_sans_serif_family("DejaVu Sans");
+        let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
+        let tree = usvg::Tree::from_str(&self.svg()?, &options).context("the SVG does not parse")?;
+        let (width, height) = (tree.size().width() * PIXELS, tree.size().height() * PIXELS);
+        let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32).context("the figure has no size")?;
+        let scale = tiny_skia::Transform::from_scale(PIXELS, PIXELS);
+        resvg::render(&tree, scale, &mut pixels.as_mut());
+        Ok(pixels.encode_png()?)
+    }
+
+    /// The figure as SVG.
+    ///
+    /// # Errors
+    ///
+    /// Those of the drawing back end.
+    pub fn svg(&self) -> anyhow::Result<String> {
+        let width = (PANEL_WIDTH * self.panels.len() as u32).max(LEAST_WIDTH);
+        let rows = legend_rows(&self.names, width as i32);
+        let remark = self.remark.as_deref().map_or_else(Vec::new, |text| wrapped(text, width));
+        let head_height = TITLE_HEIGHT + LEGEND_HEIGHT * rows.len() as u32;
+        let foot_height = CAPTION_HEIGHT + LINE_HEIGHT * (remark.len() + usize::from(!remark.is_empty())) as u32;
+        let mut text = String::new();
+        {
+            let size = (width, head_height + PANELS_HEIGHT + foot_height);
+            let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+            root.fill(&WHITE)?;
+            let (head, rest) = root.split_vertically(head_height);
+            let (body, foot) = rest.split_vertically(PANELS_HEIGHT);
+            self.heading(&head, width, &rows)?;
+            for (area, panel) in body.split_evenly((1, self.panels.len().max(1))).iter().zip(&self.panels) {
+                panel.draw(area)?;
+            }
+            let style = (FONT, 13).into_font().color(&INK.mix(0.75));
+            let position = Pos::new(HPos::Center, VPos::Top);
+            foot.draw(&Text::new(self.caption.clone(), (width as i32 / 2, 8), style.pos(position)))?;
+            let style = (FONT, 13).into_font().color(&INK);
+            let position = Pos::new(HPos::Left, VPos::Top);
+            for (line, y) in remark.into_iter().zip((CAPTION_HEIGHT as i32..).step_by(LINE_HEIGHT as usize)) {
+                foot.draw(&Text::new(line, (MARGIN, y), style.clone().pos(position)))?;
+            }
+            root.present()?;
+        }
+        Ok(text)
+    }
+
+    /// Title and legend.
+    fn heading<DB: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+        width: u32,
+        rows: &[Vec<usize>],
+    ) -> anyhow::Result<()> {
+        let centred = Pos::new(HPos::Center, VPos::Center);
+        let style = (FONT, 21).into_font().color(&INK).pos(centred);
+        area.draw(&Text::new(self.title.clone(), (width as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4), style))?;
+
+        let names = &self.names;
+        let beside = Pos::new(HPos::Left, VPos::Center);
+        let style = (FONT, 16).into_font().color(&INK).pos(beside);
+        for (row, entries) in rows.iter().enumerate() {
+            let y = (TITLE_HEIGHT + LEGEND_HEIGHT * row as u32 + LEGEND_HEIGHT / 2) as i32;
+            let total: i32 = entries.iter().map(|&index| entry_width(&names[index])).sum();
+            let mut x = (width as i32 - total + ENTRY_GAP) / 2;
+            for &index in entries {
+                let colour = colour(index);
+                area.draw(&PathElement::new([(x, y), (x + SIGN_WIDTH - 8, y)], colour.stroke_width(3)))?;
+                area.draw(&Circle::new((x + (SIGN_WIDTH - 8) / 2, y), 5, colour.filled()))?;
+                area.draw(&Text::new(names[index].clone(), (x + SIGN_WIDTH, y), style.clone()))?;
+                x += entry_width(&names[index]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The index of a name in the legend, where it is added if it is new.
+pub fn index_of(name: &str, names: &mut Vec<String>) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_string());
+        names.len() - 1
+    })
+}
+
+/// Which entries share a line of the legend: as many as fit.
+fn legend_rows(names: &[String], width: i32) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut used = 0;
+    for (index, name) in names.iter().enumerate() {
+        let entry = entry_width(name);
+        if used + entry > width && used > 0 {
+            rows.push(Vec::new());
+            used = 0;
+        }
+        used += entry;
+        rows.last_mut().expect("starts with one row").push(index);
+    }
+    rows
+}
+
+fn entry_width(name: &str) -> i32 {
+    SIGN_WIDTH + LETTER_WIDTH * name.chars().count() as i32 + ENTRY_GAP
+}
+
+/// Lines of words that fit into a figure of this width.
+fn wrapped(text: &str, width: u32) -> Vec<String> {
+    let fitting = (f64::from(width as i32 - 2 * MARGIN) / SMALL_LETTER_WIDTH) as usize;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= fitting => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_are_broken_between_words() {
+        let text = "word ".repeat(60);
+        let lines = wrapped(&text, LEAST_WIDTH);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 140 && !line.ends_with(' ')));
+        assert_eq!(lines.join(" "), text.trim());
+        assert!(wrapped("", LEAST_WIDTH).is_empty());
+    }
+
+    #[test]
+    fn a_figure_without_data_still_has_its_words() {
+        let figure = Figure {
+            title: "title".into(),
+            names: vec!["one".into()],
+            panels: Vec::new(),
+            caption: "caption".into(),
+            remark: Some("some remark".into()),
+        };
+        let svg = figure.svg().expect("drawn");
+        assert!(["title", "one", "caption", "some remark"].iter().all(|word| svg.contains(word)));
+        assert!(figure.png().is_ok_and(|png| png.starts_with(b"\x89PNG")));
+    }
+}

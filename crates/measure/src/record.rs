@@ -1,0 +1,240 @@
+//! What a benchmark leaves behind: `BASENAME.json` and, with the same runs, `BASENAME.csv` for programs, `BASENAME.md` for people.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cells::Samples;
+use crate::context::Context;
+use crate::export::{Exporter, Json};
+use crate::failure::{Failure, is_violation};
+use crate::goal::Judgement;
+use crate::output::{self, with_suffix, write};
+use crate::rows::csv_of_runs;
+use crate::table::Table;
+
+/// Version of the JSON format.
+pub const SCHEMA: &str = "unconvoy-bench-1";
+
+/// One benchmark, finished or not.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The subcommand.
+    pub benchmark: String,
+    /// Whether every planned run was measured.
+    pub complete: bool,
+    /// If not, why.
+    pub ended_by: Option<String>,
+    /// The machine and the moment.
+    pub context: Context,
+    /// What was asked for; thread counts, seconds and so on.
+    pub parameters: Value,
+    /// What was promised and what was measured.
+    pub judgements: Vec<Judgement>,
+    /// The figures, formatted.
+    pub tables: Vec<Table>,
+    /// What the figures do not say by themselves.
+    pub notes: Vec<String>,
+    /// Every measurement, in the order of measuring.
+    pub runs: Vec<Value>,
+    /// Runs that gave no result.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// What is printed instead of [`tables`](Self::tables), where those are too long for a terminal.
+    #[serde(skip)]
+    pub shown: Option<Vec<Table>>,
+    /// Whether a violation ended a benchmark that has no [`failures`](Self::failures), since its first failed run ends it.
+    #[serde(skip)]
+    ended_by_violation: bool,
+}
+
+/// Every run as a line of CSV, if the runs fit into lines.
+struct Csv;
+
+impl Exporter<Record> for Csv {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        csv_of_runs(&record.runs, &record.failures)
+    }
+}
+
+/// Heading, verdicts, tables and the machine.
+struct Markdown;
+
+impl Exporter<Record> for Markdown {
+    fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(Some(record.text(&record.tables).into_bytes()))
+    }
+}
+
+/// What is written beside each other.
+const FORMATS: [(&str, &dyn Exporter<Record>); 3] = [(".json", &Json), (".csv", &Csv), (".md", &Markdown)];
+
+impl Record {
+    /// A record of nothing yet; the time starts now.
+    pub fn begin(benchmark: &str, seed: u64, parameters: Value) -> Self {
+        Self {
+            schema: SCHEMA.to_string(),
+            benchmark: benchmark.to_string(),
+            complete: false,
+            ended_by: None,
+            context: Context::capture(seed),
+            parameters,
+            judgements: Vec::new(),
+            tables: Vec::new(),
+            notes: build_notes(),
+            runs: Vec::new(),
+            failures: Vec::new(),
+            shown: None,
+            ended_by_violation: false,
+        }
+    }
+
+    /// Takes over the measurements, each with a cell that describes itself.
+    pub fn take<C: Serialize, S: Serialize>(&mut self, cells: &[C], samples: &Samples<S>) -> anyhow::Result<()> {
+        for sample in &samples.all {
+            let cell = cells.get(sample.cell).context("a sample of no cell")?;
+            self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
+        }
+        if let Some(error) = &samples.ended_by {
+            self.ended_by_violation = is_violation(error);
+            let what = if self.ended_by_violation { "CONSISTENCY VIOLATION: " } else { "" };
+            self.ended_by.get_or_insert(format!("{what}{error:#}"));
+        }
+        Ok(())
+    }
+
+    /// Notes the end, prints the tables and writes the files. Without a base name nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Standard output or a file cannot be written.
+    pub fn finish(mut self, out: Option<&Path>) -> anyhow::Result<Self> {
+        self.context.close();
+        self.complete = self.ended_by.is_none();
+        if !self.complete {
+            self.void("not all runs were measured");
+        }
+        self.deliver(out)
+    }
+
+    /// Whether a program found its data inconsistent.
+    pub fn has_violation(&self) -> bool {
+        self.ended_by_violation || self.failures.iter().any(|failure| failure.is_violation)
+    }
+
+    /// Takes the verdicts back: half the rounds give figures, but no verdict that anyone should quote.
+    pub fn void(&mut self, why: &str) {
+        let judgements = std::mem::take(&mut self.judgements);
+        self.judgements = judgements.into_iter().map(|judgement| judgement.without_verdict(why)).collect();
+    }
+
+    /// Prints the tables and writes the files.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    pub fn deliver(self, out: Option<&Path>) -> anyhow::Result<Self> {
+        // The files first: a standard output that is full or gone must not cost them.
+        let written = out.map_or(Ok(()), |out| self.write(out));
+        output::print(&self.text(self.shown.as_ref().unwrap_or(&self.tables)))?;
+        written?;
+        Ok(self)
+    }
+
+    /// Writes the files.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be written.
+    pub fn write(&self, out: &Path) -> anyhow::Result<()> {
+        for (suffix, format) in FORMATS {
+            if let Some(bytes) = format.render(self)? {
+                write(&with_suffix(out, suffix), bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Heading, verdicts, tables, notes and the machine.
+    fn text(&self, tables: &[Table]) -> String {
+        let mut text = format!("# unconvoy bench {}\n\n", self.benchmark);
+        if let Some(why) = &self.ended_by {
+            let _ = writeln!(text, "**Not complete:** {why}\n");
+        }
+        for failure in &self.failures {
+            let what = if failure.is_violation { "CONSISTENCY VIOLATION" } else { "Failed" };
+            let _ = writeln!(text, "**{what}:** {}\n", failure.why);
+        }
+        if !self.judgements.is_empty() {
+            text.push_str(&judgements(&self.judgements).markdown());
+            text.push('\n');
+        }
+        text.push_str(&self.figures_of(tables));
+        text
+    }
+
+    /// The tables, the notes and the machine they come from.
+    pub fn figures(&self) -> String {
+        self.figures_of(&self.tables)
+    }
+
+    fn figures_of(&self, tables: &[Table]) -> String {
+        let mut text = String::new();
+        for table in tables {
+            let _ = writeln!(text, "{}", table.markdown());
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "- {note}");
+        }
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), repeatable(&self.context.command));
+        text
+    }
+}
+
+/// A command as it is given today: records are older than the subcommand, and name a program that no longer exists.
+fn repeatable(command: &[String]) -> String {
+    let command = command.join(" ");
+    match command.split_once("unconvoy-bench ") {
+        Some((directory, words)) if !directory.contains(' ') => format!("{directory}unconvoy bench {words}"),
+        _ => command,
+    }
+}
+
+/// What the build of this command does to the figures.
+fn build_notes() -> Vec<String> {
+    let slow = "This command was built without optimisation: what it measures inside its own process is slower than it should be. Build it with --release.";
+    if cfg!(debug_assertions) { vec![slow.to_string()] } else { Vec::new() }
+}
+
+fn judgements(judgements: &[Judgement]) -> Table {
+    let mut table = Table::new("Goals", ["", "goal", "measured", "limit", "note"]);
+    for judgement in judgements {
+        let Judgement { text, limit, note, .. } = judgement;
+        table.row([judgement.verdict.name(), text, &judgement.measured_text(), limit, note]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_old_records_can_be_repeated() {
+        let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            repeatable(&words("target/release/unconvoy-bench idle --out a")),
+            "target/release/unconvoy bench idle --out a"
+        );
+        let today = "unconvoy bench idle --out unconvoy-bench --seed 1";
+        assert_eq!(repeatable(&words(today)), today);
+    }
+}
