@@ -9,7 +9,7 @@
 //! | [`machine`] | simulated time, caches, scheduler, futexes |
 //! | [`platform`] | what the locks see of it |
 //! | [`process`] | load control and controller of a simulated process |
-//! | [`pair`] | the locks by name |
+//! | `mutex`, [`pair`] | the locks, and their names |
 //! | `solaris` | the mutex that the papers compare with |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
@@ -26,6 +26,7 @@ pub mod experiment;
 pub mod figure;
 pub mod grid;
 pub mod machine;
+mod mutex;
 pub mod outcome;
 pub mod pair;
 pub mod parameters;

@@ -1,19 +1,15 @@
 //! Locks: every pair of contention manager and load manager on the simulated machine, as the interposer makes them of
 //! a `pthread_mutex_t`.
 
-use core::marker::PhantomData;
-use core::sync::atomic::Ordering::Relaxed;
-
 use unconvoy::contention::Contention;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::load::LoadManager;
-use unconvoy::load::gate::Gate;
 use unconvoy::load::none::NoManager;
-use unconvoy::lock::{self, Account};
-use unconvoy::platform::{Atomic as _, Platform as _};
+use unconvoy::platform::Platform as _;
 
 use crate::machine::{self, Cause, Machine, Refusal};
-use crate::platform::{Simulated, SimulatedCell};
+use crate::mutex::{Mutex, make, make_bare};
+use crate::platform::Simulated;
 use crate::solaris::Solaris;
 
 /// A pair of managers.
@@ -61,13 +57,6 @@ enum Discipline {
     Transactions,
 }
 
-/// A mutex on a simulated machine.
-pub(crate) trait Mutex {
-    fn lock(&self);
-    fn unlock(&self);
-    fn is_locked(&self) -> bool;
-}
-
 /// One of the workload's locks: the mutex, and what the machine keeps of its time.
 #[derive(Clone, Copy)]
 pub struct Lock {
@@ -82,7 +71,7 @@ pub struct Lock {
 impl Lock {
     pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
         let is_default = is_default(pair.contention, pair.load);
-        let (mutex, clock) = ((pair.make)(machine), machine.lock_clock());
+        let (mutex, clock) = ((pair.make)(machine), machine.add_lock());
         Lock { mutex, discipline: pair.discipline, clock, is_default, is_kernel_s: false }
     }
 
@@ -100,7 +89,7 @@ impl Lock {
     /// A lock of the operating system's kernel: a bare one, without owner and statistics, and never elided. If it is a
     /// spin lock, who waits for it or holds it is not preempted.
     pub(crate) fn in_kernel(machine: &mut Machine, pair: &Pair) -> Self {
-        let (mutex, clock) = ((pair.make_bare)(machine), machine.lock_clock());
+        let (mutex, clock) = ((pair.make_bare)(machine), machine.add_lock());
         Lock { mutex, discipline: Discipline::Lock, clock, is_default: true, is_kernel_s: pair.spins() }
     }
 
@@ -136,16 +125,16 @@ impl Lock {
                 if self.mutex.is_locked() {
                     machine::abort_transaction();
                 }
-                machine::enters_section();
+                machine::enter_section();
                 section()
             });
             match result {
                 Ok(result) => {
-                    machine::has_left_section();
+                    machine::leave_section();
                     return result;
                 }
                 Err(Refusal::Aborted(Cause::Explicit)) if self.mutex.is_locked() => {
-                    machine::begins_to_wait(self.clock);
+                    machine::begin_wait(self.clock);
                     while self.mutex.is_locked() {
                         Simulated::pause();
                         Simulated::now();
@@ -163,113 +152,24 @@ impl Lock {
         if self.is_kernel_s {
             machine::forbid_preemption();
         }
-        machine::begins_to_wait(self.clock);
+        machine::begin_wait(self.clock);
         self.mutex.lock();
-        machine::has_acquired(self.clock);
+        machine::end_wait(self.clock);
     }
 
     /// Releases it.
     pub fn unlock(&self) {
         if machine::in_transaction() {
             self.mutex.unlock();
-            machine::has_left_section();
+            machine::leave_section();
         } else {
-            machine::releases(self.clock);
+            machine::release(self.clock);
             self.mutex.unlock();
         }
         if self.is_kernel_s {
             machine::allow_preemption();
         }
     }
-}
-
-/// In the order and the line of the interposer's.
-#[repr(C)]
-struct PairMutex<C, L, const IS_DEFAULT: bool> {
-    state: C,
-    gate: Gate<Simulated>,
-    acquisitions: SimulatedCell<u32>,
-    holder: SimulatedCell<u32>,
-    load: PhantomData<fn(L)>,
-}
-
-impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool> Mutex
-    for PairMutex<C, L, IS_DEFAULT>
-{
-    fn lock(&self) {
-        // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due go first.
-        let state = &self.state;
-        let acquired =
-            if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };
-        if !acquired {
-            let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
-            lock::acquire_counted::<Simulated, C, L>(&self.state, &self.gate, Some(account), None);
-        }
-        if C::ELIDES && Simulated::in_transaction() {
-            return; // it leaves no trace
-        }
-        self.acquisitions.store(self.acquisitions.load(Relaxed).wrapping_add(1), Relaxed);
-        self.holder.store(machine::thread() + 1, Relaxed);
-    }
-
-    fn unlock(&self) {
-        if !C::ELIDES || !Simulated::in_transaction() {
-            self.holder.store(0, Relaxed);
-        }
-        // SAFETY: the workload unlocks what it has locked.
-        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
-    }
-
-    fn is_locked(&self) -> bool {
-        self.state.is_locked()
-    }
-}
-
-/// What a lock is without that.
-#[repr(C)]
-struct BareMutex<C, L> {
-    state: C,
-    gate: Gate<Simulated>,
-    load: PhantomData<fn(L)>,
-}
-
-impl<C: Contention<Simulated>, L: LoadManager<Simulated>> Mutex for BareMutex<C, L> {
-    fn lock(&self) {
-        if !self.state.try_lock_politely() {
-            lock::acquire::<Simulated, C, L>(&self.state, &self.gate, None);
-        }
-    }
-
-    fn unlock(&self) {
-        // SAFETY: the workload unlocks what it has locked.
-        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
-    }
-
-    fn is_locked(&self) -> bool {
-        self.state.is_locked()
-    }
-}
-
-fn make_bare<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>>(
-    machine: &mut Machine,
-) -> &'static dyn Mutex {
-    let mutex = BareMutex::<C, L> { state: C::unlocked(), gate: Gate::new(), load: PhantomData };
-    // SAFETY: as for `make`.
-    unsafe { &*machine.place(mutex) }
-}
-
-fn make<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>, const IS_DEFAULT: bool>(
-    machine: &mut Machine,
-) -> &'static dyn Mutex {
-    let mutex = PairMutex::<C, L, IS_DEFAULT> {
-        state: C::unlocked(),
-        gate: Gate::new(),
-        acquisitions: SimulatedCell::new(0),
-        holder: SimulatedCell::new(0),
-        load: PhantomData,
-    };
-    // SAFETY: the machine's memory, where it stays as long as any of its threads.
-    unsafe { &*machine.place(mutex) }
 }
 
 /// Whether this is the pair that the interposer serves a mutex with if nobody has chosen another.

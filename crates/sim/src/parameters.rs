@@ -72,6 +72,28 @@ impl Topology {
     pub fn cores(&self) -> usize {
         [self.sockets, self.caches_per_socket, self.cores_per_cache].iter().map(|count| **count as usize).product()
     }
+
+    /// How far two cores are from each other.
+    pub(crate) fn distance(&self, one: usize, other: usize) -> Distance {
+        let cache = *self.cores_per_cache as usize;
+        let socket = cache * *self.caches_per_socket as usize;
+        match () {
+            () if one == other => Distance::SameCore,
+            () if one / cache == other / cache => Distance::SameCache,
+            () if one / socket == other / socket => Distance::SameSocket,
+            () => Distance::OtherSocket,
+        }
+    }
+}
+
+/// The smallest part of a machine that two cores share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Distance {
+    SameCore,
+    SameCache,
+    SameSocket,
+    OtherSocket,
 }
 
 /// What an access to memory costs, by where the line is.

@@ -1,8 +1,8 @@
 //! Known machines. Each number's source is beside it.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
-use crate::calibrate::default_path;
 use crate::parameters::{Count, Memory, Parameters, Policy, Scheduler, Topology, Transactions, parse};
 
 /// The names of the presets, and a sentence about each.
@@ -239,6 +239,14 @@ fn opteron() -> Parameters {
         transactions: None,
         calibrated: None,
     }
+}
+
+/// Where the preset `host` looks for this machine: `unconvoy/host.toml` in `$XDG_CONFIG_HOME`, or else in `~/.config`.
+/// None for a user without a home.
+pub fn default_path() -> Option<PathBuf> {
+    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let configuration = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
+    Some(configuration.join("unconvoy").join("host.toml"))
 }
 
 /// This machine as it was calibrated for this user, or else as [usual](usual_host).

@@ -8,8 +8,7 @@ use unconvoy::load::controller::{Effort, serve};
 use unconvoy::load::sensor::{Reading, Sensor};
 use unconvoy::platform::Atomic as _;
 
-use crate::machine::{self, Machine};
-use crate::platform::{Simulated, SimulatedCell};
+use crate::machine::{self, Machine, Simulated, SimulatedCell};
 
 /// A simulated process.
 pub struct Process {
@@ -25,7 +24,6 @@ pub struct Process {
     aim: Option<f64>,
     /// Whether the sensor sees the load of the whole machine.
     sees_all: bool,
-    threads: u32,
 }
 
 /// Moves `value` to the machine's memory, where it stays as long as the machine.
@@ -56,7 +54,6 @@ impl Process {
             controlled: true,
             aim: None,
             sees_all: false,
-            threads: 0,
         }
     }
 
@@ -74,10 +71,6 @@ impl Process {
 
     pub(crate) fn see_all(&mut self) {
         self.sees_all = true;
-    }
-
-    pub(crate) fn add_thread(&mut self) {
-        self.threads += 1;
     }
 
     /// Intervals that controllers served.
@@ -99,7 +92,7 @@ pub(crate) fn ensure_controller() {
     machine::leave_transaction(); // for a call, and before what would not be taken back
     let number = machine::process();
     if own(|process| process.controlled && !core::mem::replace(&mut process.has_controller, true)) {
-        machine::start_companion(number, "controller", move || {
+        machine::start_controller(number, "controller", move || {
             let (control, effort, stop) = own(|process| (process.control, process.effort, process.stop));
             let mut sensor = Accounting { process: number, last: 0, before: (0, 0) };
             serve(control, &mut sensor, effort, stop);
@@ -130,8 +123,7 @@ impl Sensor for Accounting {
     }
 
     fn read(&mut self, now: u64) -> Option<Reading> {
-        let threads = own(|process| process.threads);
-        machine::read_load(threads);
+        machine::read_load();
         let times = self.times();
         let span = now.saturating_sub(self.last).max(1) as f64;
         let runnable = (times.0 + times.1).saturating_sub(self.before.0 + self.before.1) as f64 / span;

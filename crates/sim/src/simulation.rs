@@ -4,10 +4,9 @@ use unconvoy::load::control::LoadControl;
 use unconvoy::platform::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
-use crate::machine::{Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
+use crate::machine::{self, Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
-use crate::platform::Simulated;
 use crate::process::Process;
 
 /// A machine and what runs on it. It stays on one thread of the host.
@@ -29,6 +28,11 @@ impl Simulation {
     pub fn process(&mut self) -> usize {
         let process = Process::new(&mut self.machine);
         self.machine.add_process(process)
+    }
+
+    /// What the threads of a process share.
+    fn shared(&mut self, process: usize) -> &mut Process {
+        self.machine.process(process)
     }
 
     /// A lock. The process's load control has the interval that goes with it.
@@ -65,23 +69,23 @@ impl Simulation {
     }
 
     /// The load control of a process.
-    pub fn control(&mut self, process: usize) -> &'static LoadControl<Simulated> {
-        self.machine.process(process).control()
+    pub fn control(&mut self, process: usize) -> &'static LoadControl<machine::Simulated> {
+        self.shared(process).control()
     }
 
     /// Has the process's controllers aim at so many contexts, and not at all that there are.
     pub fn aim_at(&mut self, process: usize, contexts: f64) {
-        self.machine.process(process).aim_at(contexts);
+        self.shared(process).aim_at(contexts);
     }
 
     /// Has the process's controllers read the load of the whole machine, as the sensor `loadavg` does.
     pub fn see_all(&mut self, process: usize) {
-        self.machine.process(process).see_all();
+        self.shared(process).see_all();
     }
 
     /// Has the process no controller, as where an experiment sets the sleep target.
     pub fn without_controller(&mut self, process: usize) {
-        self.machine.process(process).set_controlled(false);
+        self.shared(process).set_controlled(false);
     }
 
     /// Has the machine's scheduler be the lock-contention-aware one (ACM TACO 9(4), 2013).
@@ -110,12 +114,12 @@ impl Simulation {
 
     /// Starts a thread; its number.
     pub fn spawn(&mut self, process: usize, name: impl Into<String>, body: impl FnOnce() + 'static) -> u32 {
-        self.machine.spawn(process, name.into(), body)
+        machine::spawn(&mut self.machine, process, name.into(), true, body)
     }
 
     /// Starts a thread that is no load of the process; its number.
     pub fn spawn_apart(&mut self, process: usize, name: &str, body: impl FnOnce() + 'static) -> u32 {
-        self.machine.spawn_apart(process, name.to_string(), body)
+        machine::spawn(&mut self.machine, process, name.to_string(), false, body)
     }
 
     /// Simulates until the time `end` in nanoseconds, or until all threads have ended.
@@ -124,8 +128,7 @@ impl Simulation {
     ///
     /// Nothing will ever happen again, although threads have not ended.
     pub fn run(&mut self, end: u64) -> Result<(), Hang> {
-        // SAFETY: the machine is this simulation's, which is borrowed for the call.
-        unsafe { Machine::run(&raw mut *self.machine, end) }
+        machine::run(&mut self.machine, end)
     }
 
     /// Where the time of thread `thread` went so far.
@@ -150,12 +153,12 @@ impl Simulation {
 
     /// Intervals that the process's controllers served.
     pub fn intervals(&mut self, process: usize) -> u32 {
-        self.machine.process(process).intervals()
+        self.shared(process).intervals()
     }
 
     /// What every thread that has not ended is at.
     pub fn threads(&self) -> String {
-        self.machine.threads()
+        self.machine.describe_threads()
     }
 
     /// The machine's description.

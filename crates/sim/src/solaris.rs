@@ -16,7 +16,7 @@ use std::rc::Rc;
 use unconvoy::platform::{Atomic as _, AtomicInt as _, Platform as _};
 
 use crate::machine;
-use crate::pair::Mutex;
+use crate::mutex::Mutex;
 use crate::platform::{Simulated, SimulatedCell};
 
 /// Turns of the spin: libc's `THREAD_ADAPTIVE_SPIN`.

@@ -1,17 +1,8 @@
-//! A calibration as a machine file, and where the one of this machine is.
+//! A calibration as a machine file.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use super::{Calibration, Quantity};
-
-/// Where the preset `host` looks for this machine: `unconvoy/host.toml` in `$XDG_CONFIG_HOME`, or else in `~/.config`.
-/// None for a user without a home.
-pub fn default_path() -> Option<PathBuf> {
-    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let configuration = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
-    Some(configuration.join("unconvoy").join("host.toml"))
-}
+use super::quantity::{Calibration, Quantity};
 
 /// As a machine file, with `heading`, and what was measured beside each number.
 pub fn to_toml(calibration: &Calibration, heading: &str) -> String {

@@ -9,7 +9,7 @@ use unconvoy::platform::{Native, Platform as _};
 
 use super::threads::confined;
 use super::topology::Two;
-use super::{median, per_call};
+use super::tries::{TRIES, median, per_call};
 
 /// A line of its own, whatever the prefetcher fetches beside it.
 #[repr(align(128))]
@@ -97,7 +97,7 @@ pub(super) fn transfer((here, there): Two) -> f64 {
     };
     let mut of_round = f64::NAN;
     std::thread::scope(|scope| {
-        scope.spawn(|| confined(there, || answer(ROUNDS * super::TRIES as u64)));
+        scope.spawn(|| confined(there, || answer(ROUNDS * TRIES as u64)));
         let mut round = 0;
         of_round = confined(here, || {
             median(|| {

@@ -17,69 +17,25 @@
 mod file;
 mod memory;
 mod programs;
+mod quantity;
 mod threads;
 mod topology;
+mod tries;
 mod turns;
 
-use std::time::{Duration, Instant};
-
-use unconvoy_measure::statistics::Spread;
+use std::time::Duration;
 
 use crate::outcome::{self, Point, Stop};
 use crate::parameters::{Calibrated, Parameters, Programs};
 use crate::presets;
 use crate::workload::{Workload, bench_counter, hashtable};
-pub use file::{default_path, to_toml};
+
+pub use crate::presets::default_path;
+pub use file::to_toml;
 use programs::Loops;
+pub use quantity::{Calibration, Quantity};
 use topology::Processors;
-
-/// A machine, and where its numbers are from.
-#[derive(Debug)]
-pub struct Calibration {
-    /// The machine.
-    pub machine: Parameters,
-    /// What was measured, in the order of the file.
-    pub quantities: Vec<Quantity>,
-    /// Part of the processors' time that others used just before, from 0 to 1.
-    pub others: f64,
-}
-
-/// One number of the file.
-#[derive(Debug, Clone)]
-pub struct Quantity {
-    /// Its key.
-    pub key: &'static str,
-    /// What was measured, in words.
-    pub what: &'static str,
-    /// The rounds' results in the key's unit, ascending; or why there are none.
-    pub rounds: Result<Vec<f64>, &'static str>,
-}
-
-impl Quantity {
-    /// What stands for the rounds. Disturbances only ever make a time longer, so that it is the lower quartile; but a
-    /// difference of two times the median.
-    pub fn value(&self) -> Option<f64> {
-        let part = if DIFFERENCES.contains(&self.key) { 2 } else { 4 };
-        self.rounds.as_ref().ok().map(|rounds| rounds[rounds.len() / part])
-    }
-}
-
-/// Keys of which a round is the difference of two measurements, so that a disturbance may make it shorter.
-const DIFFERENCES: [&str; 10] = [
-    "rmw_ns",
-    "fence_ns",
-    "shared_core_slowdown",
-    "wake_thread_ns",
-    "wake_idle_ns",
-    "idle_exit_ns",
-    "switch_ns",
-    "timer_slack_ns",
-    "counter_dispatch_ps",
-    "table_dispatch_ps",
-];
-
-/// What a quantity's measurement came to: nanoseconds, or why there are none.
-type Outcome = Result<f64, &'static str>;
+use tries::Outcome;
 
 /// The usual rounds of a calibration.
 pub const ROUNDS: u32 = 11;
@@ -334,29 +290,6 @@ fn load_of_others(length: Duration) -> f64 {
         (Some(before), Some(after)) if after.0 > before.0 => 1.0 - (after.1 - before.1) / (after.0 - before.0),
         _ => 0.0,
     }
-}
-
-/// Tries of which the median counts.
-const TRIES: usize = 15;
-
-/// The median of some tries.
-fn median(measure: impl FnMut() -> f64) -> f64 {
-    middle(std::iter::repeat_with(measure).take(TRIES))
-}
-
-/// The median of `values`.
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    Spread::of(values).map_or(f64::NAN, |spread| spread.median)
-}
-
-/// Nanoseconds that one call of `call` takes.
-fn per_call(mut call: impl FnMut()) -> f64 {
-    const CALLS: u32 = 5_000;
-    median(|| {
-        let begin = Instant::now();
-        (0..CALLS).for_each(|_| call());
-        begin.elapsed().as_nanos() as f64 / f64::from(CALLS)
-    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::{median, per_call};
+use super::tries::{median, per_call};
 use crate::workload::table::{KEYS, Lists, Operation, THETA, Visits, Zipf};
 
 /// The programs' loops.

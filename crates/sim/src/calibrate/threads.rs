@@ -12,7 +12,7 @@ use unconvoy::load::sensor::Sensor as _;
 use unconvoy::load::sensor::schedstat::Schedstat;
 
 use super::topology::Two;
-use super::{Outcome, TRIES, median, middle, per_call};
+use super::tries::{Outcome, TRIES, median, middle, per_call};
 
 /// Threads beside this one, for what a reading costs for each.
 pub(super) const MANY: usize = 64;

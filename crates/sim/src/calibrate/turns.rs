@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
 use super::threads::confined;
+use super::tries::Outcome;
 
 /// Longer than an interrupt, shorter than a time slice: a thread that sees such a gap in its time was preempted.
 const GAP: Duration = Duration::from_micros(300);

@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use unconvoy::platform::Atomic as _;
 
-use super::{Machine, arena, park, unpark};
-use crate::platform::SimulatedCell;
+use super::calls::{park, unpark};
+use super::cell::SimulatedCell;
+use super::interplay::Machine;
+use super::memory::LINE;
 
 /// A word of shared data, on a cache line of its own.
 #[derive(Clone, Copy)]
@@ -13,7 +15,8 @@ pub struct Word(&'static SimulatedCell<u32>);
 
 impl Word {
     pub(crate) fn new(machine: &mut Machine) -> Self {
-        // SAFETY: the machine's memory, which stays as long as its threads, and is shared as cells are.
+        // SAFETY: the machine's memory, which stays as long as its threads, and is shared as cells
+        // are.
         Word(unsafe { &*machine.place(SimulatedCell::new(0)) })
     }
 
@@ -54,8 +57,8 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new(machine: &mut Machine, bytes: usize) -> Self {
-        let count = bytes.div_ceil(arena::LINE);
-        let place = (0..count).map(|_| machine.place([0_u8; arena::LINE]).addr());
+        let count = bytes.div_ceil(LINE);
+        let place = (0..count).map(|_| machine.place([0_u8; LINE]).addr());
         Lines { base: place.min().unwrap_or(0), count }
     }
 
@@ -65,6 +68,6 @@ impl Lines {
 
     /// Of the line of this number.
     pub(crate) fn address(&self, line: usize) -> usize {
-        self.base + line * arena::LINE
+        self.base + line * LINE
     }
 }

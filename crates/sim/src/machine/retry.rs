@@ -1,31 +1,29 @@
 //! Transactions, as a thread sees them: how it gets back to the beginning.
 //!
-//! A processor puts its registers back. Here the thread unwinds, from wherever it was told of the abort to a frame that
-//! has the beginning in it ([`transaction`], [`restartable`]), which runs it once more. So what the section owned is
-//! dropped, as in any Rust program that panics; no hook runs, and nothing is printed. (To copy stacks, as `setjmp` would
-//! have it, would free memory twice or never as soon as a section owns some.) A section may therefore run any number of
-//! times: what it does beside the machine's memory is not taken back.
+//! An [aborted](super::abort) section runs any number of times: what it does beside the machine's
+//! memory is not taken back.
 //!
 //! Locks that elide have their beginning in the middle of an acquire
-//! ([`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction)), which is to come back a second
-//! time with the reason. That call is on no frame of ours; so the acquire is run again from its start, and its beginnings
-//! report the aborts that there were, in their order, before one begins a transaction in earnest.
+//! ([`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction)), which is to
+//! come back a second time with the reason. That call is on no frame of ours; so the acquire is run
+//! again from its start, and its beginnings report the aborts that there were, in their order,
+//! before one begins a transaction in earnest.
 //!
-//! *Not* as on a processor: what the lock does before its beginning is done again, in its time (`elided` reads its
-//! adaptation). And where no frame has the beginning in it, there is no transaction: a bare
-//! [`lock`](crate::pair::Lock::lock) takes the lock.
-//!
-//! What unwinding drops must not wait for anything simulated.
+//! *Not* as on a processor: what the lock does before its beginning is done again, in its time
+//! (`elided` reads its adaptation). And where no frame has the beginning in it, there is no
+//! transaction: a bare [`lock`](crate::pair::Lock::lock) takes the lock.
 
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
 
 use unconvoy::platform::Begun;
 
+use super::abort::{Undone, in_transaction};
 use super::access::synchronise;
-use super::coherence::Access;
-use super::transaction::{CELL_BYTES, Cause, TransactionCounts, Transactions};
-use super::{Machine, is_inside, with};
+use super::calls::{delay, random};
+use super::interplay::Machine;
+use super::running::{is_inside, with};
+use super::transactions::{AddressSet, Attempts, Cause};
 
 /// Why a section did not run as a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,118 +34,9 @@ pub enum Refusal {
     Aborted(Cause),
 }
 
-/// What an aborted transaction unwinds with.
-struct Undone;
-
-/// What a thread knows of the section that it may have to start over.
-#[derive(Default)]
-pub(super) struct Restart {
-    /// Whether a beginning may begin something: the thread is in the acquire of a [`restartable`] section.
-    may_begin: bool,
-    /// What came of the section's tries.
-    aborts: Vec<Cause>,
-    /// How many of them the acquire has been told again.
-    told: usize,
-}
-
-/// Unwinds to the beginning if the calling thread's transaction has been undone while the thread was suspended.
-#[inline(always)]
-pub(super) fn look_for_doom() {
-    if with(|machine| machine.doomed != 0) {
-        unwind_if_doomed();
-    }
-}
-
-#[cold]
-fn unwind_if_doomed() {
-    let is_doomed = with(|machine| {
-        let own = &mut machine.threads[machine.current as usize].transaction;
-        let Some(cause) = own.doom.take() else { return false };
-        machine.doomed -= 1;
-        machine.ends_with(cause);
-        true
-    });
-    if is_doomed {
-        resume_unwind(Box::new(Undone));
-    }
-}
-
-/// Undoes the calling thread's transaction, which it is inside of, and unwinds to its beginning.
-fn undo(cause: Cause) -> ! {
-    with(|machine| {
-        machine.undoes(machine.current, cause);
-        machine.now += machine.transactions.as_ref().map_or(0, Transactions::abort_ns);
-        machine.ends_with(cause);
-    });
-    resume_unwind(Box::new(Undone))
-}
-
-impl Machine {
-    /// The running thread goes back to the beginning.
-    fn ends_with(&mut self, cause: Cause) {
-        let thread = &mut self.threads[self.current as usize];
-        thread.transaction.depth = 0;
-        thread.restart.aborts.push(cause);
-    }
-
-    /// What came of the transactions so far.
-    pub(crate) fn transactions(&self) -> TransactionCounts {
-        self.transactions.as_ref().map_or_else(TransactionCounts::default, |transactions| transactions.counts)
-    }
-}
-
-/// An access to `address` takes effect: the calling thread's, where there are transactions or somebody records.
-#[cold]
-pub(super) fn takes_effect(address: usize, access: Access) {
-    if let Some(cause) = with(|machine| machine.takes_effect(address, access)) {
-        undo(cause);
-    }
-}
-
-/// What is at `address` is about to be looked at once more, without another access.
-pub(super) fn is_seen(address: usize) {
-    if with(|machine| machine.attention != 0) {
-        takes_effect(address, Access::Load);
-    }
-}
-
-/// The calling thread is about to change the cell of `T` at `place`.
-///
-/// # Safety
-///
-/// `place` is valid for reads.
-#[inline(always)]
-pub(crate) unsafe fn will_change<T>(place: *mut T) {
-    const { assert!(size_of::<T>() <= CELL_BYTES, "a cell of a simulated machine has room in its undo log") };
-    if is_inside() && with(|machine| machine.attention != 0) {
-        // SAFETY: the caller's.
-        with(|machine| unsafe { machine.remembers(place.cast(), size_of::<T>()) });
-    }
-}
-
-/// The calling thread does what no transaction can hold.
-#[inline]
-pub(crate) fn leave_transaction() {
-    if in_transaction() {
-        undo(Cause::Call);
-    }
-}
-
 /// Whether the machine has transactions.
 pub fn has_transactions() -> bool {
-    with(|machine| machine.transactions.is_some())
-}
-
-/// Whether the calling thread is inside a transaction.
-pub fn in_transaction() -> bool {
-    is_inside() && with(|machine| machine.threads[machine.current as usize].transaction.is_live())
-}
-
-/// Undoes the calling thread's transaction, and goes back to its beginning. Does nothing outside of one.
-pub fn abort_transaction() {
-    if in_transaction() {
-        undo(Cause::Explicit);
-    }
+    with(|machine| machine.transactions.parameters().is_some())
 }
 
 /// [`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction).
@@ -156,81 +45,80 @@ pub(crate) fn begin_transaction() -> Begun {
         return Begun::Unavailable;
     }
     with(|machine| {
-        let thread = &mut machine.threads[machine.current as usize];
-        if thread.transaction.is_live() {
-            thread.transaction.depth += 1;
+        let Machine { transactions, current, .. } = machine;
+        if transactions.begin_part(*current) {
             return Begun::Started;
         }
-        let restart = &mut thread.restart;
-        if !restart.may_begin || machine.transactions.is_none() {
+        let has_some = transactions.parameters().is_some();
+        let attempts = transactions.attempts(*current);
+        if !attempts.may_begin || !has_some {
             return Begun::Unavailable;
         }
-        if let Some(cause) = restart.aborts.get(restart.told) {
-            restart.told += 1;
+        if let Some(cause) = attempts.aborts.get(attempts.reported) {
+            attempts.reported += 1;
             return Begun::Aborted(cause.abort());
         }
-        machine.begins_transaction();
+        machine.begin_transaction();
         Begun::Started
     })
 }
 
 /// Ends the innermost transaction; the outermost takes effect. The caller is inside one.
 pub(crate) fn end_transaction() {
-    let is_outermost = with(|machine| {
-        let own = &mut machine.threads[machine.current as usize].transaction;
-        let is_outermost = own.depth == 1;
-        if !is_outermost {
-            own.depth -= 1;
-        } else if let Some(transactions) = &machine.transactions {
-            machine.now += transactions.parameters().commit_ns;
+    let is_part = with(|machine| {
+        let is_part = machine.transactions.end_part(machine.current);
+        if let (false, Some(parameters)) = (is_part, machine.transactions.parameters()) {
+            machine.clock.now += parameters.commit_ns;
         }
-        is_outermost
+        is_part
     });
-    if is_outermost {
-        // Who conflicts with it until then undoes it.
+    if !is_part {
+        // A conflicting access until then undoes it.
         synchronise();
-        with(Machine::commits);
+        with(|machine| machine.transactions.commit(machine.current));
     }
 }
 
-/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends it or releases the lock; both
-/// again for as often as that is undone.
+/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends it or
+/// releases the lock; both again for as often as that is undone.
 pub(crate) fn restartable<R>(acquire: impl Fn(), mut section: impl FnMut() -> R) -> R {
-    with_restart(|restart| restart.aborts.clear());
+    with_attempts(|attempts| attempts.aborts.clear());
     loop {
-        with_restart(|restart| (restart.may_begin, restart.told) = (true, 0));
+        with_attempts(|attempts| (attempts.may_begin, attempts.reported) = (true, 0));
         let result = caught(|| {
             acquire();
-            with_restart(|restart| restart.may_begin = false);
+            with_attempts(|attempts| attempts.may_begin = false);
             section()
         });
         if let Some(result) = result {
-            with_restart(|restart| restart.aborts.clear());
-            with(|machine| machine.threads[machine.current as usize].transaction.age = None);
+            with_attempts(|attempts| attempts.aborts.clear());
+            with(|machine| machine.transactions.forget_age(machine.current));
             return result;
         }
     }
 }
 
-/// Runs `section` as a transaction, and again after conflicts and preemptions, until it takes effect. After a conflict
-/// it waits a random time first, longer from one to the next ([`Transactions`](crate::parameters::Transactions)).
-/// Inside of a transaction it is a part of that.
+/// Runs `section` as a transaction, and again after conflicts and preemptions, until it takes
+/// effect. After a conflict it waits a random time first, longer from one to the next
+/// ([`Transactions`](crate::parameters::Transactions)). Inside of a transaction it is a part of
+/// that.
 ///
 /// # Errors
 ///
-/// It was undone for what a retry does not mend, or there are no transactions: it has to be run in another way.
+/// It was undone for what a retry does not mend, or there are no transactions: it has to be run in
+/// another way.
 pub fn transaction<R>(mut section: impl FnMut() -> R) -> Result<R, Refusal> {
     if in_transaction() {
         return Ok(section());
     }
-    let Some(parameters) = with(|machine| machine.transactions.as_ref().map(|all| *all.parameters())) else {
+    let Some(parameters) = with(|machine| machine.transactions.parameters().copied()) else {
         return Err(Refusal::Unavailable);
     };
     let mut limit = parameters.backoff_first_ns;
     loop {
-        let before = with_restart(|restart| restart.aborts.len());
+        let before = with_attempts(|attempts| attempts.aborts.len());
         let result = caught(|| {
-            with(Machine::begins_transaction);
+            with(Machine::begin_transaction);
             let result = section();
             end_transaction();
             result
@@ -238,23 +126,23 @@ pub fn transaction<R>(mut section: impl FnMut() -> R) -> Result<R, Refusal> {
         if let Some(result) = result {
             return Ok(result);
         }
-        let cause = with_restart(|restart| restart.aborts.drain(before..).next_back());
+        let cause = with_attempts(|attempts| attempts.aborts.drain(before..).next_back());
         match cause {
             Some(Cause::Conflict) if limit != 0 => {
-                super::delay(super::random(limit + 1));
+                delay(random(limit + 1));
                 limit = (2 * limit).min(parameters.backoff_limit_ns);
             }
             None | Some(Cause::Conflict | Cause::Preempted) => {}
             Some(cause @ (Cause::Capacity | Cause::Call | Cause::Explicit)) => {
-                with(|machine| machine.threads[machine.current as usize].transaction.age = None);
+                with(|machine| machine.transactions.forget_age(machine.current));
                 return Err(Refusal::Aborted(cause));
             }
         }
     }
 }
 
-fn with_restart<R>(work: impl FnOnce(&mut Restart) -> R) -> R {
-    with(|machine| work(&mut machine.threads[machine.current as usize].restart))
+fn with_attempts<R>(work: impl FnOnce(&mut Attempts) -> R) -> R {
+    with(|machine| work(machine.transactions.attempts(machine.current)))
 }
 
 /// What `section` returns, or `None` if the transaction that began in it has been undone.
@@ -264,5 +152,41 @@ fn caught<R>(section: impl FnOnce() -> R) -> Option<R> {
         Ok(result) => Some(result),
         Err(payload) if payload.is::<Undone>() => None,
         Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Runs `section`, and tells what it read and wrote: alone, and not what an attempt did that was
+/// undone. Sections in it that are recorded too are not in it.
+pub fn recorded<R>(section: impl FnOnce() -> R) -> (R, AddressSet) {
+    let recording = Recording::begin();
+    let result = section();
+    (result, recording.end())
+}
+
+/// While it lives, accesses of the calling thread are recorded.
+struct Recording {
+    before: Option<Box<AddressSet>>,
+}
+
+fn exchange(set: Option<Box<AddressSet>>) -> Option<Box<AddressSet>> {
+    with(|machine| machine.transactions.exchange_recorded(machine.current, set))
+}
+
+impl Recording {
+    fn begin() -> Self {
+        Recording { before: exchange(Some(Box::default())) }
+    }
+
+    fn end(mut self) -> AddressSet {
+        let set = exchange(self.before.take());
+        core::mem::forget(self);
+        set.map_or_else(AddressSet::default, |set| *set)
+    }
+}
+
+impl Drop for Recording {
+    /// The section was undone.
+    fn drop(&mut self) {
+        exchange(self.before.take());
     }
 }

@@ -1,7 +1,7 @@
 //! The programs of `unconvoy bench` as it runs them by default: each turn with what it takes on the simulated machine, as far
 //! as that was measured.
 
-use super::{Step, Workload};
+use super::step::{Step, Workload};
 use crate::parameters::{Parameters, Programs};
 
 /// On a machine that was not measured: some 30 instructions a turn, a chain of dependent loads along a list.

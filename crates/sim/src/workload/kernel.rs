@@ -9,8 +9,7 @@
 //! throughput falls, and how far, comes of the lock and the caches. What is chosen is how long a section and the rest of a
 //! transaction take; each function says what by.
 
-use super::mixes::sections;
-use super::{Step, Workload};
+use super::step::{Step, Workload, sections};
 
 /// The workload of this name, if it is one of these.
 pub(super) fn named(name: &str) -> Option<Workload> {

@@ -3,9 +3,10 @@
 //! The papers do not publish their programs' critical sections. What they do publish is how throughput behaves, and the
 //! mixes here have the fewest steps that behave so: they are models of the programs, not recordings.
 
+use super::bench::{bench_counter, hashtable};
 use super::kernel;
+use super::step::{Step, Workload, sections};
 use super::validation::Program;
-use super::{Step, Workload, bench_counter, counter, hashtable};
 use crate::parameters::Parameters;
 
 /// The names, and a sentence about each.
@@ -67,9 +68,26 @@ fn validation(name: &str, program: Program) -> Workload {
     Workload { name: name.to_string(), locks: vec![1], steps: vec![Step::Validation { program }], in_kernel: false }
 }
 
-pub(super) fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
-    let section = Step::Section { group, ns, lines: 1 };
-    std::iter::repeat_n([section, Step::Varying { ns: work_ns }], count).flatten()
+/// The counter micro-benchmark: one lock, and a fixed time between two requests.
+pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
+    let section = Step::Section { group: 0, ns: section_ns, lines };
+    Workload {
+        name: "counter".to_string(),
+        locks: vec![1],
+        steps: vec![section, Step::Work { ns: think_ns }],
+        in_kernel: false,
+    }
+}
+
+/// `locks` locks, one of them by chance for each section of 500 ns, and 20 us on average between two.
+pub(crate) fn buckets(locks: u32) -> Workload {
+    let section = Step::Section { group: 0, ns: 500, lines: 1 };
+    Workload {
+        name: "buckets".to_string(),
+        locks: vec![locks],
+        steps: vec![section, Step::Varying { ns: 20_000 }],
+        in_kernel: false,
+    }
 }
 
 /// Fitted to: linear scaling to 64 contexts with spin locks, less than 10 % of processor time spent spinning at the peak

@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use super::{Step, Workload};
+use super::step::{Step, Workload};
 
 /// The format of records that is understood.
 const SCHEMA: &str = "unconvoy-stats-1";

@@ -3,9 +3,10 @@
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use super::guarded::Guarded;
+use super::step::Step;
 use super::table::{Costs, Table};
 use super::validation::Worker;
-use super::{Guarded, Step};
 use crate::machine::{self, Activity, Word};
 use crate::simulation::Simulation;
 

@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use super::guarded::Guarded;
 use crate::machine::{self, Lines};
 use crate::pair::Lock;
 use crate::simulation::Simulation;
@@ -237,7 +238,7 @@ impl Table {
     }
 
     /// One operation, with the locks of the buckets.
-    pub(super) fn operation(&self, random: &mut fastrand::Rng, locks: &[super::Guarded], costs: Costs) {
+    pub(super) fn operation(&self, random: &mut fastrand::Rng, locks: &[Guarded], costs: Costs) {
         let key = (self.zipf.next(random) + self.hot_offset()) % KEYS;
         let operation = Operation::draw(random);
         machine::work_ps(costs.outside_ps + costs.call_ps / 2);

@@ -1,7 +1,9 @@
-//! What is going to happen, in order of simulated time; of two things at one time, the one that was announced first.
+//! What is going to happen, in order of simulated time; of two things at one time, the one that was
+//! announced first.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): nearly all that is announced happens within a microsecond
-//! or within a millisecond, and so costs the same however many threads there are.
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): nearly all that is announced
+//! happens within a microsecond or within a millisecond, and so costs the same however many threads
+//! there are.
 //!
 //! | where | what happens | a slot |
 //! | --- | --- | --- |
@@ -9,15 +11,15 @@
 //! | the far wheel | later in the same 1024 * 1024 ns | 1024 ns; spread over the near wheel when its time comes |
 //! | a heap | later | sorted; poured into the far wheel when that is empty |
 //!
-//! **Invariant.** In each slot what was announced first is first. What comes from a coarser place comes before anything is
-//! announced to the finer one directly.
+//! **Invariant.** In each slot what was announced first is first. What comes from a coarser place
+//! comes before anything is announced to the finer one directly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A thread on a processor goes on, unless its token is another by then.
     Resume { thread: u32, token: u32 },
     /// A blocked thread's time is up, unless its token is another by then.
@@ -60,7 +62,8 @@ impl Wheel {
         Wheel { slots: Box::new([Slot { first: NONE, last: NONE }; SLOTS]), filled: [0; SLOTS / 64], words: 0 }
     }
 
-    /// The first slot that has something. Those before the present are empty, so that it is the next.
+    /// The first slot that has something. Those before the present are empty, so that it is the
+    /// next.
     #[inline(always)]
     fn first(&self) -> Option<usize> {
         (self.words != 0).then(|| {
@@ -97,7 +100,7 @@ fn slot(time: u64, shift: u32) -> usize {
 }
 
 /// The events to come.
-pub(super) struct Events {
+pub(crate) struct Events {
     near: Wheel,
     far: Wheel,
     /// When the first event of each slot of `far` happens.
@@ -130,7 +133,7 @@ impl Default for Events {
 impl Events {
     /// Announces `event` for `time`, which is not before what happened last.
     #[inline]
-    pub(super) fn push(&mut self, time: u64, event: Event) {
+    pub(crate) fn push(&mut self, time: u64, event: Event) {
         debug_assert!(time >= self.now, "an event at {time} is announced after one at {} has happened", self.now);
         let node = Node { time, event, next: NONE };
         let place = self.free;
@@ -161,7 +164,7 @@ impl Events {
 
     /// What happens next, and when.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
         let slot = match self.near.first() {
             Some(slot) => slot,
             None => self.turn()?,
@@ -211,7 +214,7 @@ impl Events {
 
     /// When the next event happens; the end of time if there is none.
     #[inline]
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         if let Some(slot) = self.near.first() {
             return self.nodes[self.near.slots[slot].first as usize].time;
         }

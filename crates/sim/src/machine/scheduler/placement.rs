@@ -1,0 +1,210 @@
+//! Where a thread that wakes is to run, where a context without work takes one from, and which run
+//! queues are evened out.
+//!
+//! Under the lock-contention-aware scheduler the special set and the rest are two sides, each
+//! balanced for itself. Without one all contexts are one side.
+
+use unconvoy_sched::set::target;
+
+use super::queues::Queues;
+use super::special::{Special, migration_ns};
+use crate::parameters::Topology;
+
+/// Whether run queues of both contexts may be evened out.
+fn same_side(special: Option<&Special>, one: usize, other: usize) -> bool {
+    special.is_none_or(|special| special.same_side(one, other))
+}
+
+/// The context that `thread`, which wakes, goes to.
+pub(super) fn to_wake_on(queues: &Queues, special: Option<&Special>, topology: &Topology, thread: u32) -> usize {
+    let contexts = &queues.contexts;
+    let task = queues.task(thread);
+    let before = task.context;
+    let is_allowed = |context: usize| special.is_none_or(|special| special.may_wake_on(&task.slices, context));
+    if is_allowed(before) && (queues.idle == 0 || contexts[before].is_free()) {
+        return before;
+    }
+    let count = contexts.len();
+    let core = contexts[before].core;
+    let rank = |context: usize| {
+        let other = contexts[context].core;
+        (queues.busy_in_core[other], topology.distance(core, other))
+    };
+    (0..count)
+        .map(|offset| (before + offset) % count)
+        .filter(|&context| contexts[context].is_free() && is_allowed(context))
+        .min_by_key(|&context| rank(context))
+        .or_else(|| is_allowed(before).then_some(before))
+        .or_else(|| (0..count).filter(|&context| is_allowed(context)).min_by_key(|&context| queues.waiting(context)))
+        .unwrap_or(before)
+}
+
+/// The context of the special set to which `thread` has to move before it acquires a lock, and what
+/// that takes.
+pub(super) fn to_set(
+    queues: &mut Queues,
+    special: &mut Special,
+    topology: &Topology,
+    thread: u32,
+) -> Option<(usize, u64)> {
+    let bound = special.before_lock(&mut queues.task_mut(thread).slices)?;
+    let here = queues.task(thread).context;
+    let there = least_busy(queues, bound, here, thread)?;
+    let core = |context: usize| queues.contexts[context].core;
+    Some((there, migration_ns(topology.distance(core(here), core(there)))))
+}
+
+/// The context to which `thread` has to move, as its task ends and another one begins: one where
+/// there is least to do.
+pub(super) fn to_renew_on(queues: &mut Queues, special: Option<&mut Special>, thread: u32) -> Option<usize> {
+    if let Some(special) = special {
+        special.renew(&mut queues.task_mut(thread).slices);
+    }
+    least_busy(queues, queues.contexts.len() as u32, queues.task(thread).context, thread)
+}
+
+/// Of the first `count` contexts one with the fewest threads beside `thread`, if that is not
+/// `here`.
+fn least_busy(queues: &Queues, count: u32, here: usize, thread: u32) -> Option<usize> {
+    let there = target(count, here as u32, |context| queues.others_on(context as usize, thread)) as usize;
+    (there != here).then_some(there)
+}
+
+/// The context with the longest queue on the side of `context`, other than that.
+pub(super) fn to_steal_from(queues: &Queues, special: Option<&Special>, context: usize) -> Option<usize> {
+    let count = queues.contexts.len();
+    (1..count)
+        .map(|offset| (context + offset) % count)
+        .filter(|&other| same_side(special, context, other))
+        .rev()
+        .max_by_key(|&other| queues.waiting(other))
+}
+
+/// The waiting thread that `context`, which has nothing to do, takes from the other side, if the
+/// policy lets one: its context and place there. It is the first of the longest queue that has one.
+pub(super) fn to_let_out(queues: &Queues, special: &Special, context: usize) -> Option<(usize, usize)> {
+    let may_move = |from: usize, place: usize| {
+        let thread = queues.contexts[from].queue[place];
+        special.may_move(&queues.task(thread).slices, from, context)
+    };
+    (0..queues.contexts.len())
+        .filter(|&from| !special.same_side(from, context))
+        .filter_map(|from| Some((from, (0..queues.waiting(from)).find(|&place| may_move(from, place))?)))
+        .max_by_key(|&(from, _)| queues.waiting(from))
+}
+
+/// A context of the set whose only thread may leave it while others wait in the set, and one
+/// outside that has nothing to do.
+pub(super) fn to_push_out(queues: &Queues, special: &Special) -> Option<(usize, usize)> {
+    let bound = special.bound();
+    let to = (bound..queues.contexts.len()).find(|&context| queues.contexts[context].is_free())?;
+    let may_leave = |context: usize| {
+        let task = queues.tasks.get(queues.contexts[context].current as usize)?;
+        let is_alone = queues.waiting(context) == 0 && task.unpreemptible == 0;
+        (is_alone && special.may_move(&task.slices, context, to)).then_some(context)
+    };
+    let is_wanted = (0..bound).any(|context| queues.waiting(context) != 0);
+    let from = if is_wanted { (0..bound).find_map(may_leave) } else { None };
+    from.map(|from| (from, to))
+}
+
+/// Of each side the contexts with the longest and with the shortest queue, if these differ. Among
+/// equals those decide that come first after the context `first`.
+pub(super) fn uneven(
+    queues: &Queues,
+    special: Option<&Special>,
+    first: usize,
+) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let count = queues.contexts.len();
+    let of_side = |of: usize| {
+        let mut side: Vec<usize> = (0..count).filter(|&context| same_side(special, of, context)).collect();
+        let offset = first % side.len();
+        side.rotate_left(offset);
+        let side = || side.iter().copied();
+        let longest = side().max_by_key(|&context| queues.waiting(context))?;
+        let shortest = side().min_by_key(|&context| queues.waiting(context))?;
+        (queues.waiting(longest) != queues.waiting(shortest)).then_some((longest, shortest))
+    };
+    let is_one = same_side(special, 0, count - 1);
+    let sides = [of_side(0), if is_one { None } else { of_side(count - 1) }];
+    sides.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU32;
+
+    use unconvoy_sched::{Parameters, Search};
+
+    use super::*;
+
+    /// Contexts with so many waiting threads each.
+    fn queues(waiting: &[u32]) -> Queues {
+        let mut queues = Queues::new(waiting.len(), 1);
+        for (context, &count) in waiting.iter().enumerate() {
+            for _ in 0..count {
+                queues.add_thread(0);
+                queues.enqueue(queues.tasks.len() as u32 - 1, context);
+            }
+        }
+        queues
+    }
+
+    /// The first two contexts are the set.
+    fn special(refined: bool) -> Special {
+        let parameters = if refined { Parameters::refined(4) } else { Parameters::published(4) };
+        let search = Search::Fixed(NonZeroU32::new(2).expect("not 0"));
+        Special::new(Parameters { search, ..parameters }, 0)
+    }
+
+    #[test]
+    fn thread_wakes_where_it_ran_or_on_the_nearest_idle_core() {
+        let topology = crate::presets::named("server").expect("a preset").topology;
+        let mut queues = Queues::new(topology.cores(), *topology.contexts_per_core as usize);
+        (0..2).for_each(|_| queues.add_thread(0));
+        let wakes_on = |queues: &Queues| to_wake_on(queues, None, &topology, 0);
+        assert_eq!(wakes_on(&queues), 0);
+        queues.contexts[0].current = 1;
+        (queues.idle, queues.busy_in_core[0]) = (queues.idle - 1, 1);
+        assert_eq!(wakes_on(&queues), 2, "not on the same core");
+        queues.idle = 0;
+        assert_eq!(wakes_on(&queues), 0, "there is no better place");
+    }
+
+    #[test]
+    fn longest_queue_gives_and_the_shortest_takes() {
+        let queues = queues(&[1, 3, 0, 2]);
+        assert_eq!(uneven(&queues, None, 0).collect::<Vec<_>>(), [(1, 2)]);
+        assert_eq!(to_steal_from(&queues, None, 2), Some(1));
+        assert_eq!(uneven(&self::queues(&[2, 2]), None, 0).count(), 0);
+    }
+
+    #[test]
+    fn equal_queues_take_turns_by_the_first_context() {
+        let queues = queues(&[1, 0, 1, 0]);
+        // The last of the longest, the first of the shortest.
+        assert_eq!(uneven(&queues, None, 0).collect::<Vec<_>>(), [(2, 1)]);
+        assert_eq!(uneven(&queues, None, 2).collect::<Vec<_>>(), [(0, 3)]);
+        assert_eq!(to_steal_from(&queues, None, 1), Some(2), "the nearest after it");
+    }
+
+    #[test]
+    fn set_and_rest_are_evened_out_apart() {
+        let (queues, special) = (queues(&[0, 5, 1, 0]), special(false));
+        assert_eq!(uneven(&queues, Some(&special), 0).collect::<Vec<_>>(), [(1, 0), (2, 3)]);
+        assert_eq!(to_steal_from(&queues, Some(&special), 3), Some(2));
+    }
+
+    #[test]
+    fn ordinary_thread_leaves_the_set_under_the_refined_policy_only() {
+        let mut queues = queues(&[0, 2, 0, 0]);
+        assert_eq!(to_let_out(&queues, &special(true), 3), Some((1, 0)));
+        assert_eq!(to_let_out(&queues, &special(false), 3), None);
+        queues.add_thread(0);
+        queues.contexts[0].current = 2;
+        assert_eq!(to_push_out(&queues, &special(true)), Some((0, 2)));
+        assert_eq!(to_push_out(&queues, &special(false)), None);
+        queues.tasks[2].unpreemptible = 1;
+        assert_eq!(to_push_out(&queues, &special(true)), None);
+    }
+}
