@@ -172,9 +172,11 @@ fn resolve(tree: &Tree, start: ModuleId, path: &Written, trail: &mut Trail) -> V
 /// a name that the module does not have is one that a macro makes in it.
 fn step(tree: &Tree, places: &[Place], name: &str, trail: &mut Trail) -> Vec<Place> {
     let mut next = Vec::new();
+    // Beside a module of the name there may be a function, which has no names of its own.
+    let has_module = places.iter().any(|place| matches!(place.thing, Thing::Module(_)));
     for place in places {
         let Thing::Module(id) = place.thing else {
-            next.push(place.clone());
+            next.extend((!has_module).then(|| place.clone()));
             continue;
         };
         let mut below = lookup(tree, id, name, trail);

@@ -17,6 +17,7 @@ fn scan(tokens: TokenStream, strings: bool, found: &mut Vec<Written>) {
     let mut at = 0;
     while at < tokens.len() {
         match &tokens[at] {
+            TokenTree::Group(group) if is_module(&tokens, at) => found.extend(in_module(group.stream())),
             TokenTree::Group(group) => scan(group.stream(), strings, found),
             TokenTree::Literal(literal) if strings => {
                 found.extend(in_string(&literal.to_string(), literal.span().start().line));
@@ -74,6 +75,25 @@ fn path_at(tokens: &[TokenTree], mut at: usize) -> (Written, usize) {
     let is_group = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Group(_)));
     path.is_macro_call = is_punct(tokens.get(at), '!') && is_group(tokens.get(at + 1));
     (path, at)
+}
+
+/// Whether the braces at `at` are those of `mod name { ... }`.
+fn is_module(tokens: &[TokenTree], at: usize) -> bool {
+    let before = at.checked_sub(2).map(|index| &tokens[index..at]);
+    matches!(before, Some([TokenTree::Ident(word), TokenTree::Ident(_)]) if word == "mod")
+}
+
+/// The paths of a module within the tokens, as seen from the module around it.
+fn in_module(tokens: TokenStream) -> Vec<Written> {
+    let mut found = paths(tokens, false);
+    found.retain_mut(|path| match path.segments[0].as_str() {
+        "super" => {
+            path.segments.remove(0);
+            !path.segments.is_empty()
+        }
+        first => first == "crate",
+    });
+    found
 }
 
 /// The braces of `path::{a, b::c}`, `end` being the index after the path.

@@ -62,6 +62,15 @@ fn glob_is_an_arrow_to_the_names_in_use() {
 }
 
 #[test]
+fn function_beside_a_module_of_its_name_is_not_walked_through() {
+    let root = ("src/lib.rs", "mod a; mod b; fn b() {}");
+    assert_eq!(
+        arrows(&[root, ("src/a.rs", "use crate::b::B;"), ("src/b.rs", "pub struct B;")]),
+        ["a -> b: 1 crate::b::B"]
+    );
+}
+
+#[test]
 fn import_through_a_parent_is_an_arrow_to_the_child() {
     let tree = [
         ("src/lib.rs", "mod queue; mod lock;"),
@@ -100,6 +109,10 @@ fn tokens_of_a_macro_are_read() {
         ["a -> b: 2 crate::b::go"]
     );
     assert_eq!(arrows_of("use crate::b; fn f() { vec![0..b::go()]; }"), ["a -> b: 1 b::go"]);
+    assert_eq!(
+        arrows_of("struct A; macro_rules! m { () => { mod x { static S: super::A = super::super::b::go(); } } }"),
+        ["a -> b: 1 super::b::go"]
+    );
     assert_eq!(arrows_of("m! { use crate::{b::{Node, self}}; }"), ["a -> b: 1 crate::b::Node"]);
     assert_eq!(arrows_of("fn f() { println!(\"{}\", ::b::go() + x.b::<u8>() + <T>::b::go()) }"), [""; 0]);
 }
