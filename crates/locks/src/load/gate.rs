@@ -109,7 +109,7 @@ impl<P: Platform> Gate<P> {
         let word = ptr::from_ref(&self.0);
         // Whoever marked the lock in the meantime is on its way to sleep. Where many are, and each comes between two accesses of this
         // thread, none would get there if the sequence moved on at once.
-        let mut backoff = Backoff::new(FALLING_ASLEEP_NS, MANY_FALLING_ASLEEP_NS, word.addr() as u64);
+        let mut backoff = Backoff::new(FALLING_ASLEEP_NS, MANY_FALLING_ASLEEP_NS, P::place(self));
         loop {
             clear();
             self.0.fetch_add(1, Release);
