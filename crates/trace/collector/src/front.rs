@@ -161,8 +161,11 @@ extern "C" fn accessed<F: FrontEnd>(vcpu: c_uint, information: u32, address: u64
     };
     let (size, writes) = vcpu.recorder().shape(information);
     let reads = !writes || data & ATOMIC != 0;
-    for access in Access::by_word(Region::new(address, size), reads, writes, place) {
-        vcpu.record_access(&access, information);
+    let region = Region::new(address, size);
+    let mut record = |word| vcpu.record_access(&Access::new(word, reads, writes, place), information);
+    match region.word() {
+        Some(word) => record(word),
+        None => region.words().for_each(record),
     }
 }
 

@@ -51,20 +51,14 @@ impl Set {
     /// Adds an access.
     #[inline]
     pub fn add(&mut self, access: &Access) {
-        match self.entries.get_mut(self.last) {
-            Some(entry) if entry.address == access.address => entry.merge(access),
-            _ => self.add_elsewhere(access),
-        }
-    }
-
-    fn add_elsewhere(&mut self, access: &Access) {
-        match self.find(access.address) {
-            Some(at) => {
-                self.last = at;
-                self.entries[at].merge(access);
+        let is_last = self.entries.get(self.last).is_some_and(|entry| entry.address == access.address);
+        if !is_last {
+            match self.find(access.address) {
+                Some(at) => self.last = at,
+                None => return self.cut_short = true,
             }
-            None => self.cut_short = true,
         }
+        self.entries[self.last].merge(access);
     }
 
     /// Where the word's entry is, made if there is none; nothing if the set is full.

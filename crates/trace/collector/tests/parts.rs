@@ -9,7 +9,7 @@ use unconvoy_trace_stream::{Access, Json, Region};
 
 /// Adds what one instruction does.
 fn add(set: &mut Set, region: Region, read: bool, written: bool, place: u32) {
-    Access::by_word(region, read, written, place).for_each(|access| set.add(&access));
+    region.words().for_each(|word| set.add(&Access::new(word, read, written, place)));
 }
 
 /// Numbers that look random, the same each time.

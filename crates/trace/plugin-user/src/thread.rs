@@ -116,16 +116,24 @@ impl Thread {
         let [stack, first] = [register::RSP, register::RDI].map(|which| state.register(which));
         // SAFETY: the call that comes here has just pushed it.
         let returns_to = unsafe { guest::read::<u64>(stack) };
-        if let Function::Free | Function::Reallocate = function {
-            Allocations::free(first);
-        }
-        if let Some(request) = allocation(function, state, first) {
-            self.allocations.enter(collector, stack, returns_to, request);
-        } else if function != Function::Free {
-            self.enter_locking(collector, function, first, stack, returns_to);
-        }
+        let second = || state.register(register::RSI);
+        // The size that is asked for, and where the address is stored if it is not returned.
+        let request = match function {
+            Function::Free => return Allocations::free(first),
+            Function::Reallocate => {
+                Allocations::free(first);
+                (second(), None)
+            }
+            Function::Allocate(Size::First) => (first, None),
+            Function::Allocate(Size::Second) => (second(), None),
+            Function::Allocate(Size::Product) => (first.saturating_mul(second()), None),
+            Function::Allocate(Size::ThirdStored) => (state.register(register::RDX), Some(first)),
+            _ => return self.enter_locking(collector, function, first, stack, returns_to),
+        };
+        self.allocations.enter(collector, stack, returns_to, request);
     }
 
+    #[inline]
     fn enter_locking(&mut self, collector: &Collector, function: Function, first: u64, stack: u64, returns_to: u64) {
         if collector.requests() != self.requests {
             self.requests = collector.requests();
@@ -317,28 +325,8 @@ impl Thread {
         address: u64,
         pc: u64,
     ) -> Option<(&'static Lock, &mut Totals)> {
-        let allocations = &mut self.allocations;
-        self.recorder.counts.of(
-            address,
-            |lock| !lock.is_retired(),
-            || {
-                Program.half_word(address)?;
-                let log = &collector.collection.log;
-                let mut is_new = false;
-                let lock = locks().find_or_make(kind.region(address), pc, |lock| {
-                    log.append_record(&lock.record());
-                    is_new = true;
-                });
-                if is_new && collector.has_heap {
-                    // It is known by its piece of the heap, also if no sampled section touches
-                    // anything else there.
-                    let mut out = Vec::new();
-                    allocations.describe_at(address, &mut out);
-                    log.append(&out);
-                }
-                Some(lock)
-            },
-        )
+        let make = || make_known(collector, &mut self.allocations, kind.region(address), pc);
+        self.recorder.counts.of(address, |lock| !lock.is_retired(), make)
     }
 
     /// The lock at `address` with its counts, if it was ever acquired.
@@ -348,17 +336,23 @@ impl Thread {
     }
 }
 
-/// The size that an allocator is asked for, and where it stores the address if it does not return
-/// it.
-fn allocation(function: Function, state: State, first: u64) -> Option<(u64, Option<u64>)> {
-    let second = || state.register(register::RSI);
-    Some(match function {
-        Function::Allocate(Size::First) => (first, None),
-        Function::Allocate(Size::Second) | Function::Reallocate => (second(), None),
-        Function::Allocate(Size::Product) => (first.saturating_mul(second()), None),
-        Function::Allocate(Size::ThirdStored) => (state.register(register::RDX), Some(first)),
-        _ => return None,
-    })
+/// A lock is seen for the first time in this life of it: it is made known, with the piece of the heap
+/// that it lies in, by which it is known also if no sampled section touches anything else there.
+#[cold]
+fn make_known(collector: &Collector, allocations: &mut Allocations, region: Region, pc: u64) -> Option<&'static Lock> {
+    Program.half_word(region.address)?;
+    let log = &collector.collection.log;
+    let mut is_new = false;
+    let lock = locks().find_or_make(region, pc, |lock| {
+        log.append_record(&lock.record());
+        is_new = true;
+    });
+    if is_new && collector.has_heap {
+        let mut out = Vec::new();
+        allocations.describe_at(region.address, &mut out);
+        log.append(&out);
+    }
+    Some(lock)
 }
 
 fn mark_condition(address: u64) {

@@ -38,6 +38,14 @@ impl Region {
         address.wrapping_sub(self.address) < self.size
     }
 
+    /// The aligned word that it lies in, with the mask of its bytes, if it lies in one.
+    #[inline]
+    pub fn word(self) -> Option<(u64, u8)> {
+        let from = self.address & (WORD - 1);
+        let mask = || ((1_u32 << self.size) - 1) << from;
+        (self.size <= WORD - from).then(|| (self.address - from, mask() as u8))
+    }
+
     /// Each aligned word that it has bytes of, with the mask of these bytes.
     #[inline]
     pub fn words(self) -> impl Iterator<Item = (u64, u8)> {
@@ -71,17 +79,16 @@ pub struct Access {
 }
 
 impl Access {
-    /// What one instruction at `place` does to a region that it reads or writes or both: word by
-    /// word, since it need not be aligned.
+    /// What one instruction at `place` does to bytes of a word that it reads or writes or both.
     #[inline]
-    pub fn by_word(region: Region, reads: bool, writes: bool, place: u32) -> impl Iterator<Item = Access> {
-        region.words().map(move |(address, bytes)| Access {
+    pub fn new((address, bytes): (u64, u8), reads: bool, writes: bool, place: u32) -> Self {
+        Access {
             address,
             read: if reads { bytes } else { 0 },
             written: if writes { bytes } else { 0 },
             read_place: if reads { place } else { 0 },
             written_place: if writes { place } else { 0 },
-        })
+        }
     }
 
     /// Adds a later access to the same word; the first places stay.
@@ -118,6 +125,12 @@ mod tests {
     fn words_have_the_bytes_of_their_region() {
         let words = |address, size| Region::new(address, size).words().collect::<Vec<_>>();
         assert_eq!(words(0x1000, 8), [(0x1000, 0xff)]);
+        for (from, size) in (0..8).flat_map(|from| (0..10).map(move |size| (from, size))) {
+            let (word, words) = (Region::new(0x1000 + from, size).word(), words(0x1000 + from, size));
+            let is_in_one = from + size <= 8;
+            assert_eq!(word.is_some(), is_in_one, "{from} {size}");
+            assert!(!is_in_one || size == 0 || words == [word.unwrap()], "{from} {size}: {words:x?}");
+        }
         assert_eq!(words(0x1003, 2), [(0x1000, 0x18)]);
         assert_eq!(words(0x1006, 12), [(0x1000, 0xc0), (0x1008, 0xff), (0x1010, 0x03)]);
         assert_eq!(words(0x1000, 0), []);
