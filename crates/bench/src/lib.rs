@@ -50,9 +50,6 @@ use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::record::Record;
 
-// By these names crates/cli/src/predict takes them from the ground.
-pub use unconvoy_measure::{child, interrupt, output};
-
 use cli::{BenchArgs, Command};
 use grid::Grid;
 use grid::workload::{HASHTABLE, NESTED, RAYTRACE, SPLASH};

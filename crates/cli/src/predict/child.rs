@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_measure::interrupt::Interrupts;
 
 /// How long a program may take to end by itself after a signal that the terminal may have sent it, too.
 const BY_ITSELF: Duration = Duration::from_millis(500);

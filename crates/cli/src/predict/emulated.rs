@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library::{self, variable};
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_syncchar::Analysis;
 use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;

@@ -24,8 +24,8 @@ mod trace;
 
 use std::collections::HashMap;
 
-use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use crate::inspect;

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use unconvoy_bench::child::describe;
-use unconvoy_bench::interrupt::Interrupts;
 use unconvoy_bench::library::{self, variable};
+use unconvoy_measure::child::describe;
+use unconvoy_measure::interrupt::Interrupts;
 
 use super::child::{self, Ended, Why};
 use crate::predict::options::PredictArgs;

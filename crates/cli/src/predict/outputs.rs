@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use unconvoy_bench::output::{print, replace, with_suffix};
+use unconvoy_measure::output::{print, replace, with_suffix};
 use unconvoy_syncchar::Report;
 use unconvoy_trace_store::Writer;
 

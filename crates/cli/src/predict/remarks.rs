@@ -1,6 +1,6 @@
 //! What the emulated run did not see, in sentences: no report is empty without a reason.
 
-use unconvoy_bench::child::describe;
+use unconvoy_measure::child::describe;
 
 use super::child::{Ended, Why};
 use super::native::Native;

@@ -50,8 +50,8 @@ impl Cache {
     ///
     /// No space.
     pub fn fill(&self, told: &HandedBack) -> io::Result<()> {
-        unconvoy_bench::output::replace(&self.directory.join(TYPES), &told.btf)?;
-        unconvoy_bench::output::replace(&self.symbols_file(), &told.symbols)
+        unconvoy_measure::output::replace(&self.directory.join(TYPES), &told.btf)?;
+        unconvoy_measure::output::replace(&self.symbols_file(), &told.symbols)
     }
 
     /// The file of symbols.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
-use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_syncchar::Analysis;
 use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use addr2line::Loader;
 use anyhow::{Context as _, bail};
-use unconvoy_bench::interrupt::Interrupts;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use super::child::Why;
