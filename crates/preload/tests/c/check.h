@@ -374,7 +374,7 @@ static inline void *shared_memory(size_t size)
 	return p;
 }
 
-/* ---- one-argument forms of the mutex calls, for puppets --------------------------------------- */
+/* ---- one-argument forms of lock calls, for puppets --------------------------------------- */
 
 static inline long op_lock(void *m) { return pthread_mutex_lock(m); }
 static inline long op_trylock(void *m) { return pthread_mutex_trylock(m); }
@@ -388,6 +388,22 @@ static inline long op_trylock_unlock(void *m)
 {
 	int error = pthread_mutex_trylock(m);
 	return error ? error : pthread_mutex_unlock(m);
+}
+
+static inline long op_rdlock(void *l) { return pthread_rwlock_rdlock(l); }
+static inline long op_tryrdlock(void *l) { return pthread_rwlock_tryrdlock(l); }
+static inline long op_wrlock(void *l) { return pthread_rwlock_wrlock(l); }
+static inline long op_trywrlock(void *l) { return pthread_rwlock_trywrlock(l); }
+static inline long op_rwunlock(void *l) { return pthread_rwlock_unlock(l); }
+static inline long op_read_once(void *l)
+{
+	int error = pthread_rwlock_rdlock(l);
+	return error ? error : pthread_rwlock_unlock(l);
+}
+static inline long op_write_once(void *l)
+{
+	int error = pthread_rwlock_wrlock(l);
+	return error ? error : pthread_rwlock_unlock(l);
 }
 
 #endif

@@ -286,9 +286,6 @@ static void conditions(int shared)
 
 /* ---- reader-writer locks ------------------------------------------------------------------------- */
 
-static long op_rdlock(void *l) { return pthread_rwlock_rdlock(l); }
-static long op_tryrdlock(void *l) { return pthread_rwlock_tryrdlock(l); }
-static long op_trywrlock(void *l) { return pthread_rwlock_trywrlock(l); }
 static long op_rw_unlock(void *l) { return pthread_rwlock_unlock(l); }
 static long op_read(void *l) { return pthread_rwlock_rdlock(l) | pthread_rwlock_unlock(l); }
 static long op_write(void *l) { return pthread_rwlock_wrlock(l) | pthread_rwlock_unlock(l); }

@@ -32,19 +32,6 @@ static long op_timedlock(void *m)
 	struct timespec t = after_ms(CLOCK_REALTIME, 15);
 	return pthread_mutex_timedlock(m, &t);
 }
-static long op_rdlock(void *l) { return pthread_rwlock_rdlock(l); }
-static long op_wrlock(void *l) { return pthread_rwlock_wrlock(l); }
-static long op_rwunlock(void *l) { return pthread_rwlock_unlock(l); }
-static long op_read_once(void *l)
-{
-	int error = pthread_rwlock_rdlock(l);
-	return error ? error : pthread_rwlock_unlock(l);
-}
-static long op_write_once(void *l)
-{
-	int error = pthread_rwlock_wrlock(l);
-	return error ? error : pthread_rwlock_unlock(l);
-}
 static long op_timedrdlock(void *l)
 {
 	struct timespec t = after_ms(CLOCK_MONOTONIC, 15);

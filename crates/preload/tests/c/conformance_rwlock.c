@@ -2,22 +2,6 @@
  * time-outs on both clocks, self-deadlocks that glibc finds, and the same across processes. */
 #include "check.h"
 
-static long op_rdlock(void *l) { return pthread_rwlock_rdlock(l); }
-static long op_tryrdlock(void *l) { return pthread_rwlock_tryrdlock(l); }
-static long op_wrlock(void *l) { return pthread_rwlock_wrlock(l); }
-static long op_trywrlock(void *l) { return pthread_rwlock_trywrlock(l); }
-static long op_rwunlock(void *l) { return pthread_rwlock_unlock(l); }
-static long op_read_once(void *l)
-{
-	int error = pthread_rwlock_rdlock(l);
-	return error ? error : pthread_rwlock_unlock(l);
-}
-static long op_write_once(void *l)
-{
-	int error = pthread_rwlock_wrlock(l);
-	return error ? error : pthread_rwlock_unlock(l);
-}
-
 struct timed {
 	pthread_rwlock_t *lock;
 	struct timespec deadline;

@@ -99,7 +99,6 @@ static int tasks(void)
 
 /* ---- ended-owner ---- */
 
-static long op_wrlock(void *l) { return pthread_rwlock_wrlock(l); }
 static long op_timedwrlock(void *l)
 {
 	struct timespec t = after_ms(CLOCK_REALTIME, 20);
