@@ -301,6 +301,7 @@ static void children(void)
 
 static void *becomes(void *unused)
 {
+	ids[0] = (int)syscall(SYS_gettid); /* one of the program's own, for has_controller */
 	until_confined();
 	execl(self[0], self[0], "mask", count_text, (char *)NULL);
 	return unused;
