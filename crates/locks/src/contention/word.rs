@@ -39,20 +39,18 @@ impl<P: Platform> Word<P> {
         self.0.fetch_or(HELD, Acquire) & HELD == 0
     }
 
-    /// Releases an unmarked word; false, and still held, if it is marked. Leaves a free word as it is:
-    /// to unlock one is a program's mistake, which libc bears, and so is borne here.
+    /// Releases an unmarked word; false, and still held, if it is marked.
     #[inline]
     pub(super) fn unlock(&self) -> bool {
-        match self.0.compare_exchange(HELD, FREE, Release, Relaxed) {
-            Ok(_) => true,
-            Err(seen) => seen == FREE,
-        }
+        self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
     }
 
     /// Clears the mark of a held word. (A store would do: nobody but markers writes to a held word.
     /// But the model checker cannot tell in which order a store and a marker's access take effect.)
+    /// A free word becomes a held one: to unlock one is a program's mistake, which libc bears, and
+    /// with this the release that follows bears it, too.
     pub(super) fn clear_mark(&self) {
-        self.0.fetch_and(!MARK, Relaxed);
+        self.0.swap(HELD, Relaxed);
     }
 
     /// Marks a held word; false if it is free.
