@@ -1,6 +1,7 @@
 # unconvoy: what a user and a developer call.
 #
-#   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
+#   make          build everything: target/release/{unconvoy,unconvoy-study,libunconvoy.so}, target/workloads/*
+#   make workloads  of that, the programs that benchmarks run
 #   make demo     the main job on real input, some 3 minutes after the build; results in .demo/
 #   make test     every test
 #   make test-layers  of these, whether imports follow the layers; `UNCONVOY_BLESS=1` takes mended ones off the list
@@ -19,7 +20,7 @@ CARGO ?= cargo
 RELEASE := target/release
 TESTS_PACKAGES := scripts/packages-test.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
 
-.PHONY: all build setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-layers test-links test-busy docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build workloads setup setup-tests kernel demo test test-unit test-loom test-tsan test-valgrind test-preload test-lint test-layers test-links test-busy docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -38,7 +39,10 @@ kernel: setup
 build:
 	$(CARGO) build --release --workspace
 	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
-	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
+	$(MAKE) --no-print-directory workloads
+
+workloads:
+	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads
 
 demo: setup build
 	scripts/demo.sh
@@ -70,7 +74,7 @@ test-links:
 
 # The library with its generic suite, the harness, the command; optimised, since the suite is about time.
 test-unit:
-	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-measure -p unconvoy-bench -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
+	$(CARGO) test --release --no-fail-fast -p unconvoy -p unconvoy-cli -p unconvoy-measure -p unconvoy-bench -p unconvoy-papers -p unconvoy-sched -p unconvoy-sched-ext -p unconvoy-sim \
 		-p unconvoy-syncchar -p unconvoy-trace-stream -p unconvoy-trace-store -p unconvoy-trace-collector -p unconvoy-plugin-user -p unconvoy-plugin-system
 
 test-loom:
@@ -121,11 +125,11 @@ bench-sched: setup-tests
 # Says so where no hardware transaction commits, and runs all but the comparison.
 validate-elision: setup build
 	@scripts/setup.sh $(TESTS_PACKAGES)
-	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-cli --test elision -- --nocapture --test-threads 1
+	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-papers --test elision -- --nocapture --test-threads 1
 
 # The papers' figures on simulated machines, an hour or two on two processors; what Ctrl-C left is continued by the next call.
 figures-simulated: build
-	scripts/figures-simulated.sh
+	$(RELEASE)/unconvoy papers all simulated --out .figures
 
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
@@ -133,6 +137,7 @@ install: build
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
+	install -D -m 755 $(RELEASE)/unconvoy-study $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-study
 	install -D -m 755 $(RELEASE)/unconvoy-sched-ext $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-sched-ext
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
