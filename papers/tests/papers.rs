@@ -18,7 +18,7 @@ fn list_names_every_figure_with_its_paper() {
     let text = String::from_utf8_lossy(&listed.get_output().stdout).into_owned();
     for figure in FIGURES {
         let is_there = |line: &str| {
-            line.contains(figure.name) && line.contains(&figure.origin()) && line.contains(figure.made.name())
+            line.contains(figure.name) && line.contains(&figure.paper.to_string()) && line.contains(figure.made.name())
         };
         assert!(text.lines().any(is_there), "{}: {text}", figure.name);
     }
