@@ -72,6 +72,9 @@ impl Made {
     }
 }
 
+/// Makes a table of results: its head, then its rows.
+pub type Tabulate = fn(&[Result]) -> Vec<Vec<String>>;
+
 /// A figure on simulated machines.
 pub struct Simulated {
     /// What is simulated.
@@ -82,8 +85,8 @@ pub struct Simulated {
     pub across: &'static str,
     /// What is drawn.
     pub panels: fn(&[Result]) -> Vec<Lines>,
-    /// The head and the rows of a table, for figures that are compared by one.
-    pub table: Option<fn(&[Result]) -> Vec<Vec<String>>>,
+    /// The table of figures that are compared by one.
+    pub table: Option<Tabulate>,
 }
 
 impl Simulated {

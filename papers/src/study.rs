@@ -27,8 +27,10 @@ fn definition() -> Command {
 
 /// Does what the command line of this process says; the exit status.
 pub fn main() -> c_int {
+    // Under the name that users know, whatever this binary is called.
     let words = from_old_spelling(std::env::args_os().skip(1).collect());
-    let matches = definition().no_binary_name(true).try_get_matches_from(words).and_then(|matches| run(&matches));
+    let words = [OsString::from("unconvoy")].into_iter().chain(words);
+    let matches = definition().try_get_matches_from(words).and_then(|matches| run(&matches));
     matches.map_or_else(|error| wrong_usage::explain(&error, &definition()), c_int::from)
 }
 

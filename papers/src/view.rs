@@ -51,6 +51,9 @@ pub fn each(results: &[Result], of: impl Fn(&str, &Values) -> Vec<Lines>) -> Vec
     panels.iter().flat_map(panel).collect()
 }
 
+/// A line of some quantity: its name, and the number of an outcome or a part of it.
+pub type Quantity<T> = (&'static str, fn(&T) -> f64);
+
 /// A number of an outcome.
 pub fn outcome(of: fn(&Outcome) -> f64) -> impl Fn(&Measured) -> Option<f64> {
     move |measured| measured.outcome().map(of)
@@ -95,14 +98,14 @@ pub fn waits(results: &[Result]) -> Vec<Lines> {
 
 /// Contexts by what they do, a panel for each series.
 pub fn contexts(results: &[Result]) -> Vec<Lines> {
-    let parts: [(&str, fn(&Outcome) -> f64); 3] = [
+    let parts: [Quantity<Outcome>; 3] = [
         ("at work", |outcome| outcome.contexts.working),
         ("spinning, the holder runs", |outcome| outcome.contexts.spinning),
         ("spinning, the holder does not run", |outcome| outcome.contexts.inverted),
     ];
     let panel = |series: &str| {
         let of_series = || results.iter().filter(|result| result.series == series);
-        let line = |(name, of): (&str, fn(&Outcome) -> f64)| {
+        let line = |(name, of): Quantity<Outcome>| {
             let at = |result: &Result| Some((result.x, of(result.measured.outcome()?)));
             (name.to_string(), of_series().filter_map(at).collect())
         };

@@ -48,7 +48,7 @@ fn claims(results: &[Result]) -> Vec<Claim> {
     let mut claims: Vec<Claim> = ["mcs", "tpmcs", "yield", "schedctl"]
         .map(|lock| {
             claim(
-                &format!("at 15 threads {lock} and pthread are alike, to a tenth"),
+                format!("at 15 threads {lock} and pthread are alike, to a tenth"),
                 against(lock, "pthread", 15.0),
                 0.9..=1.1,
             )

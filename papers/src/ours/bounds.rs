@@ -29,7 +29,7 @@ pub const SIMULATED: Figure = Figure {
         plan,
         claims,
         across: "cores of the set, or as the panel says",
-        panels: panels,
+        panels,
         table: None,
     }),
 };

@@ -1,9 +1,9 @@
 //! Figure 5: execution time with transactions, projected and simulated.
 
-use super::programs::{PROGRAMS, PredictedLine, at, of, plan, projected};
+use super::programs::{PROGRAMS, at, of, plan, projected};
 use crate::claim::{Claim, claims};
 use crate::figure::{Figure, Made, Paper, Simulated};
-use crate::view::Lines;
+use crate::view::{Lines, Quantity};
 use unconvoy_sim::experiment::Projection;
 use unconvoy_sim::grid::Result;
 
@@ -14,10 +14,10 @@ pub const SIMULATED: Figure = Figure {
     title: "Execution time with transactions, projected and simulated",
     remark: "The paper's: Porter, Hofmann, Witchel, Predicting and Tuning the Performance of Multicore Systems, 2008, section 5, Figure 5; Prob, RW and RB-Tree with 32 threads on 8, 16 and 32 processors of 1 GHz. The mean error is 10 %. Predictions are slightly conservative; Prob's at 32 processors is 31 % worse than measured, because transactions take no cache misses on the lock.",
     minutes: 1,
-    made: Made::Simulated(Simulated { plan, claims, across: "processors", panels: panels, table: None }),
+    made: Made::Simulated(Simulated { plan, claims, across: "processors", panels, table: None }),
 };
 
-const TIMES: [PredictedLine; 2] = [
+const TIMES: [Quantity<Projection>; 2] = [
     ("projected", |projection| projection.projected_ns() / 1e6),
     ("transactions", |projection| projection.transacted_ns / 1e6),
 ];

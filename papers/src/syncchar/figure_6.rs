@@ -1,9 +1,10 @@
 //! Figure 6: projected speed-up by data independence and by conflict density.
 
-use super::programs::{PredictedLine, at, plan, projected};
+use super::programs::{at, plan, projected};
 use crate::claim::{ANY, Claim, claims};
 use crate::figure::{Figure, Made, Paper, Simulated};
-use crate::view::Lines;
+use crate::view::{Lines, Quantity};
+use unconvoy_sim::experiment::Projection;
 use unconvoy_sim::grid::Result;
 
 /// The figure on a simulated machine.
@@ -13,10 +14,10 @@ pub const SIMULATED: Figure = Figure {
     title: "Projected speed-up by data independence and by conflict density (simulated)",
     remark: "The paper's: Porter, Hofmann, Witchel, 2008, section 5, Figure 6; the same programs. All of Prob's projected speed-up is data independence; every section of RW conflicts at least once, yet its speed-up is substantial; RB-Tree has both.",
     minutes: 1,
-    made: Made::Simulated(Simulated { plan, claims, across: "processors", panels: panels, table: None }),
+    made: Made::Simulated(Simulated { plan, claims, across: "processors", panels, table: None }),
 };
 
-const SPEED_UPS: [PredictedLine; 3] = [
+const SPEED_UPS: [Quantity<Projection>; 3] = [
     ("by data independence", |projection| projection.estimate.independence),
     ("and by conflict density", |projection| projection.estimate.speed_up()),
     ("transactions", |projection| projection.locked_ns / projection.transacted_ns),

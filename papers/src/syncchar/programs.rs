@@ -5,7 +5,7 @@ use unconvoy_sim::grid::{Cell, Result};
 use unconvoy_sim::workload::validation::Program;
 
 use crate::plan::{Size, cell, machine};
-use crate::view::{self, Lines};
+use crate::view::{self, Lines, Quantity};
 
 /// A lock of the kernel, as the paper's programs had. Its kernel, 2.6.16, had test-and-set; ticket locks came with 2.6.25.
 const LOCK: &str = "ticket+none";
@@ -36,13 +36,10 @@ pub fn at<'a>(results: &'a [Result], program: &str, processors: f64) -> Option<&
     of(results, program).into_iter().find(|place| place.0 == processors).map(|place| place.1)
 }
 
-/// A line of a prediction: its name and values.
-pub type PredictedLine = (&'static str, fn(&Projection) -> f64);
-
 /// A panel for each program.
-pub fn projected(results: &[Result], what: &str, lines: &[PredictedLine]) -> Vec<Lines> {
+pub fn projected(results: &[Result], what: &str, lines: &[Quantity<Projection>]) -> Vec<Lines> {
     view::each(results, |panel, values| {
-        let line = |&(name, of): &PredictedLine| {
+        let line = |&(name, of): &Quantity<Projection>| {
             let mut of_projection = values(&|measured| measured.projection().map(of));
             (name.to_string(), of_projection.pop().map_or_else(Vec::new, |line| line.1))
         };

@@ -4,7 +4,7 @@ use super::programs::{COLLAPSING, DEFAULT, FULL, REFINED, SPECIAL, TICKET, all, 
 use crate::claim::{Claim, Results, claims};
 use crate::figure::{Figure, Made, Paper, Simulated};
 use crate::plan::Size;
-use crate::view::{self, Lines};
+use crate::view::{self, Lines, Quantity};
 use unconvoy_sched::Parameters as Policy;
 use unconvoy_sim::experiment::Measured;
 use unconvoy_sim::grid::{Cell, Result};
@@ -17,7 +17,7 @@ pub const SIMULATED: Figure = Figure {
     title: "Cores of the special set and lock-intensive tasks (simulated)",
     remark: "The paper's: TACO 2013, section 4.6, Figure 4. All tasks of mmapbench, sockbench, postmark and grep are found to be lock-intensive as soon as there is more than one, and the number of cores is the best one. In find processes end before they are found out, and the number is 8 where 10 is the best, because it doubles. Almost no task of kernbench is found.",
     minutes: 2,
-    made: Made::Simulated(Simulated { plan, claims, across: "tasks", panels: panels, table: None }),
+    made: Made::Simulated(Simulated { plan, claims, across: "tasks", panels, table: None }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {
@@ -63,7 +63,7 @@ fn claims(results: &[Result]) -> Vec<Claim> {
 
 fn panels(results: &[Result]) -> Vec<Lines> {
     let set = |of: fn(&SpecialSet) -> f64| move |measured: &Measured| measured.outcome()?.set.as_ref().map(of);
-    let shown: [(&str, fn(&SpecialSet) -> f64); 2] =
+    let shown: [Quantity<SpecialSet>; 2] =
         [("cores", |set| f64::from(set.bound)), ("lock-intensive tasks", |set| f64::from(set.tasks))];
     view::each(results, |panel, values| {
         let named = |(what, of)| values(&set(of)).into_iter().map(move |line| (format!("{}: {what}", line.0), line.1));
