@@ -40,7 +40,8 @@ pub fn draw(words: &[OsString], plot: Option<&Path>) -> anyhow::Result<()> {
     let plot =
         plot.map_or_else(|| with_suffix(&first.with_extension(""), format!("-{}", paper.name)), Path::to_path_buf);
     let files = figure.write(&plot)?;
-    print(&format!("{}\n\n{}\n\n{} and {}\n", figure.title, paper.remark, files[0].display(), files[1].display()))?;
+    let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    print(&format!("{}\n\n{}\n\n{}\n", figure.title, paper.remark, files.join(" and ")))?;
     Ok(())
 }
 

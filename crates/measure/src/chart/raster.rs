@@ -1,0 +1,56 @@
+//! SVG to PNG by `unconvoy-png`, a program of its own: what rasterises is larger than all the rest of
+//! the command, and most readers of a figure open its SVG.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Once;
+use std::thread;
+
+use anyhow::{Context as _, bail};
+
+const PROGRAM: &str = "unconvoy-png";
+
+/// Directories to look in, relative to this command's: a build tree or an installation, the folder
+/// above that of a build's tests, an installation's own folder.
+const PLACES: [&str; 3] = ["", "..", "../lib/unconvoy"];
+
+/// The PNG of `svg`; `None`, with a note on standard error, where the program is not installed.
+///
+/// # Errors
+///
+/// The program failed.
+pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(program) = find() else {
+        static NOTE: Once = Once::new();
+        NOTE.call_once(|| {
+            eprintln!(
+                "note: no PNG is drawn, the SVG is: {PROGRAM} is not installed beside this command \
+                 (cargo build --release -p {PROGRAM})"
+            );
+        });
+        return Ok(None);
+    };
+    let mut child = Command::new(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let mut input = child.stdin.take().context("no standard input")?;
+    let output = thread::scope(|scope| {
+        // A program that fails early leaves the rest unread; its exit status says so.
+        scope.spawn(move || input.write_all(svg.as_bytes()));
+        child.wait_with_output()
+    })?;
+    if !output.status.success() {
+        bail!("{PROGRAM} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(Some(output.stdout))
+}
+
+fn find() -> Option<PathBuf> {
+    let command = std::env::current_exe().ok()?;
+    let directory = command.parent()?;
+    PLACES.iter().map(|place| directory.join(place).join(PROGRAM)).find(|path| path.is_file())
+}
