@@ -20,12 +20,12 @@ use crate::energy;
 use crate::grid::cell::{self, Cell};
 use crate::grid::each_once;
 use crate::grid::workload::COUNTER;
-use crate::library::variable;
 use crate::options::SessionOptions;
 use crate::programs::Programs;
 use crate::run::{self, Job, Values};
 use crate::scratch::Scratch;
 use crate::setup::{Pair, Setup};
+use unconvoy::catalogue::environment;
 
 /// Among what is measured: the part of the threads' time that they wait for the lock.
 const WAITING: &str = "waiting_share";
@@ -140,7 +140,8 @@ impl Bench<'_> {
     /// The part of the threads' time that they wait.
     fn waiting(&self, remedy: Remedy, threads: u32, seconds: f64) -> anyhow::Result<f64> {
         let path = self.scratch.path().join("statistics.json");
-        let values = self.once(remedy, threads, seconds, Some((variable::STATS, path.display().to_string())))?;
+        let values =
+            self.once(remedy, threads, seconds, Some((environment::STATS.name, path.display().to_string())))?;
         let text = fs::read_to_string(&path).with_context(|| format!("the library wrote no {}", path.display()))?;
         fs::remove_file(&path)?;
         // Not the window: the statistics are of the whole run, and threads in a strict queue may outlive their window by far.
@@ -159,7 +160,8 @@ impl Bench<'_> {
         ]);
         let mut job = Job::new(COUNTER.program, words, Setup::Named(remedy.pair), session.patience());
         job.name.push_str(&format!(" under {}", remedy.recipe()));
-        job.environment.extend(more.into_iter().chain(remedy.has_set.then(|| (variable::SSC, "1".to_string()))));
+        job.environment
+            .extend(more.into_iter().chain(remedy.has_set.then(|| (environment::SPECIAL_SET.name, "1".to_string()))));
         job.run(self.programs)
     }
 }

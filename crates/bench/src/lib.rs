@@ -2,7 +2,7 @@
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | [`library`], [`setup`], [`programs`], [`run`] | a workload program under given locks |
+//! | [`setup`], [`programs`], [`run`] | a workload program under given locks |
 //! | [`energy`] | joules |
 //! | [`goals`] | the promises, as one table |
 //! | [`options`] | options that several subcommands share |
@@ -15,7 +15,6 @@
 //! `unconvoy sim` stand on too.
 
 pub mod cli;
-pub mod library;
 
 mod bump;
 mod condvar;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::library::{self, beside_the_command};
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts::{self, beside_the_command};
 
 /// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
 const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];
@@ -42,7 +43,10 @@ impl Programs {
                 missing.join(" or ")
             );
         };
-        Ok(Self { workloads: workloads.clone(), library: library::find().map_err(anyhow::Error::msg)? })
+        Ok(Self {
+            workloads: workloads.clone(),
+            library: parts::interposer(environment::LIBRARY.name).map_err(anyhow::Error::msg)?,
+        })
     }
 
     /// The program's path.

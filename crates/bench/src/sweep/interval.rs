@@ -6,10 +6,10 @@ use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::record::Record;
 
 use super::{Cell, Shape, Subject, default_loads, measure_lines, percent, threads_at};
-use crate::library::variable;
 use crate::options::SessionOptions;
 use crate::run::Job;
 use crate::setup::Setup;
+use unconvoy::catalogue::environment;
 
 /// Options of `interval`.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
     let measure = |cell: &Cell| {
         let words = subject.words(cell.threads, common.seconds);
         let mut job = Job::new(workload.program, words, Setup::Default, options.session.patience());
-        job.environment.push((variable::INTERVAL, cell.x.to_string()));
+        job.environment.push((environment::INTERVAL.name, cell.x.to_string()));
         job.name.push_str(&format!(" with an interval of {} ms", cell.x));
         job.run(&programs)
     };

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unconvoy_bench::library::{self, variable};
+use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::parts;
 use unconvoy_syncchar::Analysis;
 use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;
@@ -92,11 +93,11 @@ impl Emulator {
         let mut command = Command::new(&self.qemu);
         command.arg("-plugin").arg(plugin).arg("-0").arg(name).arg(&file).args(before).args(&args.program[1..]);
         // The program's own locks are to be seen, under their own names.
-        command.env_remove(variable::STATS);
-        if let Some(preload) = std::env::var_os(variable::PRELOAD) {
-            match library::without_preload(&preload) {
-                Some(others) => command.env(variable::PRELOAD, others),
-                None => command.env_remove(variable::PRELOAD),
+        command.env_remove(environment::STATS.name);
+        if let Some(preload) = std::env::var_os(environment::PRELOAD.name) {
+            match parts::without_preload(&preload) {
+                Some(others) => command.env(environment::PRELOAD.name, others),
+                None => command.env_remove(environment::PRELOAD.name),
             };
         }
         command

@@ -24,8 +24,9 @@ mod trace;
 
 use std::collections::HashMap;
 
-use unconvoy_bench::library;
+use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::parts::{self, Part};
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use crate::inspect;
@@ -42,6 +43,10 @@ use native::Native;
 use options::PredictArgs;
 use outputs::Outputs;
 use trace::{Context, Source, Trace};
+
+/// QEMU's plug-in that samples address sets.
+const PLUGIN: Part =
+    Part { name: "libunconvoy_plugin_user.so", variable: environment::PLUGIN.name, package: "unconvoy-plugin-user" };
 
 /// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
 /// signal's number after Ctrl-C.
@@ -94,8 +99,8 @@ fn run_twice(args: &PredictArgs, analysis: Analysis, options: &Options, mut outp
     if !path.is_file() || nix::unistd::access(&path, nix::unistd::AccessFlags::X_OK).is_err() {
         return Err(Refusal::not_started(program, &nix::errno::Errno::EACCES.into()).into());
     }
-    let interposer = library::find().map_err(Refusal::installation)?;
-    let plugin = library::find_plugin().map_err(Refusal::installation)?;
+    let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
+    let plugin = PLUGIN.find().map_err(Refusal::installation)?;
     let emulator = Emulator::find(plugin)?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
