@@ -15,7 +15,7 @@ use unconvoy_measure::parts::Part;
 use crate::refusal::Refusal;
 
 const SCHEDULER: Part =
-    Part { name: "unconvoy-sched-ext", variable: environment::SCHED_EXT.name, package: "unconvoy-sched-ext" };
+    Part { name: "unconvoy-sched-ext", variable: Some(environment::SCHED_EXT.name), package: "unconvoy-sched-ext" };
 
 /// `unconvoy sched`.
 #[derive(Debug, Args)]

@@ -95,7 +95,7 @@ fn figure_without_the_rasteriser_is_an_svg_and_a_note() {
         ])
         .assert()
         .success()
-        .stderr(contains("note: no PNG is drawn").and(contains("unconvoy-png is not installed")));
+        .stderr(contains("note: the figure is an SVG only: unconvoy-png is missing"));
     assert!(stage.path("figure.svg").exists() && !stage.path("figure.png").exists());
 }
 

@@ -2,18 +2,15 @@
 //! the command, and most readers of a figure open its SVG.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Once;
 use std::thread;
 
 use anyhow::{Context as _, bail};
 
-const PROGRAM: &str = "unconvoy-png";
+use crate::parts::Part;
 
-/// Directories to look in, relative to this command's: a build tree or an installation, the folder
-/// above that of a build's tests, an installation's own folder.
-const PLACES: [&str; 3] = ["", "..", "../lib/unconvoy"];
+const PROGRAM: Part = Part { name: "unconvoy-png", variable: None, package: "unconvoy-png" };
 
 /// The PNG of `svg`; `None`, with a note on standard error, where the program is not installed.
 ///
@@ -21,15 +18,13 @@ const PLACES: [&str; 3] = ["", "..", "../lib/unconvoy"];
 ///
 /// The program failed.
 pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let Some(program) = find() else {
-        static NOTE: Once = Once::new();
-        NOTE.call_once(|| {
-            eprintln!(
-                "note: no PNG is drawn, the SVG is: {PROGRAM} is not installed beside this command \
-                 (cargo build --release -p {PROGRAM})"
-            );
-        });
-        return Ok(None);
+    let program = match PROGRAM.find() {
+        Ok(program) => program,
+        Err(why) => {
+            static NOTE: Once = Once::new();
+            NOTE.call_once(|| eprintln!("note: the figure is an SVG only: {why}"));
+            return Ok(None);
+        }
     };
     let mut child = Command::new(&program)
         .stdin(Stdio::piped())
@@ -44,13 +39,7 @@ pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
         child.wait_with_output()
     })?;
     if !output.status.success() {
-        bail!("{PROGRAM} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+        bail!("{} failed ({}): {}", PROGRAM.name, output.status, String::from_utf8_lossy(&output.stderr).trim_end());
     }
     Ok(Some(output.stdout))
-}
-
-fn find() -> Option<PathBuf> {
-    let command = std::env::current_exe().ok()?;
-    let directory = command.parent()?;
-    PLACES.iter().map(|place| directory.join(place).join(PROGRAM)).find(|path| path.is_file())
 }
