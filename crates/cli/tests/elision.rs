@@ -58,12 +58,12 @@ fn is_skipped() -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
     for part in ["libunconvoy.so", "libunconvoy_plugin_user.so"] {
         if !beside.join(part).is_file() {
-            println!("skipped: {part} is not built (cargo build --workspace)");
+            println!("missing: {part} is not built (cargo build --workspace)");
             return true;
         }
     }
     if Process::new("qemu-x86_64").arg("-version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
+        println!("missing: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
         return true;
     }
     false

@@ -104,7 +104,7 @@ fn every_workload_is_a_grid() {
     if fs::exists("/usr/bin/tachyon").unwrap() {
         workloads.push((vec!["raytrace"], 3));
     } else {
-        eprintln!("skipped: raytrace, since /usr/bin/tachyon is not installed");
+        eprintln!("missing: raytrace, since /usr/bin/tachyon is not installed");
         bench(&stage, &["raytrace"]).code(1).stderr(contains("apt-get install tachyon-bin-nox libtachyon-mt-0"));
     }
     for (mut words, rows) in workloads {

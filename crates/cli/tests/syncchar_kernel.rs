@@ -41,7 +41,7 @@ fn process(stage: &Stage) -> Process {
 fn is_skipped() -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
     if !beside.join("libunconvoy_plugin_system.so").is_file() {
-        println!("skipped: libunconvoy_plugin_system.so is not built (cargo build --workspace)");
+        println!("missing: libunconvoy_plugin_system.so is not built (cargo build --workspace)");
         return true;
     }
     let stage = Stage::new();
@@ -49,7 +49,7 @@ fn is_skipped() -> bool {
     let output = process(&stage).args(["--kernel", "--debug-info", "/nowhere", "--", "true"]).output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr).trim().to_string();
     if output.status.code() == Some(125) {
-        println!("skipped: {why}");
+        println!("missing: {why}");
         return true;
     }
     assert!(why.contains("--debug-info /nowhere"), "{why}");

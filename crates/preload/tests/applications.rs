@@ -364,7 +364,7 @@ fn leveldb() {
         return;
     };
     if !Path::new("/usr/include/leveldb/db.h").is_file() {
-        println!("skipped: LevelDB's headers not installed (apt-get install libleveldb-dev)");
+        println!("missing: LevelDB's headers not installed (apt-get install libleveldb-dev)");
         return;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -25,7 +25,7 @@ fn shared_library(name: &str, package: &str) -> Option<PathBuf> {
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let found = Path::new(&multiarch).join(name);
     if !found.is_file() {
-        println!("skipped: {} not installed (apt-get install {package})", found.display());
+        println!("missing: {} not installed (apt-get install {package})", found.display());
         return None;
     }
     Some(found)

@@ -133,8 +133,9 @@ variables! {
         "set by `unconvoy bench`: the program prints when its measured window opens and closes";
     BLESS: "UNCONVOY_BLESS", [Tests], Anything, "",
         "write generated files instead of comparing them (`make header`, `make docs`)";
-    SUITE: "UNCONVOY_SUITE", [Tests], Form("`LOCK+LOAD`; C tests: a list, by commas"), "every pair",
+    SUITE: "UNCONVOY_SUITE", [Tests], Form("`all` or `LOCK+LOAD`; C tests: a list, by commas"), "all; C tests: a sample",
         "the pairs that the suites run";
+    SUITE_SEED: "UNCONVOY_SUITE_SEED", [Tests], Form("number"), "the time", "draws the sample of pairs";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the tests of the library with a special set";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8", "runs of the user plug-in's stress test";

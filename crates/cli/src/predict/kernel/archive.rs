@@ -137,7 +137,7 @@ mod tests {
         use std::process::{Command, Stdio};
         let unpack = Command::new("busybox").args(["cpio", "-t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut unpack) = unpack else {
-            eprintln!("skipped: busybox is not installed (apt-get install busybox-static)");
+            eprintln!("missing: busybox is not installed (apt-get install busybox-static)");
             return;
         };
         unpack.stdin.take().unwrap().write_all(&archive()).unwrap();
