@@ -218,6 +218,7 @@ fn validate(seconds: &str, repeats: usize, elides: bool, wanted: impl Fn(&str) -
 
 /// Runs for minutes, and only where it can: `UNCONVOY_VALIDATE=1`.
 #[test]
+#[ignore = "make test-all: needs QEMU and databases"]
 fn what_is_predicted_is_what_elision_gains() {
     if let Availability::Refused(reason) = availability("elided") {
         return println!("skipped: no prediction was compared with elision: {reason}");
@@ -235,6 +236,7 @@ fn what_is_predicted_is_what_elision_gains() {
 
 /// All but the measurement itself: with elision off there is no gain, and predictions are what the programs' conflicts are.
 #[test]
+#[ignore = "make test-all: needs QEMU and databases"]
 fn the_whole_runs_without_elision_too() {
     if is_skipped() {
         return;

@@ -88,6 +88,7 @@ fn check_files(stage: &Stage, runs: usize) -> Value {
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn every_workload_is_a_grid() {
     let stage = stage_with(PROGRAM);
     fs::create_dir(stage.path("data")).unwrap();

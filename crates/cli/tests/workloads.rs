@@ -232,6 +232,7 @@ fn tachyon_is_installed() -> bool {
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn tachyon() {
     if !tachyon_is_installed() {
         return;
@@ -245,6 +246,7 @@ fn tachyon() {
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn tachyon_checks_the_picture() {
     if !tachyon_is_installed() {
         return;

@@ -132,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "make test-all: needs busybox"]
     fn busybox_reads_it() {
         use std::io::Write;
         use std::process::{Command, Stdio};
