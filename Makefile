@@ -1,6 +1,7 @@
 # unconvoy: what a user and a developer call.
 #
-#   make          build everything: target/release/{unconvoy,libunconvoy.so}, target/workloads/*
+#   make          build everything: target/release/{unconvoy,unconvoy-study,libunconvoy.so}, target/workloads/*
+#   make workloads  of that, the programs that benchmarks run
 #   make demo     the main job on real input, some 2 minutes after the build; results in .demo/
 #   make test     what every change must pass, within 15 minutes; CONTRIBUTING.md says what it covers
 #   make test-all everything else: all pairs, sanitizers, databases and browsers, guests
@@ -24,7 +25,7 @@ RUN_TESTS := scripts/run-tests.sh
 TESTS := test-lint test-layers test-unit test-loom test-preload
 TESTS_ALL := test-links test-slow test-pairs test-tsan test-valgrind
 
-.PHONY: all build build-demo build-tests setup setup-demo setup-tests setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -46,12 +47,15 @@ kernel: setup
 build:
 	$(CARGO) build --release --workspace
 	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
-	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
+	$(MAKE) --no-print-directory workloads
+
+workloads:
+	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads
 
 # What the demo runs, and nothing else.
 build-demo:
 	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload
-	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads $(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
+	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads $(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
 
 demo: setup-demo build-demo
 	scripts/demo.sh
@@ -176,11 +180,11 @@ bench-sched: setup-tests
 # Says so where no hardware transaction commits, and runs all but the comparison.
 validate-elision: setup build
 	@scripts/setup.sh $(TESTS_PACKAGES)
-	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-cli --test elision -- --nocapture --test-threads 1
+	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-papers --test elision -- --nocapture --test-threads 1
 
 # The papers' figures on simulated machines, an hour or two on two processors; what Ctrl-C left is continued by the next call.
 figures-simulated: build
-	scripts/figures-simulated.sh
+	$(RELEASE)/unconvoy papers all simulated --out .figures
 
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
@@ -188,6 +192,7 @@ install: build
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
+	install -D -m 755 $(RELEASE)/unconvoy-study $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-study
 	install -D -m 755 $(RELEASE)/unconvoy-sched-ext $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-sched-ext
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads

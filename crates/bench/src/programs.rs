@@ -7,8 +7,9 @@ use anyhow::bail;
 use unconvoy::catalogue::environment;
 use unconvoy_measure::parts::{self, beside_the_command};
 
-/// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
-const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];
+/// Directories of the workload programs, relative to that of this binary: a build tree, then an
+/// installation.
+const PLACES: [&str; 2] = ["../workloads", "workloads"];
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -39,7 +40,7 @@ impl Programs {
                 some => format!(" after `apt-get install {}`", some.join(" ")),
             };
             bail!(
-                "{} is missing: build it with `make -C crates/bench/workloads`{install}, or say where it is with --workloads DIR",
+                "{} is missing: build it with `make workloads`{install}, or say where it is with --workloads DIR",
                 missing.join(" or ")
             );
         };

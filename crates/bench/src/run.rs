@@ -55,13 +55,8 @@ impl Values {
         self.0.iter().map(|(name, &value)| (name.as_str(), value))
     }
 
-    #[cfg(test)]
-    pub(crate) fn parse_for_tests(text: &str) -> Self {
-        Self::parse(text)
-    }
-
     /// The `name value` lines of `text`; other lines are passed over, and so are values that are no finite number.
-    fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             Some((name.to_string(), value.trim().parse().ok().filter(|value: &f64| value.is_finite())?))

@@ -14,7 +14,8 @@ use unconvoy_measure::parts::Part;
 
 use crate::refusal::Refusal;
 
-const SCHEDULER: Part =
+/// The scheduler.
+pub const SCHEDULER: Part =
     Part { name: "unconvoy-sched-ext", variable: Some(environment::SCHED_EXT.name), package: "unconvoy-sched-ext" };
 
 /// `unconvoy sched`.

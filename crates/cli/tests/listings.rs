@@ -51,7 +51,6 @@ fn help_has_examples() {
         &["--help"][..],
         &["run", "--help"],
         &["compare", "--help"],
-        &["bench", "--help"],
         &["locks", "--help"],
         &["stats", "--help"],
         &["man", "--help"],
@@ -66,13 +65,13 @@ fn completions_and_manual_pages() {
     let stage = Stage::new();
     for shell in ["bash", "zsh", "fish"] {
         let assert = stage.unconvoy().args(["completions", shell]).assert();
-        assert.success().stdout(contains("sleep-timeout").and(contains("think")));
+        assert.success().stdout(contains("sleep-timeout").and(contains("papers")));
     }
     stage.unconvoy().args(["completions", "nosuch"]).assert().code(2).stderr(contains("bash"));
     stage.unconvoy().arg("man").assert().success().stdout(contains(".TH unconvoy"));
     stage.unconvoy().args(["man", "."]).assert().success();
     assert!(stage.read("unconvoy-compare.1").contains("lower"));
-    assert!(stage.read("unconvoy-bench-counter.1").contains("think"));
+    assert!(stage.read("unconvoy-bench.1").contains("promise"));
     let assert = stage.unconvoy().args(["man", "missing"]).assert();
     assert.code(1).stderr(contains("cannot write the manual pages into missing"));
 }

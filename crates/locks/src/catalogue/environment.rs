@@ -125,6 +125,8 @@ variables! {
         "the plug-in of QEMU's system mode, for `unconvoy predict --kernel`";
     SCHED_EXT: "UNCONVOY_SCHED_EXT", [Command], Path, "beside the command",
         "the program `unconvoy-sched-ext`, which `unconvoy sched` executes";
+    STUDY: "UNCONVOY_STUDY", [Command], Path, "beside the command",
+        "the program `unconvoy-study`, which `unconvoy bench`, `sim` and `papers` execute";
     KERNEL: "UNCONVOY_KERNEL", [Command, Tests], Path, "`kernel` beside the build or the plug-ins",
         "the directory of `vmlinuz`, `modules` and `qemu` that `make kernel` makes";
     POWERCAP: "UNCONVOY_POWERCAP", [Command], Path, "`/sys/class/powercap`",
@@ -143,7 +145,7 @@ variables! {
     PROGRAM: "UNCONVOY_PROGRAM", [Tests], Form("command line"), "", "the program that the sampling test runs";
     PYTHON: "UNCONVOY_PYTHON", [Tests], Form("command"), "`python3`", "the Python that reads a Parquet trace";
     FIGURE: "UNCONVOY_FIGURE", [Tests], Form("name of a figure"), "all",
-        "the figures that the simulator's test checks";
+        "the simulated figures that the papers' test checks";
     VALIDATE: "UNCONVOY_VALIDATE", [Tests], Anything, "",
         "compare predictions with hardware transactions (`make validate-elision`)";
     TEST_SCREEN: "UNCONVOY_TEST_SCREEN", [Tests], Form("name"), "",
