@@ -13,8 +13,8 @@ use clap::{Args, ValueHint};
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use unconvoy::load::control::settings::INTERVAL_MS;
-use unconvoy::load::sensor::choice::Choice;
+use unconvoy::load::settings::INTERVAL_MS;
+use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_bench::library::{self, variable};
 use unconvoy_measure::output::complain;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
+use unconvoy::contention::Contention;
 use unconvoy::contention::clh::Clh;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::contention::mcs::Mcs;
@@ -20,17 +21,18 @@ use unconvoy::contention::tas::Tas;
 use unconvoy::contention::ticket::{Ticket, TicketBackoff};
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
-use unconvoy::contention::{Contention, Outcome, Verdict};
+use unconvoy::load::LoadControl;
 use unconvoy::load::LoadManager;
-use unconvoy::load::control::LoadControl;
-use unconvoy::load::gate::Gate;
 use unconvoy::load::park::Park;
 use unconvoy::load::passive::{Order, PassiveSets};
 use unconvoy::load::restrict::{Gcr, Malthus};
-use unconvoy::load::slots::SleepSlots;
 use unconvoy::lock;
-use unconvoy::platform::Platform;
-use unconvoy::platform::checked::{Checked, nodes_out, set_hurried};
+use unconvoy::parking::eventcount::Eventcount;
+use unconvoy::parking::slots::SleepSlots;
+use unconvoy::primitive::Clock as _;
+use unconvoy::primitive::checked::{Checked, set_hurried};
+use unconvoy::primitive::turn::{Outcome, Verdict};
+use unconvoy::queue::checked::nodes_out;
 
 /// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
 /// model's clock is one.
@@ -68,7 +70,7 @@ struct Guarded<C> {
 // SAFETY: the cell is accessed under the lock, which is what is tested.
 unsafe impl<C: Sync> Sync for Guarded<C> {}
 
-impl<C: Contention<Checked>> Guarded<C> {
+impl<C: Contention> Guarded<C> {
     fn new() -> Arc<Self> {
         Arc::new(Guarded { lock: C::unlocked(), cell: UnsafeCell::new(0) })
     }
@@ -112,7 +114,7 @@ impl<C: Contention<Checked>> Guarded<C> {
 
 /// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not
 /// handed the lock, and nobody waits for ever.
-fn exclusion_with_a_leaver<C: Contention<Checked> + 'static>() {
+fn exclusion_with_a_leaver<C: Contention + 'static>() {
     explore(2, || {
         let shared = Guarded::<C>::new();
         assert!(shared.visit(u32::MAX)); // what the first use does beyond is another model's
@@ -290,11 +292,11 @@ fn tpmcs_leaving_meets_skipping() {
 
 /// Parking: the releaser sees the mark or the parker sees the release; a wake-up that is lost would
 /// be a deadlock here.
-fn nobody_is_forgotten<C: Contention<Checked> + 'static, L: LoadManager<Checked>>() {
+fn nobody_is_forgotten<C: Contention + 'static, L: LoadManager>() {
     let _time = time_that(true); // every turn is beyond all patience, so that every waiter parks
     explore(2, || {
-        let shared = Arc::new((Guarded::<C>::new(), Gate::<Checked>::new()));
-        let visit = |shared: &(Arc<Guarded<C>>, Gate<Checked>)| {
+        let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
+        let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>)| {
             let (guarded, gate) = shared;
             if !guarded.lock.try_lock() {
                 assert!(lock::acquire::<Checked, C, L>(&guarded.lock, gate, None).held);
@@ -315,7 +317,7 @@ fn nobody_is_forgotten<C: Contention<Checked> + 'static, L: LoadManager<Checked>
     });
 }
 
-fn no_parker_is_forgotten<C: Contention<Checked> + 'static>() {
+fn no_parker_is_forgotten<C: Contention + 'static>() {
     nobody_is_forgotten::<C, Park>();
 }
 
@@ -329,13 +331,13 @@ fn soon() -> u64 {
 /// long as it takes: a wake-up that is spent on the first must get to the second.
 fn a_waiter_that_gives_up_passes_its_wake_up_on<C, L>()
 where
-    C: Contention<Checked> + 'static,
-    L: LoadManager<Checked>,
+    C: Contention + 'static,
+    L: LoadManager,
 {
     let _time = time_that(true);
     explore_for(Duration::from_secs(10), 2, || {
-        let shared = Arc::new((Guarded::<C>::new(), Gate::<Checked>::new()));
-        let visit = |shared: &(Arc<Guarded<C>>, Gate<Checked>), deadline| {
+        let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
+        let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>), deadline| {
             let (guarded, gate) = shared;
             let held = lock::acquire::<Checked, C, L>(&guarded.lock, gate, deadline).held;
             if held {
@@ -420,17 +422,17 @@ fn an_expected_holder_does_not_sleep() {
             let control = control.clone();
             thread::spawn(move || {
                 let Some(claim) = control.slots.claim(HOLDER) else { return };
-                if control.awaited.is_expected(HOLDER, 0) {
+                if control.pinned.is_pinned(HOLDER, 0) {
                     control.slots.give_back(claim);
                 } else {
                     control.slots.sleep(claim, u64::MAX);
                 }
             })
         };
-        let expected = control.awaited.expect(HOLDER, &control.slots, 1);
+        let expected = control.pinned.pin(HOLDER, &control.slots, 1);
         holder.join().expect("no panics");
-        control.awaited.end(expected);
-        assert!(!control.awaited.is_expected(HOLDER, 0));
+        control.pinned.end(expected);
+        assert!(!control.pinned.is_pinned(HOLDER, 0));
         assert_eq!(control.slots.sleeping(), 0);
     });
 }
@@ -586,7 +588,7 @@ fn slots_are_used_again_after_the_array_wrapped_around() {
 /// A reader-writer lock and the cell that it guards.
 struct Shared {
     lock: RwWord<Checked>,
-    gate: Gate<Checked>,
+    gate: Eventcount<Checked>,
     cell: UnsafeCell<u32>,
 }
 
@@ -595,7 +597,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Shared { lock: RwWord::unlocked(), gate: Gate::new(), cell: UnsafeCell::new(0) })
+        Arc::new(Shared { lock: RwWord::unlocked(), gate: Eventcount::new(), cell: UnsafeCell::new(0) })
     }
 
     /// Looks or changes while the lock is held, and releases it.

@@ -62,9 +62,11 @@
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::queue::{Node, POLLS_PER_TURN, WAITING};
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use super::Contention;
+use crate::primitive::Atomic;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::queue::list::POLLS_PER_TURN;
+use crate::queue::node::{Node, NodeMemory, WAITING};
 
 const RELEASED: u32 = 1;
 const LEFT: u32 = 2;
@@ -87,15 +89,15 @@ fn without<N>(word: *mut N, bits: usize) -> *mut N {
 
 /// A CLH lock.
 #[repr(C)]
-pub struct Clh<P: Platform> {
-    word: P::NodePtr,
-    tail: P::NodePtr,
+pub struct Clh<P: NodeMemory> {
+    word: P::Ptr<Node<P>>,
+    tail: P::Ptr<Node<P>>,
 }
 
 /// Whom a waiter waits behind; null once it is the front.
-struct Predecessor<P: Platform>(*mut Node<P>);
+struct Predecessor<P: NodeMemory>(*mut Node<P>);
 
-impl<P: Platform> Predecessor<P> {
+impl<P: NodeMemory> Predecessor<P> {
     fn node(&self) -> Option<&Node<P>> {
         // SAFETY: null, or a node that is named by nothing but this, and so given back by nobody else
         // (Invariants 2 and 3).
@@ -122,7 +124,7 @@ impl<P: Platform> Predecessor<P> {
     }
 }
 
-impl<P: Platform> Clh<P> {
+impl<P: NodeMemory> Clh<P> {
     /// Takes the word, if it is free, on behalf of `node`, which may be null.
     #[inline]
     fn take(&self, node: *mut Node<P>) -> bool {
@@ -160,9 +162,9 @@ impl<P: Platform> Clh<P> {
 }
 
 // SAFETY: Invariants 1 and 4, and the orderings above.
-unsafe impl<P: Platform> Contention<P> for Clh<P> {
+unsafe impl<P: NodeMemory> Contention for Clh<P> {
     fn unlocked() -> Self {
-        Clh { word: P::NodePtr::new(ptr::null_mut()), tail: P::NodePtr::new(ptr::null_mut()) }
+        Clh { word: P::Ptr::new(ptr::null_mut()), tail: P::Ptr::new(ptr::null_mut()) }
     }
 
     /// Also past waiters, which is rare: between a release and the front's next poll.

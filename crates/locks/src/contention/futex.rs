@@ -21,8 +21,9 @@
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, AtomicInt, Platform};
+use super::Contention;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -35,12 +36,12 @@ const SPIN_POLLS: u32 = 100;
 
 /// A spin-then-block mutex.
 #[repr(C)]
-pub struct Futex<P: Platform> {
+pub struct Futex<P: Primitive> {
     word: P::U32,
 }
 
 // SAFETY: `FREE` is left by one compare-and-swap or swap, and restored by the holder only.
-unsafe impl<P: Platform> Contention<P> for Futex<P> {
+unsafe impl<P: Primitive> Contention for Futex<P> {
     fn unlocked() -> Self {
         Futex { word: P::U32::new(FREE) }
     }

@@ -38,12 +38,14 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::backoff::Backoff;
-use super::queue::Queue;
+use super::Contention;
 use super::tpmcs::TimePublished;
 use super::word::{Word, by_its_word};
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use crate::primitive::Atomic;
+use crate::primitive::backoff::Backoff;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::queue::NodeMemory;
+use crate::queue::list::Queue;
 
 const NO: u32 = 0;
 const YES: u32 = 1;
@@ -73,7 +75,7 @@ const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
-pub struct Loiter<P: Platform> {
+pub struct Loiter<P: NodeMemory> {
     word: Word<P>,
     demand: P::U32,
     inner: Queue<P, TimePublished>,
@@ -85,7 +87,7 @@ struct Overrule {
     free_since: Cell<Option<u64>>,
 }
 
-impl<P: Platform> Loiter<P> {
+impl<P: NodeMemory> Loiter<P> {
     /// Takes the word unless it is held, or left to the standby.
     fn barge(&self, overrule: &Overrule, now: u64) -> bool {
         if !self.word.is_free() {
@@ -153,7 +155,7 @@ impl<P: Platform> Loiter<P> {
 }
 
 // SAFETY: Invariant 1, and the orderings above.
-unsafe impl<P: Platform> Contention<P> for Loiter<P> {
+unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     fn unlocked() -> Self {
         Loiter { word: Word::unlocked(), demand: P::U32::new(NO), inner: Queue::new() }
     }

@@ -31,9 +31,9 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::backoff::Backoff;
-use super::{Outcome, Turn, Verdict};
-use crate::platform::{Atomic, AtomicInt, Platform};
+use crate::primitive::backoff::Backoff;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const WRITER: u32 = 1 << 31;
 const MARK: u32 = 1 << 30;
@@ -59,7 +59,7 @@ pub enum Share {
 
 /// A reader-writer lock in 8 bytes, all zeroes when free.
 #[repr(C)]
-pub struct RwWord<P: Platform> {
+pub struct RwWord<P: Primitive> {
     word: P::U32,
     /// Writers that wait, awake or asleep, and above [`ONE_POLLER`] the threads that poll.
     waiting: P::U32,
@@ -68,7 +68,7 @@ pub struct RwWord<P: Platform> {
 /// One polling thread, in `waiting`; below it the writers are counted. Both counts are advice.
 const ONE_POLLER: u32 = 1 << 16;
 
-impl<P: Platform> RwWord<P> {
+impl<P: Primitive> RwWord<P> {
     /// A free lock.
     pub fn unlocked() -> Self {
         RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
@@ -110,7 +110,7 @@ impl<P: Platform> RwWord<P> {
     /// Contends until acquired, or until `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::place(turn));
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
             if self.seems_free(share) && self.try_acquire(share) {
                 break Outcome::Acquired;

@@ -30,8 +30,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use super::Contention;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, Primitive};
 
 /// Tickets that may be out at a time: the bits of `left`.
 const WINDOW: u64 = 32;
@@ -47,7 +48,7 @@ const BACKOFF_NS: u64 = 40;
 pub trait Pace: Send + Sync {
     /// Passes some time, as one who has seen `word` hold `seen`, and by it `ahead` tickets before its
     /// own, the holder's included.
-    fn wait<P: Platform>(word: &P::U64, seen: u64, ahead: u64);
+    fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64);
 }
 
 /// Look all the time: a release is seen at once, and its line read by every waiter.
@@ -55,7 +56,7 @@ pub struct Poll;
 
 impl Pace for Poll {
     #[inline]
-    fn wait<P: Platform>(_word: &P::U64, _seen: u64, _ahead: u64) {
+    fn wait<P: Primitive>(_word: &P::U64, _seen: u64, _ahead: u64) {
         P::pause();
     }
 }
@@ -66,7 +67,7 @@ pub struct Proportional;
 
 impl Pace for Proportional {
     #[inline]
-    fn wait<P: Platform>(_word: &P::U64, _seen: u64, ahead: u64) {
+    fn wait<P: Primitive>(_word: &P::U64, _seen: u64, ahead: u64) {
         P::delay(BACKOFF_NS * ahead);
     }
 }
@@ -122,7 +123,7 @@ impl Word {
 
 /// A ticket lock whose waiters look at it as `W` says.
 #[repr(C)]
-pub struct TicketLock<P: Platform, W> {
+pub struct TicketLock<P: Primitive, W> {
     word: P::U64,
     /// The process generation in which the tickets were drawn.
     generation: P::U32,
@@ -135,7 +136,7 @@ pub type Ticket<P> = TicketLock<P, Poll>;
 /// The ticket lock with proportional backoff.
 pub type TicketBackoff<P> = TicketLock<P, Proportional>;
 
-impl<P: Platform, W> TicketLock<P, W> {
+impl<P: Primitive, W> TicketLock<P, W> {
     /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
     /// served are nobody's (Invariant 3). Also for the first to use a lock, which is of no generation yet.
     #[cold]
@@ -177,7 +178,7 @@ impl<P: Platform, W> TicketLock<P, W> {
 
 // SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody
 // (Invariant 2).
-unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
+unsafe impl<P: Primitive, W: Pace> Contention for TicketLock<P, W> {
     fn unlocked() -> Self {
         TicketLock { word: P::U64::new(0), generation: P::U32::new(0), pace: PhantomData }
     }

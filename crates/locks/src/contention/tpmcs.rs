@@ -12,7 +12,7 @@
 //! holder of the other asks for a longer time slice ([`SliceExtending`]).
 
 use super::mcs::QueueLock;
-use super::queue::Patience;
+use crate::queue::list::Patience;
 
 /// Skip waiters whose time stamp is stale.
 pub struct TimePublished;

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::platform::{Atomic, AtomicInt, Platform};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -16,9 +16,9 @@ const MARK: u32 = 2;
 
 /// A lock word. Its methods are those of [`Contention`](super::Contention).
 #[repr(transparent)]
-pub(super) struct Word<P: Platform>(P::U32);
+pub(super) struct Word<P: Primitive>(P::U32);
 
-impl<P: Platform> Word<P> {
+impl<P: Primitive> Word<P> {
     pub(super) fn unlocked() -> Self {
         Word(P::U32::new(FREE))
     }

@@ -6,7 +6,7 @@
 //! one and no inertia: an integral gain of 1 alone would be the direct policy. The velocity form
 //! adds changes to the last output, which is clamped at 0: nothing winds up while there is no load.
 
-use super::{Observation, threads};
+use super::observation::{Observation, threads};
 
 /// Gains per interval. With `INTEGRAL` = .35 a step is followed to 5 % in 6 intervals; the
 /// proportional part gives the first answer, the derivative one dampens it. Larger ones let noise
