@@ -118,8 +118,8 @@ fn wait<P: Process, L: LoadManager>(
         let mut asking = Asking { waiter: &mut waiter, wait: &wait, spent: &mut spent, late: false };
         match attempt(&mut asking) {
             Outcome::Acquired => break true,
-            Outcome::Left if asking.late => break false,
-            Outcome::Left => {}
+            Outcome::Abandoned if asking.late => break false,
+            Outcome::Abandoned => {}
         }
         let is_held = L::block(&mut waiter, &wait);
         spent.resume::<P>();
@@ -163,8 +163,8 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
         self.state.try_lock()
     }
 
-    fn mark(&self) -> bool {
-        self.state.mark()
+    fn set_parked_bit(&self) -> bool {
+        self.state.set_parked_bit()
     }
 
     fn is_awaited(&self) -> bool {
@@ -221,11 +221,11 @@ fn record_wake<P: Process>() {
 /// The calling context holds it.
 #[inline]
 pub unsafe fn release<P: Process, C: Contention>(state: &C, eventcount: &Eventcount<P>) {
-    // SAFETY: the caller holds the lock, also after an `unlock` that found it marked.
+    // SAFETY: the caller holds the lock, also after an `unlock` that found parked waiters.
     unsafe {
         if !state.unlock() {
             record_wake::<P>();
-            eventcount.release(1, || state.clear_mark(), || state.unlock());
+            eventcount.release(1, || state.clear_parked_bit(), || state.unlock());
         }
     }
 }
@@ -238,8 +238,8 @@ impl<P: Primitive> WaitedLock for WaitedRwLock<'_, P> {
         self.0.try_acquire(self.1)
     }
 
-    fn mark(&self) -> bool {
-        self.0.mark()
+    fn set_parked_bit(&self) -> bool {
+        self.0.set_parked_bit()
     }
 
     fn is_awaited(&self) -> bool {
@@ -272,11 +272,11 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
 /// The calling context holds it.
 #[inline]
 pub unsafe fn release_shared<P: Process>(state: &RwWord<P>, eventcount: &Eventcount<P>) {
-    // SAFETY: the caller holds the lock, also after a `release` that found it marked.
+    // SAFETY: the caller holds the lock, also after a `release` that found parked waiters.
     unsafe {
         if !state.release() {
             record_wake::<P>();
-            eventcount.release(u32::MAX, || state.clear_mark(), || state.release());
+            eventcount.release(u32::MAX, || state.clear_parked_bit(), || state.release());
         }
     }
 }
@@ -289,8 +289,8 @@ impl WaitedLock for Bare<'_> {
         (self.0)()
     }
 
-    /// There is nowhere to leave a mark: who would park polls on.
-    fn mark(&self) -> bool {
+    /// There is no room for the bit: a waiter that would park polls on.
+    fn set_parked_bit(&self) -> bool {
         false
     }
 
@@ -300,7 +300,7 @@ impl WaitedLock for Bare<'_> {
     }
 }
 
-/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for a gate:
+/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for an eventcount:
 /// their waiters sleep in slots and yield, but do not park.
 #[cold]
 pub fn poll<P: Process, L: LoadManager>(attempt: &dyn Fn() -> bool) -> Acquired {
@@ -311,7 +311,7 @@ pub fn poll<P: Process, L: LoadManager>(attempt: &dyn Fn() -> bool) -> Acquired 
                 return Outcome::Acquired;
             }
             if asking.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             backoff.wait::<P>();
         }

@@ -141,11 +141,11 @@ fn a_lock_that_is_held_is_not_elided() {
 }
 
 #[test]
-fn inside_a_transaction_nothing_is_tried_taken_asked_or_marked() {
+fn inside_a_transaction_nothing_is_tried_taken_asked_or_parked_at() {
     let uses: [fn(&Elided<Told>); 4] = [
         |lock| assert!(lock.try_lock()),
         |lock| assert_eq!(lock.attempt(&mut |_now| Verdict::Spin), Outcome::Acquired),
-        |lock| assert!(!lock.mark()),
+        |lock| assert!(!lock.set_parked_bit()),
         |lock| assert!(!lock.is_locked()),
     ];
     for within in uses {

@@ -169,7 +169,7 @@ impl Cond {
             *self.head.get() = ptr::null_mut();
             *self.tail.get() = ptr::null_mut();
             if self.guard.is_locked() {
-                self.guard.clear_mark();
+                self.guard.clear_parked_bit();
                 self.guard.unlock();
             }
         }

@@ -66,7 +66,7 @@ pub(crate) struct Pair {
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
     pub(crate) is_locked: fn(Words<'_>) -> bool,
-    /// See [`Contention::mark`].
+    /// See [`Contention::set_parked_bit`].
     pub(crate) mark: fn(Words<'_>) -> bool,
     pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Eventcount<Native>, Option<u64>) -> Acquired,
     /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
@@ -125,7 +125,7 @@ fn is_locked<C: Contention>(words: Words<'_>) -> bool {
 }
 
 fn mark<C: Contention>(words: Words<'_>) -> bool {
-    words.state.of::<C>().mark()
+    words.state.of::<C>().set_parked_bit()
 }
 
 macro_rules! pairs {

@@ -14,7 +14,7 @@
 //! | `remaining` (low half) | acquisitions that do not try |
 //! | `penalty` (high half) | what the last failure cost; 0 after a success |
 //!
-//! **Invariant 1.** Inside a transaction no lock of this kind is taken, tried, or marked: that aborts
+//! **Invariant 1.** Inside a transaction no lock of this kind is taken or tried, nor its parked bit set: that aborts
 //! the transaction, and the section starts over with the lock. For there *held* cannot be told: a
 //! word that is free may be elided by the very thread that asks.
 //!
@@ -159,14 +159,14 @@ unsafe impl<P: Primitive> Contention for Elided<P> {
         unsafe { self.end_elided() || self.lock.unlock() }
     }
 
-    unsafe fn clear_mark(&self) {
+    unsafe fn clear_parked_bit(&self) {
         // SAFETY: passed on from the caller.
-        unsafe { self.lock.clear_mark() };
+        unsafe { self.lock.clear_parked_bit() };
     }
 
-    fn mark(&self) -> bool {
+    fn set_parked_bit(&self) -> bool {
         self.refuse_in_transaction();
-        self.lock.mark()
+        self.lock.set_parked_bit()
     }
 
     fn is_locked(&self) -> bool {

@@ -22,9 +22,9 @@ use crate::primitive::turn::{Outcome, Turn};
 
 /// A mutual-exclusion algorithm in 16 bytes of state, all zeroes when unlocked.
 ///
-/// Beside who holds it, the state has room for one *mark*: threads wait off the processor until a
+/// Beside who holds it, the state has room for one *parked bit*: threads wait off the processor until a
 /// release, and the next release must wake one. What they wait on is the load manager's
-/// ([`Eventcount`](crate::parking::eventcount::Eventcount)); the mark is here because it must be seen by the very access
+/// ([`Eventcount`](crate::parking::eventcount::Eventcount)); the bit is here because it must be seen by the very access
 /// that releases. A released lock may be freed by its next holder, so there is no looking at it
 /// afterwards.
 ///
@@ -72,11 +72,11 @@ pub unsafe trait Contention: Send + Sync {
         false
     }
 
-    /// Contends for the lock until it is acquired, or until `turn` says to leave and leaving
-    /// succeeds.
+    /// Contends for the lock until it is acquired, or until `turn` says to leave and abandoning
+    /// the lock succeeds.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;
 
-    /// Releases the lock, unless it is marked: then it stays held, and the answer is false. Ends an
+    /// Releases the lock, unless the parked bit is set: then it stays held, and the answer is false. Ends an
     /// elided section too.
     ///
     /// # Safety
@@ -84,15 +84,15 @@ pub unsafe trait Contention: Send + Sync {
     /// The calling context holds the lock.
     unsafe fn unlock(&self) -> bool;
 
-    /// Clears the mark; the lock stays held.
+    /// Clears the parked bit; the lock stays held.
     ///
     /// # Safety
     ///
     /// The calling context holds the lock.
-    unsafe fn clear_mark(&self);
+    unsafe fn clear_parked_bit(&self);
 
-    /// Marks the lock if it is held at this moment, by anyone; false if it is free.
-    fn mark(&self) -> bool;
+    /// Sets the parked bit if the lock is held at this moment, by anyone; false if it is free.
+    fn set_parked_bit(&self) -> bool;
 
     /// Whether somebody holds the lock at this moment; stale as soon as it is known.
     fn is_locked(&self) -> bool;

@@ -8,13 +8,13 @@
 //!
 //! The algorithm is [`ticket`](super::ticket)'s, with its Invariants.
 
-use super::ticket::{Pace, TicketLock};
+use super::ticket::{TicketLock, WaitStrategy};
 use crate::primitive::Primitive;
 
 /// Look all the time as the first requester, save power as any other.
 pub struct FirstSpins;
 
-impl Pace for FirstSpins {
+impl WaitStrategy for FirstSpins {
     #[inline]
     fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64) {
         // Only the holder is ahead.

@@ -41,7 +41,7 @@ unsafe impl<P: Primitive> Contention for Tas<P> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             P::pause();
         }

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `FREE` | nobody holds it |
 //! | `HELD` | somebody holds it |
-//! | `HELD + MARK` | and somebody waits off the processor for its release |
+//! | `HELD + PARKED` | and somebody waits off the processor for its release |
 //!
 //! **Invariant 1.** Only the thread that moved the word from `FREE` to `HELD` moves it back.
 //!
@@ -51,7 +51,7 @@ unsafe impl<P: Primitive> Contention for Ttas<P> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             backoff.wait::<P>();
         }

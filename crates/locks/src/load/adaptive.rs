@@ -1,5 +1,5 @@
-//! Spin-then-park with a spin that adapts: as long as spinning has paid lately, and only while the
-//! lock goes round.
+//! Spin-then-park with a spin that adapts: as long as spinning has paid lately, and only while
+//! threads acquire the lock.
 //!
 //! The adaptive mutex of Solaris spins while the holder runs, and parks when it does not (McDougall and
 //! Mauro, *Solaris Internals*; DaMoN 2009, section 2.3). A Linux process cannot see for free

@@ -1,7 +1,7 @@
 //! Load control: spin for contention, block only for load.
 //!
 //! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. A waiter asks each turn whether
-//! the sleep-slot buffer has room. If so it claims a slot, leaves its lock, and sleeps until the
+//! the sleep-slot buffer has room. If so it claims a slot, abandons its lock, and sleeps until the
 //! [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile,
 //! it gives the slot back. What decides is the load of the whole process, never the one lock.
 //!
@@ -14,21 +14,21 @@
 //!    ([`wake_time`]).
 //! 3. **Somebody stays for the lock.** Nobody wakes who sleeps for load when its lock is released.
 //!    So a waiter sleeps in a slot only if another one contends for the lock, or was just woken to;
-//!    the last one parks at the lock's gate, and the next release wakes it. Without this a thread
+//!    the last one parks at the lock's eventcount, and the next release wakes it. Without this a thread
 //!    that met a preempted holder once would stay away from a free lock, and all that depends on
 //!    it with it. (x265 with 8 threads on 2 processors: .71 of libc's frames; Chromium: .5.)
 //!    A contender whose deadline passes wakes one of those that sleep on its account.
 //! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
-//!    critical section: it parks at the lock's gate until a release, as libc's mutex would do at
+//!    critical section: it parks at the lock's eventcount until a release, as libc's mutex would do at
 //!    once. Without this a program that holds a mutex while it sleeps would burn a processor. A waiter
-//!    that was woken and found the lock standing still again polls twice as long before it parks the
+//!    that was woken and found that nobody acquires the lock again polls twice as long before it parks the
 //!    next time: in the end long enough to be its lock's standby when the release comes.
 //! 5. **Who is needed stays.** A waiter keeps its lock's holder from sleeping for load while that one waits for
-//!    another lock ([`awaited`](super::awaited); the paper's section 6.1.2). The holder of a lock at which
-//!    others are parked behind it stays too: it was parked there itself, and marked the lock for them.
-//! 6. **Notice at once.** Where the machine tells of each change of load ([`Platform::live_load`],
+//!    another lock ([`pinned`](super::pinned); the paper's section 6.1.2). The holder of a lock at which
+//!    others are parked behind it stays too: it was parked there itself, and set the parked bit for them.
+//! 6. **Notice at once.** Where the process learns of each change of load ([`Context::live_load`],
 //!    the `bpf` sensor), a waiter does not wait for the controller's next interval: one of them, every
-//!    [`NOTICE_NS`] at most, [heeds](LoadControl::heed) what it reads. With more runnable threads than the
+//!    [`NOTICE_NS`] at most, [follows](follow) what it reads. With more runnable threads than the
 //!    controller aims at it raises T; with a processor free it wakes the longest sleeper and lowers T. This is the
 //!    notice that section 6.2.2 asks of the operating system. Where nobody polls, nobody reads, and the
 //!    controller's interval is what there is. Elsewhere this costs a load of a null pointer per turn.

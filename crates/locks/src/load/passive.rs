@@ -94,10 +94,10 @@ pub struct PassiveSets<P: Primitive> {
     seats: [Seat<P>; SEATS],
 }
 
-/// A seat in a passive set: given back with [`PassiveSets::stand_up`].
+/// A thread in a passive set, and its seat: given back with [`PassiveSets::stand_up`].
 #[derive(Debug)]
 #[must_use = "a seat is given back"]
-pub struct Place {
+pub struct Sitter {
     domain: usize,
     seat: u32,
     order: Order,
@@ -207,7 +207,7 @@ impl<P: Primitive> PassiveSets<P> {
     }
 
     /// Puts the caller into a passive set. `None`: there is no seat.
-    pub fn sit(&self, domain: usize, order: Order) -> Option<Place> {
+    pub fn sit(&self, domain: usize, order: Order) -> Option<Sitter> {
         let seat = self.find_seat()?;
         self.seat(seat).since.store(P::now(), Relaxed);
         self.latched(domain, |domain| {
@@ -227,11 +227,11 @@ impl<P: Primitive> PassiveSets<P> {
             self.seat(seat).behind.store(self.seat(before).behind.load(Relaxed), Relaxed);
             self.seat(before).behind.store(seat, Relaxed);
         });
-        Some(Place { domain, seat, order })
+        Some(Sitter { domain, seat, order })
     }
 
     /// Parks until the caller is its set's watcher, or until `deadline`. True if it is the watcher.
-    pub fn wait_to_watch(&self, place: &Place, deadline: Option<u64>) -> bool {
+    pub fn wait_to_watch(&self, place: &Sitter, deadline: Option<u64>) -> bool {
         let state = &self.seat(place.seat).state;
         while state.load(Acquire) == SIT {
             if deadline.is_some_and(|end| P::now() >= end) {
@@ -244,8 +244,8 @@ impl<P: Primitive> PassiveSets<P> {
 
     /// Takes the caller out of its set. If it was the watcher, the next one is: the eldest of the set
     /// if `eldest` says so, or if that one has sat for too long (Invariant 4).
-    pub fn stand_up(&self, place: Place, eldest: bool) {
-        let Place { domain, seat, order } = place;
+    pub fn stand_up(&self, place: Sitter, eldest: bool) {
+        let Sitter { domain, seat, order } = place;
         let next = self.latched(domain, |domain| {
             let behind = self.seat(seat).behind.load(Relaxed);
             let front = domain.front.load(Relaxed);
@@ -314,11 +314,11 @@ mod tests {
     use crate::primitive::{Clock as _, Native};
 
     /// The states of the places in `places`, in order.
-    fn watchers(sets: &PassiveSets<Native>, places: &[&Place]) -> Vec<bool> {
+    fn watchers(sets: &PassiveSets<Native>, places: &[&Sitter]) -> Vec<bool> {
         places.iter().map(|place| sets.seat(place.seat).state.load(Relaxed) == WATCH).collect()
     }
 
-    fn three(sets: &PassiveSets<Native>, order: Order) -> [Place; 3] {
+    fn three(sets: &PassiveSets<Native>, order: Order) -> [Sitter; 3] {
         core::array::from_fn(|_| sets.sit(5, order).expect("there are seats"))
     }
 
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn seats_run_out_and_come_back() {
         let sets = PassiveSets::<Native>::new();
-        let places: Vec<Place> = core::iter::from_fn(|| sets.sit(1, Order::LastComeFirstServed)).collect();
+        let places: Vec<Sitter> = core::iter::from_fn(|| sets.sit(1, Order::LastComeFirstServed)).collect();
         assert_eq!(places.len(), SEATS);
         places.into_iter().for_each(|place| sets.stand_up(place, false));
         let place = sets.sit(2, Order::FirstComeFirstServed).expect("they came back");

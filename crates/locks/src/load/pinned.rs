@@ -32,7 +32,7 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const ENTRIES: usize = if cfg!(loom) { 2 } else { 256 };
 
-/// Pauses are told apart by their binary order of magnitude: 2^40 ns are 18 minutes.
+/// Pauses are counted by their binary order of magnitude: 2^40 ns are 18 minutes.
 const MAGNITUDES: usize = if cfg!(loom) { 1 } else { 40 };
 
 /// How many waiters pin each thread.

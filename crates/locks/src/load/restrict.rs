@@ -14,7 +14,7 @@
 //! fairness is bought.
 //!
 //! Deviations: the papers count the holder among the active threads, at every acquisition; here an
-//! acquisition that nobody disputes does not come by a load manager, so that only waiters are counted, and
+//! acquisition that nobody disputes never asks a load manager, so that only waiters are counted, and
 //! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the
 //! lock after [`LONG_WAIT_NS`]. The papers bound unfairness in acquisitions; here also in time, since
 //! an acquisition may take milliseconds ([`LONGEST_WATCH_NS`], and
@@ -25,7 +25,7 @@
 use core::marker::PhantomData;
 
 use super::control::{LONG_WAIT_NS, YIELD_EVERY_NS};
-use super::passive::{Order, PassiveSets, Place};
+use super::passive::{Order, PassiveSets, Sitter};
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::turn::{LONGEST_TURN_NS, Verdict};
 use crate::primitive::{Clock as _, Generation as _, Spin as _, Threads as _};
@@ -183,7 +183,7 @@ impl Waiter {
     }
 
     /// Sits in the passive set until it is to contend, or has the lock; true if it has.
-    fn stay_passive<X: Context, R: Restriction>(&mut self, place: Place, wait: &Wait<'_, X>) -> bool {
+    fn stay_passive<X: Context, R: Restriction>(&mut self, place: Sitter, wait: &Wait<'_, X>) -> bool {
         let sets = &wait.process.control().passive;
         let watches = sets.wait_to_watch(&place, wait.deadline);
         let acquired = watches && self.watch(wait);

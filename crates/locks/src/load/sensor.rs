@@ -32,7 +32,7 @@ pub trait Sensor {
     fn expect_asleep(&mut self, _thread: u32, _slot: u32) {}
 }
 
-/// The load at this moment, from a sensor that is told of each change (ASPLOS 2010, section 6.2.2).
+/// The load at this moment, from a sensor that learns of each change (ASPLOS 2010, section 6.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveLoad {
     /// Threads of the process on a processor or waiting for one.

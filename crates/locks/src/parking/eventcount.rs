@@ -1,24 +1,24 @@
 //! Where waiters park until a release: a sequence word in the lock, beside the contention manager's
 //! state.
 //!
-//! A parker reads the sequence, marks the lock, and sleeps as long as the sequence stands. The
-//! holder of a marked lock clears the mark, moves the sequence on, and tries its release again;
-//! only then does it wake a parker, by address, since the lock may be gone.
+//! A parker reads the sequence, sets the lock's parked bit, and sleeps as long as the sequence does
+//! not change. A holder that finds the bit clears it, moves the sequence on, and tries its release
+//! again; only then does it wake a parker, by address, since the lock may be gone.
 //!
-//! **Invariant 1.** A mark that a release overlooked keeps that release from happening. So a parker
-//! that marked the lock finds the sequence moved, or is woken. Beside the holder, a waiter that gives
+//! **Invariant 1.** No release succeeds while the parked bit is set. So a parker that set the bit
+//! finds the sequence moved, or is woken. Beside the holder, a waiter that gives
 //! up may move the sequence: then parkers look at the lock once more than they had to.
 //!
-//! **Invariant 2.** A thread that was woken marks the lock again once it holds it, or hands the
-//! wake-up on if it leaves without: other parkers may be behind it, and the mark that stood for
-//! them is gone.
+//! **Invariant 2.** A thread that was woken sets the bit again once it holds the lock, or passes the
+//! wake-up on if it gives up: other parkers may be behind it, and the bit that stood for them is
+//! cleared.
 //!
 //! **Invariant 3.** A waiter that kept others out, and gives up, has them
 //! [look again](Eventcount::recheck). It withdraws first and moves the sequence then; so a parker that
 //! read the new sequence finds it gone, and one that read the old sequence does not sleep on.
 //!
-//! **Memory orderings.** Reading the sequence (acquire) comes before the mark; moving it (release)
-//! after clearing the mark. Both are on words whose modification orders, with the kernel's check
+//! **Memory orderings.** Reading the sequence (acquire) comes before setting the bit; moving it
+//! (release) after clearing the bit. Both are on words whose modification orders, with the kernel's check
 //! under its queue lock, decide Invariant 1.
 
 use core::ptr;
@@ -35,8 +35,8 @@ const MANY_FALLING_ASLEEP_NS: u64 = 8_000;
 pub trait WaitedLock {
     /// Takes the lock if it is free.
     fn try_lock(&self) -> bool;
-    /// Marks the lock if it is held.
-    fn mark(&self) -> bool;
+    /// Sets the parked bit if the lock is held; false if it is free.
+    fn set_parked_bit(&self) -> bool;
     /// Whether another thread contends for the lock, and would take it if it were released.
     fn is_awaited(&self) -> bool;
     /// Whether one holder at a time, and no order that the lock itself keeps, decides who is next: a waiter may
@@ -69,27 +69,27 @@ impl<P: Primitive> Eventcount<P> {
     /// on the way, and took it.
     pub fn wait(&self, lock: &dyn WaitedLock, deadline: Option<u64>) -> bool {
         let sequence = self.0.load(Acquire);
-        let marked = lock.mark();
-        // Also of a marked lock: one that is held by readers now may be free for another.
+        let is_held = lock.set_parked_bit();
+        // Also when the bit was set: a lock that is held by readers now may be free for another.
         if lock.try_lock() {
             return true;
         }
-        if marked {
+        if is_held {
             P::park(&self.0, sequence, deadline);
         }
         false
     }
 
     /// The word that parkers sleep on, for a caller that moves sleepers here. It holds the lock and
-    /// has marked it.
+    /// has set its parked bit.
     pub fn word(&self) -> &P::U32 {
         &self.0
     }
 
-    /// Lets another parker go: the caller was woken, or may have been, and leaves without the lock
+    /// Lets another parker go: the caller was woken, or may have been, and gives up
     /// (Invariant 2).
     pub fn pass_on(&self, lock: &dyn WaitedLock) {
-        if !lock.mark() {
+        if !lock.set_parked_bit() {
             P::unpark(ptr::from_ref(&self.0), 1);
         }
     }
@@ -102,13 +102,13 @@ impl<P: Primitive> Eventcount<P> {
         P::unpark(ptr::from_ref(&self.0), u32::MAX);
     }
 
-    /// Releases a marked lock: `clear` clears the mark, `unlock` tries to release. Wakes up to
+    /// Releases a lock with the parked bit: `clear` clears it, `unlock` tries to release. Wakes up to
     /// `count` parkers.
     #[cold]
     pub(crate) fn release(&self, count: u32, mut clear: impl FnMut(), mut unlock: impl FnMut() -> bool) {
         let word = ptr::from_ref(&self.0);
-        // Whoever marked the lock in the meantime is on its way to sleep. Where many are, and each comes between two accesses of this
-        // thread, none would get there if the sequence moved on at once.
+        // A thread that set the bit in the meantime is on its way to sleep. Where there are many, and each
+        // comes between two accesses of this thread, none would fall asleep if the sequence moved on at once.
         let mut backoff = Backoff::new(FALLING_ASLEEP_NS, MANY_FALLING_ASLEEP_NS, P::address(self));
         loop {
             clear();

@@ -1,4 +1,4 @@
-//! The sleep-slot buffer: how the controller tells spinning threads how many of them should sleep,
+//! The sleep-slot buffer: by it the controller sets how many of the spinning threads should sleep,
 //! and finds those that do.
 //!
 //! Johnson, Stoica, Ailamaki and Mowry, *Decoupling Contention Management from Scheduling* (ASPLOS
@@ -34,7 +34,7 @@
 //!
 //! **Invariant 6.** A thread that sleeps because another one contends for its lock is woken when
 //! that one gives up. The sleeper publishes its lock, fences, and looks for a contender; the
-//! contender leaves the lock, fences, and looks for sleepers. One of them sees the other.
+//! contender abandons the lock, fences, and looks for sleepers. One of them sees the other.
 //!
 //! **Memory orderings.** The fences of Invariants 3 and 6 are sequentially consistent. `end` is stored
 //! with release after the slots it passes are emptied, and loaded with acquire by claimers. S, W
@@ -239,7 +239,7 @@ impl<P: Primitive> SleepSlots<P> {
     }
 
     /// Claims a slot in exchange for the longest sleeper's, if that one's turn has come. The caller
-    /// leaves its lock, then [wakes it](Self::wake_longest), then sleeps.
+    /// abandons its place, then [wakes it](Self::wake_longest), then sleeps.
     ///
     /// Sleepers would come back by themselves when their time is up. But then a timer wakes them
     /// wherever it fires, as likely on the holder's processor as on a waiter's; a waiter that

@@ -1,7 +1,7 @@
 //! The machine that loom explores: every access a choice, every park a real block, so that a
 //! wake-up which is lost shows as a deadlock.
 //!
-//! Time stands still, or passes a second with every look at it ([`set_hurried`]): either nobody is
+//! Time stops, or passes a second with every look at it ([`set_hurried`]): either nobody is
 //! ever stale or late, or everybody is.
 
 use core::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ struct Lot {
 
 impl Lot {
     /// Takes the calling thread off the list; whether it was woken.
-    fn leave(parked: &mut Vec<Parked>, thread: u32) -> bool {
+    fn remove(parked: &mut Vec<Parked>, thread: u32) -> bool {
         let place = parked.iter().position(|entry| entry.thread == thread).expect("it is parked");
         parked.remove(place).woken
     }
@@ -91,13 +91,13 @@ impl Parking for Checked {
         if deadline.is_some_and(|end| end != u64::MAX) {
             drop(parked);
             loom::thread::yield_now();
-            Lot::leave(&mut LOT.parked.lock().expect("no panics"), thread);
+            Lot::remove(&mut LOT.parked.lock().expect("no panics"), thread);
             return;
         }
         while !parked.iter().any(|entry| entry.thread == thread && entry.woken) {
             parked = LOT.woken.wait(parked).expect("no panics");
         }
-        Lot::leave(&mut parked, thread);
+        Lot::remove(&mut parked, thread);
     }
 
     fn unpark(word: *const AtomicU32, count: u32) {

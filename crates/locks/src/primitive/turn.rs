@@ -5,7 +5,7 @@
 pub enum Verdict {
     /// Go on polling.
     Spin,
-    /// Withdraw from the lock and return [`Outcome::Left`], unless the lock came meanwhile.
+    /// Withdraw from the lock and return [`Outcome::Abandoned`], unless the lock came meanwhile.
     Leave,
 }
 
@@ -14,8 +14,8 @@ pub enum Verdict {
 pub enum Outcome {
     /// The lock is held.
     Acquired,
-    /// The waiter left: it is in no queue, and will not be handed the lock.
-    Left,
+    /// The waiter has abandoned its place: it is in no queue, and will not be handed the lock.
+    Abandoned,
 }
 
 /// No waiter's turn takes longer, backoff included, nanoseconds: more between two is time off the

@@ -1,21 +1,21 @@
 //! The queue under MCS and TP-MCS: a linked list of waiters, each spinning on its own line, any of
-//! which may leave.
+//! which may abandon the queue.
 //!
 //! After Mellor-Crummey and Scott (ACM TOCS 9(1), 1991) with the abandonment of Scott and Scherer
-//! (PPoPP 2001) and, where [`Patience`] says so, the published time stamps of He, Scherer and Scott
+//! (PPoPP 2001) and, where [`PreemptionBounds`] says so, the published time stamps of He, Scherer and Scott
 //! (*Preemption adaptivity in time-published queue-based spin locks*, HiPC 2005).
 //!
 //! ```text
 //!            holder's        waiter's       waiter's
 //!   (owner)   node   --next--> node  --next--> node <-- tail
-//!                             WAITING          LEFT
+//!                             WAITING          ABANDONED
 //! ```
 //!
 //! | status | set by | meaning |
 //! | --- | --- | --- |
 //! | `WAITING` | the waiter, on joining | polls this node |
 //! | `GRANTED` | the releaser | the lock is the waiter's |
-//! | `LEFT` | the waiter | it is gone; the node is the queue's, and the releaser that unlinks it gives it back |
+//! | `ABANDONED` | the waiter | it is gone; the node is the queue's, and the releaser that unlinks it gives it back |
 //! | `SKIPPED` | the releaser | the waiter's time stamp was stale; the releaser is unlinking the node |
 //! | `REMOVED` | the releaser | unlinked: the node is the waiter's again, which rejoins |
 //!
@@ -23,15 +23,15 @@
 //! nodes, from the front.
 //!
 //! **Invariant 2.** `WAITING` is left by one compare-and-swap: to `GRANTED` or `SKIPPED` by the
-//! releaser, to `LEFT` by the waiter. So a waiter that left is never handed the lock, and one that
+//! releaser, to `ABANDONED` by the waiter. So a waiter that abandoned the queue is never handed the lock, and one that
 //! was handed it knows.
 //!
-//! **Invariant 3.** A node goes back to the platform exactly once: by the thread that held the lock
-//! through it, by the releaser that unlinked it as `LEFT`, or by its waiter after `REMOVED`.
+//! **Invariant 3.** A node goes back to its memory exactly once: by the thread that held the lock
+//! through it, by the releaser that unlinked it as `ABANDONED`, or by its waiter after `REMOVED`.
 //!
-//! **Invariant 4.** The mark (see [`Contention`](super::Contention)) is the low bit of `tail`. A
+//! **Invariant 4.** The parked bit (see `Contention`) is the low bit of `tail`. A
 //! joiner's swap may take it away; the joiner puts it back before it polls, hence before it can
-//! hold and release the lock: no mark is lost to the release after the next.
+//! hold and release the lock: no bit is lost to the release after the next.
 //!
 //! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist, and
 //! their links, which may lack one, are not followed: nodes whose generation is not the process's
@@ -51,7 +51,7 @@ use crate::primitive::Atomic;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 
 const GRANTED: u32 = 1;
-const LEFT: u32 = 2;
+const ABANDONED: u32 = 2;
 const SKIPPED: u32 = 3;
 const REMOVED: u32 = 4;
 
@@ -65,11 +65,11 @@ pub(crate) const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 /// the two, and is let run.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
-/// How far to look for a waiter among those that have left.
+/// How far to look for a waiter among abandoned nodes.
 const NODES_LOOKED_AT: u32 = 8;
 
 /// What threads of a queue make of each other's time stamps.
-pub trait Patience: Send + Sync {
+pub trait PreemptionBounds: Send + Sync {
     /// Nanoseconds after which a waiter's time stamp is stale and it is skipped; `None`: hand over
     /// in strict order.
     const STALE_AFTER_NS: Option<u64>;
@@ -82,37 +82,37 @@ pub trait Patience: Send + Sync {
     const EXTENDS_SLICE: bool = false;
 }
 
-/// The mark in `tail`: nodes are aligned to more than this.
-const MARK: usize = 1;
+/// The parked bit in `tail`: nodes are aligned to more than this.
+const PARKED: usize = 1;
 
-fn is_marked<N>(tail: *mut N) -> bool {
-    tail.addr() & MARK != 0
+fn has_parked_bit<N>(tail: *mut N) -> bool {
+    tail.addr() & PARKED != 0
 }
 
-fn without_mark<N>(tail: *mut N) -> *mut N {
-    tail.map_addr(|address| address & !MARK)
+fn without_parked_bit<N>(tail: *mut N) -> *mut N {
+    tail.map_addr(|address| address & !PARKED)
 }
 
 /// The queue's tail; null when nobody holds and nobody waits.
 #[repr(C)]
 pub struct Queue<P: NodeMemory, S> {
     tail: P::Ptr<Node<P>>,
-    patience: core::marker::PhantomData<S>,
+    bounds: core::marker::PhantomData<S>,
 }
 
 /// The right to release, for as long as the lock is held through a queue.
 pub struct Ticket<P: NodeMemory>(pub(crate) *mut Node<P>);
 
-impl<P: NodeMemory, S: Patience> Queue<P, S> {
+impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
     pub(crate) fn new() -> Self {
-        Queue { tail: P::Ptr::new(ptr::null_mut()), patience: core::marker::PhantomData }
+        Queue { tail: P::Ptr::new(ptr::null_mut()), bounds: core::marker::PhantomData }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.tail.load(Relaxed).is_null()
     }
 
-    /// Whether one of the first few nodes behind `holder` is that of a waiter who has not left. The
+    /// Whether one of the first few nodes behind `holder` is that of a waiter who has not abandoned it. The
     /// queue changes meanwhile, and the nodes may be another's by then: a guess, of no consequence
     /// but to efficiency.
     pub(crate) fn seems_awaited(&self, holder: *mut Node<P>) -> bool {
@@ -138,7 +138,7 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
             return None;
         }
         let node = P::take_node();
-        // SAFETY: the node is ours (fresh from the platform) until a queue has it.
+        // SAFETY: the node is ours (fresh from its memory) until a queue has it.
         unsafe {
             (*node).status.store(WAITING, Relaxed);
             (*node).next.store(ptr::null_mut(), Relaxed);
@@ -170,10 +170,10 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
             if before.is_null() {
                 return Ok(Ticket(mine));
             }
-            if is_marked(before) {
-                self.mark(); // Invariant 4
+            if has_parked_bit(before) {
+                self.set_parked_bit(); // Invariant 4
             }
-            let mut before = without_mark(before);
+            let mut before = without_parked_bit(before);
             // SAFETY: type-stable.
             if unsafe { &*before }.was_left_behind() {
                 before = holder(); // Invariant 5
@@ -186,12 +186,12 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
             unsafe { &*before }.next.store(mine, Release);
             match self.poll(node, turn) {
                 GRANTED => return Ok(Ticket(mine)),
-                LEFT => return Err(Outcome::Left),
+                ABANDONED => return Err(Outcome::Abandoned),
                 // Skipped as stale: the processor was elsewhere. Take the node back once it is out of the queue, and
                 // rejoin (He et al., section 3). A releaser preempted in the act is not waited for: the
                 // node is left to it instead.
                 _ => {
-                    if node.status.compare_exchange(SKIPPED, LEFT, AcqRel, Acquire).is_ok() {
+                    if node.status.compare_exchange(SKIPPED, ABANDONED, AcqRel, Acquire).is_ok() {
                         return self.join(turn, holder);
                     }
                 }
@@ -199,7 +199,7 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
         }
     }
 
-    /// Polls `node` until its status changes, or until the waiter leaves (then `LEFT`).
+    /// Polls `node` until its status changes, or until the waiter abandons it (then `ABANDONED`).
     fn poll(&self, node: &Node<P>, turn: &mut impl Turn) -> u32 {
         loop {
             for _ in 0..POLLS_PER_TURN {
@@ -214,28 +214,28 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
                 node.published.store(now, Relaxed);
             }
             if turn.turn(now) == Verdict::Leave {
-                return match node.status.compare_exchange(WAITING, LEFT, AcqRel, Acquire) {
-                    Ok(_) => LEFT,
+                return match node.status.compare_exchange(WAITING, ABANDONED, AcqRel, Acquire) {
+                    Ok(_) => ABANDONED,
                     Err(GRANTED) => GRANTED,
-                    Err(status) => self.leave_while_skipped(node, status),
+                    Err(status) => self.abandon_while_skipped(node, status),
                 };
             }
         }
     }
 
-    /// A waiter that wants to leave finds that a releaser is skipping it: gone is gone, only the
+    /// A waiter that abandons the queue finds that a releaser is skipping it: gone is gone, only the
     /// node must find its owner (Invariant 3).
     #[cold]
-    fn leave_while_skipped(&self, node: &Node<P>, status: u32) -> u32 {
-        if status == REMOVED || node.status.compare_exchange(SKIPPED, LEFT, AcqRel, Acquire).is_err() {
+    fn abandon_while_skipped(&self, node: &Node<P>, status: u32) -> u32 {
+        if status == REMOVED || node.status.compare_exchange(SKIPPED, ABANDONED, AcqRel, Acquire).is_err() {
             // SAFETY: REMOVED: out of the queue, and ours (Invariant 3).
             unsafe { P::give_node(ptr::from_ref(node).cast_mut()) };
         }
-        LEFT
+        ABANDONED
     }
 
     /// Hands the lock to the first waiter that is there to take it, unlinking those that are not.
-    /// `Err`: the queue is marked and nobody in it can take the lock; it is still held, through
+    /// `Err`: the parked bit is set and nobody in the queue can take the lock; it is still held, through
     /// the ticket returned.
     ///
     /// # Safety
@@ -259,40 +259,28 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
             if node.status.compare_exchange(WAITING, verdict, AcqRel, Relaxed).is_ok() && verdict == GRANTED {
                 return Ok(());
             }
-            front = next; // skipped, or left by its waiter
+            front = next; // skipped, or abandoned by its waiter
         }
     }
 
     /// Whether the release must wake somebody who waits elsewhere.
-    pub(crate) fn is_marked(&self) -> bool {
-        is_marked(self.tail.load(Relaxed))
+    pub(crate) fn has_parked_bit(&self) -> bool {
+        has_parked_bit(self.tail.load(Relaxed))
     }
 
-    /// Marks the queue if somebody holds or waits; false if it is empty.
-    pub(crate) fn mark(&self) -> bool {
-        let mut seen = self.tail.load(Relaxed);
-        while !seen.is_null() {
-            match self.tail.compare_exchange(seen, seen.map_addr(|address| address | MARK), Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+    /// Sets the parked bit if somebody holds or waits; false if the queue is empty.
+    pub(crate) fn set_parked_bit(&self) -> bool {
+        let held = |seen: *mut Node<P>| (!seen.is_null()).then(|| seen.map_addr(|address| address | PARKED));
+        self.tail.modify(Relaxed, Relaxed, held).is_ok()
     }
 
-    /// Clears the mark, which only the holder does.
-    pub(crate) fn clear_mark(&self) {
-        let mut seen = self.tail.load(Relaxed);
-        while is_marked(seen) {
-            match self.tail.compare_exchange(seen, without_mark(seen), Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
+    /// Clears the parked bit, which only the holder does.
+    pub(crate) fn clear_parked_bit(&self) {
+        let _ = self.tail.modify(Relaxed, Relaxed, |seen| has_parked_bit(seen).then(|| without_parked_bit(seen)));
     }
 
     /// The node behind `front`; null once the queue is empty, in which case `front` is out of it;
-    /// `None` if `front` is the last and the queue marked.
+    /// `None` if `front` is the last and the parked bit set.
     ///
     /// # Safety
     ///
@@ -311,14 +299,14 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
             match self.tail.compare_exchange(last, ptr::null_mut(), Release, Acquire) {
                 Ok(_) => return Some(ptr::null_mut()),
                 // SAFETY: type-stable.
-                Err(tail) if tail != last && unsafe { &*without_mark(tail) }.was_left_behind() => {
-                    if is_marked(tail) {
+                Err(tail) if tail != last && unsafe { &*without_parked_bit(tail) }.was_left_behind() => {
+                    if has_parked_bit(tail) {
                         return None;
                     }
                     last = tail; // Invariant 5: nobody is behind `front`
                     continue;
                 }
-                Err(tail) if without_mark(tail) == last => return None,
+                Err(tail) if without_parked_bit(tail) == last => return None,
                 Err(_) => {}
             }
             // Somebody has swapped itself in and is a few instructions from linking itself.
@@ -339,7 +327,7 @@ impl<P: NodeMemory, S: Patience> Queue<P, S> {
         if status.load(Relaxed) == SKIPPED && status.compare_exchange(SKIPPED, REMOVED, AcqRel, Relaxed).is_ok() {
             return;
         }
-        // SAFETY: held through by us, or left by its waiter.
+        // SAFETY: held through by us, or abandoned by its waiter.
         unsafe { P::give_node(node) };
     }
 

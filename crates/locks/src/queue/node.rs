@@ -17,7 +17,7 @@ pub struct Node<P: Primitive> {
     pub(super) index: u32,
     #[cfg_attr(loom, expect(dead_code))]
     pub(super) link: P::U32,
-    /// The node behind this one; under CLH, the one before a node that was left.
+    /// The node behind this one; under CLH, the one before an abandoned node.
     pub(crate) next: P::Ptr<Node<P>>,
     /// When the waiter last polled, on the machine's clock; of a holder, under some locks, when it
     /// acquired the lock.

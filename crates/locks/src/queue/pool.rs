@@ -1,7 +1,7 @@
 //! Type-stable queue nodes: mapped in chunks of a page, never returned to the kernel, free ones in
 //! striped stacks.
 //!
-//! A waiter may leave its node behind in a queue, to be given back by whichever thread unlinks it;
+//! A waiter may abandon its node in a queue, to be given back by whichever thread unlinks it;
 //! so nodes belong to no thread, and there is nothing to do when a thread exits. No `malloc`: a
 //! malloc's own lock may be what is being waited for. A stripe is chosen by the address of the
 //! caller's stack, so that threads seldom meet at one.

@@ -39,7 +39,7 @@ const REFUSED: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
 static BARRED: AtomicU32 = AtomicU32::new(0);
-/// Set by a controller that has lost its sensor. It has no standard error itself: the next long wait tells.
+/// Set by a controller that has lost its sensor. It has no standard error itself: the next long wait reports it.
 static UNSAID: AtomicBool = AtomicBool::new(false);
 /// Set by [`confine`].
 static CONFINED: AtomicBool = AtomicBool::new(false);

@@ -83,7 +83,7 @@ pub fn is_adopted() -> bool {
     !COUNT.load(Relaxed).is_null()
 }
 
-/// Nobody counts for this process any more: it is the child of the one that is counted for, or the count stands still.
+/// Nobody counts for this process any more: it is the child of the one that is counted for, or the count no longer moves.
 pub(crate) fn forget() {
     COUNT.store(ptr::null_mut(), Release);
 }
@@ -129,7 +129,7 @@ impl Count {
     }
 }
 
-/// The load that the controller is told: the average over the interval, or what it is at its end if that is less.
+/// The load that the controller is given: the average over the interval, or what it is at its end if that is less.
 ///
 /// The average does not know yet of those who went to sleep during the interval, and the controller, which adds the
 /// sleepers, would count them twice; the number at one moment takes a short spike for load.

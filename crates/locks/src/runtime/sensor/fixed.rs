@@ -1,4 +1,4 @@
-//! A fixed load target, for experiments: the process's own load against a capacity that it is told.
+//! A fixed load target, for experiments: the process's own load against a capacity that the user sets.
 //!
 //! The ASPLOS 2010 paper steers towards a target that the experimenter sets, apart from what the machine has
 //! (sections 2.3 and 5.1, Figures 5 and 8); this does the same to a whole program.
