@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use lock_api::{GuardSend, RawMutex};
 use unconvoy::catalogue::{Availability, availability};
-use unconvoy::platform::{Native, Platform};
+use unconvoy::primitive::{Native, Threads as _};
+use unconvoy::runtime::load_control;
 
 /// Threads per test: several times the processors of small machines.
 const THREADS: usize = 8;
@@ -55,7 +56,7 @@ fn watched(test: impl FnOnce()) {
 }
 
 fn report_hang() -> ! {
-    let slots = &Native::load_control().slots;
+    let slots = &load_control().slots;
     eprintln!("HANG in {:?}: slots {:?}, target {}", thread::current().name(), slots.totals(), slots.target());
     let pid = std::process::id().to_string();
     let gdb = std::process::Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all bt 12"]).status();

@@ -23,9 +23,9 @@ use libc::{
 };
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
-use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::parking::eventcount::Eventcount;
+use unconvoy_locks::primitive::Native;
 
 use crate::config::{self, Service};
 use crate::dispatch::{Elision, State, Words, pair};
@@ -49,7 +49,7 @@ pub(crate) struct Mutex {
     /// count of its users.
     taken: AtomicU32,
     kind: AtomicI32,
-    gate: Gate<Native>,
+    gate: Eventcount<Native>,
     state: State,
 }
 
@@ -151,7 +151,7 @@ impl Mutex {
         let begin = stats::now();
         let acquired = (pair().acquire)(self.words(), deadline);
         if acquired.held {
-            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.departure.sleeps)));
+            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
     }

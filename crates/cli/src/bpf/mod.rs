@@ -20,7 +20,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::resource::{Resource, getrlimit};
-use unconvoy::load::sensor::bpf::Count;
+use unconvoy::runtime::sensor::bpf::Count;
 
 /// Empty where the command was built without clang.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/runnable.bpf.o"));
