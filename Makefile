@@ -192,8 +192,7 @@ install: build
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
-	install -D -m 755 $(RELEASE)/unconvoy-study $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-study
-	install -D -m 755 $(RELEASE)/unconvoy-sched-ext $(DESTDIR)$(PREFIX)/lib/unconvoy/unconvoy-sched-ext
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,study sched-ext png parquet)
 	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +

@@ -64,7 +64,7 @@ unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
 
 fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
     mutex.state.try_lock_politely()
-        || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.eventcount, deadline).held
+        || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.eventcount, None, deadline).held
 }
 
 fn acquire_shared(lock: &RwLock, share: Share) {

@@ -167,8 +167,8 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
         self.state.set_parked_bit()
     }
 
-    fn is_awaited(&self) -> bool {
-        self.state.is_awaited()
+    fn has_contender(&self) -> bool {
+        self.state.has_contender()
     }
 
     fn acquisitions(&self) -> Option<u32> {
@@ -184,19 +184,10 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 }
 
-/// Acquires a mutex that the caller found taken. `deadline` is on the machine's clock.
+/// Acquires a mutex that the caller found taken, and of which its user may keep an account. `deadline`
+/// is on the machine's clock.
 #[cold]
 pub fn acquire<P: Process, C: Contention, L: LoadManager>(
-    state: &C,
-    eventcount: &Eventcount<P>,
-    deadline: Option<u64>,
-) -> Acquired {
-    acquire_counted::<P, C, L>(state, eventcount, None, deadline)
-}
-
-/// The same for a mutex whose user keeps an account of it.
-#[cold]
-pub fn acquire_counted<P: Process, C: Contention, L: LoadManager>(
     state: &C,
     eventcount: &Eventcount<P>,
     account: Option<Account<'_, P>>,
@@ -242,8 +233,8 @@ impl<P: Primitive> WaitedLock for WaitedRwLock<'_, P> {
         self.0.set_parked_bit()
     }
 
-    fn is_awaited(&self) -> bool {
-        self.0.is_awaited()
+    fn has_contender(&self) -> bool {
+        self.0.has_contender()
     }
 }
 
@@ -295,7 +286,7 @@ impl WaitedLock for Bare<'_> {
     }
 
     /// Nobody can tell.
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         true
     }
 }

@@ -63,7 +63,8 @@ fn after(timeout: Duration) -> Option<Instant> {
 impl<C: Contention, L: LoadManager> RawLock<C, L> {
     #[inline]
     fn acquire(&self, deadline: Option<u64>) -> bool {
-        self.state.try_lock_politely() || lock::acquire::<Native, C, L>(&self.state, &self.eventcount, deadline).held
+        self.state.try_lock_politely()
+            || lock::acquire::<Native, C, L>(&self.state, &self.eventcount, None, deadline).held
     }
 }
 

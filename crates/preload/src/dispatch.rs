@@ -109,7 +109,7 @@ unsafe fn end_elided<C: Contention>(words: Words<'_>) -> bool {
 }
 
 fn acquire<C: Contention, L: LoadManager>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
-    lock::acquire_counted::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
+    lock::acquire::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
 }
 
 /// # Safety

@@ -129,7 +129,7 @@ impl Mutex {
         match config::service() {
             Service::Default => {
                 self.default_state().try_lock_politely()
-                    || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
+                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
                         Some(self.words().account()),

@@ -38,7 +38,7 @@ impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<
             if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };
         if !acquired {
             let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
-            lock::acquire_counted::<Simulated, C, L>(&self.state, &self.eventcount, Some(account), None);
+            lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, Some(account), None);
         }
         if C::ELIDES && Simulated::in_transaction() {
             return; // it leaves no trace
@@ -71,7 +71,7 @@ struct BareMutex<C, L> {
 impl<C: Contention, L: LoadManager> Mutex for BareMutex<C, L> {
     fn lock(&self) {
         if !self.state.try_lock_politely() {
-            lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, None);
+            lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, None, None);
         }
     }
 

@@ -234,7 +234,7 @@ unsafe impl<P: NodeMemory> Contention for Clh<P> {
         !self.word.load(Relaxed).is_null()
     }
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         let tail = self.tail.load(Acquire);
         if tail == without(self.word.load(Relaxed), HELD | PARKED) {
             return false; // nobody is there, or only the holder

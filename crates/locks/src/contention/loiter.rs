@@ -209,7 +209,7 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
 
     by_its_word!();
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         !self.inner.is_empty()
     }
 }

@@ -126,7 +126,7 @@ unsafe impl<P: NodeMemory, S: PreemptionBounds> Contention for QueueLock<P, S> {
         !self.queue.is_empty()
     }
 
-    fn is_awaited(&self) -> bool {
-        self.queue.seems_awaited(self.holder.load(Relaxed))
+    fn has_contender(&self) -> bool {
+        self.queue.seems_contended(self.holder.load(Relaxed))
     }
 }

@@ -99,7 +99,7 @@ pub unsafe trait Contention: Send + Sync {
 
     /// Whether, as far as the algorithm knows, a thread contends for the lock at this moment, and
     /// would take it if it were released. Asked by one that does not. True where nobody can tell.
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         true
     }
 }

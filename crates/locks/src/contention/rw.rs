@@ -119,7 +119,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether a thread polls for the lock at this moment.
-    pub fn is_awaited(&self) -> bool {
+    pub fn has_contender(&self) -> bool {
         self.waiting.load(Relaxed) >= ONE_POLLER
     }
 

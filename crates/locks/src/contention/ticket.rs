@@ -224,7 +224,7 @@ unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
         !Word(self.word.load(Relaxed)).is_free()
     }
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         let word = Word(self.word.load(Relaxed));
         // All tickets that are out, but the holder's and those that were struck.
         word.ahead_of(word.next()) > 1 + u64::from((word.0 >> 32).count_ones())

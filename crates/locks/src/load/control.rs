@@ -224,7 +224,7 @@ impl Waiter {
         let key = wait.key();
         control.slots.announce(&claim, key);
         let replaced = core::mem::take(&mut self.exchanges) && control.slots.wake_longest() == Some(key);
-        if !replaced && !wait.lock.is_awaited() {
+        if !replaced && !wait.lock.has_contender() {
             control.slots.give_back(claim);
             return self.park(wait);
         }
@@ -319,7 +319,7 @@ impl LoadManager for Control {
 
     #[cold]
     fn give_up<X: Context>(wait: &Wait<'_, X>) {
-        if !wait.lock.is_awaited() {
+        if !wait.lock.has_contender() {
             wait.process.control().slots.wake_waiter(wait.key()); // rule 3
         }
     }

@@ -38,7 +38,7 @@ pub trait WaitedLock {
     /// Sets the parked bit if the lock is held; false if it is free.
     fn set_parked_bit(&self) -> bool;
     /// Whether another thread contends for the lock, and would take it if it were released.
-    fn is_awaited(&self) -> bool;
+    fn has_contender(&self) -> bool;
     /// Whether one holder at a time, and no order that the lock itself keeps, decides who is next: a waiter may
     /// stand aside without anybody waiting for it.
     fn is_exclusive(&self) -> bool {

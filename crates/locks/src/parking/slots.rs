@@ -284,8 +284,8 @@ impl<P: Primitive> SleepSlots<P> {
         P::fence(SeqCst); // Invariant 6; pairs with `announce`
         let _ = self.used().any(|(index, slot)| {
             let thread = slot.load(Acquire);
-            let awaited = self.keys[index as usize % SLOTS].load(Relaxed);
-            is_thread(thread) && awaited == key && self.wake(slot, thread)
+            let waits_for = self.keys[index as usize % SLOTS].load(Relaxed);
+            is_thread(thread) && waits_for == key && self.wake(slot, thread)
         });
     }
 

@@ -115,7 +115,7 @@ impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
     /// Whether one of the first few nodes behind `holder` is that of a waiter who has not abandoned it. The
     /// queue changes meanwhile, and the nodes may be another's by then: a guess, of no consequence
     /// but to efficiency.
-    pub(crate) fn seems_awaited(&self, holder: *mut Node<P>) -> bool {
+    pub(crate) fn seems_contended(&self, holder: *mut Node<P>) -> bool {
         let mut node = holder;
         for _ in 0..NODES_LOOKED_AT {
             // SAFETY: null or type-stable.

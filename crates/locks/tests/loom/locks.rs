@@ -38,22 +38,28 @@ fn exclusion_with_a_leaver<C: Contention + 'static>() {
     });
 }
 
-#[test]
-fn mcs_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<Mcs<Checked>>();
+macro_rules! exclusive {
+    ($($test:ident: $lock:ident, $hurries:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let _time = time_that($hurries);
+                exclusion_with_a_leaver::<$lock<Checked>>();
+            }
+        )*
+    };
 }
 
-#[test]
-fn tpmcs_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<TpMcs<Checked>>();
-}
-
-#[test]
-fn clh_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<Clh<Checked>>();
+// The last column: whether time passes, for locks whose waits between polls are by the clock.
+exclusive! {
+    mcs_is_exclusive_and_forgets_nobody: Mcs, false;
+    tpmcs_is_exclusive_and_forgets_nobody: TpMcs, false;
+    clh_is_exclusive_and_forgets_nobody: Clh, false;
+    ticket_is_exclusive_and_forgets_nobody: Ticket, false;
+    ticket_backoff_is_exclusive_and_forgets_nobody: TicketBackoff, true;
+    requester_is_exclusive_and_forgets_nobody: Requester, false;
+    ttas_is_exclusive: Ttas, true;
+    tas_is_exclusive: Tas, false;
 }
 
 /// Two that leave, one at once and one after a look, around one that stays.
@@ -103,12 +109,6 @@ fn clh_releases_again_after_a_parked_bit() {
     }
 }
 
-#[test]
-fn ticket_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<Ticket<Checked>>();
-}
-
 /// Threads that meet at a lock which is all zeroes: one of them makes it this process's, and the tickets that the others
 /// draw meanwhile stay theirs. (There are too many interleavings of three threads that poll. One in which tickets were lost,
 /// because a late third one began the lock's life again, was among the first thousand.)
@@ -133,30 +133,6 @@ fn the_first_users_of_a_ticket_lock_keep_their_tickets() {
         tries.join().expect("no panics");
         assert!(!shared.lock.is_locked());
     });
-}
-
-#[test]
-fn ticket_backoff_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(true); // its waits between polls are by the clock
-    exclusion_with_a_leaver::<TicketBackoff<Checked>>();
-}
-
-#[test]
-fn requester_is_exclusive_and_forgets_nobody() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<Requester<Checked>>();
-}
-
-#[test]
-fn ttas_is_exclusive() {
-    let _time = time_that(true); // its backoff is by the clock
-    exclusion_with_a_leaver::<Ttas<Checked>>();
-}
-
-#[test]
-fn tas_is_exclusive() {
-    let _time = time_that(false);
-    exclusion_with_a_leaver::<Tas<Checked>>();
 }
 
 /// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed,

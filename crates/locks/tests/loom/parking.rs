@@ -30,7 +30,7 @@ fn nobody_is_forgotten<C: Contention + 'static, L: LoadManager>() {
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>)| {
             let (guarded, eventcount) = shared;
             if !guarded.lock.try_lock() {
-                assert!(lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, None).held);
+                assert!(lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, None, None).held);
             }
             // SAFETY: under the lock.
             guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
@@ -48,8 +48,21 @@ fn nobody_is_forgotten<C: Contention + 'static, L: LoadManager>() {
     });
 }
 
-fn no_parker_is_forgotten<C: Contention + 'static>() {
-    nobody_is_forgotten::<C, Park>();
+macro_rules! parking {
+    ($($test:ident: $lock:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            nobody_is_forgotten::<$lock<Checked>, Park>();
+        })*
+    };
+}
+
+parking! {
+    parking_on_ttas_loses_no_wake_up: Ttas;
+    parking_on_tas_loses_no_wake_up: Tas;
+    parking_on_tpmcs_loses_no_wake_up: TpMcs;
+    parking_on_clh_loses_no_wake_up: Clh;
+    parking_on_loiter_loses_no_wake_up: Loiter;
 }
 
 /// A holder, a waiter whose deadline passes while it polls or is parked, and one that waits for as
@@ -64,7 +77,7 @@ where
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>), deadline| {
             let (guarded, eventcount) = shared;
-            let held = lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, deadline).held;
+            let held = lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, None, deadline).held;
             if held {
                 // SAFETY: under the lock.
                 guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
@@ -132,29 +145,4 @@ fn a_passive_set_always_has_a_watcher() {
             sets.stand_up(place, false);
         });
     }
-}
-
-#[test]
-fn parking_on_ttas_loses_no_wake_up() {
-    no_parker_is_forgotten::<Ttas<Checked>>();
-}
-
-#[test]
-fn parking_on_tas_loses_no_wake_up() {
-    no_parker_is_forgotten::<Tas<Checked>>();
-}
-
-#[test]
-fn parking_on_tpmcs_loses_no_wake_up() {
-    no_parker_is_forgotten::<TpMcs<Checked>>();
-}
-
-#[test]
-fn parking_on_clh_loses_no_wake_up() {
-    no_parker_is_forgotten::<Clh<Checked>>();
-}
-
-#[test]
-fn parking_on_loiter_loses_no_wake_up() {
-    no_parker_is_forgotten::<Loiter<Checked>>();
 }
