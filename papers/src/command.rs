@@ -134,7 +134,7 @@ fn list() -> Table {
     for figure in FIGURES {
         let title = figure.title.trim_end_matches(" (simulated)").to_string();
         let (made, minutes) = (figure.made.name().to_string(), figure.minutes.to_string());
-        table.add_row([figure.name.to_string(), figure.origin(), title, made, minutes]);
+        table.add_row([figure.name.to_string(), figure.paper.to_string(), title, made, minutes]);
     }
     if let Some(column) = table.column_mut(4) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -1,5 +1,7 @@
 //! A figure or table of a paper, and how it is made here.
 
+use std::fmt;
+
 use unconvoy_measure::chart::panel::Panel;
 use unconvoy_measure::record::Record;
 use unconvoy_sim::grid::{Cell, Result};
@@ -8,31 +10,31 @@ use crate::claim::Claim;
 use crate::plan::Size;
 use crate::view::Lines;
 
-/// Where a figure is from.
+/// Where a figure is from, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paper {
-    /// Johnson, Stoica, Ailamaki and Mowry, 2010: load control.
-    Asplos,
-    /// Johnson, Athanassoulis, Stoica and Ailamaki, 2009: spinning and blocking.
-    Damon,
+    /// Johnson, Stoica, Ailamaki and Mowry, ASPLOS 2010: load control.
+    Asplos(u32),
+    /// Johnson, Athanassoulis, Stoica and Ailamaki, DaMoN 2009: spinning and blocking.
+    Damon(u32),
     /// Porter, Hofmann and Witchel, 2008: Syncchar.
-    Syncchar,
-    /// Cui, Wang, Chen and Shi, 2013: the lock-contention-aware scheduler.
-    Taco,
+    Syncchar(u32),
+    /// Cui, Wang, Chen and Shi, TACO 2013: the lock-contention-aware scheduler.
+    Taco(u32),
     /// From no paper.
     Ours,
 }
 
-impl Paper {
-    /// Where it was published.
-    pub fn name(self) -> &'static str {
-        match self {
-            Paper::Asplos => "ASPLOS 2010",
-            Paper::Damon => "DaMoN 2009",
-            Paper::Syncchar => "Syncchar 2008",
-            Paper::Taco => "TACO 2013",
-            Paper::Ours => "ours",
-        }
+impl fmt::Display for Paper {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, number) = match self {
+            Paper::Asplos(number) => ("ASPLOS 2010", number),
+            Paper::Damon(number) => ("DaMoN 2009", number),
+            Paper::Syncchar(number) => ("Syncchar 2008", number),
+            Paper::Taco(number) => ("TACO 2013", number),
+            Paper::Ours => return out.write_str("ours"),
+        };
+        write!(out, "{name}, Figure {number}")
     }
 }
 
@@ -42,8 +44,6 @@ pub struct Figure {
     pub name: &'static str,
     /// Where it is from.
     pub paper: Paper,
-    /// Its number there.
-    pub number: Option<u32>,
     /// Above it.
     pub title: &'static str,
     /// What the paper's shows, where, on which machine; empty if there is no paper.
@@ -52,14 +52,6 @@ pub struct Figure {
     pub minutes: u32,
     /// How it is made.
     pub made: Made,
-}
-
-impl Figure {
-    /// Of which paper it is, and which of its figures.
-    pub fn origin(&self) -> String {
-        let number = self.number.map(|number| format!(", Figure {number}"));
-        format!("{}{}", self.paper.name(), number.unwrap_or_default())
-    }
 }
 
 /// How a figure is made.
@@ -110,13 +102,42 @@ pub type Draw = fn(&Record, &mut Vec<String>) -> anyhow::Result<Panel>;
 pub struct Native {
     /// The benchmarks that measure it: the words after `unconvoy bench`, a record each.
     pub benchmarks: &'static [&'static [&'static str]],
-    /// Benchmarks whose records it can be drawn from; any with a throughput over threads if there
-    /// are none.
-    pub records: &'static [&'static str],
-    /// The command that makes such a record.
-    pub measured_by: &'static str,
+    /// Benchmarks whose records it can be drawn from, if not just those that measure it.
+    pub records: Records,
     /// Makes a panel of a record; without it the record's tables are all there is.
     pub draw: Option<Draw>,
     /// Whether one round is drawn, and not medians of all.
     pub is_first_round: bool,
+}
+
+/// What a native figure can be drawn from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    /// Records of the benchmarks that measure it.
+    Own,
+    /// Those, and records of these.
+    And(&'static [&'static str]),
+    /// All that have throughput over threads.
+    Grids,
+}
+
+impl Native {
+    /// Medians of the benchmarks' own records, in tables.
+    pub const MEDIANS: Native = Native { benchmarks: &[], records: Records::Own, draw: None, is_first_round: false };
+
+    /// Whether it can be drawn from a record of this benchmark.
+    pub fn takes(&self, benchmark: &str) -> bool {
+        let also: &[&str] = if let Records::And(names) = self.records { names } else { &[] };
+        self.records == Records::Grids || also.contains(&benchmark) || self.measures(benchmark)
+    }
+
+    fn measures(&self, benchmark: &str) -> bool {
+        self.benchmarks.iter().any(|words| words[0] == benchmark)
+    }
+
+    /// The benchmarks that measure it, for messages.
+    pub fn measured_by(&self) -> String {
+        let names = self.benchmarks.iter().map(|words| words[0]).collect::<Vec<_>>().join(", ");
+        format!("{names}{}", if self.records == Records::Grids { " (or any other grid)" } else { "" })
+    }
 }

@@ -19,7 +19,7 @@ pub fn draw(figure: &Figure, native: &Native, paths: &[PathBuf], base: &Path) ->
     let mut records = Vec::new();
     for path in paths {
         records.push(read(path).with_context(|| {
-            format!("figure {} is drawn from a record of `unconvoy bench {}`", figure.name, native.measured_by)
+            format!("figure {} is drawn from a record of `unconvoy bench {}`", figure.name, native.measured_by())
         })?);
     }
     let drawn = native.draw.map(|draw| compose(figure, native, draw, &records)?.write(base)).transpose()?;
@@ -40,12 +40,11 @@ fn compose(figure: &Figure, native: &Native, draw: Draw, records: &[Record]) -> 
     let mut names: Vec<String> = Vec::new();
     let mut panels: Vec<Panel> = Vec::new();
     for record in records {
-        let is_right = native.records.is_empty() || native.records.contains(&record.benchmark.as_str());
         ensure!(
-            is_right,
+            native.takes(&record.benchmark),
             "figure {} is drawn from a record of `unconvoy bench {}`, and this one is of {}",
             figure.name,
-            native.measured_by,
+            native.measured_by(),
             record.benchmark
         );
         ensure!(!record.runs.is_empty(), "a record of {} has no run, so there is nothing to draw", record.benchmark);
@@ -135,7 +134,7 @@ mod tests {
             "asplos-9" | "asplos-10" => {
                 let runs =
                     vec![at("150 % load", 0.5, json!({ "ops": 5.0 })), at("150 % load", 2.0, json!({ "ops": 6.0 }))];
-                record(parts(figure).records[0], shaped(&["150 % load"]), runs)
+                record(parts(figure).benchmarks[0][0], shaped(&["150 % load"]), runs)
             }
             "asplos-12" => {
                 let lines = crate::asplos::interference::fraction_lines();
@@ -155,7 +154,7 @@ mod tests {
                     vec![cell("libc", 1, 5.0), cell("libc", 4, 9.0), cell("default", 1, 5.0), cell("default", 4, 10.0)];
                 let parameters =
                     json!({ "configurations": ["libc", "default"], "threads": [1, 4], "runs": 1, "title": "t" });
-                record(parts(figure).records.first().unwrap_or(&"counter"), parameters, runs)
+                record(parts(figure).benchmarks[0][0], parameters, runs)
             }
         }
     }

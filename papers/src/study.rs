@@ -27,8 +27,8 @@ fn definition() -> Command {
 
 /// Does what the command line of this process says; the exit status.
 pub fn main() -> c_int {
-    let words = from_old_spelling(std::env::args_os().collect());
-    let matches = definition().try_get_matches_from(words).and_then(|matches| run(&matches));
+    let words = from_old_spelling(std::env::args_os().skip(1).collect());
+    let matches = definition().no_binary_name(true).try_get_matches_from(words).and_then(|matches| run(&matches));
     matches.map_or_else(|error| wrong_usage::explain(&error, &definition()), c_int::from)
 }
 
@@ -64,12 +64,12 @@ fn printed(result: anyhow::Result<()>) -> u8 {
 
 /// `sim --figure NAME` and `bench --figure NAME RECORD...` as `papers run`.
 fn from_old_spelling(words: Vec<OsString>) -> Vec<OsString> {
-    let command = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let command = words.first().and_then(|word| word.to_str()).unwrap_or_default();
     let is_sim = command == "sim";
     let place = words.iter().position(|word| word == "--figure").filter(|_| is_sim || command == "bench");
     let Some(place) = place else { return words };
-    let mut renamed: Vec<OsString> = vec![words[0].clone(), "papers".into(), "run".into()];
-    renamed.extend_from_slice(&words[2..place]);
+    let mut renamed: Vec<OsString> = vec!["papers".into(), "run".into()];
+    renamed.extend_from_slice(&words[1..place]);
     let mut rest = words[place + 1..].iter().cloned();
     if let Some(name) = rest.next() {
         let mut full = OsString::from(if is_sim { "sim-" } else { "" });
@@ -99,11 +99,8 @@ mod tests {
 
     #[test]
     fn old_spellings_are_papers_run() {
-        assert_eq!(spelled("u sim --seed 2 --figure taco-1 --plot p"), "u papers run --seed 2 sim-taco-1 --plot p");
-        assert_eq!(
-            spelled("u bench --figure asplos-9 r.json --plot p"),
-            "u papers run asplos-9 --from r.json --plot p"
-        );
-        assert_eq!(spelled("u bench counter --out figure"), "u bench counter --out figure");
+        assert_eq!(spelled("sim --seed 2 --figure taco-1 --plot p"), "papers run --seed 2 sim-taco-1 --plot p");
+        assert_eq!(spelled("bench --figure asplos-9 r.json --plot p"), "papers run asplos-9 --from r.json --plot p");
+        assert_eq!(spelled("bench counter --out figure"), "bench counter --out figure");
     }
 }

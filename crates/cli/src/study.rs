@@ -30,7 +30,10 @@ pub fn is_wanted(mut arguments: impl Iterator<Item = OsString>) -> bool {
 /// Replaces this process by it, with the same arguments; returns only an error.
 pub fn become_it() -> anyhow::Result<Infallible> {
     let path = STUDY.find().map_err(Refusal::installation)?;
-    let error = Command::new(&path).args(std::env::args_os().skip(1)).exec();
+    let mut arguments = std::env::args_os();
+    // Under the name that the user wrote: records and hints have the command line.
+    let name = arguments.next().unwrap_or_default();
+    let error = Command::new(&path).arg0(name).args(arguments).exec();
     Err(Refusal::installation(format!("{}: cannot be executed: {error}", path.display())).into())
 }
 

@@ -61,6 +61,21 @@ fn help_has_examples() {
 }
 
 #[test]
+fn study_gets_the_arguments_and_its_absence_has_a_remedy() {
+    let stage = Stage::new();
+    let study = stage.script("study", "#!/bin/sh\necho \"$*\"; exit 3\n");
+    for line in
+        ["bench counter --threads 2", "sim --help", "papers list", "help bench counter", "man .", "completions x"]
+    {
+        let assert = stage.unconvoy().env("UNCONVOY_STUDY", &study).args(line.split(' ')).assert();
+        assert.code(3).stdout(format!("{line}\n"));
+    }
+    let missing = stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("bench").assert().code(125);
+    missing.stderr(contains("unconvoy-study is missing").and(contains("-p unconvoy-papers")));
+    stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("man").assert().success();
+}
+
+#[test]
 fn completions_and_manual_pages() {
     let stage = Stage::new();
     for shell in ["bash", "zsh", "fish"] {

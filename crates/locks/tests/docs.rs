@@ -261,7 +261,8 @@ fn links_and_paths_in_the_documentation_exist() {
         // Of code on one line: what lies between every other pair of backquotes.
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let paths = code.filter(|word| {
-            let is_a_path = ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
+            let is_a_path =
+                ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
             is_a_path && !word.contains([' ', '*', '{'])
         });
         for path in links.chain(paths.map(|path| root.join(path))) {

@@ -9,8 +9,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-1",
-    paper: Paper::Asplos,
-    number: Some(1),
+    paper: Paper::Asplos(1),
     title: "Spinning and blocking as threads are added (simulated)",
     remark: "The paper's: Johnson, Stoica, Ailamaki, Mowry, ASPLOS 2010, section 1, Figure 1; TM-1 on a Sun Niagara II of 64 contexts. Blocking performs poorly beyond 32 threads, because it overwhelms the scheduler; spinning scales to the machine's 64 contexts, and beyond that its performance drops off drastically, because lock holders are preempted.",
     minutes: 20,

@@ -11,8 +11,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-10",
-    paper: Paper::Asplos,
-    number: Some(10),
+    paper: Paper::Asplos(10),
     title: "Throughput and the controller's interval (simulated)",
     remark: "The paper's: ASPLOS 2010, section 5.3, Figure 10; TM-1 on 64 contexts with 63, 72 and 96 threads (98, 110 and 150 % load). Very short intervals cost all three, most at the highest load, because Solaris walks all threads for each reading. Between 3 and 10 ms the overloaded lines are at their best. Beyond 10 ms decisions are made on stale readings, and throughput falls. The authors chose 7 ms.",
     minutes: 9,
@@ -28,18 +27,11 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-10",
-    paper: Paper::Asplos,
-    number: Some(10),
+    paper: Paper::Asplos(10),
     title: "Throughput and the controller's interval",
     remark: "The paper's: ASPLOS 2010, section 5.3, Figure 10; TM-1 on a Sun Niagara II of 64 contexts with 63, 72 and 96 threads (98, 110 and 150 % load), load control on. Very short intervals cost all three, most at the highest load, because Solaris walks all threads for each reading. Between 3 and 10 ms the overloaded lines are at their best, while 98 % sees only the cost. Beyond 10 ms, a scheduler tick, decisions are made on stale readings and throughput falls. The authors chose 7 ms.",
     minutes: 6,
-    made: Made::Native(Native {
-        benchmarks: &[&["interval"]],
-        records: &["interval"],
-        measured_by: "interval",
-        draw: Some(sweep::draw),
-        is_first_round: false,
-    }),
+    made: Made::Native(Native { benchmarks: &[&["interval"]], draw: Some(sweep::draw), ..Native::MEDIANS }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {

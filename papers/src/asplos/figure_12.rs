@@ -18,8 +18,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-12",
-    paper: Paper::Asplos,
-    number: Some(12),
+    paper: Paper::Asplos(12),
     title: "Two processes that compete for the processors (simulated)",
     remark: "The paper's: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on 64 contexts, self with 64 threads under load control, other with more and more threads. If both use load control they share the machine, and lose 10 to 15 % together. If other does not, and has many threads, self keeps about 35 % of its peak and other does badly, because its holders are preempted.",
     minutes: 1,
@@ -29,18 +28,11 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-12",
-    paper: Paper::Asplos,
-    number: Some(12),
+    paper: Paper::Asplos(12),
     title: "Two processes that compete for the processors",
     remark: "The paper's: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on a Sun Niagara II of 64 contexts, self with as many threads as contexts and under load control, other with more and more threads. If both use load control they share the machine evenly, and lose 10 to 15 % together. If other does not, and has many threads, self keeps about 35 % of its peak and other does badly, because its holders are preempted. The paper names a process that only burns time as the case that load control cannot defend against, and has no curve for it.",
     minutes: 3,
-    made: Made::Native(Native {
-        benchmarks: &[&["interference"]],
-        records: &["interference"],
-        measured_by: "interference",
-        draw: Some(draw),
-        is_first_round: false,
-    }),
+    made: Made::Native(Native { benchmarks: &[&["interference"]], draw: Some(draw), ..Native::MEDIANS }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {

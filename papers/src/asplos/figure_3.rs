@@ -10,8 +10,7 @@ use unconvoy_sim::outcome::{Outcome, Parts};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-3",
-    paper: Paper::Asplos,
-    number: Some(3),
+    paper: Paper::Asplos(3),
     title: "Where processor time goes under a spin lock (simulated)",
     remark: "The paper's: ASPLOS 2010, section 2, Figure 3; TM-1 with TP-MCS on 64 contexts. At the peak less than 10 % of processor time is spent spinning on contended locks. As soon as utilisation passes 100 % priority inversions dominate quickly, and waste up to 85 % of processor time.",
     minutes: 1,

@@ -9,8 +9,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-4",
-    paper: Paper::Asplos,
-    number: Some(4),
+    paper: Paper::Asplos(4),
     title: "Throughput and context switches of a blocking mutex (simulated)",
     remark: "The paper's: ASPLOS 2010, section 2.2, Figure 4; TM-1 with the Solaris mutex on 64 contexts. Below some 37 threads nobody blocks: there is one context switch per transaction, for the log. Beyond, more and more threads run out of patience and block, until every hand-over takes a context switch, and throughput falls steadily.",
     minutes: 2,

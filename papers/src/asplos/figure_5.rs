@@ -18,8 +18,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-5",
-    paper: Paper::Asplos,
-    number: Some(5),
+    paper: Paper::Asplos(5),
     title: "Running threads at a fixed target (simulated)",
     remark: "The paper's: ASPLOS 2010, section 2.3, Figure 5; TM-1 with 63 clients on 64 contexts, the target set to 32 by hand. Under load-triggered backoff the number of running threads swings far to both sides of the target and wanders for long stretches below it, because a sleeper comes back only when its time is over, and many come back at the same clock tick.",
     minutes: 1,
@@ -29,17 +28,15 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-5",
-    paper: Paper::Asplos,
-    number: Some(5),
+    paper: Paper::Asplos(5),
     title: "Running threads at a fixed target",
     remark: "The paper's: Johnson, Stoica, Ailamaki, Mowry, ASPLOS 2010, section 2.3, Figure 5; TM-1 with 63 clients on a Sun Niagara II of 64 contexts, the target set to 32 by hand. Until load-triggered backoff is switched on, the number of running threads is fairly even; from then on it swings far to both sides of the target and wanders for long stretches below it, because a sleeper comes back only when its time is over, and many come back at the same clock tick.",
     minutes: 1,
     made: Made::Native(Native {
         benchmarks: &[&["steadiness"]],
-        records: &["steadiness"],
-        measured_by: "steadiness",
         draw: Some(draw),
         is_first_round: true,
+        ..Native::MEDIANS
     }),
 };
 

@@ -18,8 +18,7 @@ use unconvoy_sim::workload;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-8",
-    paper: Paper::Asplos,
-    number: Some(8),
+    paper: Paper::Asplos(8),
     title: "Bump test: threads that are awake after changes of the sleep target (simulated)",
     remark: "The paper's: ASPLOS 2010, section 5.1, Figure 8; a microbenchmark with one lock on 64 contexts. The number of active threads follows each change at once: the first thread reacts within 30 us, and the new level is reached within 200 us.",
     minutes: 1,
@@ -29,18 +28,11 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-8",
-    paper: Paper::Asplos,
-    number: Some(8),
+    paper: Paper::Asplos(8),
     title: "Bump test: threads that are not asleep after changes of the sleep target",
     remark: "The paper's: ASPLOS 2010, section 5.1, Figure 8; a microbenchmark with one lock on a Sun Niagara II of 64 contexts. The number of active threads follows each step of the target at once, in both directions: the first thread reacts within 30 us, and the new level is reached and kept within 200 us.",
     minutes: 1,
-    made: Made::Native(Native {
-        benchmarks: &[&["bump"]],
-        records: &["bump"],
-        measured_by: "bump",
-        draw: Some(draw),
-        is_first_round: true,
-    }),
+    made: Made::Native(Native { benchmarks: &[&["bump"]], draw: Some(draw), is_first_round: true, ..Native::MEDIANS }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {

@@ -12,8 +12,7 @@ use unconvoy_sim::workload;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-9",
-    paper: Paper::Asplos,
-    number: Some(9),
+    paper: Paper::Asplos(9),
     title: "Throughput and contention, below and above full load (simulated)",
     remark: "The paper's: ASPLOS 2010, section 5.2, Figure 9; threads that take one lock with a fixed delay between requests, on 64 contexts: 61 threads (95 % load), and 96 (150 %) without and with load control. At 150 % without load control throughput is far below that of 95 % under contention, and comes closer as contention falls; with load control most of the loss is gone over a wide range, and least at the highest contention (12 us).",
     minutes: 6,
@@ -29,18 +28,11 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-9",
-    paper: Paper::Asplos,
-    number: Some(9),
+    paper: Paper::Asplos(9),
     title: "Throughput and contention, below and above full load",
     remark: "The paper's: ASPLOS 2010, section 5.2, Figure 9; threads that take one lock with a fixed delay between requests, on a Sun Niagara II of 64 contexts: 61 threads (95 % load), and 96 threads (150 %) without and with load control. Contention is high on the left and falls to the right. At 95 % throughput soon depends on the number of threads alone. At 150 % without load control it is far below that under contention and comes closer as contention falls; with load control most of the loss is gone over a wide range, and least at the highest contention, where every preempted holder costs about 12 us.",
     minutes: 3,
-    made: Made::Native(Native {
-        benchmarks: &[&["contention"]],
-        records: &["contention"],
-        measured_by: "contention",
-        draw: Some(sweep::draw),
-        is_first_round: false,
-    }),
+    made: Made::Native(Native { benchmarks: &[&["contention"]], draw: Some(sweep::draw), ..Native::MEDIANS }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {

@@ -2,7 +2,7 @@
 
 use super::locks::lines_of;
 use crate::claim::{ANY, Claim, Results, claim, claims};
-use crate::figure::{Figure, Made, Native, Paper, Simulated};
+use crate::figure::{Figure, Made, Native, Paper, Records, Simulated};
 use crate::over_threads;
 use crate::plan::Size;
 use crate::view;
@@ -14,8 +14,7 @@ const LOCKS: &str = "mcs+none,tpmcs+none,tpmcs-yield+none,tpmcs-slice+none";
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-damon-1",
-    paper: Paper::Damon,
-    number: Some(1),
+    paper: Paper::Damon(1),
     title: "Lock implementations on 16 contexts (simulated)",
     remark: "The paper's: Johnson, Athanassoulis, Stoica, Ailamaki, DaMoN 2009, section 3.2, Figure 1; TM-1 on a Sun Niagara II restricted to 16 contexts. Up to 100 % load all scale linearly and alike. Beyond, the pthread mutex is the best by far; schedctl comes next, TP-MCS falls rapidly, yielding makes it worse, and MCS collapses at once.",
     minutes: 6,
@@ -25,17 +24,15 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "damon-1",
-    paper: Paper::Damon,
-    number: Some(1),
+    paper: Paper::Damon(1),
     title: "Throughput of lock algorithms as threads are added",
     remark: "The paper's: Johnson, Athanassoulis, Stoica, Ailamaki, DaMoN 2009, section 3.2, Figure 1; TM-1 in Shore-MT on a Sun T5220 (Niagara II) restricted to 16 contexts, one per pipeline. Up to 100 % load all lock algorithms scale linearly and alike. Beyond, the adaptive pthread mutex is the best by far; TP-MCS with schedctl comes next, TP-MCS falls rapidly, yielding makes it worse, and plain MCS collapses at once.",
     minutes: 10,
     made: Made::Native(Native {
         benchmarks: &[&["tatp", "--locks", LOCKS]],
-        records: &[],
-        measured_by: "tatp (or any other grid) --locks LIST",
+        records: Records::Grids,
         draw: Some(over_threads::draw),
-        is_first_round: false,
+        ..Native::MEDIANS
     }),
 };
 

@@ -10,8 +10,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-damon-2",
-    paper: Paper::Damon,
-    number: Some(2),
+    paper: Paper::Damon(2),
     title: "Lock implementations on 64 contexts (simulated)",
     remark: "The paper's: DaMoN 2009, section 3.3, Figure 2; as Figure 1 with all 64 contexts. mcs, tpmcs and yield behave as before. The pthread mutex stops scaling at about 39 threads, and schedctl becomes nearly useless.",
     minutes: 9,

@@ -9,8 +9,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-damon-3",
-    paper: Paper::Damon,
-    number: Some(3),
+    paper: Paper::Damon(3),
     title: "Load-triggered backoff against the best of the others (simulated)",
     remark: "The paper's: DaMoN 2009, section 3.4, Figure 3. On 64 contexts backoff tracks the best of the others: tpmcs while there is no overload, pthread beyond. On 16 contexts it cannot match the pthread mutex beyond 100 % load.",
     minutes: 6,

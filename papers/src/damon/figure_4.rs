@@ -9,8 +9,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-damon-4",
-    paper: Paper::Damon,
-    number: Some(4),
+    paper: Paper::Damon(4),
     title: "Where the contexts' time goes: spinning, backoff, blocking (simulated)",
     remark: "The paper's: DaMoN 2009, section 4, Figure 4; TM-1 on 64 contexts. tpmcs saturates the machine with spinning, a growing part of which is due to preempted holders. The pthread mutex never uses the whole machine: about 60 % between 31 and 47 threads, and less beyond. Backoff has both wasted spinning, though much less than tpmcs, and low utilisation.",
     minutes: 3,

@@ -22,7 +22,6 @@ use unconvoy_sim::outcome::Scheduling;
 pub const SIMULATED: Figure = Figure {
     name: "sim-bounds",
     paper: Paper::Ours,
-    number: None,
     title: "The best number of cores, and what the searches find (simulated)",
     remark: "Not from the paper, but for its section 4.6, which names what its search does badly: it doubles (8 cores where 10 are best); it may begin before all lock-intensive tasks are found; right at the collapse it takes too many cores; tasks that do not live long are not found. 32 tasks in sets that are fixed, found by the published search and by the refined one; then each weak point.",
     minutes: 6,

@@ -14,7 +14,6 @@ use unconvoy_sim::workload::{Step, Workload};
 pub const SIMULATED: Figure = Figure {
     name: "sim-sizes",
     paper: Paper::Ours,
-    number: None,
     title: "Managers on servers of 64 to 1024 contexts (simulated)",
     remark: "Not from a paper. Servers of 1 to 16 sockets of 64 contexts, four threads for each context; one lock for each 16 contexts, sections of 500 ns, 20 us between them.",
     minutes: 13,

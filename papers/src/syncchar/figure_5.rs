@@ -10,8 +10,7 @@ use unconvoy_sim::grid::Result;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-syncchar-5",
-    paper: Paper::Syncchar,
-    number: Some(5),
+    paper: Paper::Syncchar(5),
     title: "Execution time with transactions, projected and simulated",
     remark: "The paper's: Porter, Hofmann, Witchel, Predicting and Tuning the Performance of Multicore Systems, 2008, section 5, Figure 5; Prob, RW and RB-Tree with 32 threads on 8, 16 and 32 processors of 1 GHz. The mean error is 10 %. Predictions are slightly conservative; Prob's at 32 processors is 31 % worse than measured, because transactions take no cache misses on the lock.",
     minutes: 1,

@@ -9,8 +9,7 @@ use unconvoy_sim::grid::Result;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-syncchar-6",
-    paper: Paper::Syncchar,
-    number: Some(6),
+    paper: Paper::Syncchar(6),
     title: "Projected speed-up by data independence and by conflict density (simulated)",
     remark: "The paper's: Porter, Hofmann, Witchel, 2008, section 5, Figure 6; the same programs. All of Prob's projected speed-up is data independence; every section of RW conflicts at least once, yet its speed-up is substantial; RB-Tree has both.",
     minutes: 1,

@@ -11,8 +11,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-taco-1",
-    paper: Paper::Taco,
-    number: Some(1),
+    paper: Paper::Taco(1),
     title: "Throughput and lock-waiting time of parallel postmark (simulated)",
     remark: "The paper's: Cui, Wang, Chen, Shi, ACM TACO 9(4), 2013, sections 1 and 2, Figure 1; postmark with a thread per core on 32 AMD cores, ticket spin locks. The waiting share grows slowly from 3.81 % to 21.77 % up to 16 cores; beyond, throughput collapses, and the share grows to 92.24 %.",
     minutes: 1,
@@ -22,18 +21,11 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine, under its own scheduler and, where it can run, under `unconvoy sched`.
 pub const NATIVE: Figure = Figure {
     name: "taco-1",
-    paper: Paper::Taco,
-    number: Some(1),
+    paper: Paper::Taco(1),
     title: "Throughput and lock-waiting time of parallel postmark",
     remark: SIMULATED.remark,
     minutes: 2,
-    made: Made::Native(Native {
-        benchmarks: &[&["postmark"]],
-        records: &["postmark"],
-        measured_by: "postmark",
-        draw: Some(over_threads::draw),
-        is_first_round: false,
-    }),
+    made: Made::Native(Native { benchmarks: &[&["postmark"]], draw: Some(over_threads::draw), ..Native::MEDIANS }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {

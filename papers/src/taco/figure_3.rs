@@ -11,8 +11,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-taco-3",
-    paper: Paper::Taco,
-    number: Some(3),
+    paper: Paper::Taco(3),
     title: "Throughput of the lock-contention-aware scheduler (simulated)",
     remark: "The paper's: TACO 2013, sections 4.5, 4.9.2 and 4.10, Figures 3 and 10. Where the default collapses (mmapbench, sockbench, postmark, grep) the scheduler captures the start of the collapse and sustains the maximum; kernbench does not collapse, and has the same with both; find, whose processes are short-lived, decreases slightly beyond 15 cores.",
     minutes: 8,
@@ -22,17 +21,14 @@ pub const SIMULATED: Figure = Figure {
 /// The figure on this machine, under its own scheduler and, where it can run, under `unconvoy sched`.
 pub const NATIVE: Figure = Figure {
     name: "taco-3",
-    paper: Paper::Taco,
-    number: Some(3),
+    paper: Paper::Taco(3),
     title: "Throughput of the lock-contention-aware scheduler",
     remark: SIMULATED.remark,
     minutes: 10,
     made: Made::Native(Native {
         benchmarks: &[&["mmapbench"], &["sockbench"], &["postmark"], &["find"], &["grep"], &["compile"]],
-        records: &["mmapbench", "sockbench", "postmark", "find", "grep", "compile"],
-        measured_by: "postmark (or mmapbench, sockbench, find, grep, compile)",
         draw: Some(over_threads::draw),
-        is_first_round: false,
+        ..Native::MEDIANS
     }),
 };
 

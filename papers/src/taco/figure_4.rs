@@ -13,8 +13,7 @@ use unconvoy_sim::outcome::SpecialSet;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-taco-4",
-    paper: Paper::Taco,
-    number: Some(4),
+    paper: Paper::Taco(4),
     title: "Cores of the special set and lock-intensive tasks (simulated)",
     remark: "The paper's: TACO 2013, section 4.6, Figure 4. All tasks of mmapbench, sockbench, postmark and grep are found to be lock-intensive as soon as there is more than one, and the number of cores is the best one. In find processes end before they are found out, and the number is 8 where 10 is the best, because it doubles. Almost no task of kernbench is found.",
     minutes: 2,

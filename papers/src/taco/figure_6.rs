@@ -10,8 +10,7 @@ use unconvoy_sim::grid::{Cell, Result};
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-taco-6",
-    paper: Paper::Taco,
-    number: Some(6),
+    paper: Paper::Taco(6),
     title: "Lock-waiting time under the default and the lock-contention-aware scheduler (simulated)",
     remark: "The paper's: TACO 2013, section 4.7, Figure 6. Once there is a collapse the scheduler reduces the waiting share, the more the more tasks there are, at 32 tasks by up to 84 %.",
     minutes: 1,

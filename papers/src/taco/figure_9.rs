@@ -23,8 +23,7 @@ use unconvoy_sim::outcome::Outcome;
 /// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-taco-9",
-    paper: Paper::Taco,
-    number: Some(9),
+    paper: Paper::Taco(9),
     title: "Ways to avoid a collapse, and what an operation costs (simulated)",
     remark: "The paper's: TACO 2013, sections 4.9 and 4.10, Figures 3, 8, 9 and 10, for energy. The scheduler and the requester-based lock do far better than mutex and adaptive lock in throughput and energy, except for kernbench, where all but the mutex are alike; the scheduler does better than the requester-based lock but for find; with MCS locks it saves energy where they do not collapse, and sustains throughput where they do. Processor time per operation, at work or polling, stands for energy here.",
     minutes: 4,
