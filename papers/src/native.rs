@@ -23,7 +23,10 @@ pub fn draw(figure: &Figure, native: &Native, paths: &[PathBuf], base: &Path) ->
         })?);
     }
     let drawn = native.draw.map(|draw| compose(figure, native, draw, &records)?.write(base)).transpose()?;
-    let files = drawn.map(|files| format!("{} and {}\n", files[0].display(), files[1].display()));
+    let files = drawn.map(|files| {
+        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        format!("{}\n", files.join(" and "))
+    });
     print(&format!("{}\n\n{}\n\n{}", figure.title, figure.remark, files.unwrap_or_default()))?;
     Ok(())
 }

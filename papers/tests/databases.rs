@@ -216,6 +216,7 @@ fn ends(workload: &Workload) {
 }
 
 #[test]
+#[ignore = "make test-all: builds and runs databases"]
 fn tatp() {
     let Some(workload) = build("tatp") else {
         return;
@@ -255,6 +256,7 @@ fn tatp() {
 }
 
 #[test]
+#[ignore = "make test-all: builds and runs databases"]
 fn tpcc() {
     let Some(workload) = build("tpcc") else {
         return;
@@ -323,6 +325,7 @@ fn tpcc() {
 
 /// The loop that repeats a transaction after a deadlock or a time-out, by a program of its own.
 #[test]
+#[ignore = "make test-all: builds and runs databases"]
 fn conflicts() {
     if !commands::succeed([rocksdb()]) {
         return;

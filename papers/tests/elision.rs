@@ -63,12 +63,12 @@ fn beside(part: &str) -> PathBuf {
 fn is_skipped() -> bool {
     for part in ["unconvoy", "libunconvoy.so", "libunconvoy_plugin_user.so"] {
         if !beside(part).is_file() {
-            println!("skipped: {part} is not built (cargo build --workspace)");
+            println!("missing: {part} is not built (cargo build --workspace)");
             return true;
         }
     }
     if Process::new("qemu-x86_64").arg("-version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
+        println!("missing: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
         return true;
     }
     false
@@ -223,6 +223,7 @@ fn validate(seconds: &str, repeats: usize, elides: bool, wanted: impl Fn(&str) -
 
 /// Runs for minutes, and only where it can: `UNCONVOY_VALIDATE=1`.
 #[test]
+#[ignore = "make test-all: needs QEMU and databases"]
 fn what_is_predicted_is_what_elision_gains() {
     if let Availability::Refused(reason) = availability("elided") {
         return println!("skipped: no prediction was compared with elision: {reason}");
@@ -240,6 +241,7 @@ fn what_is_predicted_is_what_elision_gains() {
 
 /// All but the measurement itself: with elision off there is no gain, and predictions are what the programs' conflicts are.
 #[test]
+#[ignore = "make test-all: needs QEMU and databases"]
 fn the_whole_runs_without_elision_too() {
     if is_skipped() {
         return;

@@ -89,6 +89,7 @@ fn check_files(stage: &Stage, runs: usize) -> Value {
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn every_workload_is_a_grid() {
     let stage = stage_with(PROGRAM);
     fs::create_dir(stage.path("data")).unwrap();
@@ -105,7 +106,7 @@ fn every_workload_is_a_grid() {
     if fs::exists("/usr/bin/tachyon").unwrap() {
         workloads.push((vec!["raytrace"], 3));
     } else {
-        eprintln!("skipped: raytrace, since /usr/bin/tachyon is not installed");
+        eprintln!("missing: raytrace, since /usr/bin/tachyon is not installed");
         bench(&stage, &["raytrace"]).code(1).stderr(contains("apt-get install tachyon-bin-nox libtachyon-mt-0"));
     }
     for (mut words, rows) in workloads {

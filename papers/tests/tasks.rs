@@ -36,7 +36,7 @@ fn directory() -> TempDir {
 fn has(tool: Option<&str>) -> bool {
     let found = tool.is_none_or(|tool| Process::new(tool).arg("--version").output().is_ok());
     if !found {
-        println!("skipped: {tool:?} is not installed");
+        println!("missing: {tool:?} is not installed");
     }
     found
 }

@@ -208,7 +208,7 @@ fn spin() {
 #[test]
 fn leveldb_reads_while_writing() {
     if !Path::new("/usr/include/leveldb/db.h").exists() {
-        eprintln!("skipped: LevelDB's headers are not installed (apt-get install libleveldb-dev)");
+        eprintln!("missing: LevelDB's headers are not installed (apt-get install libleveldb-dev)");
         return;
     }
     let words = ["--workload", "readwhilewriting", "--threads", "3", "--seconds", "0.4", "--num", "10000"];
@@ -226,12 +226,13 @@ const SMALL: [&str; 6] = ["--width", "160", "--height", "120", "--spheres", "300
 fn tachyon_is_installed() -> bool {
     let installed = Path::new(TACHYON).exists();
     if !installed {
-        eprintln!("skipped: tachyon is not installed (apt-get install tachyon-bin-nox libtachyon-mt-0)");
+        eprintln!("missing: tachyon is not installed (apt-get install tachyon-bin-nox libtachyon-mt-0)");
     }
     installed
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn tachyon() {
     if !tachyon_is_installed() {
         return;
@@ -245,6 +246,7 @@ fn tachyon() {
 }
 
 #[test]
+#[ignore = "make test-all: needs Tachyon"]
 fn tachyon_checks_the_picture() {
     if !tachyon_is_installed() {
         return;

@@ -14,8 +14,8 @@ use nix::errno::Errno;
 use nix::unistd::AccessFlags;
 use unconvoy::catalogue::environment;
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use unconvoy::load::control::settings::INTERVAL_MS;
-use unconvoy::load::sensor::choice::Choice;
+use unconvoy::load::settings::INTERVAL_MS;
+use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 
 /// The scheduler.
 pub const SCHEDULER: Part =
-    Part { name: "unconvoy-sched-ext", variable: environment::SCHED_EXT.name, package: "unconvoy-sched-ext" };
+    Part { name: "unconvoy-sched-ext", variable: Some(environment::SCHED_EXT.name), package: "unconvoy-sched-ext" };
 
 /// `unconvoy sched`.
 #[derive(Debug, Args)]

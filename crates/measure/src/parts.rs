@@ -13,8 +13,8 @@ const INTERPOSER: &str = "libunconvoy.so";
 pub struct Part {
     /// The file.
     pub name: &'static str,
-    /// The variable that names it when it lies elsewhere than beside the command.
-    pub variable: &'static str,
+    /// The variable that may name another place than beside the command.
+    pub variable: Option<&'static str>,
     /// What to build.
     pub package: &'static str,
 }
@@ -31,7 +31,7 @@ const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 ///
 /// As [`Part::find`]; or the dynamic loader cannot be given the path.
 pub fn interposer(variable: &'static str) -> Result<PathBuf, String> {
-    let path = Part { name: INTERPOSER, variable, package: "unconvoy-preload" }.find()?;
+    let path = Part { name: INTERPOSER, variable: Some(variable), package: "unconvoy-preload" }.find()?;
     // Not `/proc/self/exe`-like names: the program resolves the path in its own directory.
     let path = path.canonicalize().unwrap_or(path);
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
@@ -94,13 +94,12 @@ impl Part {
     pub fn find(&self) -> Result<PathBuf, String> {
         let Self { name, variable, package } = self;
         let beside = || beside_the_command(&PLACES).iter().map(|place| place.join(name)).collect();
-        let candidates: Vec<PathBuf> = named_by(variable).map_or_else(beside, |path| vec![path]);
+        let candidates: Vec<PathBuf> = variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
         candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
             let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-            format!(
-                "{name} is missing; looked for {}. Build it (cargo build --release -p {package}) or set {variable} to its path",
-                places.join(", ")
-            )
+            let places = places.join(", ");
+            let or_set = variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"));
+            format!("{name} is missing; looked for {places}. Build it (cargo build --release -p {package}){or_set}")
         })
     }
 }

@@ -44,9 +44,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
+use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::futex::Futex;
-use unconvoy_locks::contention::{Contention, Verdict};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::turn::Verdict;
+use unconvoy_locks::primitive::{Generation as _, Native, Parking as _, Threads as _};
 
 use crate::config::{self, Service};
 use crate::mutex::wait::{Use, gate_if_mine, pass_on};
@@ -168,7 +169,7 @@ impl Cond {
             *self.head.get() = ptr::null_mut();
             *self.tail.get() = ptr::null_mut();
             if self.guard.is_locked() {
-                self.guard.clear_mark();
+                self.guard.clear_parked_bit();
                 self.guard.unlock();
             }
         }

@@ -13,10 +13,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use unconvoy_locks::catalogue::environment::{self, Values, Variable};
 use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, SENSOR, availability};
 use unconvoy_locks::load::control::Control;
-use unconvoy_locks::load::sensor::choice::Choice;
-use unconvoy_locks::platform::native;
-use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Generation as _, Native};
+use unconvoy_locks::runtime;
+use unconvoy_locks::runtime::fork::OF_THIS_PROCESS;
+use unconvoy_locks::runtime::load_control;
+use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::dispatch::{self, Pair};
 use crate::{identity, real, stats, tally};
@@ -43,7 +44,7 @@ const BEING_READ: u8 = 4;
 
 #[inline(always)]
 fn service_word() -> &'static AtomicU8 {
-    &OF_THIS_PROCESS.note
+    &OF_THIS_PROCESS.byte
 }
 
 /// How this process is served.
@@ -98,12 +99,12 @@ fn watcher() -> Option<&'static str> {
 }
 
 fn read() -> Service {
-    let control = Native::load_control();
+    let control = load_control();
     control.interval.store(pair().interval_ns, Relaxed);
     read_milliseconds(&environment::INTERVAL, &control.interval);
     read_milliseconds(&environment::SLEEP, &control.sleep);
     read_milliseconds(&environment::BACKOFF, &control.backoff);
-    native::use_sensor(sensor());
+    runtime::use_sensor(sensor());
     control.set_policy(named(&environment::CONTROL_POLICY));
     control.wake_holders(is_on(&environment::NESTED));
     // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.

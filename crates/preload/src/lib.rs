@@ -23,13 +23,11 @@ mod stats;
 mod tally;
 mod time;
 
-use unconvoy_locks::platform::native;
-
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
     real::find_all();
     real::use_libcs_clock();
-    native::claim_memory();
+    runtime::claim_memory();
     config::service();
     config::keep_from_children();
     // SAFETY: the handlers are async-signal-safe: they store to atomics, and set the thread's mask of processors.
@@ -52,7 +50,7 @@ unsafe extern "C" fn after_fork_in_parent() {
 }
 
 unsafe extern "C" fn after_fork() {
-    native::fork::after_fork();
+    runtime::fork::after_fork();
     config::service();
     tally::leave();
 }
@@ -64,3 +62,4 @@ static BEGIN: extern "C" fn() = begin;
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
+use unconvoy_locks::runtime;

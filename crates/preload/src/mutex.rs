@@ -23,9 +23,9 @@ use libc::{
 };
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
-use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::parking::eventcount::Eventcount;
+use unconvoy_locks::primitive::Native;
 
 use crate::config::{self, Service};
 use crate::dispatch::{Elision, State, Words, pair};
@@ -49,7 +49,7 @@ pub(crate) struct Mutex {
     /// count of its users.
     taken: AtomicU32,
     kind: AtomicI32,
-    gate: Gate<Native>,
+    gate: Eventcount<Native>,
     state: State,
 }
 
@@ -129,7 +129,7 @@ impl Mutex {
         match config::service() {
             Service::Default => {
                 self.default_state().try_lock_politely()
-                    || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
+                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
                         Some(self.words().account()),
@@ -151,7 +151,7 @@ impl Mutex {
         let begin = stats::now();
         let acquired = (pair().acquire)(self.words(), deadline);
         if acquired.held {
-            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.departure.sleeps)));
+            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
     }

@@ -39,7 +39,7 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use unconvoy_locks::platform::native;
+use unconvoy_locks::primitive::native;
 
 use libc::{FILE, c_char, c_ulong, clockid_t, cpu_set_t, gid_t, pid_t, size_t, uid_t};
 use libc::{posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};

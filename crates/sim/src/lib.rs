@@ -1,6 +1,6 @@
 //! A simulated machine of any size that runs unconvoy's locks, load managers and controller as they ship.
 //!
-//! The algorithms of crates/locks are generic over [`Platform`](unconvoy::platform::Platform); [`platform::Simulated`]
+//! The algorithms of crates/locks are generic over [`Primitive`](unconvoy::primitive::Primitive); [`platform::Simulated`]
 //! is one. Nothing of them is written a second time here.
 //!
 //! | module | idea |

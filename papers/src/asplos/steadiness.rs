@@ -19,7 +19,8 @@ use unconvoy::load::LoadManager;
 use unconvoy::load::backoff::{Backoff, running_average};
 use unconvoy::load::control::Control;
 use unconvoy::load::sensor::Reading;
-use unconvoy::platform::{Native, Platform};
+use unconvoy::primitive::{Clock as _, Native};
+use unconvoy::runtime::load_control;
 use unconvoy_measure::arguments::threads;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
@@ -98,7 +99,7 @@ struct Counter {
 
 impl Counter {
     fn awake(&self) -> u32 {
-        let control = Native::load_control();
+        let control = load_control();
         let asleep = match self.manager {
             Manager::Control => control.slots.sleeping(),
             Manager::Backoff => control.backed_off.load(Relaxed),
@@ -130,7 +131,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     });
     let mut record = common.begin("steadiness", parameters)?;
     anyhow::ensure!(options.target < options.threads, "--target must be below --threads: else nobody is to sleep");
-    Native::load_control().interval.store(NEVER_NS, Relaxed);
+    load_control().interval.store(NEVER_NS, Relaxed);
     let name = |manager: &Manager| format!("{manager:?}");
     let samples = common.interleave(&mut record, &MANAGERS, name, |&manager| {
         let window = Duration::from_secs_f64(common.seconds);
@@ -160,13 +161,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.finish(common.out.as_deref())
 }
 
-fn measure<L: LoadManager<Native>>(
-    manager: Manager,
-    threads: u32,
-    target: u32,
-    window: Duration,
-) -> anyhow::Result<Series> {
-    let control = Native::load_control();
+fn measure<L: LoadManager>(manager: Manager, threads: u32, target: u32, window: Duration) -> anyhow::Result<Series> {
+    let control = load_control();
     let counter = Arc::new(Counter {
         manager,
         threads,

@@ -6,7 +6,7 @@
 use std::os::fd::{BorrowedFd, RawFd};
 
 use anyhow::Context as _;
-use unconvoy::load::sensor::bpf;
+use unconvoy::runtime::sensor::bpf;
 
 use unconvoy::catalogue::environment;
 

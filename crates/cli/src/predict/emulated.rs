@@ -1,7 +1,6 @@
 //! The run under QEMU's user mode with the plug-in, for address sets.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -12,12 +11,12 @@ use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::parts;
 use unconvoy_syncchar::Analysis;
-use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;
 
 use super::child::{self, Ended};
+use super::parquet::Keeper;
 use super::pipe::Pipe;
-use super::trace::{Source, Trace};
+use super::trace::Trace;
 use crate::inspect;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
@@ -63,7 +62,7 @@ impl Emulator {
         path: &Path,
         folder: &Path,
         analysis: Analysis,
-        keep: Option<&mut store::Writer<File>>,
+        keep: Option<&mut Keeper>,
         interrupts: &Interrupts,
     ) -> anyhow::Result<(Ended, Trace)> {
         let address_sets = folder.join("address-sets");
@@ -72,7 +71,7 @@ impl Emulator {
         let mut command = self.command(args, path, &address_sets);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
-                Ok(reader) => Trace::read(Source::Stream(reader), analysis, keep),
+                Ok(reader) => Trace::read(reader, analysis, keep),
                 Err(error) => Trace::without_a_start(error.to_string()),
             });
             let ended = child::run(&mut command, args.timeout, interrupts);

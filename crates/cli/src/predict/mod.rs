@@ -18,6 +18,7 @@ mod native;
 pub mod options;
 mod outputs;
 mod page;
+mod parquet;
 mod pipe;
 mod remarks;
 mod trace;
@@ -42,11 +43,14 @@ use names::Namer;
 use native::Native;
 use options::PredictArgs;
 use outputs::Outputs;
-use trace::{Context, Source, Trace};
+use trace::{Context, Trace};
 
 /// QEMU's plug-in that samples address sets.
-const PLUGIN: Part =
-    Part { name: "libunconvoy_plugin_user.so", variable: environment::PLUGIN.name, package: "unconvoy-plugin-user" };
+const PLUGIN: Part = Part {
+    name: "libunconvoy_plugin_user.so",
+    variable: Some(environment::PLUGIN.name),
+    package: "unconvoy-plugin-user",
+};
 
 /// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
 /// signal's number after Ctrl-C.
@@ -64,7 +68,7 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
     let mut outputs = Outputs::check(args)?;
     match &args.analyse {
         Some(file) => {
-            let trace = Trace::read(Source::open(file)?, analysis, None);
+            let trace = Trace::read(trace::open(file)?, analysis, None);
             if let Some(why) = &trace.cut_off {
                 // What came before would be half of a trace that somebody believes to be whole.
                 anyhow::bail!("{}: {why}", file.display());

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use super::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use crate::load::control::settings::{INTERVAL_MS, SLEEP_MS};
+use crate::load::settings::{INTERVAL_MS, SLEEP_MS};
 
 /// An environment variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,8 +135,9 @@ variables! {
         "set by `unconvoy bench`: the program prints when its measured window opens and closes";
     BLESS: "UNCONVOY_BLESS", [Tests], Anything, "",
         "write generated files instead of comparing them (`make header`, `make docs`)";
-    SUITE: "UNCONVOY_SUITE", [Tests], Form("`LOCK+LOAD`; C tests: a list, by commas"), "every pair",
+    SUITE: "UNCONVOY_SUITE", [Tests], Form("`all` or `LOCK+LOAD`; C tests: a list, by commas"), "all; C tests: a sample",
         "the pairs that the suites run";
+    SUITE_SEED: "UNCONVOY_SUITE_SEED", [Tests], Form("number"), "the time", "draws the sample of pairs";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the tests of the library with a special set";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8", "runs of the user plug-in's stress test";
@@ -171,9 +172,9 @@ variables! {
 mod tests {
     use super::*;
     use crate::load::LoadManager;
-    use crate::load::backoff::{self, Backoff};
-    use crate::load::control::{Control, settings};
-    use crate::platform::Native;
+    use crate::load::backoff::Backoff;
+    use crate::load::control::Control;
+    use crate::load::settings;
 
     #[test]
     fn stated_defaults_are_the_ones_in_the_code() {
@@ -183,10 +184,10 @@ mod tests {
             }
         }
         let interval = |ns: u64| ns / 1_000_000;
-        let control = interval(<Control as LoadManager<Native>>::INTERVAL_NS);
-        let backed_off = interval(<Backoff as LoadManager<Native>>::INTERVAL_NS);
+        let control = interval(Control::INTERVAL_NS);
+        let backed_off = interval(Backoff::INTERVAL_NS);
         assert_eq!(INTERVAL.default, format!("{control}; {backed_off} under `backoff`"));
         assert_eq!(SLEEP.default, interval(settings::SLEEP_NS).to_string());
-        assert_eq!(BACKOFF.default, interval(backoff::MEAN_NS).to_string());
+        assert_eq!(BACKOFF.default, interval(settings::BACKOFF_NS).to_string());
     }
 }

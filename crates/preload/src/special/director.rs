@@ -18,9 +18,9 @@
 //! another mask are left alone: the program chose it. So are those whose mask is found to be another one than it was left,
 //! and those with a real-time policy, which would keep everybody else from a small set.
 //!
-//! Nothing here allocates once it was [made](Director::new), panics or uses thread-local storage; see [`companion`].
+//! Nothing here allocates once it was [made](Director::new), panics or uses thread-local storage; see [`hook`].
 //!
-//! [`companion`]: unconvoy_locks::platform::native::companion
+//! [`hook`]: unconvoy_locks::runtime::hook
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -29,8 +29,8 @@ use serde_json::json;
 use syscalls::{Errno, Sysno, syscall};
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::load::sensor::Reading;
-use unconvoy_locks::platform::native::companion::{self, Companion};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Clock as _, Native};
+use unconvoy_locks::runtime::hook::{self, ControllerHook};
 use unconvoy_sched::Parameters;
 
 use crate::config::{Service, say, service, variable};
@@ -58,7 +58,7 @@ static CHANGED: AtomicU32 = AtomicU32::new(0);
 /// Processor time of the controller's thread that went into all this, nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-static COMPANION: Companion = Companion { waited, begin: begin_directing, interval, end: end_directing, forked };
+static HOOK: ControllerHook = ControllerHook { waited, begin: begin_directing, interval, end: end_directing, forked };
 
 /// Slices here are milliseconds, of some threads for each core, and a few of them say little: who held the lock in one
 /// waited in the next. A search costs tens of milliseconds of fewer cores, so that its result is held for a while.
@@ -99,7 +99,7 @@ pub(crate) fn begin() {
     let director = Box::new(Director::new(parameters, topology::read()));
     DIRECTOR.store(Box::into_raw(director), Release);
     IS_ON.store(true, Relaxed);
-    companion::accompany(&COMPANION);
+    hook::install(&HOOK);
 }
 
 /// What the set was, for the record.
@@ -148,7 +148,7 @@ pub(crate) fn after_fork_in_parent() {
 
 fn waited(ns: u64) {
     if UNSAID.load(Relaxed) {
-        companion::part();
+        hook::remove();
         return say_what_is_unsaid();
     }
     threads::waited(ns);
@@ -260,6 +260,8 @@ impl Kernel for Linux {
 
 #[cfg(test)]
 mod tests {
+    use unconvoy_locks::primitive::Threads as _;
+
     use super::*;
 
     #[test]

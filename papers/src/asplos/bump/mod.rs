@@ -20,8 +20,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use unconvoy::load::control::Control;
-use unconvoy::platform::native::controller_report;
-use unconvoy::platform::{Native, Platform};
+use unconvoy::runtime::controller_report;
+use unconvoy::runtime::load_control;
 use unconvoy_measure::arguments::threads;
 use unconvoy_measure::cells::{Sample, Samples};
 use unconvoy_measure::context::processors;
@@ -115,7 +115,7 @@ fn measure(
     is_realtime: bool,
 ) -> anyhow::Result<Samples<Series>> {
     let interrupts = Interrupts::of_process()?;
-    let control = Native::load_control();
+    let control = load_control();
     control.interval.store(NEVER_NS, Relaxed);
     let watch = Watch::new(threads);
     let inside: Arc<dyn Fn() + Send + Sync> = match sampler {

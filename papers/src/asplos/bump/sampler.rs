@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use unconvoy::load::slots::SleepSlots;
-use unconvoy::platform::{Native, Platform};
+use unconvoy::parking::slots::SleepSlots;
+use unconvoy::primitive::Native;
+use unconvoy::runtime::load_control;
 
 use crate::asplos::series::Series;
 
@@ -41,7 +42,7 @@ impl Watch {
     pub fn new(threads: u32) -> Arc<Self> {
         Arc::new(Self {
             threads,
-            slots: &Native::load_control().slots,
+            slots: &load_control().slots,
             is_open: AtomicBool::new(false),
             open: Mutex::new(None),
         })

@@ -17,7 +17,7 @@ const VARIABLE: &str = environment::KERNEL.name;
 /// QEMU's plug-in that samples the address sets of a whole machine.
 const PLUGIN: Part = Part {
     name: "libunconvoy_plugin_system.so",
-    variable: environment::PLUGIN_SYSTEM.name,
+    variable: Some(environment::PLUGIN_SYSTEM.name),
     package: "unconvoy-plugin-system",
 };
 const QEMU: &str = "qemu-system-x86_64";
