@@ -161,7 +161,7 @@ const TABLE: &str = "crates/locks/src/catalogue/environment.rs";
 
 #[test]
 fn every_variable_in_the_sources_is_in_the_table() {
-    let sources = sources(&["crates", "scripts", "Makefile"]);
+    let sources = sources(&["crates", "papers", "scripts", "Makefile"]);
     // A C macro is defined somewhere.
     let macros: Vec<&str> = sources
         .iter()
@@ -188,7 +188,7 @@ fn every_variable_in_the_sources_is_in_the_table() {
 
 #[test]
 fn every_variable_in_the_table_is_read_somewhere() {
-    let sources = sources(&["crates", "scripts"]);
+    let sources = sources(&["crates", "papers", "scripts"]);
     let (_, table) = sources.iter().find(|(path, _)| path == TABLE).expect("the table");
     for variable in VARIABLES {
         let quoted = format!("\"{}\"", variable.name);
@@ -261,7 +261,8 @@ fn links_and_paths_in_the_documentation_exist() {
         // Of code on one line: what lies between every other pair of backquotes.
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let paths = code.filter(|word| {
-            let is_a_path = ["crates/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
+            let is_a_path =
+                ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
             is_a_path && !word.contains([' ', '*', '{'])
         });
         for path in links.chain(paths.map(|path| root.join(path))) {
@@ -279,5 +280,5 @@ fn links_and_paths_in_the_documentation_exist() {
 /// The paths of all sources.
 fn sources_named() -> &'static [PathBuf] {
     static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    PATHS.get_or_init(|| sources(&["crates"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
+    PATHS.get_or_init(|| sources(&["crates", "papers"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
 }
