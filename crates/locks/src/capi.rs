@@ -80,7 +80,7 @@ fn acquire_shared(lock: &RwLock, share: Share) {
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_lock(lock: *mut unconvoy_mutex_t) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a mutex.
     acquire(unsafe { mutex(lock) }, None);
 }
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock(lock: *mut unconvoy_mutex_t) {
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_trylock(lock: *mut unconvoy_mutex_t) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a mutex.
     unsafe { mutex(lock) }.state.try_lock()
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn unconvoy_mutex_trylock(lock: *mut unconvoy_mutex_t) -> 
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_lock_until(lock: *mut unconvoy_mutex_t, deadline_ns: u64) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a mutex.
     acquire(unsafe { mutex(lock) }, Some(deadline_ns))
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock_until(lock: *mut unconvoy_mutex_t, 
 /// `lock` points to a mutex that is locked, on behalf of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_unlock(lock: *mut unconvoy_mutex_t) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a mutex that is locked.
     unsafe {
         let mutex = mutex(lock);
         lock::release::<Native, _>(&mutex.state, &mutex.eventcount);
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn unconvoy_mutex_unlock(lock: *mut unconvoy_mutex_t) {
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_rdlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a reader-writer lock.
     acquire_shared(unsafe { rwlock(lock) }, Share::Read);
 }
 
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_rdlock(lock: *mut unconvoy_rwlock_t) {
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_tryrdlock(lock: *mut unconvoy_rwlock_t) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a reader-writer lock.
     unsafe { rwlock(lock) }.state.try_acquire(Share::Read)
 }
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_tryrdlock(lock: *mut unconvoy_rwlock_t)
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_wrlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a reader-writer lock.
     acquire_shared(unsafe { rwlock(lock) }, Share::Write);
 }
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_wrlock(lock: *mut unconvoy_rwlock_t) {
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_trywrlock(lock: *mut unconvoy_rwlock_t) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a reader-writer lock.
     unsafe { rwlock(lock) }.state.try_acquire(Share::Write)
 }
 
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_trywrlock(lock: *mut unconvoy_rwlock_t)
 /// `lock` points to a reader-writer lock that the caller holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: by contract, `lock` points to a reader-writer lock that the caller holds.
     unsafe {
         let lock = rwlock(lock);
         lock::release_shared(&lock.state, &lock.eventcount);

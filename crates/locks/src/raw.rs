@@ -89,7 +89,7 @@ unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutex for RawLock<C, L> 
 
     #[inline]
     unsafe fn unlock(&self, _: GuardSend) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: `lock_api` releases what a guard holds.
         unsafe { lock::release::<Native, C>(&self.state, &self.eventcount) };
     }
 
@@ -119,15 +119,6 @@ impl<L: LoadManager> RawSharedLock<L> {
             lock::acquire_shared::<Native, L>(&self.state, share, &self.eventcount, None);
         }
     }
-
-    /// # Safety
-    ///
-    /// The caller holds the lock.
-    #[inline]
-    unsafe fn release(&self) {
-        // SAFETY: passed on from the caller.
-        unsafe { lock::release_shared(&self.state, &self.eventcount) };
-    }
 }
 
 // SAFETY: `RwWord` lets in readers together, or one writer alone.
@@ -151,8 +142,8 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     unsafe fn unlock_shared(&self, _: GuardSend) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.release() };
+        // SAFETY: `lock_api` releases what a guard holds.
+        unsafe { lock::release_shared(&self.state, &self.eventcount) };
     }
 
     #[inline]
@@ -168,8 +159,8 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self, _: GuardSend) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.release() };
+        // SAFETY: `lock_api` releases what a guard holds.
+        unsafe { lock::release_shared(&self.state, &self.eventcount) };
     }
 
     fn is_locked(&self) -> bool {

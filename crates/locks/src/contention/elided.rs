@@ -155,12 +155,12 @@ unsafe impl<P: Primitive> Contention for Elided<P> {
     }
 
     unsafe fn unlock(&self) -> bool {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller is in a section of the lock: elided, or else held.
         unsafe { self.end_elided() || self.lock.unlock() }
     }
 
     unsafe fn clear_parked_bit(&self) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: held, hence not elided.
         unsafe { self.lock.clear_parked_bit() };
     }
 

@@ -147,7 +147,7 @@ impl<P: Primitive> RwWord<P> {
     /// The calling context holds the lock, for reading or for writing.
     #[inline]
     pub unsafe fn release(&self) -> bool {
-        // SAFETY: passed on from the caller.
+        // SAFETY: held until the first that returns true.
         unsafe { self.release_at_once() || self.release_contended() }
     }
 
