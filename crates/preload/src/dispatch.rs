@@ -6,8 +6,7 @@
 //! taken while [`is_default`](crate::config::is_default) says so.
 
 use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::AtomicU32;
 
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -157,28 +156,10 @@ pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
     PAIRS.iter().copied().flatten().find(|pair| pair.lock == lock && pair.load == load)
 }
 
-static CHOSEN: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
-
-/// The process's pair; chosen on the first call, which may come before any constructor has run.
-#[inline]
-pub(crate) fn pair() -> &'static Pair {
-    // SAFETY: null or one of `PAIRS`.
-    match unsafe { CHOSEN.load(Acquire).as_ref() } {
-        Some(pair) => pair,
-        None => choose(),
-    }
-}
-
-#[cold]
-fn choose() -> &'static Pair {
-    let pair = crate::config::pair();
-    CHOSEN.store(ptr::from_ref(pair).cast_mut(), Release);
-    pair
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::Ordering::Acquire;
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
 
     #[test]

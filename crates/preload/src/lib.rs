@@ -9,11 +9,13 @@
 
 mod aliases;
 mod caller;
+mod chosen;
 mod cond;
 mod config;
 mod credentials;
 mod dispatch;
 mod identity;
+mod message;
 mod mutex;
 mod real;
 mod rwlock;
@@ -22,6 +24,7 @@ mod spin;
 mod stats;
 mod tally;
 mod time;
+mod variables;
 
 use unconvoy_locks::platform::native;
 
@@ -40,7 +43,7 @@ extern "C" fn begin() {
 
 extern "C" fn end() {
     special::say_what_is_unsaid();
-    stats::write();
+    stats::write(chosen::pair(), special::report);
 }
 
 unsafe extern "C" fn before_fork() {

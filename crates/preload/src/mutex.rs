@@ -27,8 +27,9 @@ use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
 use unconvoy_locks::platform::Native;
 
+use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::{Elision, State, Words, pair};
+use crate::dispatch::{Elision, State, Words};
 use crate::identity::{me, me_at_hand};
 use crate::stats;
 use crate::time::{Clock, Deadline};

@@ -139,7 +139,7 @@ impl Address {
         self.find();
         let address = self.found.load(Relaxed);
         if address.is_null() {
-            crate::config::say(&["libc has no ", self.name.trim_end_matches('\0'), "; cannot go on"]);
+            crate::message::say(&["libc has no ", self.name.trim_end_matches('\0'), "; cannot go on"]);
             // SAFETY: ends the process, which has called a function that its libc does not have.
             unsafe { libc::abort() };
         }

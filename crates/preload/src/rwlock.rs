@@ -19,8 +19,8 @@ use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
 use unconvoy_locks::platform::Native;
 
+use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::pair;
 use crate::identity::{me, me_at_hand};
 use crate::real;
 use crate::stats::{self, Kind as Recorded};

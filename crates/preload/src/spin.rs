@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use libc::{EBUSY, pthread_spinlock_t};
 
+use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::pair;
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
 

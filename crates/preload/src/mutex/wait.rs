@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use libc::pthread_mutex_t;
 
 use super::{Mutex, is_libcs};
-use crate::dispatch::pair;
+use crate::chosen::pair;
 use crate::identity::me;
 
 /// glibc's `PTHREAD_MUTEX_ROBUST_NORMAL_NP` in `kind`.

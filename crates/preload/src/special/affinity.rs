@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};
 
-use super::{IS_ON, threads};
+use super::threads::{self, IS_ON};
 use crate::{identity, real};
 
 /// # Safety
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn pthread_getaffinity_np(thread: pthread_t, size: size_t,
 ///
 /// `mask` points to `size` bytes.
 unsafe fn show(mask: *mut cpu_set_t, size: size_t) {
-    let bytes = threads::believed();
+    let bytes = threads::SHOWN.load();
     let bytes = bytes.bytes().chain(core::iter::repeat(0)).take(size);
     // SAFETY: within the caller's bytes.
     bytes.enumerate().for_each(|(place, byte)| unsafe { mask.cast::<u8>().add(place).write(byte) });

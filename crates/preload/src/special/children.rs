@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{FILE, c_char, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};
 
-use super::{IS_ON, threads};
+use super::threads::{self, IS_ON};
 use crate::real;
 
 type Words = *const *mut c_char;

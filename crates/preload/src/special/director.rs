@@ -29,11 +29,7 @@ use unconvoy_sched::set::target;
 use unconvoy_sched::{Change, Parameters, Policy, Slice, State, Task};
 
 use super::mask::{MAX, Mask};
-use super::threads::{ALONE, FREE, MOST, PLACED, Record, Records};
-
-/// What a thread has to have run before its slice ends. Slices of the paper's kernel are some milliseconds; where many
-/// threads share one processor, each has a part of the controller's 7 ms.
-pub(super) const SLICE_NS: u64 = 1_000_000;
+use super::threads::{ALONE, FREE, MOST, PLACED, Record, Records, SLICE_NS};
 
 /// A thread of the set that waits for nothing for so long is none any more. The paper has no way back from the set
 /// ([`unconvoy_sched::task`]): there a task that acquires a lock, free or not, is measured; here only one that waits.

@@ -33,17 +33,15 @@ use unconvoy_locks::platform::native::companion::{self, Companion};
 use unconvoy_locks::platform::{Native, Platform};
 use unconvoy_sched::Parameters;
 
-use crate::config::{Service, say, service, variable};
+use crate::config::{Service, service};
+use crate::message::say;
+use crate::variables::variable;
 use director::{Director, Kernel, Refusal};
-use mask::{Mask, SharedMask};
-use threads::{GIVEN, RECORDS};
+use mask::Mask;
+use threads::{GIVEN, IS_ON, RECORDS, SHOWN};
 
 /// The controller's, and nobody else's while there is one.
 static DIRECTOR: AtomicPtr<Director> = AtomicPtr::new(ptr::null_mut());
-/// Whether masks may have been changed in this process.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// The mask that threads of the set are to believe that they have.
-static SHOWN: SharedMask = SharedMask::empty();
 /// The controller was not allowed to; it has no standard error, the next thread that waits says so.
 static UNSAID: AtomicBool = AtomicBool::new(false);
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
