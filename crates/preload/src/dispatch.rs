@@ -5,7 +5,7 @@
 //! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
 //! taken while [`is_default`](crate::config::is_default) says so.
 
-use core::ptr;
+use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 
 use unconvoy_locks::contention::Contention;
@@ -36,7 +36,10 @@ impl<'a> Words<'a> {
 
 /// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
 #[repr(C, align(8))]
-pub(crate) struct State([u64; 2]);
+pub(crate) struct State(UnsafeCell<[u64; 2]>);
+
+// SAFETY: only ever used as a contention manager's state, which threads share.
+unsafe impl Sync for State {}
 
 impl State {
     /// The bytes as the state of one contention manager.
@@ -46,7 +49,7 @@ impl State {
         // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it
         // wrote itself or zeroes are valid; a process uses one contention manager from the first
         // lock operation to the last.
-        unsafe { &*ptr::from_ref(self).cast() }
+        unsafe { &*self.0.get().cast() }
     }
 }
 
@@ -175,10 +178,10 @@ mod tests {
     #[test]
     fn newcomer_leaves_the_lock_to_a_waiter_that_is_due() {
         let pair = find("loiter", "none").expect("in the catalogue");
-        let (state, gate) = (State([0; 2]), Gate::new());
+        let (state, gate) = (State(UnsafeCell::new([0; 2])), Gate::new());
         let words = Words { state: &state, gate: &gate, acquisitions: &AtomicU32::new(0), holder: &AtomicU32::new(0) };
         // SAFETY: the second word of a loiter lock, by its layout, is its waiter's demand.
-        let demand = unsafe { &*ptr::from_ref(&state).cast::<AtomicU32>().add(1) };
+        let demand = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
         let mut overtaken = 0;
         for _ in 0..20 {
             assert!((pair.try_lock)(words));

@@ -15,8 +15,10 @@ mod config;
 mod credentials;
 mod dispatch;
 mod identity;
+mod init;
 mod message;
 mod mutex;
+mod object;
 mod real;
 mod rwlock;
 mod special;
@@ -30,7 +32,9 @@ use unconvoy_locks::platform::native;
 
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
-    real::find_all();
+    for find_all in [real::find_all, init::find_all, credentials::find_all, special::find_all] {
+        find_all();
+    }
     real::use_libcs_clock();
     native::claim_memory();
     config::service();

@@ -100,6 +100,12 @@ pub(crate) fn begin() {
     companion::accompany(&COMPANION);
 }
 
+/// Looks up libc's functions that this stands before.
+pub(crate) fn find_all() {
+    affinity::find_all();
+    children::find_all();
+}
+
 /// What the set was, for the record.
 pub(crate) fn report(began: u64) -> Option<serde_json::Value> {
     // SAFETY: null or the director, of which the controller may just write: the numbers are for people.
