@@ -106,7 +106,7 @@ fn elide<C: Contention<Native>>(words: Words<'_>) -> bool {
 ///
 /// The caller is in a critical section of the lock.
 unsafe fn end_elided<C: Contention<Native>>(words: Words<'_>) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: in a section of the lock, whose state is a `C`'s.
     unsafe { words.state.of::<C>().end_elided() }
 }
 
@@ -118,7 +118,7 @@ fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, dead
 ///
 /// The caller holds the lock.
 unsafe fn release<C: Contention<Native>>(words: Words<'_>) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: held; its state is a `C`'s, and the gate is the one that its waiters park at.
     unsafe { lock::release::<Native, C>(words.state.of(), words.gate) };
 }
 
