@@ -45,7 +45,7 @@ draw() {
 	for record in "$@"; do
 		[ -e "$record" ] || return 0
 	done
-	"$unconvoy" bench --figure "$figure" "$@" --plot "$out/$figure" >/dev/null
+	"$unconvoy" papers run "$figure" --from "$@" --out "$out" >/dev/null
 }
 
 for name in "$@"; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The main job on real input: programs at 1 to 32 threads under libc's mutex and under unconvoy's default lock.
 #
-# LevelDB is Debian's; its driver and the ray tracer are in crates/bench/workloads. Results go to .demo/ (or to $1).
+# LevelDB is Debian's; its driver is in crates/bench/workloads, the ray tracer in papers/workloads. Results go to .demo/ (or to $1).
 # Each program runs 3 times in each of 12 cells, interleaved: some 3 minutes in all.
 set -eu
 

@@ -10,7 +10,7 @@ library=$(realpath "$1")
 programs=$2
 here=$(dirname "$0")
 command -v valgrind >/dev/null || {
-	echo "skipped: valgrind is not installed (apt-get install valgrind)"
+	echo "missing: valgrind is not installed (apt-get install valgrind)"
 	exit 0
 }
 

@@ -11,8 +11,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use unconvoy::Mutex;
-use unconvoy::platform::native::controller_report;
-use unconvoy::platform::{Native, Platform};
+use unconvoy::runtime::controller_report;
+use unconvoy::runtime::load_control;
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::goal::{Goal, Judgement};
@@ -89,7 +89,7 @@ impl Counts {
 
 /// Counts over `seconds`, with `own` threads beside the main thread.
 fn window(seconds: f64, own: usize, starts_before: u32) -> anyhow::Result<Counts> {
-    let slots = &Native::load_control().slots;
+    let slots = &load_control().slots;
     let (begin, switches, report, totals) =
         (Instant::now(), process::context_switches()?, controller_report(), slots.totals());
     thread::sleep(Duration::from_secs_f64(seconds));

@@ -69,7 +69,7 @@ impl Common {
 /// Where programs lie.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Places {
-    /// Directory of the built workload programs [default: ../workloads or ../lib/unconvoy/workloads, seen from this command's directory]
+    /// Directory of the built workload programs [default: those of this build or installation]
     #[arg(long, value_name = "DIR")]
     workloads: Option<PathBuf>,
 }
@@ -88,8 +88,10 @@ impl Places {
 /// Options of every benchmark that can be continued.
 #[derive(Debug, Clone, Args)]
 pub struct SessionOptions {
+    /// Those of every benchmark.
     #[command(flatten)]
     pub common: Common,
+    /// Where programs lie.
     #[command(flatten)]
     pub places: Places,
     /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::library::{self, beside_the_command};
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts::{self, beside_the_command};
 
-/// Directories of the workload programs, relative to that of the command: a build tree, then an installation.
-const PLACES: [&str; 2] = ["../workloads", "../lib/unconvoy/workloads"];
+/// Directories of the workload programs, relative to that of this binary: a build tree, then an
+/// installation.
+const PLACES: [&str; 2] = ["../workloads", "workloads"];
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -38,11 +40,14 @@ impl Programs {
                 some => format!(" after `apt-get install {}`", some.join(" ")),
             };
             bail!(
-                "{} is missing: build it with `make -C crates/bench/workloads`{install}, or say where it is with --workloads DIR",
+                "{} is missing: build it with `make workloads`{install}, or say where it is with --workloads DIR",
                 missing.join(" or ")
             );
         };
-        Ok(Self { workloads: workloads.clone(), library: library::find().map_err(anyhow::Error::msg)? })
+        Ok(Self {
+            workloads: workloads.clone(),
+            library: parts::interposer(environment::LIBRARY.name).map_err(anyhow::Error::msg)?,
+        })
     }
 
     /// The program's path.

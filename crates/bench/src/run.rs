@@ -11,28 +11,28 @@ use unconvoy_measure::failure::Failed;
 use unconvoy_measure::interrupt::{Interrupted, Interrupts};
 
 use crate::energy::{self, Meter};
-use crate::library::variable;
 use crate::programs::Programs;
 use crate::setup::Setup;
+use unconvoy::catalogue::environment;
 
 /// Longer than this beyond its time, and the program hangs.
 pub const GRACE: Duration = Duration::from_secs(60);
 
 /// Set for no run but one that is meant to have them.
 const VARIABLES: [&str; 13] = [
-    variable::PRELOAD,
-    variable::LOCK,
-    variable::LOAD,
-    variable::POLICY,
-    variable::SENSOR,
-    variable::BPF,
-    variable::INTERVAL,
-    variable::SLEEP,
-    variable::BACKOFF,
-    variable::NESTED,
-    variable::STATS,
-    variable::SSC,
-    variable::CHILDREN,
+    environment::PRELOAD.name,
+    environment::LOCK.name,
+    environment::LOAD_MANAGER.name,
+    environment::CONTROL_POLICY.name,
+    environment::LOAD_SENSOR.name,
+    environment::BPF.name,
+    environment::INTERVAL.name,
+    environment::SLEEP.name,
+    environment::BACKOFF.name,
+    environment::NESTED.name,
+    environment::STATS.name,
+    environment::SPECIAL_SET.name,
+    environment::CHILDREN.name,
 ];
 
 /// What a program printed.
@@ -55,13 +55,8 @@ impl Values {
         self.0.iter().map(|(name, &value)| (name.as_str(), value))
     }
 
-    #[cfg(test)]
-    pub(crate) fn parse_for_tests(text: &str) -> Self {
-        Self::parse(text)
-    }
-
     /// The `name value` lines of `text`; other lines are passed over, and so are values that are no finite number.
-    fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             Some((name.to_string(), value.trim().parse().ok().filter(|value: &f64| value.is_finite())?))
@@ -142,10 +137,12 @@ impl<'a> Job<'a> {
             command.env_remove(name);
         }
         if setup != Setup::Libc {
-            command.env(variable::PRELOAD, programs.library());
+            command.env(environment::PRELOAD.name, programs.library());
         }
         command.envs(match setup {
-            Setup::Named(pair) => vec![(variable::LOCK, pair.lock), (variable::LOAD, pair.load)],
+            Setup::Named(pair) => {
+                vec![(environment::LOCK.name, pair.lock), (environment::LOAD_MANAGER.name, pair.load)]
+            }
             Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
             Setup::Libc | Setup::Default => Vec::new(),
         });

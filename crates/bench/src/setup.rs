@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
 
-use crate::library::variable;
+use unconvoy::catalogue::environment;
 
 /// A contention manager and a load manager by their catalogue names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -72,8 +72,10 @@ impl FromStr for Tuning {
     fn from_str(text: &str) -> Result<Self, String> {
         // `fixed:N` wants a number, and `bpf` what `unconvoy run` prepares before it starts the program.
         let sensors = || SENSOR.iter().filter(|entry| !entry.name.starts_with("fixed") && entry.name != "bpf");
-        let policies = POLICY.iter().map(|entry| Self { variable: variable::POLICY, value: entry.name });
-        let tunings = policies.chain(sensors().map(|entry| Self { variable: variable::SENSOR, value: entry.name }));
+        let policies =
+            POLICY.iter().map(|entry| Self { variable: environment::CONTROL_POLICY.name, value: entry.name });
+        let tunings =
+            policies.chain(sensors().map(|entry| Self { variable: environment::LOAD_SENSOR.name, value: entry.name }));
         let names = || tunings.clone().map(|tuning| tuning.value).collect::<Vec<_>>().join(", ");
         tunings.clone().find(|tuning| tuning.value == text).ok_or_else(|| format!("{text} is none of {}", names()))
     }
@@ -260,8 +262,8 @@ mod tests {
             Ok(Choice::Tuned(tuning)) => (Setup::Tuned(tuning).name(), tuning.variable),
             other => panic!("{text}: {other:?}"),
         };
-        assert_eq!(tuned("default@pid"), ("default@pid".to_string(), variable::POLICY));
-        assert_eq!(tuned("default@psi"), ("default@psi".to_string(), variable::SENSOR));
+        assert_eq!(tuned("default@pid"), ("default@pid".to_string(), environment::CONTROL_POLICY.name));
+        assert_eq!(tuned("default@psi"), ("default@psi".to_string(), environment::LOAD_SENSOR.name));
         assert!("default@nosuch".parse::<Choice>().is_err_and(|error| error.contains("kalman")));
         assert!("default@bpf".parse::<Choice>().is_err(), "needs `unconvoy run`");
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::load::LoadManager;
 use unconvoy::load::control::Control;
-use unconvoy::platform::Native;
+use unconvoy::primitive::Native;
 use unconvoy::raw::RawLock;
 
 /// Running threads; dropping them ends them.
@@ -59,7 +59,7 @@ impl Threads {
     /// # Errors
     ///
     /// The system refuses a thread.
-    pub fn contend_under<L: LoadManager<Native>>(
+    pub fn contend_under<L: LoadManager>(
         count: u32,
         section: Duration,
         inside: Arc<dyn Fn() + Send + Sync>,

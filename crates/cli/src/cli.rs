@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use unconvoy_bench::cli::BenchArgs;
-use unconvoy_sim::command::SimArgs;
 
 use crate::compare::options::{self as comparison, CompareArgs};
 use crate::predict::options::{self, PredictArgs};
 use crate::run::{self, RunArgs};
 use crate::sched::{self, SchedArgs};
 use crate::stats::{self, StatsArgs};
+use crate::study;
 
 /// Keep threaded programs at full speed when threads outnumber processors.
 #[derive(Debug, Parser)]
@@ -31,9 +30,11 @@ pub enum Command {
     #[command(after_help = comparison::EXAMPLES)]
     Compare(Box<CompareArgs>),
     /// Measure unconvoy's locks on workloads of its own, and judge them by what they promise.
-    Bench(Box<BenchArgs>),
+    Bench,
     /// Run unconvoy's locks on a simulated machine of any size.
-    Sim(Box<SimArgs>),
+    Sim,
+    /// Make the papers' figures and tables, native and simulated.
+    Papers,
     /// Predict, lock by lock, what transactions or finer locks would gain.
     #[command(alias = "syncchar", after_help = options::EXAMPLES)]
     Predict(Box<PredictArgs>),
@@ -64,7 +65,7 @@ pub enum Command {
 /// What the subcommands are for, in the order of `--help`.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("From symptom to remedy", &["run", "stats", "predict", "compare", "sched"]),
-    ("Study", &["bench", "sim"]),
+    ("Study", &study::COMMANDS),
     ("Reference", &["locks", "completions", "man", "help"]),
 ];
 

@@ -163,7 +163,7 @@ fn elf_obstacle(cache: &ReadCache<File>) -> Option<Obstacle> {
     if file.format() != object::BinaryFormat::Elf {
         return None;
     }
-    if Some(file.architecture()) != own_architecture() {
+    if file.architecture() != OWN_ARCHITECTURE && OWN_ARCHITECTURE != Architecture::Unknown {
         return Some(Obstacle::Foreign(file.architecture()));
     }
     let is_go = [".go.buildinfo", ".note.go.buildid"].iter().any(|name| file.section_by_name(name).is_some());
@@ -183,10 +183,13 @@ fn is_pthread<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
 }
 
 /// What this command, and so the library beside it, was built for.
-fn own_architecture() -> Option<Architecture> {
-    let cache = ReadCache::new(File::open("/proc/self/exe").ok()?);
-    Some(object::File::parse(&cache).ok()?.architecture())
-}
+const OWN_ARCHITECTURE: Architecture = if cfg!(target_arch = "x86_64") {
+    Architecture::X86_64
+} else if cfg!(target_arch = "aarch64") {
+    Architecture::Aarch64
+} else {
+    Architecture::Unknown
+};
 
 /// The path in `PT_INTERP`.
 fn elf_interpreter(cache: &ReadCache<File>) -> Option<String> {

@@ -12,11 +12,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueHint};
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
+use unconvoy::catalogue::environment;
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use unconvoy::load::control::settings::INTERVAL_MS;
-use unconvoy::load::sensor::choice::Choice;
-use unconvoy_bench::library::{self, variable};
+use unconvoy::load::settings::INTERVAL_MS;
+use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::output::complain;
+use unconvoy_measure::parts;
 
 use crate::refusal::Refusal;
 use crate::{bpf, inspect};
@@ -105,42 +106,42 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     let program = &args.program[0];
     let mut environment = Environment::inherited();
     if let Some(lock) = &args.lock {
-        environment.set(variable::LOCK, lock);
+        environment.set(environment::LOCK.name, lock);
     }
     if let Some(load) = &args.load {
-        environment.set(variable::LOAD, load);
+        environment.set(environment::LOAD_MANAGER.name, load);
     }
     if let Some(sensor) = &args.sensor {
-        environment.set(variable::SENSOR, sensor);
+        environment.set(environment::LOAD_SENSOR.name, sensor);
     }
     if let Some(ms) = args.interval {
-        environment.set(variable::INTERVAL, ms.to_string());
+        environment.set(environment::INTERVAL.name, ms.to_string());
     }
     if let Some(ms) = args.sleep_timeout {
-        environment.set(variable::SLEEP, ms.to_string());
+        environment.set(environment::SLEEP.name, ms.to_string());
     }
     if let Some(policy) = &args.policy {
-        environment.set(variable::POLICY, policy);
+        environment.set(environment::CONTROL_POLICY.name, policy);
     }
     if let Some(ms) = args.backoff {
-        environment.set(variable::BACKOFF, ms.to_string());
+        environment.set(environment::BACKOFF.name, ms.to_string());
     }
     if let Some(search) = &args.confine {
-        environment.set(variable::SSC, search);
+        environment.set(environment::SPECIAL_SET.name, search);
     }
     if args.no_children {
-        environment.set(variable::CHILDREN, "0");
+        environment.set(environment::CHILDREN.name, "0");
     }
     if let Some(file) = &args.stats {
         match writable(file) {
-            Ok(path) => environment.set(variable::STATS, path),
+            Ok(path) => environment.set(environment::STATS.name, path),
             // The interposer is not told, or it would complain a second time.
             Err(why) => complain(&format!("--stats {}: {why}; running without statistics", file.display())),
         }
     }
-    let library = library::find().map_err(Refusal::installation)?;
-    let preload = library::preload(&library, environment.get(variable::PRELOAD));
-    environment.set(variable::PRELOAD, preload);
+    let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
+    let preload = parts::preload(&library, environment.get(environment::PRELOAD.name));
+    environment.set(environment::PRELOAD.name, preload);
 
     let warning = inspect::warning(program);
     match &warning {
@@ -152,16 +153,16 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
 
 /// Sets up the `bpf` sensor, which takes more than a name. Where that fails, the default one serves.
 fn prepare_sensor(environment: &mut Environment) {
-    environment.remove(variable::BPF);
-    let chosen = environment.get(variable::SENSOR).and_then(OsStr::to_str).and_then(Choice::parse);
+    environment.remove(environment::BPF.name);
+    let chosen = environment.get(environment::LOAD_SENSOR.name).and_then(OsStr::to_str).and_then(Choice::parse);
     if chosen != Some(Choice::Bpf) {
         return;
     }
     match bpf::count_this_process() {
-        Ok(count) => environment.set(variable::BPF, count),
+        Ok(count) => environment.set(environment::BPF.name, count),
         Err(why) => {
             // Once for all: the programs that it starts would say it again.
-            environment.set(variable::SENSOR, Choice::default().name());
+            environment.set(environment::LOAD_SENSOR.name, Choice::default().name());
             complain(&format!("no bpf sensor, using {}: {why:#}", Choice::default().name()));
         }
     }

@@ -9,9 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::{Args, ValueHint};
-use unconvoy_bench::library;
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts::Part;
 
 use crate::refusal::Refusal;
+
+/// The scheduler.
+pub const SCHEDULER: Part =
+    Part { name: "unconvoy-sched-ext", variable: Some(environment::SCHED_EXT.name), package: "unconvoy-sched-ext" };
 
 /// `unconvoy sched`.
 #[derive(Debug, Args)]
@@ -52,7 +57,7 @@ Examples:
 
 /// Replaces this process by the scheduler; returns only an error.
 pub fn sched(args: &SchedArgs) -> anyhow::Result<Infallible> {
-    let path = library::find_scheduler().map_err(Refusal::installation)?;
+    let path = SCHEDULER.find().map_err(Refusal::installation)?;
     let mut command = Command::new(&path);
     if args.monitor {
         command.arg("--monitor");

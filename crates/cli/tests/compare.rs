@@ -4,7 +4,6 @@ mod stage;
 
 use predicates::prelude::*;
 use predicates::str::contains;
-use resvg::tiny_skia::Pixmap;
 use serde_json::Value;
 use stage::{Stage, THROUGHPUT};
 
@@ -56,9 +55,48 @@ fn a_comparison_ends_in_table_sentence_and_files() {
     for text in ["A title", "mcs+none", "processor", "Jain", "threads", "Linux"] {
         assert!(svg.contains(text), "the figure does not say {text}");
     }
-    let figure = Pixmap::load_png(stage.path("figure-0.5.png")).unwrap();
-    let dark = figure.pixels().iter().filter(|pixel| pixel.green() < 0x60).count();
-    assert!(figure.width() > 2000 && dark > 5000, "{dark} dark pixels");
+    let (width, dark) = read_png(&stage.path("figure-0.5.png"));
+    assert!(width > 2000 && dark > 5000, "{dark} dark pixels");
+}
+
+/// Width of a PNG, and the number of its dark pixels.
+fn read_png(path: &std::path::Path) -> (u32, usize) {
+    let file = std::fs::File::open(path)
+        .unwrap_or_else(|error| panic!("{}: {error} (cargo build --release -p unconvoy-png)", path.display()));
+    let mut reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    let dark = pixels.chunks_exact(info.color_type.samples()).filter(|pixel| pixel[1] < 0x60).count();
+    (info.width, dark)
+}
+
+#[test]
+fn figure_without_the_rasteriser_is_an_svg_and_a_note() {
+    let stage = Stage::new();
+    stage.script("program", THROUGHPUT);
+    let alone = stage.path("unconvoy");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("unconvoy"), &alone).unwrap();
+    assert_cmd::Command::new(&alone)
+        .current_dir(stage.path("."))
+        .env("UNCONVOY_LIBRARY", stage.library())
+        .args([
+            "compare",
+            "--threads",
+            "1",
+            "--runs",
+            "1",
+            "--metric",
+            METRIC,
+            "--plot",
+            "figure",
+            "--",
+            "./program",
+            "1",
+        ])
+        .assert()
+        .success()
+        .stderr(contains("note: the figure is an SVG only: unconvoy-png is missing"));
+    assert!(stage.path("figure.svg").exists() && !stage.path("figure.png").exists());
 }
 
 #[test]

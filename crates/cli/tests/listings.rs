@@ -51,7 +51,6 @@ fn help_has_examples() {
         &["--help"][..],
         &["run", "--help"],
         &["compare", "--help"],
-        &["bench", "--help"],
         &["locks", "--help"],
         &["stats", "--help"],
         &["man", "--help"],
@@ -62,17 +61,32 @@ fn help_has_examples() {
 }
 
 #[test]
+fn study_gets_the_arguments_and_its_absence_has_a_remedy() {
+    let stage = Stage::new();
+    let study = stage.script("study", "#!/bin/sh\necho \"$*\"; exit 3\n");
+    for line in
+        ["bench counter --threads 2", "sim --help", "papers list", "help bench counter", "man .", "completions x"]
+    {
+        let assert = stage.unconvoy().env("UNCONVOY_STUDY", &study).args(line.split(' ')).assert();
+        assert.code(3).stdout(format!("{line}\n"));
+    }
+    let missing = stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("bench").assert().code(125);
+    missing.stderr(contains("unconvoy-study is missing").and(contains("-p unconvoy-papers")));
+    stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("man").assert().success();
+}
+
+#[test]
 fn completions_and_manual_pages() {
     let stage = Stage::new();
     for shell in ["bash", "zsh", "fish"] {
         let assert = stage.unconvoy().args(["completions", shell]).assert();
-        assert.success().stdout(contains("sleep-timeout").and(contains("think")));
+        assert.success().stdout(contains("sleep-timeout").and(contains("papers")));
     }
     stage.unconvoy().args(["completions", "nosuch"]).assert().code(2).stderr(contains("bash"));
     stage.unconvoy().arg("man").assert().success().stdout(contains(".TH unconvoy"));
     stage.unconvoy().args(["man", "."]).assert().success();
     assert!(stage.read("unconvoy-compare.1").contains("lower"));
-    assert!(stage.read("unconvoy-bench-counter.1").contains("think"));
+    assert!(stage.read("unconvoy-bench.1").contains("promise"));
     let assert = stage.unconvoy().args(["man", "missing"]).assert();
     assert.code(1).stderr(contains("cannot write the manual pages into missing"));
 }

@@ -63,13 +63,13 @@ fn locked(statement: &str) -> String {
 fn is_skipped() -> bool {
     if !Process::new("qemu-x86_64").arg("-version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
     {
-        println!("skipped: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
+        println!("missing: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
         return true;
     }
     let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
     for part in ["libunconvoy.so", "libunconvoy_plugin_user.so"] {
         if !beside.join(part).is_file() {
-            println!("skipped: {part} is not built (cargo build --workspace)");
+            println!("missing: {part} is not built (cargo build --workspace)");
             return true;
         }
     }
@@ -121,6 +121,7 @@ fn advice(lock: &Value) -> Vec<&str> {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn independent_sections_gain_as_many_times_as_there_are_threads() {
     let Some(report) = report(&locked("lines[me].cells[i % 64]++;")) else { return };
     let lock = lock(&report, "lock");
@@ -135,6 +136,7 @@ fn independent_sections_gain_as_many_times_as_there_are_threads() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn one_counter_gains_nothing() {
     let Some(report) = report(&locked("counter++;")) else { return };
     let lock = lock(&report, "lock");
@@ -148,6 +150,7 @@ fn one_counter_gains_nothing() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn false_sharing_is_the_difference_between_line_and_byte() {
     let Some(report) = report(&locked("words[me]++;")) else { return };
     let lock = lock(&report, "lock");
@@ -159,6 +162,7 @@ fn false_sharing_is_the_difference_between_line_and_byte() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn a_lock_on_the_heap_has_times_and_the_name_of_its_allocation() {
     let section = "pthread_mutex_lock(&shared->lock); shared->value++; pthread_mutex_unlock(&shared->lock);";
     let Some(report) = report(section) else { return };
@@ -170,6 +174,7 @@ fn a_lock_on_the_heap_has_times_and_the_name_of_its_allocation() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn a_kept_trace_is_analysed_again_without_the_program() {
     if is_skipped() {
         return;
@@ -261,6 +266,7 @@ fn what_is_missing_is_one_line_before_anything_runs() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn no_report_is_empty_without_a_reason() {
     if is_skipped() {
         return;
@@ -305,6 +311,7 @@ fn no_report_is_empty_without_a_reason() {
 }
 
 #[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
 fn ctrl_c_ends_the_run_and_reports_what_was_seen() {
     if is_skipped() {
         return;

@@ -8,9 +8,9 @@ use crate::contention::Contention as _;
 use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
 use crate::load::control::Control;
-use crate::load::gate::Gate;
 use crate::lock;
-use crate::platform::Native;
+use crate::parking::eventcount::Eventcount;
+use crate::primitive::Native;
 
 /// A mutex under load control. All zeroes is an unlocked one: `unconvoy_mutex_t lock =
 /// UNCONVOY_MUTEX_INIT;`, static memory, or `memset`. There is nothing to destroy. It may
@@ -32,13 +32,13 @@ pub struct unconvoy_rwlock_t {
 
 #[repr(C)]
 struct Mutex {
-    gate: Gate<Native>,
+    eventcount: Eventcount<Native>,
     state: Loiter<Native>,
 }
 
 #[repr(C)]
 struct RwLock {
-    gate: Gate<Native>,
+    eventcount: Eventcount<Native>,
     state: RwWord<Native>,
 }
 
@@ -63,12 +63,13 @@ unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
 }
 
 fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
-    mutex.state.try_lock_politely() || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.gate, deadline).held
+    mutex.state.try_lock_politely()
+        || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.eventcount, None, deadline).held
 }
 
 fn acquire_shared(lock: &RwLock, share: Share) {
     if !lock.state.try_acquire(share) {
-        lock::acquire_shared::<Native, Control>(&lock.state, share, &lock.gate, None);
+        lock::acquire_shared::<Native, Control>(&lock.state, share, &lock.eventcount, None);
     }
 }
 
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn unconvoy_mutex_unlock(lock: *mut unconvoy_mutex_t) {
     // SAFETY: passed on from the caller.
     unsafe {
         let mutex = mutex(lock);
-        lock::release::<Native, _>(&mutex.state, &mutex.gate);
+        lock::release::<Native, _>(&mutex.state, &mutex.eventcount);
     }
 }
 
@@ -173,6 +174,6 @@ pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
     // SAFETY: passed on from the caller.
     unsafe {
         let lock = rwlock(lock);
-        lock::release_shared(&lock.state, &lock.gate);
+        lock::release_shared(&lock.state, &lock.eventcount);
     }
 }

@@ -5,46 +5,12 @@
 pub mod environment;
 
 mod contention;
+mod entry;
 mod load;
 
-pub use contention::{CONTENTION_MANAGERS, Class, ContentionManager, Purpose};
-pub use load::{LOAD_MANAGERS, LoadManager, POLICIES, Policy, SENSORS, Sensor};
-
-/// One nameable half of a lock, or a sensor of the load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
-    /// What a user writes: `--lock NAME`, `--load NAME` or `--sensor NAME`.
-    pub name: &'static str,
-    /// One sentence for `--help` and `unconvoy locks`.
-    pub summary: &'static str,
-}
-
-/// The entries of a table, in its order.
-macro_rules! entries {
-    ($table:ident) => {
-        &{
-            let mut entries = [$table[0].entry; $table.len()];
-            let mut place = 0;
-            while place < entries.len() {
-                entries[place] = $table[place].entry;
-                place += 1;
-            }
-            entries
-        }
-    };
-}
-
-/// The contention managers, the default first.
-pub const CONTENTION: &[Entry] = entries!(CONTENTION_MANAGERS);
-
-/// The load managers, the default first.
-pub const LOAD: &[Entry] = entries!(LOAD_MANAGERS);
-
-/// The control policies of load control, the default first.
-pub const POLICY: &[Entry] = entries!(POLICIES);
-
-/// The sensors of load control, the default first. `N` stands for a number.
-pub const SENSOR: &[Entry] = entries!(SENSORS);
+pub use contention::{CONTENTION, CONTENTION_MANAGERS, Class, ContentionManager};
+pub use entry::{Entry, Purpose};
+pub use load::{LOAD, LOAD_MANAGERS, LoadManager, POLICIES, POLICY, Policy, SENSOR, SENSORS, Sensor};
 
 /// Whether this machine can do what an entry is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +27,7 @@ pub enum Availability {
 /// few system calls at most.
 #[cfg(not(loom))]
 pub fn availability(name: &str) -> Availability {
-    use crate::platform::native;
+    use crate::primitive::native;
 
     let needs = match name {
         "tpmcs-slice" => native::slice::extension().map_err(Availability::Reduced),
@@ -72,29 +38,29 @@ pub fn availability(name: &str) -> Availability {
 }
 
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
-/// ...]`: contention managers on the native platform, or on the one that is named, and load managers. The one
+/// ...]`: contention managers on the native machine, or on the one that is named, and load managers. The one
 /// list of what there is; the interposer, the generic suite, the benchmarks and the simulator are made from it.
 #[macro_export]
 macro_rules! with_managers {
     ($callback:path) => {
-        $crate::with_managers!($callback, $crate::platform::Native);
+        $crate::with_managers!($callback, $crate::primitive::Native);
     };
-    ($callback:path, $platform:ty) => {
+    ($callback:path, $machine:ty) => {
         $callback! {
             [
-                ("loiter", $crate::contention::loiter::Loiter<$platform>),
-                ("tpmcs", $crate::contention::tpmcs::TpMcs<$platform>),
-                ("tpmcs-yield", $crate::contention::tpmcs::TpMcsYield<$platform>),
-                ("tpmcs-slice", $crate::contention::tpmcs::TpMcsSlice<$platform>),
-                ("mcs", $crate::contention::mcs::Mcs<$platform>),
-                ("clh", $crate::contention::clh::Clh<$platform>),
-                ("ticket", $crate::contention::ticket::Ticket<$platform>),
-                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$platform>),
-                ("requester", $crate::contention::requester::Requester<$platform>),
-                ("ttas", $crate::contention::ttas::Ttas<$platform>),
-                ("tas", $crate::contention::tas::Tas<$platform>),
-                ("elided", $crate::contention::elided::Elided<$platform>),
-                ("futex", $crate::contention::futex::Futex<$platform>)
+                ("loiter", $crate::contention::loiter::Loiter<$machine>),
+                ("tpmcs", $crate::contention::tpmcs::TpMcs<$machine>),
+                ("tpmcs-yield", $crate::contention::tpmcs::TpMcsYield<$machine>),
+                ("tpmcs-slice", $crate::contention::tpmcs::TpMcsSlice<$machine>),
+                ("mcs", $crate::contention::mcs::Mcs<$machine>),
+                ("clh", $crate::contention::clh::Clh<$machine>),
+                ("ticket", $crate::contention::ticket::Ticket<$machine>),
+                ("ticket-backoff", $crate::contention::ticket::TicketBackoff<$machine>),
+                ("requester", $crate::contention::requester::Requester<$machine>),
+                ("ttas", $crate::contention::ttas::Ttas<$machine>),
+                ("tas", $crate::contention::tas::Tas<$machine>),
+                ("elided", $crate::contention::elided::Elided<$machine>),
+                ("futex", $crate::contention::futex::Futex<$machine>)
             ]
             [
                 ("control", $crate::load::control::Control),

@@ -20,9 +20,12 @@ pub mod catalogue;
 pub mod contention;
 pub mod load;
 pub mod lock;
-pub mod platform;
+pub mod parking;
+pub mod primitive;
+pub mod queue;
 #[cfg(all(feature = "lock_api", not(loom)))]
 pub mod raw;
+pub mod runtime;
 
 #[cfg(all(feature = "lock_api", not(loom)))]
 pub use raw::{Mutex, MutexGuard, RwLock};

@@ -23,13 +23,13 @@ use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
 use crate::load::LoadManager;
 use crate::load::control::Control;
-use crate::load::gate::Gate;
 use crate::lock;
-use crate::platform::{Native, Platform};
+use crate::parking::eventcount::Eventcount;
+use crate::primitive::{Clock as _, Native};
 
 /// A mutex of one contention manager and one load manager: 24 bytes.
 pub struct RawLock<C, L> {
-    gate: Gate<Native>,
+    eventcount: Eventcount<Native>,
     state: C,
     load: PhantomData<fn(L)>,
 }
@@ -37,7 +37,7 @@ pub struct RawLock<C, L> {
 /// A reader-writer lock under one load manager: 12 bytes. Readers share, and may lock again while a
 /// writer waits.
 pub struct RawSharedLock<L> {
-    gate: Gate<Native>,
+    eventcount: Eventcount<Native>,
     state: RwWord<Native>,
     load: PhantomData<fn(L)>,
 }
@@ -49,7 +49,7 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<Loiter<Native>, Co
 /// A reader-writer lock under load control.
 pub type RwLock<T> = lock_api::RwLock<RawSharedLock<Control>, T>;
 
-/// `instant` on the platform's clock, which is the one that `Instant` reads; nanoseconds.
+/// `instant` on the machine's clock, which is the one that `Instant` reads; nanoseconds.
 fn deadline(instant: Instant) -> u64 {
     let ahead = instant.saturating_duration_since(Instant::now());
     Native::now().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
@@ -60,16 +60,17 @@ fn after(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }
 
-impl<C: Contention<Native>, L: LoadManager<Native>> RawLock<C, L> {
+impl<C: Contention, L: LoadManager> RawLock<C, L> {
     #[inline]
     fn acquire(&self, deadline: Option<u64>) -> bool {
-        self.state.try_lock_politely() || lock::acquire::<Native, C, L>(&self.state, &self.gate, deadline).held
+        self.state.try_lock_politely()
+            || lock::acquire::<Native, C, L>(&self.state, &self.eventcount, None, deadline).held
     }
 }
 
 // SAFETY: `Contention` is exclusive.
-unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutex for RawLock<C, L> {
-    // SAFETY: all zeroes is every contention manager's unlocked state, and the gate's empty one.
+unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutex for RawLock<C, L> {
+    // SAFETY: all zeroes is every contention manager's unlocked state, and the eventcount's empty one.
     const INIT: Self = unsafe { core::mem::zeroed() };
 
     // Nothing in a lock knows which thread holds it.
@@ -89,7 +90,7 @@ unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutex fo
     #[inline]
     unsafe fn unlock(&self, _: GuardSend) {
         // SAFETY: passed on from the caller.
-        unsafe { lock::release::<Native, C>(&self.state, &self.gate) };
+        unsafe { lock::release::<Native, C>(&self.state, &self.eventcount) };
     }
 
     fn is_locked(&self) -> bool {
@@ -98,7 +99,7 @@ unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutex fo
 }
 
 // SAFETY: as above.
-unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutexTimed for RawLock<C, L> {
+unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutexTimed for RawLock<C, L> {
     type Duration = Duration;
     type Instant = Instant;
 
@@ -111,11 +112,11 @@ unsafe impl<C: Contention<Native>, L: LoadManager<Native>> lock_api::RawMutexTim
     }
 }
 
-impl<L: LoadManager<Native>> RawSharedLock<L> {
+impl<L: LoadManager> RawSharedLock<L> {
     #[inline]
     fn acquire(&self, share: Share) {
         if !self.state.try_acquire(share) {
-            lock::acquire_shared::<Native, L>(&self.state, share, &self.gate, None);
+            lock::acquire_shared::<Native, L>(&self.state, share, &self.eventcount, None);
         }
     }
 
@@ -125,13 +126,13 @@ impl<L: LoadManager<Native>> RawSharedLock<L> {
     #[inline]
     unsafe fn release(&self) {
         // SAFETY: passed on from the caller.
-        unsafe { lock::release_shared(&self.state, &self.gate) };
+        unsafe { lock::release_shared(&self.state, &self.eventcount) };
     }
 }
 
 // SAFETY: `RwWord` lets in readers together, or one writer alone.
-unsafe impl<L: LoadManager<Native>> lock_api::RawRwLock for RawSharedLock<L> {
-    // SAFETY: all zeroes is a free lock, and a gate with nobody at it.
+unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
+    // SAFETY: all zeroes is a free lock, and an eventcount at which nobody is parked.
     const INIT: Self = unsafe { core::mem::zeroed() };
 
     type SharedGuard = GuardSend;

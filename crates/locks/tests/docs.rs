@@ -12,8 +12,6 @@ use std::sync::OnceLock;
 use generated::{assert_up_to_date, repository, table};
 use unconvoy::catalogue::environment::{Reader, VARIABLES, Values, Variable};
 use unconvoy::catalogue::{CONTENTION_MANAGERS, Class, LOAD_MANAGERS, POLICIES, Purpose, SENSORS};
-use unconvoy::load::policy::{Observation, Policy};
-use unconvoy::load::sensor::Reading;
 
 /// The name of a table's entry; the first is the default.
 fn name(place: usize, name: &str) -> String {
@@ -81,36 +79,6 @@ fn sensor_table_is_up_to_date() {
     });
     let heading = ["name", "reads", "sees of other processes", "cost of a reading", "needs"];
     assert_up_to_date("sensors.md", &[("sensors", table(heading, sensors))]);
-}
-
-/// Noise of standard deviation 2, without a trend: the sum of 12 uniform numbers.
-fn noise(count: usize) -> Vec<f64> {
-    let mut seed = 1_u32;
-    let mut uniform = || {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f64::from(seed >> 8) / f64::from(1 << 24)
-    };
-    (0..count).map(|_| 2.0 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).collect()
-}
-
-#[test]
-fn stated_noise_of_a_policy_is_what_it_leaves() {
-    const SETTLED: usize = 100;
-    for stated in POLICIES {
-        let mut policy = Policy::named(stated.entry.name).expect("the catalogue's names are the policies'");
-        let mut sleeping = 0;
-        let targets = noise(2000).into_iter().map(|noise| {
-            let runnable = (40.0 + noise - f64::from(sleeping)).max(0.0);
-            let reading = Reading::of_runnable(runnable, 2.0);
-            sleeping = policy.target(Observation { reading, sleeping, polling: 0.0 });
-            f64::from(sleeping)
-        });
-        let targets: Vec<f64> = targets.skip(SETTLED).collect();
-        let mean = targets.iter().sum::<f64>() / targets.len() as f64;
-        let variance = targets.iter().map(|target| (target - mean).powi(2)).sum::<f64>() / targets.len() as f64;
-        let deviation = variance.sqrt();
-        assert!((deviation - stated.noise).abs() < 0.005, "{}: {deviation:.3}", stated.entry.name);
-    }
 }
 
 fn values(variable: &Variable) -> String {
@@ -193,7 +161,7 @@ const TABLE: &str = "crates/locks/src/catalogue/environment.rs";
 
 #[test]
 fn every_variable_in_the_sources_is_in_the_table() {
-    let sources = sources(&["crates", "scripts", "Makefile"]);
+    let sources = sources(&["crates", "papers", "scripts", "Makefile"]);
     // A C macro is defined somewhere.
     let macros: Vec<&str> = sources
         .iter()
@@ -220,7 +188,7 @@ fn every_variable_in_the_sources_is_in_the_table() {
 
 #[test]
 fn every_variable_in_the_table_is_read_somewhere() {
-    let sources = sources(&["crates", "scripts"]);
+    let sources = sources(&["crates", "papers", "scripts"]);
     let (_, table) = sources.iter().find(|(path, _)| path == TABLE).expect("the table");
     for variable in VARIABLES {
         let quoted = format!("\"{}\"", variable.name);
@@ -251,14 +219,14 @@ fn generated_pages_begin_with_their_prefaces() {
     }
 }
 
-/// The algorithms reach the system only through their platform: outside of the platform and the
-/// sensors no code of the library names a way to call the kernel or to print.
+/// The algorithms reach the system only through their machine and their process: elsewhere no code of
+/// the library names a way to call the kernel or to print.
 #[test]
-fn only_the_platform_and_the_sensors_call_the_system() {
+fn only_machine_and_process_call_the_system() {
     const WAYS: [&str; 8] =
         ["libc::", "rustix::", "syscalls::", "std::fs", "std::io", "println!(", "std::process", "asm!("];
     let is_allowed = |path: &str| {
-        ["crates/locks/src/platform/native/", "crates/locks/src/load/sensor/"]
+        ["crates/locks/src/primitive/native/", "crates/locks/src/queue/pool.rs", "crates/locks/src/runtime/"]
             .iter()
             .any(|below| path.starts_with(below))
     };
@@ -293,7 +261,8 @@ fn links_and_paths_in_the_documentation_exist() {
         // Of code on one line: what lies between every other pair of backquotes.
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let paths = code.filter(|word| {
-            let is_a_path = ["crates/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
+            let is_a_path =
+                ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
             is_a_path && !word.contains([' ', '*', '{'])
         });
         for path in links.chain(paths.map(|path| root.join(path))) {
@@ -311,5 +280,5 @@ fn links_and_paths_in_the_documentation_exist() {
 /// The paths of all sources.
 fn sources_named() -> &'static [PathBuf] {
     static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    PATHS.get_or_init(|| sources(&["crates"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
+    PATHS.get_or_init(|| sources(&["crates", "papers"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
 }

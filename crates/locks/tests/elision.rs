@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use lock_api::{RawMutex, RawMutexTimed};
 use unconvoy::catalogue::{Availability, availability};
+use unconvoy::contention::Contention;
 use unconvoy::contention::elided::Elided;
-use unconvoy::contention::queue::Node;
-use unconvoy::contention::{Contention, Outcome, Verdict};
-use unconvoy::load::control::LoadControl;
 use unconvoy::load::none::NoManager;
-use unconvoy::platform::{Abort, Atomic, Begun, Native, Platform, ThreadNote};
+use unconvoy::primitive::turn::{Outcome, Verdict};
+use unconvoy::primitive::{
+    Abort, Atomics, Begun, Clock, Generation, Native, Parking, SliceExtension, Spin, Threads, Transactions,
+};
 use unconvoy::raw::RawLock;
 
 /// A machine of which one thread's transactions can be looked into. They keep what they wrote when
@@ -40,37 +41,44 @@ fn change(change: impl FnOnce(&mut Machine)) {
     MACHINE.set(machine);
 }
 
-struct NodePtr(AtomicPtr<Node<Told>>);
+impl Atomics for Told {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    type Ptr<T> = AtomicPtr<T>;
 
-impl Atomic<*mut Node<Told>> for NodePtr {
-    fn new(value: *mut Node<Told>) -> Self {
-        NodePtr(AtomicPtr::new(value))
-    }
-    fn load(&self, order: Ordering) -> *mut Node<Told> {
-        self.0.load(order)
-    }
-    fn store(&self, value: *mut Node<Told>, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap(&self, value: *mut Node<Told>, order: Ordering) -> *mut Node<Told> {
-        self.0.swap(value, order)
-    }
-    fn compare_exchange(
-        &self,
-        current: *mut Node<Told>,
-        new: *mut Node<Told>,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut Node<Told>, *mut Node<Told>> {
-        self.0.compare_exchange(current, new, success, failure)
+    fn fence(order: Ordering) {
+        Native::fence(order);
     }
 }
 
-impl Platform for Told {
-    type U32 = AtomicU32;
-    type U64 = AtomicU64;
-    type NodePtr = NodePtr;
+impl Clock for Told {
+    fn now() -> u64 {
+        Native::now()
+    }
+}
 
+impl Spin for Told {
+    fn pause() {}
+}
+
+impl Parking for Told {
+    fn park(_: &AtomicU32, _: u32, _: Option<u64>) {
+        unreachable!("nobody parks here");
+    }
+    fn unpark(_: *const AtomicU32, _: u32) {}
+}
+
+impl Threads for Told {
+    fn thread_id() -> u32 {
+        1
+    }
+    fn yield_now() {}
+}
+
+impl Generation for Told {}
+impl SliceExtension for Told {}
+
+impl Transactions for Told {
     fn begin_transaction() -> Begun {
         let mut begun = Begun::Started;
         change(|machine| {
@@ -102,45 +110,6 @@ impl Platform for Told {
             machine.abort_next = Some(Abort { may_succeed_on_retry: false });
         });
     }
-
-    fn fence(order: Ordering) {
-        Native::fence(order);
-    }
-    fn now() -> u64 {
-        Native::now()
-    }
-    fn pause() {}
-    fn doze(_: &AtomicU64, _: u64) {}
-    fn yield_now() {}
-    fn begin_slice_extension() {}
-    fn end_slice_extension() {}
-    fn park(_: &AtomicU32, _: u32, _: Option<u64>) {
-        unreachable!("nobody parks here");
-    }
-    fn unpark(_: *const AtomicU32, _: u32) {}
-    fn thread_id() -> u32 {
-        1
-    }
-    fn thread_note() -> ThreadNote {
-        ThreadNote::default()
-    }
-    fn is_real_time() -> bool {
-        false
-    }
-    fn set_thread_note(_: ThreadNote) {}
-    fn generation() -> u32 {
-        1
-    }
-    fn take_node() -> *mut Node<Self> {
-        unreachable!("no queue here");
-    }
-    unsafe fn give_node(_: *mut Node<Self>) {
-        unreachable!("no queue here");
-    }
-    fn load_control() -> &'static LoadControl<Self> {
-        unreachable!("no load manager here");
-    }
-    fn ensure_controller() {}
 }
 
 fn lock_on(machine: Machine) -> Elided<Told> {
@@ -172,11 +141,11 @@ fn a_lock_that_is_held_is_not_elided() {
 }
 
 #[test]
-fn inside_a_transaction_nothing_is_tried_taken_asked_or_marked() {
+fn inside_a_transaction_nothing_is_tried_taken_asked_or_parked_at() {
     let uses: [fn(&Elided<Told>); 4] = [
         |lock| assert!(lock.try_lock()),
         |lock| assert_eq!(lock.attempt(&mut |_now| Verdict::Spin), Outcome::Acquired),
-        |lock| assert!(!lock.mark()),
+        |lock| assert!(!lock.set_parked_bit()),
         |lock| assert!(!lock.is_locked()),
     ];
     for within in uses {

@@ -11,7 +11,7 @@ use lock_api::RawMutex;
 use unconvoy::contention::mcs::Mcs;
 use unconvoy::load::passive::LONGEST_SITTING_NS;
 use unconvoy::load::restrict::{Gcr, LONGEST_WATCH_NS, Malthus};
-use unconvoy::platform::Native;
+use unconvoy::primitive::Native;
 use unconvoy::raw::RawLock;
 
 const THREADS: u64 = 6;

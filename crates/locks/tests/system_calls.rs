@@ -1,24 +1,25 @@
-//! When contention managers call the operating system: each one's calls, counted on a platform of
+//! When contention managers call the operating system: each one's calls, counted on a machine of
 //! its own, are those of its class in the catalogue.
 //!
-//! The platform is made of the native one's parts. It counts in the calling thread what an
+//! The machine is made of the native one's parts. It counts in the calling thread what an
 //! algorithm asks of the system, and has two ways to show what a machine shows seldom: a *dawdling*
 //! thread rests after each of its writes, as one that is preempted there, and a new *generation*
 //! is what the child of a fork has.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use unconvoy::catalogue::{CONTENTION_MANAGERS, Class};
-use unconvoy::contention::queue::Node;
-use unconvoy::contention::{Contention, Outcome, Turn, Verdict};
-use unconvoy::load::control::LoadControl;
-use unconvoy::platform::{Atomic, AtomicInt, Begun, Native, Platform, ThreadNote};
+use unconvoy::contention::Contention;
+use unconvoy::primitive::turn::{Outcome, Turn, Verdict};
+use unconvoy::primitive::{
+    Atomic, AtomicInt, Atomics, Clock, Generation, Native, Parking, SliceExtension, Spin, Threads, Transactions,
+};
+use unconvoy::queue::{Node, NodeMemory};
 
 /// Calls of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +44,6 @@ impl Calls {
 thread_local! {
     static CALLS: Cell<Calls> = const { Cell::new(Calls { yields: 0, parks: 0, unparks: 0, slices: 0 }) };
     static DAWDLES: Cell<bool> = const { Cell::new(false) };
-    static NOTE: Cell<ThreadNote> = Cell::new(ThreadNote::default());
 }
 
 static GENERATION: AtomicU32 = AtomicU32::new(1);
@@ -61,7 +61,7 @@ fn dawdle() {
     }
 }
 
-/// The platform that counts.
+/// The machine that counts.
 #[derive(Debug, Clone, Copy)]
 struct Counting;
 
@@ -70,8 +70,8 @@ struct Counting;
 struct Slow<A>(A);
 
 macro_rules! slow {
-    ($cell:ty, $value:ty) => {
-        impl Atomic<$value> for Slow<$cell> {
+    ($cell:ty, $value:ty $(, $generic:ident)?) => {
+        impl$(<$generic>)? Atomic<$value> for Slow<$cell> {
             fn new(value: $value) -> Self {
                 Slow(<$cell>::new(value))
             }
@@ -119,44 +119,35 @@ macro_rules! slow_int {
 
 slow_int!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and);
 slow_int!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_and);
-slow!(AtomicPtr<Node<Counting>>, *mut Node<Counting>);
+slow!(AtomicPtr<T>, *mut T, T);
 
-impl Platform for Counting {
+impl Atomics for Counting {
     type U32 = Slow<AtomicU32>;
     type U64 = Slow<AtomicU64>;
-    type NodePtr = Slow<AtomicPtr<Node<Counting>>>;
+    type Ptr<T> = Slow<AtomicPtr<T>>;
 
     fn fence(order: Ordering) {
         atomic::fence(order);
     }
+}
+
+impl Clock for Counting {
     fn now() -> u64 {
         Native::now()
     }
+}
+
+impl Spin for Counting {
     fn pause() {
         std::hint::spin_loop();
     }
-    /// As the native platform's, an instruction or pauses.
-    fn doze(_word: &Slow<AtomicU64>, _seen: u64) {
+    /// As the native machine's, an instruction or pauses.
+    fn umwait(_word: &Slow<AtomicU64>, _seen: u64) {
         (0..100).for_each(|_| std::hint::spin_loop());
     }
-    fn yield_now() {
-        count(|calls| calls.yields += 1);
-        thread::yield_now();
-    }
-    fn begin_transaction() -> Begun {
-        Begun::Unavailable
-    }
-    fn in_transaction() -> bool {
-        false
-    }
-    fn end_transaction() {}
-    fn abort_transaction() {}
-    fn begin_slice_extension() {
-        count(|calls| calls.slices += 1);
-    }
-    fn end_slice_extension() {
-        count(|calls| calls.slices += 1);
-    }
+}
+
+impl Parking for Counting {
     fn park(word: &Slow<AtomicU32>, expected: u32, deadline: Option<u64>) {
         count(|calls| calls.parks += 1);
         Native::park(&word.0, expected, deadline);
@@ -166,31 +157,41 @@ impl Platform for Counting {
         // `Slow` is transparent.
         Native::unpark(word.cast(), how_many);
     }
+}
+
+impl Threads for Counting {
     fn thread_id() -> u32 {
         Native::thread_id()
     }
-    fn thread_note() -> ThreadNote {
-        NOTE.get()
+    fn yield_now() {
+        count(|calls| calls.yields += 1);
+        thread::yield_now();
     }
-    fn is_real_time() -> bool {
-        false
-    }
-    fn set_thread_note(note: ThreadNote) {
-        NOTE.set(note);
-    }
+}
+
+impl Generation for Counting {
     fn generation() -> u32 {
         GENERATION.load(SeqCst)
     }
+}
+
+impl Transactions for Counting {}
+
+impl SliceExtension for Counting {
+    fn begin_slice_extension() {
+        count(|calls| calls.slices += 1);
+    }
+    fn end_slice_extension() {
+        count(|calls| calls.slices += 1);
+    }
+}
+
+impl NodeMemory for Counting {
     /// Never freed: nodes are type-stable.
     fn take_node() -> *mut Node<Counting> {
         Box::into_raw(Box::new(Node::detached(0, 0)))
     }
     unsafe fn give_node(_node: *mut Node<Counting>) {}
-    fn load_control() -> &'static LoadControl<Counting> {
-        static CONTROL: OnceLock<LoadControl<Counting>> = OnceLock::new();
-        CONTROL.get_or_init(LoadControl::new)
-    }
-    fn ensure_controller() {}
 }
 
 /// A contention manager as the tests see it, without its type.
@@ -201,7 +202,7 @@ trait Lock: Sync {
     fn unlock(&self);
 }
 
-impl<C: Contention<Counting>> Lock for C {
+impl<C: Contention> Lock for C {
     fn try_lock(&self) -> bool {
         Contention::try_lock(self)
     }
@@ -306,7 +307,7 @@ fn in_a_child(lock: &dyn Lock) -> Calls {
 macro_rules! locks {
     ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
         const LOCKS: &[(&str, fn() -> Box<dyn Lock>)] =
-            &[$(($lock, || Box::new(<$contention as Contention<Counting>>::unlocked()))),*];
+            &[$(($lock, || Box::new(<$contention as Contention>::unlocked()))),*];
     };
 }
 

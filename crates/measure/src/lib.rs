@@ -4,6 +4,7 @@
 //! | module | idea |
 //! | --- | --- |
 //! | [`output`], [`interrupt`], [`progress`], [`arguments`] | a command that measures: its files, Ctrl-C, its bar, its numbers |
+//! | [`parts`] | the files of an installation, and `LD_PRELOAD` |
 //! | [`child`], [`failure`] | a program, watched to its end |
 //! | [`rounds`] | the loop: interleaved repeats |
 //! | [`cells`], [`statistics`] | what was measured, medians and spread |
@@ -24,6 +25,7 @@ pub mod failure;
 pub mod goal;
 pub mod interrupt;
 pub mod output;
+pub mod parts;
 pub mod progress;
 pub mod record;
 pub mod resume;

@@ -29,7 +29,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, timespec};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Generation as _, Native, Parking as _, Threads as _};
 
 use crate::config::{self, Service};
 use crate::mutex::wait::{Use, gate_if_mine, pass_on};

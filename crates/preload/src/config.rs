@@ -9,10 +9,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::load::control::Control;
-use unconvoy_locks::load::sensor::choice::Choice;
-use unconvoy_locks::platform::native;
-use unconvoy_locks::platform::native::fork::OF_THIS_PROCESS;
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Generation as _, Native};
+use unconvoy_locks::runtime;
+use unconvoy_locks::runtime::fork::OF_THIS_PROCESS;
+use unconvoy_locks::runtime::load_control;
+use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::chosen::{default_pair, pair};
 use crate::message::say;
@@ -41,7 +42,7 @@ const BEING_READ: u8 = 4;
 
 #[inline(always)]
 fn service_word() -> &'static AtomicU8 {
-    &OF_THIS_PROCESS.note
+    &OF_THIS_PROCESS.byte
 }
 
 /// How this process is served.
@@ -96,12 +97,12 @@ fn watcher() -> Option<&'static str> {
 }
 
 fn read() -> Service {
-    let control = Native::load_control();
+    let control = load_control();
     control.interval.store(pair().interval_ns, Relaxed);
     read_milliseconds(&environment::INTERVAL, &control.interval);
     read_milliseconds(&environment::SLEEP, &control.sleep);
     read_milliseconds(&environment::BACKOFF, &control.backoff);
-    native::use_sensor(sensor());
+    runtime::use_sensor(sensor());
     control.set_policy(named(&environment::CONTROL_POLICY));
     control.wake_holders(is_on(&environment::NESTED));
     // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.

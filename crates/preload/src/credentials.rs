@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 
 use libc::{c_char, c_ulong, gid_t, size_t, uid_t};
-use unconvoy_locks::platform::native::{confine, without_controller};
+use unconvoy_locks::runtime::{confine, without_controller};
 
 use crate::real::stand_in;
 

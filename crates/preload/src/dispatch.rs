@@ -11,15 +11,15 @@ use core::sync::atomic::AtomicU32;
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::load::LoadManager;
-use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock::{self, Account, Acquired};
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::parking::eventcount::Eventcount;
+use unconvoy_locks::primitive::Native;
 
 /// The words of a lock in place: its contention manager's state, and the gate.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     pub(crate) state: &'a State,
-    pub(crate) gate: &'a Gate<Native>,
+    pub(crate) gate: &'a Eventcount<Native>,
     /// Another number after each acquisition.
     pub(crate) acquisitions: &'a AtomicU32,
     /// The id of the thread that holds it, or 0.
@@ -44,7 +44,7 @@ unsafe impl Sync for State {}
 impl State {
     /// The bytes as the state of one contention manager.
     #[inline(always)]
-    pub(crate) fn of<C: Contention<Native>>(&self) -> &C {
+    pub(crate) fn of<C: Contention>(&self) -> &C {
         const { assert!(size_of::<C>() <= size_of::<State>() && align_of::<C>() <= align_of::<State>()) };
         // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it
         // wrote itself or zeroes are valid; a process uses one contention manager from the first
@@ -68,9 +68,9 @@ pub(crate) struct Pair {
     /// The caller holds the lock.
     pub(crate) release: unsafe fn(Words<'_>),
     pub(crate) is_locked: fn(Words<'_>) -> bool,
-    /// See [`Contention::mark`].
+    /// See [`Contention::set_parked_bit`].
     pub(crate) mark: fn(Words<'_>) -> bool,
-    pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Gate<Native>, Option<u64>) -> Acquired,
+    pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Eventcount<Native>, Option<u64>) -> Acquired,
     /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
 }
@@ -84,50 +84,50 @@ pub(crate) struct Elision {
 }
 
 /// That of one contention manager, if it has it: the others are not to pay for a call.
-const fn elision<C: Contention<Native>>() -> Option<Elision> {
+const fn elision<C: Contention>() -> Option<Elision> {
     if C::ELIDES { Some(Elision { enter: elide::<C>, end: end_elided::<C> }) } else { None }
 }
 
-fn try_lock<C: Contention<Native>>(words: Words<'_>) -> bool {
+fn try_lock<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().try_lock()
 }
 
-fn try_politely<C: Contention<Native>>(words: Words<'_>) -> bool {
+fn try_politely<C: Contention>(words: Words<'_>) -> bool {
     // A lock that can be elided would elide here; whether a mutex may be is decided before.
     let state = words.state.of::<C>();
     if C::ELIDES { state.try_lock() } else { state.try_lock_politely() }
 }
 
-fn elide<C: Contention<Native>>(words: Words<'_>) -> bool {
+fn elide<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().elide()
 }
 
 /// # Safety
 ///
 /// The caller is in a critical section of the lock.
-unsafe fn end_elided<C: Contention<Native>>(words: Words<'_>) -> bool {
+unsafe fn end_elided<C: Contention>(words: Words<'_>) -> bool {
     // SAFETY: in a section of the lock, whose state is a `C`'s.
     unsafe { words.state.of::<C>().end_elided() }
 }
 
-fn acquire<C: Contention<Native>, L: LoadManager<Native>>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
-    lock::acquire_counted::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
+fn acquire<C: Contention, L: LoadManager>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
+    lock::acquire::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
 }
 
 /// # Safety
 ///
 /// The caller holds the lock.
-unsafe fn release<C: Contention<Native>>(words: Words<'_>) {
+unsafe fn release<C: Contention>(words: Words<'_>) {
     // SAFETY: held; its state is a `C`'s, and the gate is the one that its waiters park at.
     unsafe { lock::release::<Native, C>(words.state.of(), words.gate) };
 }
 
-fn is_locked<C: Contention<Native>>(words: Words<'_>) -> bool {
+fn is_locked<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().is_locked()
 }
 
-fn mark<C: Contention<Native>>(words: Words<'_>) -> bool {
-    words.state.of::<C>().mark()
+fn mark<C: Contention>(words: Words<'_>) -> bool {
+    words.state.of::<C>().set_parked_bit()
 }
 
 macro_rules! pairs {
@@ -138,7 +138,7 @@ macro_rules! pairs {
         &[$(Pair {
             lock: $lock,
             load: $load,
-            interval_ns: <$manager as LoadManager<Native>>::INTERVAL_NS,
+            interval_ns: <$manager as LoadManager>::INTERVAL_NS,
             try_lock: try_lock::<$contention>,
             try_politely: try_politely::<$contention>,
             elision: elision::<$contention>(),
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn newcomer_leaves_the_lock_to_a_waiter_that_is_due() {
         let pair = find("loiter", "none").expect("in the catalogue");
-        let (state, gate) = (State(UnsafeCell::new([0; 2])), Gate::new());
+        let (state, gate) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
         let words = Words { state: &state, gate: &gate, acquisitions: &AtomicU32::new(0), holder: &AtomicU32::new(0) };
         // SAFETY: the second word of a loiter lock, by its layout, is its waiter's demand.
         let demand = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicBool;
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::Ordering::Relaxed;
 
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Native, Threads as _};
 
 /// Where glibc keeps the id in a thread's control block (`struct pthread`, member `tid`): the same
 /// in all its versions for x86-64 so far. Looked at before it is relied on.
@@ -82,6 +82,8 @@ pub(crate) fn me_at_hand() -> u32 {
 #[inline]
 pub(crate) fn me() -> u32 {
     use core::cell::Cell;
+
+    use unconvoy_locks::primitive::Generation as _;
 
     thread_local! {
         // The process's generation and the id. Constant and without a destructor: nothing to allocate,

@@ -28,15 +28,13 @@ mod tally;
 mod time;
 mod variables;
 
-use unconvoy_locks::platform::native;
-
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
     for find_all in [real::find_all, init::find_all, credentials::find_all, special::find_all] {
         find_all();
     }
     real::use_libcs_clock();
-    native::claim_memory();
+    runtime::claim_memory();
     config::service();
     config::keep_from_children();
     // SAFETY: the handlers are async-signal-safe: they store to atomics, and set the thread's mask of processors.
@@ -59,7 +57,7 @@ unsafe extern "C" fn after_fork_in_parent() {
 }
 
 unsafe extern "C" fn after_fork() {
-    native::fork::after_fork();
+    runtime::fork::after_fork();
     config::service();
     tally::leave();
 }
@@ -71,3 +69,4 @@ static BEGIN: extern "C" fn() = begin;
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
+use unconvoy_locks::runtime;

@@ -69,7 +69,7 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use unconvoy_locks::platform::native;
+use unconvoy_locks::primitive::native;
 
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, timespec};
 

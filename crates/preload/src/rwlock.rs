@@ -15,9 +15,9 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t};
 use unconvoy_locks::contention::rw::{RwWord, Share};
-use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::parking::eventcount::Eventcount;
+use unconvoy_locks::primitive::Native;
 
 use crate::chosen::pair;
 use crate::config::{self, Service};
@@ -31,7 +31,7 @@ use crate::time::{Clock, Deadline};
 #[repr(C)]
 pub(crate) struct RwLock {
     state: RwWord<Native>,
-    gate: Gate<Native>,
+    gate: Eventcount<Native>,
     _unused: u32,
     /// [`me`] of the writer, else 0.
     owner: AtomicU32,
@@ -129,7 +129,7 @@ impl RwLock {
             let look = until.map(Deadline::next_look);
             let acquired = (pair().acquire_shared)(&self.state, share, &self.gate, look);
             if acquired.held {
-                self.note(share, Some((begin, acquired.departure.sleeps)));
+                self.note(share, Some((begin, acquired.wait.sleeps)));
                 return 0;
             }
             if until.is_none_or(Deadline::has_passed) {

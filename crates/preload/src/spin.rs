@@ -56,7 +56,7 @@ extern "C" fn spin(word: &AtomicU32) -> c_int {
     let begin = stats::now();
     // Looks before it swaps: a failed swap takes the line from the holder.
     let acquired = (pair().poll)(&|| word.load(Relaxed) == FREE && try_lock(word));
-    note(word, Some((begin, acquired.departure.sleeps)));
+    note(word, Some((begin, acquired.wait.sleeps)));
     0
 }
 

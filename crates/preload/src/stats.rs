@@ -17,7 +17,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 use unconvoy_locks::catalogue::environment;
-use unconvoy_locks::platform::{Native, Platform, native};
+use unconvoy_locks::primitive::{Clock as _, Native};
+use unconvoy_locks::runtime;
+use unconvoy_locks::runtime::load_control;
 
 use crate::caller;
 use crate::dispatch::Pair;
@@ -182,9 +184,9 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
     let mut used: Vec<&Record> = records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
     used.sort_by_key(|record| core::cmp::Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed))));
     let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
-    let controller = native::controller_report();
-    let slots = Native::load_control().slots.totals();
-    let pauses: Vec<_> = Native::load_control().awaited.pauses().into_iter().enumerate().collect();
+    let controller = runtime::controller_report();
+    let slots = load_control().slots.totals();
+    let pauses: Vec<_> = load_control().pinned.pauses().into_iter().enumerate().collect();
     let pauses: Vec<_> =
         pauses.iter().filter(|pause| pause.1 > 0).map(|&(bits, count)| (1_u64 << bits, count)).collect();
     let document = json!({

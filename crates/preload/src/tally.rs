@@ -15,7 +15,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::io::FdFlags;
 use unconvoy_locks::catalogue::environment;
-use unconvoy_locks::load::sensor::bpf;
+use unconvoy_locks::runtime::sensor::bpf;
 
 use crate::variables::{is_on, variable};
 

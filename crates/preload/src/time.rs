@@ -1,7 +1,7 @@
 //! POSIX time-outs: absolute, on one of two clocks.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
-use unconvoy_locks::platform::{Native, Platform, native};
+use unconvoy_locks::primitive::{Clock as _, Native, native};
 
 use crate::object::Until;
 use crate::real;

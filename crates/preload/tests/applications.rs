@@ -222,6 +222,7 @@ impl Browser {
 }
 
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn chromium() {
     if let Some(browser) = Browser::find(false) {
         browser.compare();
@@ -231,6 +232,7 @@ fn chromium() {
 /// As users run it: renderers in namespaces of their own, without files, and under a seccomp filter
 /// that kills a process for a system call that is not on its list.
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn chromium_in_its_sandbox() {
     if let Some(browser) = Browser::find(true) {
         browser.compare();
@@ -266,6 +268,7 @@ fn clip() -> Vec<u8> {
 /// frame threads the stream is the same to the bit, nearly always: on a busy machine x265 3.5 gives
 /// another one now and then by itself, so it may have three tries.
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn x265() {
     let Some(path) = installed("x265", "x265") else {
         return;
@@ -294,6 +297,7 @@ fn x265() {
 /// Filters in slices, an encoder and a decoder with threads of their own, each frame's checksum
 /// printed.
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn ffmpeg() {
     let Some(path) = installed("ffmpeg", "ffmpeg") else {
         return;
@@ -330,6 +334,7 @@ fn ffmpeg() {
 
 /// The virtual machine's monitors, parkers, safepoints and collectors.
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn java() {
     let (Some(compiler), Some(path)) =
         (installed("javac", "default-jdk-headless"), installed("java", "default-jdk-headless"))
@@ -359,12 +364,13 @@ fn java() {
 /* ---- LevelDB ---- */
 
 #[test]
+#[ignore = "make test-all: needs browsers, a JVM and others"]
 fn leveldb() {
     let Some(compiler) = installed("g++", "g++") else {
         return;
     };
     if !Path::new("/usr/include/leveldb/db.h").is_file() {
-        println!("skipped: LevelDB's headers not installed (apt-get install libleveldb-dev)");
+        println!("missing: LevelDB's headers not installed (apt-get install libleveldb-dev)");
         return;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -25,7 +25,7 @@ fn shared_library(name: &str, package: &str) -> Option<PathBuf> {
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let found = Path::new(&multiarch).join(name);
     if !found.is_file() {
-        println!("skipped: {} not installed (apt-get install {package})", found.display());
+        println!("missing: {} not installed (apt-get install {package})", found.display());
         return None;
     }
     Some(found)
@@ -64,16 +64,19 @@ fn with_malloc(name: &str, package: &str) {
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn jemalloc() {
     with_malloc("libjemalloc.so.2", "libjemalloc2");
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn tcmalloc() {
     with_malloc("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4");
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn mimalloc() {
     with_malloc("libmimalloc.so.2.0", "libmimalloc2.0");
 }
@@ -107,16 +110,19 @@ fn with_faked_time(time: &str) {
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn faketime_at_the_true_time() {
     with_faked_time("+0");
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn faketime_ahead() {
     with_faked_time("+10d");
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn faketime_behind() {
     with_faked_time("-10d");
 }
@@ -181,6 +187,7 @@ fn said(finished: &Finished, declines: bool) {
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn address_sanitizer() {
     let flags = &["-fsanitize=address"];
     under_sanitizer("gcc", &Sanitizer { flags, runtime: Some("libasan.so.8"), declines: true });
@@ -188,6 +195,7 @@ fn address_sanitizer() {
 
 /// Without the runtime in front, ASan ends the program unless it is told not to look.
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn address_sanitizer_that_does_not_come_first() {
     let program = program();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/companions.c");
@@ -201,12 +209,14 @@ fn address_sanitizer_that_does_not_come_first() {
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn thread_sanitizer() {
     under_sanitizer("gcc", &Sanitizer { flags: &["-fsanitize=thread"], runtime: None, declines: true });
 }
 
 /// The runtime is part of the program and exports its interceptors, but not its own names.
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn thread_sanitizer_linked_statically() {
     let flags = &["-fsanitize=thread", "-static-libtsan"];
     under_sanitizer("gcc", &Sanitizer { flags, runtime: None, declines: true });
@@ -214,6 +224,7 @@ fn thread_sanitizer_linked_statically() {
 
 /// These two watch no locks.
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn leak_and_undefined_behaviour_sanitizers() {
     for flags in [&["-fsanitize=leak"], &["-fsanitize=undefined"]] {
         under_sanitizer("gcc", &Sanitizer { flags, runtime: None, declines: false });
@@ -222,6 +233,7 @@ fn leak_and_undefined_behaviour_sanitizers() {
 
 /// Clang links its runtimes statically.
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn clangs_sanitizers() {
     for flags in [&["-fsanitize=address"], &["-fsanitize=thread"], &["-fsanitize=memory"]] {
         under_sanitizer("clang", &Sanitizer { flags, runtime: None, declines: true });
@@ -252,11 +264,13 @@ fn under_race_detector(tool: &str) {
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn helgrind() {
     under_race_detector("helgrind");
 }
 
 #[test]
+#[ignore = "make test-all: needs other preloaded libraries"]
 fn drd() {
     under_race_detector("drd");
 }

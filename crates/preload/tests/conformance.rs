@@ -5,7 +5,8 @@ mod support;
 
 use std::path::PathBuf;
 
-use support::{compile, pairs, plain, preloaded_with, run};
+use support::pairs::pairs;
+use support::{compile, plain, preloaded_with, run};
 
 /// How many lines that differ are shown per pair.
 const SHOWN: usize = 12;

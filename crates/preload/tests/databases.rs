@@ -192,6 +192,7 @@ impl MariaDb {
 
 /// A thread for each connection, and commits in groups because of a binary log.
 #[test]
+#[ignore = "make test-all: needs databases"]
 fn mariadb_with_a_thread_per_connection() {
     if let Some(mariadb) = MariaDb::installed() {
         mariadb.same(&["--log-bin=binary", "--server-id=1", "--binlog-format=mixed"]);
@@ -201,6 +202,7 @@ fn mariadb_with_a_thread_per_connection() {
 /// More connections than threads, with InnoDB's own asynchronous input and output; one query cache
 /// that every statement asks; and every lock wrapped to be measured.
 #[test]
+#[ignore = "make test-all: needs databases"]
 fn mariadb_with_a_pool_of_threads() {
     if let Some(mariadb) = MariaDb::installed() {
         mariadb.same(&[
@@ -289,6 +291,7 @@ from pgbench_accounts a join pgbench_tellers t on a.aid % 10 + 1 = t.tid where a
 ";
 
 #[test]
+#[ignore = "make test-all: needs databases"]
 fn postgres_under_pgbench() {
     let Some(server) = installed("postgres", "postgresql") else {
         return;

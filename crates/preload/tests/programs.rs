@@ -54,21 +54,25 @@ fn round_trip(program: &str, package: &str, compress: &[&str], expand: &[&str]) 
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn xz() {
     round_trip("xz", "xz-utils", &["-1", "-T4", "--block-size=524288", "-c"], &["-d", "-T4", "-c"]);
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn pigz() {
     round_trip("pigz", "pigz", &["-3", "-p", "4", "-c"], &["-d", "-p", "4", "-c"]);
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn pbzip2() {
     round_trip("pbzip2", "pbzip2", &["-1", "-p4", "-c"], &["-d", "-p4", "-c"]);
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn zstd() {
     round_trip("zstd", "zstd", &["-3", "-T4", "-B524288", "-q", "-c"], &["-d", "-T4", "-q", "-c"]);
 }
@@ -184,17 +188,20 @@ fn python(script: &str, needs_file: bool) {
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn python_with_many_threads() {
     python(PYTHON, false);
 }
 
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn sqlite_with_many_threads() {
     python(SQLITE, true);
 }
 
 /// The shell of SQLite: one thread, but its library takes a lock in every call.
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn sqlite_shell() {
     let Some(path) = installed("sqlite3", "sqlite3") else {
         return;
@@ -212,6 +219,7 @@ fn sqlite_shell() {
 
 /// Fills a database, reads it with many threads, and lets RocksDB verify its own checksums.
 #[test]
+#[ignore = "make test-all: needs programs of others"]
 fn rocksdb() {
     let Some(path) = installed("db_bench", "rocksdb-tools") else {
         return;

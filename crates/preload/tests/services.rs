@@ -94,6 +94,7 @@ fn drive(server: &Memcached) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "make test-all: needs servers"]
 fn memcached_under_eight_clients() {
     let Some(path) = installed("memcached", "memcached") else {
         return;
@@ -113,6 +114,7 @@ fn memcached_under_eight_clients() {
 
 /// libmemcached's own conformance client.
 #[test]
+#[ignore = "make test-all: needs servers"]
 fn memcached_under_memccapable() {
     let Some(server) = installed("memcached", "memcached") else {
         return;
@@ -220,6 +222,7 @@ fn saved(service: &mut Service, client: &mut Lines, progress: &str, status: &str
 }
 
 #[test]
+#[ignore = "make test-all: needs servers"]
 fn redis_with_io_threads() {
     let Some(server) = installed("redis-server", "redis-server") else {
         return;

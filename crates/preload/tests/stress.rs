@@ -1,9 +1,10 @@
-//! The randomised stress under the default lock, and shortly under every other pair. The seed of a
+//! The randomised stress under the default lock, and shortly under other pairs (`support/pairs.rs`). The seed of a
 //! run that fails is in its output and replays the same choices: `stress --seed N`.
 
 mod support;
 
-use support::{compile, pairs, plain, preloaded, preloaded_with, run};
+use support::pairs::pairs;
+use support::{compile, plain, preloaded, preloaded_with, run};
 
 #[test]
 fn the_stress_passes_with_glibc_alone() {
@@ -23,7 +24,7 @@ fn the_default_lock_survives() {
 }
 
 #[test]
-fn every_pair_survives() {
+fn the_pairs_survive() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
     let mut failures = String::new();

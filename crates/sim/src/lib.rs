@@ -1,6 +1,6 @@
 //! A simulated machine of any size that runs unconvoy's locks, load managers and controller as they ship.
 //!
-//! The algorithms of crates/locks are generic over [`Platform`](unconvoy::platform::Platform); [`platform::Simulated`]
+//! The algorithms of crates/locks are generic over [`Primitive`](unconvoy::primitive::Primitive); [`platform::Simulated`]
 //! is one. Nothing of them is written a second time here.
 //!
 //! | module | idea |
@@ -14,8 +14,7 @@
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
 //! | [`outcome`], [`experiment`] | one simulated point of a grid, and other experiments |
-//! | [`grid`] | many of them, on all processors of the host |
-//! | [`figure`] | the papers' figures: plans, claims, drawings |
+//! | [`grid`], [`points`] | many of them, on all processors of the host; what there is kept after each |
 //! | [`calibrate`] | the machine that this runs on, measured |
 //! | [`validate`] | simulated and measured throughput, compared |
 //! | [`command`] | `unconvoy sim` |
@@ -23,7 +22,6 @@
 pub mod calibrate;
 pub mod command;
 pub mod experiment;
-pub mod figure;
 pub mod grid;
 pub mod machine;
 mod mutex;
@@ -31,6 +29,7 @@ pub mod outcome;
 pub mod pair;
 pub mod parameters;
 pub mod platform;
+pub mod points;
 pub mod presets;
 pub mod process;
 pub mod simulation;

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy::contention::Contention;
 use unconvoy::load::LoadManager;
-use unconvoy::load::gate::Gate;
 use unconvoy::lock::{self, Account};
-use unconvoy::platform::{Atomic as _, Platform as _};
+use unconvoy::parking::eventcount::Eventcount;
+use unconvoy::primitive::{Atomic as _, Transactions as _};
 
 use crate::machine::{self, Machine};
 use crate::platform::{Simulated, SimulatedCell};
@@ -23,15 +23,13 @@ pub(crate) trait Mutex {
 #[repr(C)]
 struct PairMutex<C, L, const IS_DEFAULT: bool> {
     state: C,
-    gate: Gate<Simulated>,
+    eventcount: Eventcount<Simulated>,
     acquisitions: SimulatedCell<u32>,
     holder: SimulatedCell<u32>,
     load: PhantomData<fn(L)>,
 }
 
-impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool> Mutex
-    for PairMutex<C, L, IS_DEFAULT>
-{
+impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<C, L, IS_DEFAULT> {
     fn lock(&self) {
         // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due
         // go first.
@@ -40,7 +38,7 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
             if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };
         if !acquired {
             let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
-            lock::acquire_counted::<Simulated, C, L>(&self.state, &self.gate, Some(account), None);
+            lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, Some(account), None);
         }
         if C::ELIDES && Simulated::in_transaction() {
             return; // it leaves no trace
@@ -54,7 +52,7 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
             self.holder.store(0, Relaxed);
         }
         // SAFETY: the workload unlocks what it has locked.
-        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
+        unsafe { lock::release::<Simulated, C>(&self.state, &self.eventcount) };
     }
 
     fn is_locked(&self) -> bool {
@@ -66,20 +64,20 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>, const IS_DEFAULT: bool
 #[repr(C)]
 struct BareMutex<C, L> {
     state: C,
-    gate: Gate<Simulated>,
+    eventcount: Eventcount<Simulated>,
     load: PhantomData<fn(L)>,
 }
 
-impl<C: Contention<Simulated>, L: LoadManager<Simulated>> Mutex for BareMutex<C, L> {
+impl<C: Contention, L: LoadManager> Mutex for BareMutex<C, L> {
     fn lock(&self) {
         if !self.state.try_lock_politely() {
-            lock::acquire::<Simulated, C, L>(&self.state, &self.gate, None);
+            lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, None, None);
         }
     }
 
     fn unlock(&self) {
         // SAFETY: the workload unlocks what it has locked.
-        unsafe { lock::release::<Simulated, C>(&self.state, &self.gate) };
+        unsafe { lock::release::<Simulated, C>(&self.state, &self.eventcount) };
     }
 
     fn is_locked(&self) -> bool {
@@ -87,20 +85,18 @@ impl<C: Contention<Simulated>, L: LoadManager<Simulated>> Mutex for BareMutex<C,
     }
 }
 
-pub(crate) fn make_bare<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>>(
-    machine: &mut Machine,
-) -> &'static dyn Mutex {
-    let mutex = BareMutex::<C, L> { state: C::unlocked(), gate: Gate::new(), load: PhantomData };
+pub(crate) fn make_bare<C: Contention + 'static, L: LoadManager>(machine: &mut Machine) -> &'static dyn Mutex {
+    let mutex = BareMutex::<C, L> { state: C::unlocked(), eventcount: Eventcount::new(), load: PhantomData };
     // SAFETY: as for `make`.
     unsafe { &*machine.place(mutex) }
 }
 
-pub(crate) fn make<C: Contention<Simulated> + 'static, L: LoadManager<Simulated>, const IS_DEFAULT: bool>(
+pub(crate) fn make<C: Contention + 'static, L: LoadManager, const IS_DEFAULT: bool>(
     machine: &mut Machine,
 ) -> &'static dyn Mutex {
     let mutex = PairMutex::<C, L, IS_DEFAULT> {
         state: C::unlocked(),
-        gate: Gate::new(),
+        eventcount: Eventcount::new(),
         acquisitions: SimulatedCell::new(0),
         holder: SimulatedCell::new(0),
         load: PhantomData,

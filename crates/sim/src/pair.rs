@@ -5,7 +5,7 @@ use unconvoy::contention::Contention;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::load::LoadManager;
 use unconvoy::load::none::NoManager;
-use unconvoy::platform::Platform as _;
+use unconvoy::primitive::{Clock as _, Spin as _};
 
 use crate::machine::{self, Cause, Machine, Refusal};
 use crate::mutex::{Mutex, make, make_bare};
@@ -195,8 +195,8 @@ macro_rules! pairs {
         &[$(Pair {
             contention: $lock,
             load: $load,
-            interval_ns: <$manager as LoadManager<Simulated>>::INTERVAL_NS,
-            discipline: if <$contention as Contention<Simulated>>::ELIDES { Discipline::Elision } else { Discipline::Lock },
+            interval_ns: <$manager as LoadManager>::INTERVAL_NS,
+            discipline: if <$contention as Contention>::ELIDES { Discipline::Elision } else { Discipline::Lock },
             make: make::<$contention, $manager, { is_default($lock, $load) }>,
             make_bare: make_bare::<$contention, $manager>,
         }),*]
@@ -210,7 +210,7 @@ unconvoy::with_managers!(pairs, crate::platform::Simulated);
 static TRANSACTIONS: Pair = Pair {
     contention: TRANSACTIONAL,
     load: "",
-    interval_ns: <NoManager as LoadManager<Simulated>>::INTERVAL_NS,
+    interval_ns: <NoManager as LoadManager>::INTERVAL_NS,
     discipline: Discipline::Transactions,
     make: make::<Ttas<Simulated>, NoManager, false>,
     make_bare: make_bare::<Ttas<Simulated>, NoManager>,

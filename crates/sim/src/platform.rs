@@ -1,11 +1,15 @@
-//! The machine that the shipped locks run on here: [`Platform`] over [`machine`](crate::machine).
+//! The machine that the shipped locks run on here: their primitives over [`machine`](crate::machine),
+//! and the [process](crate::process) that its threads belong to.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use unconvoy::contention::queue::Node;
-use unconvoy::load::control::LoadControl;
-use unconvoy::platform::{Atomic as _, Begun, Platform, ThreadNote};
+use unconvoy::load::{Context, LoadControl, ThreadState};
+use unconvoy::lock::Process;
+use unconvoy::primitive::{
+    Atomic as _, Atomics, Begun, Clock, Generation, Parking, SliceExtension, Spin, Threads, Transactions,
+};
+use unconvoy::queue::{Node, NodeMemory};
 
 use crate::{machine, process};
 
@@ -14,22 +18,30 @@ pub use crate::machine::{Simulated, SimulatedCell};
 /// A system call that does next to nothing, as `gettid` (some 100 cycles on current processors).
 const SYSTEM_CALL_NS: u64 = 50;
 
-/// As the native platform's (`doze.rs`): 10,000 cycles.
-const DOZE_NS: u64 = 4_000;
+/// As the native machine's (`umwait.rs`): 10,000 cycles.
+const UMWAIT_NS: u64 = 4_000;
 
-impl Platform for Simulated {
+impl Atomics for Simulated {
     type U32 = SimulatedCell<u32>;
     type U64 = SimulatedCell<u64>;
-    type NodePtr = SimulatedCell<*mut Node<Simulated>>;
+    type Ptr<T> = SimulatedCell<*mut T>;
 
     fn fence(_: Ordering) {
         machine::fence();
     }
 
+    fn address<T>(object: &T) -> u64 {
+        machine::number_of(ptr::from_ref(object).addr())
+    }
+}
+
+impl Clock for Simulated {
     fn now() -> u64 {
         machine::now()
     }
+}
 
+impl Spin for Simulated {
     fn pause() {
         machine::pause();
     }
@@ -42,20 +54,44 @@ impl Platform for Simulated {
         machine::delay(ns);
     }
 
-    fn place<T>(of: &T) -> u64 {
-        machine::number_of(ptr::from_ref(of).addr())
+    fn umwait(word: &SimulatedCell<u64>, seen: u64) {
+        if word.load(Ordering::Acquire) == seen {
+            machine::doze(word.address(), UMWAIT_NS);
+        }
+    }
+}
+
+impl Parking for Simulated {
+    fn park(word: &SimulatedCell<u32>, expected: u32, deadline: Option<u64>) {
+        machine::park(word.address(), || word.get() != expected, deadline);
     }
 
-    fn doze(word: &SimulatedCell<u64>, seen: u64) {
-        if word.load(Ordering::Acquire) == seen {
-            machine::doze(word.address(), DOZE_NS);
-        }
+    fn unpark(word: *const SimulatedCell<u32>, count: u32) {
+        machine::unpark(word.addr(), count);
+    }
+}
+
+impl Threads for Simulated {
+    fn thread_id() -> u32 {
+        machine::leave_transaction();
+        machine::spend(SYSTEM_CALL_NS);
+        machine::thread() + 1
+    }
+
+    fn is_real_time() -> bool {
+        machine::leave_transaction();
+        machine::spend(SYSTEM_CALL_NS);
+        false
     }
 
     fn yield_now() {
         machine::yield_now();
     }
+}
 
+impl Generation for Simulated {}
+
+impl Transactions for Simulated {
     fn begin_transaction() -> Begun {
         machine::begin_transaction()
     }
@@ -71,7 +107,9 @@ impl Platform for Simulated {
     fn abort_transaction() {
         machine::abort_transaction();
     }
+}
 
+impl SliceExtension for Simulated {
     fn begin_slice_extension() {
         machine::ask_for_extension(true);
     }
@@ -79,39 +117,9 @@ impl Platform for Simulated {
     fn end_slice_extension() {
         machine::ask_for_extension(false);
     }
+}
 
-    fn park(word: &SimulatedCell<u32>, expected: u32, deadline: Option<u64>) {
-        machine::park(word.address(), || word.get() != expected, deadline);
-    }
-
-    fn unpark(word: *const SimulatedCell<u32>, count: u32) {
-        machine::unpark(word.addr(), count);
-    }
-
-    fn thread_id() -> u32 {
-        machine::leave_transaction();
-        machine::spend(SYSTEM_CALL_NS);
-        machine::thread() + 1
-    }
-
-    fn thread_note() -> ThreadNote {
-        machine::note()
-    }
-
-    fn is_real_time() -> bool {
-        machine::leave_transaction();
-        machine::spend(SYSTEM_CALL_NS);
-        false
-    }
-
-    fn set_thread_note(note: ThreadNote) {
-        machine::set_note(note);
-    }
-
-    fn generation() -> u32 {
-        1
-    }
-
+impl NodeMemory for Simulated {
     fn take_node() -> *mut Node<Simulated> {
         process::take_node()
     }
@@ -120,12 +128,36 @@ impl Platform for Simulated {
         // SAFETY: passed on from the caller.
         unsafe { process::give_node(node) };
     }
+}
 
-    fn load_control() -> &'static LoadControl<Simulated> {
-        process::load_control()
+/// The process of the calling thread, by its load control.
+#[derive(Clone, Copy)]
+pub struct OwnProcess(&'static LoadControl<Simulated>);
+
+impl Context for OwnProcess {
+    type Machine = Simulated;
+
+    fn control(self) -> &'static LoadControl<Simulated> {
+        self.0
     }
 
-    fn ensure_controller() {
+    fn thread_state(self) -> ThreadState {
+        machine::thread_state()
+    }
+
+    fn set_thread_state(self, state: ThreadState) {
+        machine::set_thread_state(state);
+    }
+
+    fn ensure_controller(self) {
         process::ensure_controller();
+    }
+}
+
+impl Process for Simulated {
+    type Context = OwnProcess;
+
+    fn context() -> OwnProcess {
+        OwnProcess(process::load_control())
     }
 }

@@ -2,18 +2,18 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use unconvoy::contention::queue::Node;
-use unconvoy::load::control::LoadControl;
-use unconvoy::load::controller::{Effort, serve};
+use unconvoy::load::LoadControl;
+use unconvoy::load::controller::{Counters, serve};
 use unconvoy::load::sensor::{Reading, Sensor};
-use unconvoy::platform::Atomic as _;
+use unconvoy::primitive::Atomic as _;
+use unconvoy::queue::Node;
 
 use crate::machine::{self, Machine, Simulated, SimulatedCell};
 
 /// A simulated process.
 pub struct Process {
     control: &'static LoadControl<Simulated>,
-    effort: &'static Effort<Simulated>,
+    counters: &'static Counters<Simulated>,
     stop: &'static SimulatedCell<u32>,
     nodes: Nodes,
     tags: &'static [Tag; STRIPES],
@@ -37,7 +37,7 @@ impl Process {
     pub(crate) fn new(machine: &mut Machine) -> Self {
         let control = LoadControl::<Simulated>::new();
         let zero = || SimulatedCell::new(0_u32);
-        let effort = Effort {
+        let counters = Counters {
             starts: zero(),
             ticks: zero(),
             busy_ns: SimulatedCell::new(0),
@@ -46,7 +46,7 @@ impl Process {
         };
         Process {
             control: settle(machine, control),
-            effort: settle(machine, effort),
+            counters: settle(machine, counters),
             stop: settle(machine, zero()),
             nodes: Nodes::default(),
             tags: settle(machine, core::array::from_fn(|_| Tag(SimulatedCell::new(0)))),
@@ -75,7 +75,7 @@ impl Process {
 
     /// Intervals that controllers served.
     pub(crate) fn intervals(&self) -> u32 {
-        self.effort.ticks.load(Relaxed)
+        self.counters.ticks.load(Relaxed)
     }
 }
 
@@ -93,9 +93,9 @@ pub(crate) fn ensure_controller() {
     let number = machine::process();
     if own(|process| process.controlled && !core::mem::replace(&mut process.has_controller, true)) {
         machine::start_controller(number, "controller", move || {
-            let (control, effort, stop) = own(|process| (process.control, process.effort, process.stop));
+            let (control, counters, stop) = own(|process| (process.control, process.counters, process.stop));
             let mut sensor = Accounting { process: number, last: 0, before: (0, 0) };
-            serve(control, &mut sensor, effort, stop);
+            serve(control, &mut sensor, counters, stop);
             own(|process| process.has_controller = false);
         });
     }
@@ -138,7 +138,7 @@ impl Sensor for Accounting {
     }
 }
 
-/// Stacks of free queue nodes, as many as the native platform has (`native/nodes.rs`), and with its accesses: one
+/// Stacks of free queue nodes, as many as the native machine has (`queue/pool.rs`), and with its accesses: one
 /// compare-and-swap to take a node and one to give it back.
 #[derive(Default)]
 struct Nodes {

@@ -1,7 +1,7 @@
 //! A machine with a program on it: what workloads are written with.
 
-use unconvoy::load::control::LoadControl;
-use unconvoy::platform::Atomic as _;
+use unconvoy::load::LoadControl;
+use unconvoy::primitive::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
 use crate::machine::{self, Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use unconvoy::platform::{Atomic as _, AtomicInt as _, Platform as _};
+use unconvoy::primitive::{Atomic as _, AtomicInt as _, Spin as _};
 
 use crate::machine;
 use crate::mutex::Mutex;

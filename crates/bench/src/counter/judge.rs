@@ -151,7 +151,7 @@ mod tests {
             let cell = &cells[index];
             let ops = ops(cell.row, cell.threads, round);
             let text = format!("ops_per_sec {ops}\njain 0.95\ncpu_ns_per_op 200\n");
-            Sample { cell: index, round, value: Values::parse_for_tests(&text) }
+            Sample { cell: index, round, value: Values::parse(&text) }
         };
         let all = (1..=3)
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))

@@ -15,6 +15,7 @@ use unconvoy_measure::record::Record;
 use crate::energy;
 use crate::grid::workload::COUNTER;
 use crate::grid::{GridOptions, judge as matrix_judge, tables as matrix_tables};
+use crate::options::SessionOptions;
 use crate::run::{self, Job};
 use crate::setup::{Configuration, configurations};
 use grid::{Cell, Grid};
@@ -61,7 +62,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.notes.extend(left_out);
     options.grid.session.session(&cells).run(
         record,
-        |cell| job(cell, &rows[cell.row], options).run(&programs),
+        |cell| job(cell, &rows[cell.row], options.cs, options.latency, &options.grid.session).run(&programs),
         |record, samples| {
             let grid = Grid {
                 rows: &rows,
@@ -96,17 +97,16 @@ fn digest(record: &mut Record, grid: &Grid) {
     record.shown = Some(shown);
 }
 
-/// One run of a field.
-fn job(cell: &Cell, row: &Configuration, options: &Options) -> Job<'static> {
-    let session = &options.grid.session;
+/// One run of a field, with sections of `cs` nanoseconds.
+fn job(cell: &Cell, row: &Configuration, cs: u64, has_latency: bool, session: &SessionOptions) -> Job<'static> {
     let kind = if row.is_adaptive { "adaptive" } else { "normal" };
     let mut words = run::options([
         ("threads", cell.threads.to_string()),
-        ("cs", options.cs.to_string()),
+        ("cs", cs.to_string()),
         ("think", cell.think.to_string()),
         ("kind", kind.to_string()),
         ("seconds", session.common.seconds.to_string()),
     ]);
-    words.extend(options.latency.then(|| "--latency".to_string()));
+    words.extend(has_latency.then(|| "--latency".to_string()));
     Job::new(COUNTER.program, words, row.setup, session.patience())
 }

@@ -8,7 +8,9 @@ use unconvoy_measure::session::Field;
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     configuration: String,
+    /// How many threads.
     pub threads: u32,
+    /// The number of the row.
     #[serde(skip)]
     pub row: usize,
 }

@@ -133,7 +133,7 @@ pub(super) mod tests {
             for (cell, value) in rows.iter().flat_map(|row| row.iter()).enumerate().filter(|(_, value)| **value > 0.0) {
                 let value = value * (1.0 + 0.02 * f64::from(round - 1));
                 let text = format!("ops_per_sec {value}\n{extra}\n");
-                all.push(Sample { cell, round, value: Values::parse_for_tests(&text) });
+                all.push(Sample { cell, round, value: Values::parse(&text) });
             }
         }
         Samples { all, ended_by: None }

@@ -4,7 +4,6 @@
 //! computes, [`tables`] and [`judge`] present.
 
 pub mod cell;
-pub mod database;
 pub mod judge;
 pub mod matrix;
 pub mod tables;
@@ -29,6 +28,7 @@ use workload::{NESTED, Workload};
 /// Options of a grid.
 #[derive(Debug, Args)]
 pub struct GridOptions {
+    /// Rounds, seconds and files.
     #[command(flatten)]
     pub session: SessionOptions,
     /// Thread counts
@@ -130,7 +130,11 @@ impl Grid<'_> {
 }
 
 /// The programs of a workload and whatever else it needs to run.
-fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
+///
+/// # Errors
+///
+/// Something is missing; says how to get it.
+pub fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
     if let Some(file) = workload.needs_file {
         ensure!(
             Path::new(file).exists(),

@@ -6,15 +6,15 @@
 use std::os::fd::{BorrowedFd, RawFd};
 
 use anyhow::Context as _;
-use unconvoy::load::sensor::bpf;
+use unconvoy::runtime::sensor::bpf;
 
-use crate::library::variable;
+use unconvoy::catalogue::environment;
 
 /// Takes the count over, if there is one.
 pub fn adopt() -> anyhow::Result<()> {
-    let Ok(text) = std::env::var(variable::BPF) else { return Ok(()) };
+    let Ok(text) = std::env::var(environment::BPF.name) else { return Ok(()) };
     let fields: Result<Vec<RawFd>, _> = text.split(':').map(str::parse).collect();
-    let fields = fields.with_context(|| format!("{}={text} is not PROCESS:FIRST:COUNT", variable::BPF))?;
+    let fields = fields.with_context(|| format!("{}={text} is not PROCESS:FIRST:COUNT", environment::BPF.name))?;
     if let [_, map, _] = fields[..]
         && map >= 0
     {

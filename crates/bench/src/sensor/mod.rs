@@ -7,8 +7,8 @@ mod share;
 use anyhow::bail;
 use clap::Args;
 use serde_json::json;
-use unconvoy::load::control::settings;
-use unconvoy::load::sensor::choice::Choice;
+use unconvoy::load::settings;
+use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::arguments::threads;
 use unconvoy_measure::record::Record;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use unconvoy::platform::native::controller_report;
+use unconvoy::runtime::controller_report;
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::goal::Judgement;
 use unconvoy_measure::statistics::short;

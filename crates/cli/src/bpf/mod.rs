@@ -1,6 +1,6 @@
 //! Has the kernel count the runnable threads of this process, and of the program that it becomes.
 //!
-//! `runnable.bpf.c` says how it counts, `load/sensor/bpf.rs` of the locks how the count is read. It is
+//! `runnable.bpf.c` says how it counts, `runtime/sensor/bpf.rs` of the locks how the count is read. It is
 //! loaded here and not in the program: it takes privilege, which a program that runs has no use for, and a loader that
 //! finds where the running kernel has which field. The loader is aya: unlike libbpf it needs no library beside the
 //! command (libelf), which so runs wherever it is copied.
@@ -20,7 +20,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::resource::{Resource, getrlimit};
-use unconvoy::load::sensor::bpf::Count;
+use unconvoy::runtime::sensor::bpf::Count;
 
 /// Empty where the command was built without clang.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/runnable.bpf.o"));

@@ -46,7 +46,7 @@ struct task_struct {
 	int tgid;
 } __attribute__((preserve_access_index));
 
-/* The same as `Count` in crates/locks/src/load/sensor/bpf.rs. */
+/* The same as `Count` in crates/locks/src/runtime/sensor/bpf.rs. */
 struct count {
 	s64 runnable;
 	u64 since;     /* time of the last change, CLOCK_MONOTONIC */

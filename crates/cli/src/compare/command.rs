@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy_bench::library::{self, variable};
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts;
 
 use super::configuration::Configuration;
 
@@ -13,20 +14,27 @@ pub fn command(words: &[OsString], configuration: &Configuration, library: Optio
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
-    let mut preload = std::env::var_os(variable::PRELOAD).and_then(|existing| library::without_preload(&existing));
-    for name in [variable::LOCK, variable::LOAD, variable::STATS, variable::CHILDREN, variable::SSC] {
+    let mut preload =
+        std::env::var_os(environment::PRELOAD.name).and_then(|existing| parts::without_preload(&existing));
+    for name in [
+        environment::LOCK.name,
+        environment::LOAD_MANAGER.name,
+        environment::STATS.name,
+        environment::CHILDREN.name,
+        environment::SPECIAL_SET.name,
+    ] {
         command.env_remove(name);
     }
     if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
-        command.env(variable::LOCK, lock).env(variable::LOAD, load);
+        command.env(environment::LOCK.name, lock).env(environment::LOAD_MANAGER.name, load);
         if configuration.has_special_set {
-            command.env(variable::SSC, "1");
+            command.env(environment::SPECIAL_SET.name, "1");
         }
-        preload = Some(library::preload(library, preload.as_deref()));
+        preload = Some(parts::preload(library, preload.as_deref()));
     }
     match preload {
-        Some(value) => command.env(variable::PRELOAD, value),
-        None => command.env_remove(variable::PRELOAD),
+        Some(value) => command.env(environment::PRELOAD.name, value),
+        None => command.env_remove(environment::PRELOAD.name),
     };
     command
 }
@@ -42,7 +50,12 @@ mod tests {
             let command = command(&["true".into()], &configuration, library);
             let value =
                 |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
-            (value(variable::LOCK), value(variable::LOAD), value(variable::PRELOAD), value(variable::SSC))
+            (
+                value(environment::LOCK.name),
+                value(environment::LOAD_MANAGER.name),
+                value(environment::PRELOAD.name),
+                value(environment::SPECIAL_SET.name),
+            )
         };
         let library = Path::new("/x/libunconvoy.so");
         assert_eq!(of("libc", Some(library)).0, None);

@@ -18,11 +18,12 @@ mod summary;
 
 use std::path::{Path, PathBuf};
 
-use unconvoy_bench::library;
+use unconvoy::catalogue::environment;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print_all};
+use unconvoy_measure::parts;
 
 use crate::inspect;
 use crate::refusal::Refusal;
@@ -48,7 +49,11 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         destination.check().map_err(Refusal::usage)?;
     }
     let replaces = plan.configurations.iter().any(|configuration| configuration.lock.is_some());
-    let library = if replaces { Some(library::find().map_err(Refusal::installation)?) } else { None };
+    let library = if replaces {
+        Some(parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?)
+    } else {
+        None
+    };
     if inspect::resolve(&plan.program[0]).is_none() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Refusal::not_started(&plan.program[0], &error).into());

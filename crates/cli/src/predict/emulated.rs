@@ -1,22 +1,22 @@
 //! The run under QEMU's user mode with the plug-in, for address sets.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unconvoy_bench::library::{self, variable};
+use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::parts;
 use unconvoy_syncchar::Analysis;
-use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;
 
 use super::child::{self, Ended};
+use super::parquet::Keeper;
 use super::pipe::Pipe;
-use super::trace::{Source, Trace};
+use super::trace::Trace;
 use crate::inspect;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
@@ -62,7 +62,7 @@ impl Emulator {
         path: &Path,
         folder: &Path,
         analysis: Analysis,
-        keep: Option<&mut store::Writer<File>>,
+        keep: Option<&mut Keeper>,
         interrupts: &Interrupts,
     ) -> anyhow::Result<(Ended, Trace)> {
         let address_sets = folder.join("address-sets");
@@ -71,7 +71,7 @@ impl Emulator {
         let mut command = self.command(args, path, &address_sets);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
-                Ok(reader) => Trace::read(Source::Stream(reader), analysis, keep),
+                Ok(reader) => Trace::read(reader, analysis, keep),
                 Err(error) => Trace::without_a_start(error.to_string()),
             });
             let ended = child::run(&mut command, args.timeout, interrupts);
@@ -92,11 +92,11 @@ impl Emulator {
         let mut command = Command::new(&self.qemu);
         command.arg("-plugin").arg(plugin).arg("-0").arg(name).arg(&file).args(before).args(&args.program[1..]);
         // The program's own locks are to be seen, under their own names.
-        command.env_remove(variable::STATS);
-        if let Some(preload) = std::env::var_os(variable::PRELOAD) {
-            match library::without_preload(&preload) {
-                Some(others) => command.env(variable::PRELOAD, others),
-                None => command.env_remove(variable::PRELOAD),
+        command.env_remove(environment::STATS.name);
+        if let Some(preload) = std::env::var_os(environment::PRELOAD.name) {
+            match parts::without_preload(&preload) {
+                Some(others) => command.env(environment::PRELOAD.name, others),
+                None => command.env_remove(environment::PRELOAD.name),
             };
         }
         command

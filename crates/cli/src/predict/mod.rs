@@ -18,14 +18,16 @@ mod native;
 pub mod options;
 mod outputs;
 mod page;
+mod parquet;
 mod pipe;
 mod remarks;
 mod trace;
 
 use std::collections::HashMap;
 
-use unconvoy_bench::library;
+use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::parts::{self, Part};
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
 use crate::inspect;
@@ -41,7 +43,14 @@ use names::Namer;
 use native::Native;
 use options::PredictArgs;
 use outputs::Outputs;
-use trace::{Context, Source, Trace};
+use trace::{Context, Trace};
+
+/// QEMU's plug-in that samples address sets.
+const PLUGIN: Part = Part {
+    name: "libunconvoy_plugin_user.so",
+    variable: Some(environment::PLUGIN.name),
+    package: "unconvoy-plugin-user",
+};
 
 /// Runs the program twice or reads a trace, reports, and returns the exit status: 0, 1 if nothing could be collected or a file could not be written, 128 plus the
 /// signal's number after Ctrl-C.
@@ -59,7 +68,7 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
     let mut outputs = Outputs::check(args)?;
     match &args.analyse {
         Some(file) => {
-            let trace = Trace::read(Source::open(file)?, analysis, None);
+            let trace = Trace::read(trace::open(file)?, analysis, None);
             if let Some(why) = &trace.cut_off {
                 // What came before would be half of a trace that somebody believes to be whole.
                 anyhow::bail!("{}: {why}", file.display());
@@ -94,8 +103,8 @@ fn run_twice(args: &PredictArgs, analysis: Analysis, options: &Options, mut outp
     if !path.is_file() || nix::unistd::access(&path, nix::unistd::AccessFlags::X_OK).is_err() {
         return Err(Refusal::not_started(program, &nix::errno::Errno::EACCES.into()).into());
     }
-    let interposer = library::find().map_err(Refusal::installation)?;
-    let plugin = library::find_plugin().map_err(Refusal::installation)?;
+    let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
+    let plugin = PLUGIN.find().map_err(Refusal::installation)?;
     let emulator = Emulator::find(plugin)?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;

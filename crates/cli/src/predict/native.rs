@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use unconvoy_bench::library::{self, variable};
+use unconvoy::catalogue::environment;
 use unconvoy_measure::child::describe;
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::parts;
 
 use super::child::{self, Ended, Why};
 use crate::predict::options::PredictArgs;
@@ -39,9 +40,12 @@ impl Native {
         interrupts: &Interrupts,
     ) -> anyhow::Result<Self> {
         let statistics = folder.join("native.json");
-        let preload = library::preload(interposer, std::env::var_os(variable::PRELOAD).as_deref());
+        let preload = parts::preload(interposer, std::env::var_os(environment::PRELOAD.name).as_deref());
         let mut command = Command::new(&args.program[0]);
-        command.args(&args.program[1..]).env(variable::STATS, &statistics).env(variable::PRELOAD, preload);
+        command
+            .args(&args.program[1..])
+            .env(environment::STATS.name, &statistics)
+            .env(environment::PRELOAD.name, preload);
         let ended = child::run(&mut command, args.timeout, interrupts)
             .map_err(|error| Refusal::not_started(&args.program[0], &error))?;
         let mut remarks = Vec::new();

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use unconvoy_measure::output::{print, replace, with_suffix};
 use unconvoy_syncchar::Report;
-use unconvoy_trace_store::Writer;
 
 use super::messages::complain;
 use super::page;
+use super::parquet::{self, Keeper};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 use crate::run::writable;
@@ -32,7 +33,8 @@ pub struct Outputs {
 struct Unfinished {
     path: PathBuf,
     beside: PathBuf,
-    writer: Option<Writer<File>>,
+    program: PathBuf,
+    keeper: Option<Keeper>,
 }
 
 impl Outputs {
@@ -40,7 +42,7 @@ impl Outputs {
     ///
     /// # Errors
     ///
-    /// One cannot be (2).
+    /// One cannot be (2), or `unconvoy-parquet` is missing (125).
     pub fn check(args: &PredictArgs) -> Result<Self, Refusal> {
         let check = |option: &str, file: &Option<PathBuf>| {
             let file = file.as_ref().map(|file| writable(file).map_err(|why| refused(option, file, &why)));
@@ -48,14 +50,15 @@ impl Outputs {
         };
         let (json, html) = (check("--json", &args.json)?, check("--html", &args.html)?);
         let trace = check("--keep-trace", &args.keep_trace)?.map(|path| {
-            Unfinished::begin(&path).map_err(|error| refused("--keep-trace", &path, &format!("{error:#}")))
+            let program = parquet::find().map_err(Refusal::installation)?;
+            Unfinished::begin(&path, program).map_err(|error| refused("--keep-trace", &path, &error.to_string()))
         });
         Ok(Self { json, html, trace: trace.transpose()? })
     }
 
     /// The trace that is being kept, if one is.
-    pub fn trace(&mut self) -> Option<&mut Writer<File>> {
-        self.trace.as_mut()?.writer.as_mut()
+    pub fn trace(&mut self) -> Option<&mut Keeper> {
+        self.trace.as_mut()?.keeper.as_mut()
     }
 
     /// Forgets what has been kept of the trace: what was run begins anew.
@@ -63,9 +66,11 @@ impl Outputs {
     /// # Errors
     ///
     /// It cannot be begun.
-    pub fn begin_trace_again(&mut self) -> anyhow::Result<()> {
+    pub fn begin_trace_again(&mut self) -> io::Result<()> {
         if let Some(trace) = &mut self.trace {
-            trace.writer = Some(Writer::new(File::create(&trace.beside)?)?);
+            // Ends first: two programs would write one file.
+            trace.keeper = None;
+            trace.keeper = Some(Keeper::begin(&trace.program, File::create(&trace.beside)?)?);
         }
         Ok(())
     }
@@ -106,19 +111,16 @@ impl Outputs {
 }
 
 impl Unfinished {
-    fn begin(path: &Path) -> anyhow::Result<Self> {
+    fn begin(path: &Path, program: PathBuf) -> io::Result<Self> {
         let beside = with_suffix(path, ".unfinished");
-        let writer = Writer::new(File::create(&beside)?)?;
-        Ok(Self { path: path.to_path_buf(), beside, writer: Some(writer) })
+        let keeper = Some(Keeper::begin(&program, File::create(&beside)?)?);
+        Ok(Self { path: path.to_path_buf(), beside, program, keeper })
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        let finish = || -> anyhow::Result<()> {
-            writer.finish()?;
-            Ok(std::fs::rename(&self.beside, &self.path)?)
-        };
-        finish().with_context(|| format!("cannot keep the trace in {}", self.path.display()))
+        let Some(keeper) = self.keeper.take() else { return Ok(()) };
+        let finished = keeper.finish().and_then(|()| std::fs::rename(&self.beside, &self.path));
+        finished.with_context(|| format!("cannot keep the trace in {}", self.path.display()))
     }
 }
 

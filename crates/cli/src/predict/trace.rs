@@ -2,55 +2,48 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
 use unconvoy_syncchar::{Analysis, LockAnalysis};
-use unconvoy_trace_store as store;
 use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, Region};
 
 use super::images::Mapping;
 use super::kept::Kept;
+use super::parquet::{self, Keeper, Unpacked};
+use crate::refusal::Refusal;
 
 /// What a kernel's collector calls the description of a memory node, which was there before any slab cache and stays.
 const MEMORY_NODE: &str = "pglist_data";
 
-/// What records come from.
-pub enum Source<R: Read> {
-    /// A collector.
-    Stream(stream::Reader<R>),
-    /// A kept trace.
-    Store(Box<store::Reader>),
+/// Opens a kept trace, or a stream that somebody wrote into a file.
+///
+/// # Errors
+///
+/// It cannot be read or is neither, with the offset; `unconvoy-parquet` is missing.
+pub fn open(path: &Path) -> anyhow::Result<stream::Reader<Box<dyn Read>>> {
+    let unreadable = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).with_context(unreadable)?;
+    let mut magic = [0; stream::MAGIC.len()];
+    let is_stream = file.read_exact(&mut magic).is_ok() && magic == stream::MAGIC;
+    file.rewind().with_context(unreadable)?;
+    let bytes: Box<dyn Read> = if is_stream {
+        Box::new(BufReader::new(file))
+    } else {
+        let program = parquet::find().map_err(Refusal::installation)?;
+        Box::new(BufReader::with_capacity(1 << 16, Unpacked::begin(&program, file)?))
+    };
+    stream::Reader::new(bytes).map_err(|error| anyhow::anyhow!("{}: {}", path.display(), reason(error)))
 }
 
-impl Source<BufReader<File>> {
-    /// Opens a kept trace, or a stream that somebody wrote into a file.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read or is neither, with the offset.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let open = || File::open(path).with_context(|| format!("cannot read {}", path.display()));
-        let mut magic = [0; stream::MAGIC.len()];
-        let is_stream = open()?.read_exact(&mut magic).is_ok() && magic == stream::MAGIC;
-        let opened = if is_stream {
-            stream::Reader::new(BufReader::new(open()?)).map(Self::Stream).map_err(anyhow::Error::new)
-        } else {
-            store::Reader::new(open()?).map(|reader| Self::Store(Box::new(reader))).map_err(anyhow::Error::new)
-        };
-        opened.with_context(|| path.display().to_string())
-    }
-}
-
-impl<R: Read> Source<R> {
-    fn next(&mut self) -> anyhow::Result<Option<Record<'_>>> {
-        match self {
-            Self::Stream(reader) => Ok(reader.next_record()?),
-            Self::Store(reader) => Ok(reader.next_record()?),
-        }
+/// What is wrong with a stream; with a kept trace, what `unconvoy-parquet` says of its file.
+fn reason(error: stream::Error) -> String {
+    match error {
+        stream::Error::Read { error, .. } if error.kind() == std::io::ErrorKind::Other => error.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -167,10 +160,10 @@ impl Trace {
     }
 
     /// Reads all of it. Records other than the last are kept in `keep`, if it is given.
-    pub fn read<R: Read>(source: Source<R>, analysis: Analysis, keep: Option<&mut store::Writer<File>>) -> Self {
+    pub fn read(records: stream::Reader<impl Read>, analysis: Analysis, keep: Option<&mut Keeper>) -> Self {
         let mut trace = Self::default();
         let mut reading = Reading { trace: &mut trace, analysis, keep, at: BTreeMap::new() };
-        if let Err(error) = reading.all(source) {
+        if let Err(error) = reading.all(records) {
             reading.trace.cut_off = Some(format!("{error:#}"));
         }
         let analyses = reading.analysis.finish();
@@ -253,14 +246,14 @@ impl Instructions {
 struct Reading<'a> {
     trace: &'a mut Trace,
     analysis: Analysis,
-    keep: Option<&'a mut store::Writer<File>>,
+    keep: Option<&'a mut Keeper>,
     /// The lock that now is at an address.
     at: BTreeMap<u64, u32>,
 }
 
 impl Reading<'_> {
-    fn all<R: Read>(&mut self, mut source: Source<R>) -> anyhow::Result<()> {
-        while let Some(record) = source.next()? {
+    fn all(&mut self, mut records: stream::Reader<impl Read>) -> anyhow::Result<()> {
+        while let Some(record) = records.next_record().map_err(|error| anyhow::anyhow!(reason(error)))? {
             self.take(&record)?;
             if let Record::End(_) = record {
                 // Of a pipe, the program's own children may keep the other end open.
@@ -368,7 +361,7 @@ mod tests {
         }
         append(&mut stream, &Record::End(&stream::End::default().json()));
         let analysis = Analysis::new(Options::default()).unwrap();
-        let trace = Trace::read(Source::Stream(stream::Reader::new(&stream[..]).unwrap()), analysis, None);
+        let trace = Trace::read(stream::Reader::new(&stream[..]).unwrap(), analysis, None);
         assert_eq!(trace.cut_off, None);
         trace.locks.values().map(|lock| Some(trace.objects[lock.object?].cache.clone())).collect()
     }

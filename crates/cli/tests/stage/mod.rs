@@ -27,6 +27,12 @@ echo \"operations: $ops\"
 echo \"jain: 0.95\" >&2
 ";
 
+/// The command that is tested: `unconvoy`, or the study's part of it.
+const COMMAND: Option<&str> = match option_env!("CARGO_BIN_EXE_unconvoy") {
+    Some(command) => Some(command),
+    None => option_env!("CARGO_BIN_EXE_unconvoy-study"),
+};
+
 /// A directory with a shared object that stands in for the interposer, which is another crate's.
 pub struct Stage {
     directory: TempDir,
@@ -82,7 +88,7 @@ impl Stage {
 
     /// The same for tests that talk to it while it runs.
     pub fn process(&self) -> Process {
-        let mut process = Process::new(env!("CARGO_BIN_EXE_unconvoy"));
+        let mut process = Process::new(COMMAND.expect("cargo builds the command that it tests"));
         process.current_dir(self.directory.path()).env("UNCONVOY_LIBRARY", self.library());
         for name in ["LD_PRELOAD", "UNCONVOY_LOCK", "UNCONVOY_LOAD", "UNCONVOY_STATS", "UNCONVOY_CHILDREN"] {
             process.env_remove(name);

@@ -1,6 +1,6 @@
 //! The contention managers, with the facts that the documentation states of each.
 
-use super::Entry;
+use super::entry::{Entry, Purpose, entries};
 
 /// A contention manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct ContentionManager {
     pub source: &'static str,
 }
 
-/// Whether a contention manager calls the operating system. What it causes its platform to do (read
+/// Whether a contention manager calls the operating system. What it causes its machine to do (read
 /// the clock, map memory for queue nodes) is not its own call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
@@ -30,15 +30,6 @@ pub enum Class {
     YieldsToPreempted(&'static str),
     /// The lock calls the operating system by design. The field says what it calls, and when.
     CallsSystem(&'static str),
-}
-
-/// When to take a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// For these programs and machines.
-    For(&'static str),
-    /// Not for production: the lock is here to be compared with.
-    Comparison(&'static str),
 }
 
 /// Of every lock with the queue of MCS.
@@ -185,3 +176,6 @@ pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
         source: "Drepper 2011",
     },
 ];
+
+/// The contention managers' entries, the default first.
+pub const CONTENTION: &[Entry] = entries!(CONTENTION_MANAGERS);

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use super::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use crate::load::control::settings::{INTERVAL_MS, SLEEP_MS};
+use crate::load::settings::{INTERVAL_MS, SLEEP_MS};
 
 /// An environment variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,6 +125,8 @@ variables! {
         "the plug-in of QEMU's system mode, for `unconvoy predict --kernel`";
     SCHED_EXT: "UNCONVOY_SCHED_EXT", [Command], Path, "beside the command",
         "the program `unconvoy-sched-ext`, which `unconvoy sched` executes";
+    STUDY: "UNCONVOY_STUDY", [Command], Path, "beside the command",
+        "the program `unconvoy-study`, which `unconvoy bench`, `sim` and `papers` execute";
     KERNEL: "UNCONVOY_KERNEL", [Command, Tests], Path, "`kernel` beside the build or the plug-ins",
         "the directory of `vmlinuz`, `modules` and `qemu` that `make kernel` makes";
     POWERCAP: "UNCONVOY_POWERCAP", [Command], Path, "`/sys/class/powercap`",
@@ -133,8 +135,9 @@ variables! {
         "set by `unconvoy bench`: the program prints when its measured window opens and closes";
     BLESS: "UNCONVOY_BLESS", [Tests], Anything, "",
         "write generated files instead of comparing them (`make header`, `make docs`)";
-    SUITE: "UNCONVOY_SUITE", [Tests], Form("`LOCK+LOAD`; C tests: a list, by commas"), "every pair",
+    SUITE: "UNCONVOY_SUITE", [Tests], Form("`all` or `LOCK+LOAD`; C tests: a list, by commas"), "all; C tests: a sample",
         "the pairs that the suites run";
+    SUITE_SEED: "UNCONVOY_SUITE_SEED", [Tests], Form("number"), "the time", "draws the sample of pairs";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the tests of the library with a special set";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8", "runs of the user plug-in's stress test";
@@ -142,7 +145,7 @@ variables! {
     PROGRAM: "UNCONVOY_PROGRAM", [Tests], Form("command line"), "", "the program that the sampling test runs";
     PYTHON: "UNCONVOY_PYTHON", [Tests], Form("command"), "`python3`", "the Python that reads a Parquet trace";
     FIGURE: "UNCONVOY_FIGURE", [Tests], Form("name of a figure"), "all",
-        "the figures that the simulator's test checks";
+        "the simulated figures that the papers' test checks";
     VALIDATE: "UNCONVOY_VALIDATE", [Tests], Anything, "",
         "compare predictions with hardware transactions (`make validate-elision`)";
     TEST_SCREEN: "UNCONVOY_TEST_SCREEN", [Tests], Form("name"), "",
@@ -169,9 +172,9 @@ variables! {
 mod tests {
     use super::*;
     use crate::load::LoadManager;
-    use crate::load::backoff::{self, Backoff};
-    use crate::load::control::{Control, settings};
-    use crate::platform::Native;
+    use crate::load::backoff::Backoff;
+    use crate::load::control::Control;
+    use crate::load::settings;
 
     #[test]
     fn stated_defaults_are_the_ones_in_the_code() {
@@ -181,10 +184,10 @@ mod tests {
             }
         }
         let interval = |ns: u64| ns / 1_000_000;
-        let control = interval(<Control as LoadManager<Native>>::INTERVAL_NS);
-        let backed_off = interval(<Backoff as LoadManager<Native>>::INTERVAL_NS);
+        let control = interval(Control::INTERVAL_NS);
+        let backed_off = interval(Backoff::INTERVAL_NS);
         assert_eq!(INTERVAL.default, format!("{control}; {backed_off} under `backoff`"));
         assert_eq!(SLEEP.default, interval(settings::SLEEP_NS).to_string());
-        assert_eq!(BACKOFF.default, interval(backoff::MEAN_NS).to_string());
+        assert_eq!(BACKOFF.default, interval(settings::BACKOFF_NS).to_string());
     }
 }

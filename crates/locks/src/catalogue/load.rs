@@ -1,7 +1,7 @@
 //! The load managers, with the policies and sensors of load control, and the facts that the
 //! documentation states of each.
 
-use super::{Entry, Purpose};
+use super::entry::{Entry, Purpose, entries};
 
 /// A load manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,3 +205,12 @@ pub const SENSORS: [Sensor; 5] = [
         needs: "`/proc`",
     },
 ];
+
+/// The load managers' entries, the default first.
+pub const LOAD: &[Entry] = entries!(LOAD_MANAGERS);
+
+/// The control policies' entries, the default first.
+pub const POLICY: &[Entry] = entries!(POLICIES);
+
+/// The sensors' entries, the default first.
+pub const SENSOR: &[Entry] = entries!(SENSORS);

@@ -1,11 +1,11 @@
 //! CLH: first come, first served, each waiter spinning on the node of the one before it (Craig,
 //! University of Washington TR 93-02-02, 1993; Magnusson, Landin and Hagersten, IPPS 1994), with
-//! waiters that can leave (Scott, *Non-blocking timeout in scalable queue-based spin locks*, PODC
+//! waiters that can abandon it (Scott, *Non-blocking timeout in scalable queue-based spin locks*, PODC
 //! 2002).
 //!
 //! Where an MCS waiter links itself to the one before it, so that the releaser finds whom to hand
 //! over to, a CLH waiter only looks: nobody waits for a link, and a releaser writes to its own node
-//! without knowing who reads it. What a waiter has to know to leave is the same: its predecessor.
+//! without knowing who reads it. What a waiter has to know to abandon the queue is the same: its predecessor.
 //!
 //! ```text
 //!   word: A | HELD                                   each waiter knows, and polls, the node before
@@ -24,23 +24,23 @@
 //! | 0 | nobody holds it |
 //! | `HELD` | held by a thread that came when nobody waited |
 //! | node + `HELD` | held through the node |
-//! | any of these + `MARK` | and its release must wake a parked waiter |
+//! | any of these + `PARKED` | and its release must wake a parked waiter |
 //!
 //! | status | set by | meaning |
 //! | --- | --- | --- |
 //! | `WAITING` | the node's thread, on joining | it waits, or holds the lock |
 //! | `RELEASED` | the node's thread | it is releasing the lock: who waits behind it is the front |
-//! | `LEFT` | the node's thread | it is gone: who waits behind it goes on to the node before it, in `next` |
+//! | `ABANDONED` | the node's thread | it is gone: who waits behind it goes on to the node before it, in `next` |
 //!
 //! **Invariant 1.** Mutual exclusion rests on the word alone: it goes from 0 to held by
 //! compare-and-swap, and back by its holder only. The queue decides who tries.
 //!
 //! **Invariant 2.** A node that was swapped into the tail is named once at any time: by the tail, by
-//! the waiter behind it as its predecessor, or by the `next` of a node that was left.
+//! the waiter behind it as its predecessor, or by the `next` of an abandoned node.
 //!
-//! **Invariant 3.** So a node goes back to the platform at most once: by its own thread, if that
+//! **Invariant 3.** So a node goes back to the pool at most once: by its own thread, if that
 //! takes it out of the tail by compare-and-swap; else by whoever finds it as a predecessor that has
-//! `RELEASED` or `LEFT`. Its own thread does not touch it after it has set either.
+//! `RELEASED` or `ABANDONED`. Its own thread does not touch it after it has set either.
 //!
 //! **Invariant 4.** After the compare-and-swap that frees the word, the lock is not touched, and
 //! neither is the holder's node: by then it is the pool's, or the next waiter's.
@@ -50,28 +50,30 @@
 //! may then be two fronts, which Invariant 1 bears. (Nodes of those who stayed behind, and the
 //! one through which the forking thread holds the lock, are lost to the child's pool.)
 //!
-//! What is *not* guaranteed: that an idle lock has no node. A last waiter that leaves in the
+//! What is *not* guaranteed: that an idle lock has no node. A last waiter that abandons it in the
 //! instructions in which the holder looks at the tail can put the tail back to a node whose
 //! thread has looked already. The next to wait there finds it; if nobody ever does, 64 bytes are
 //! lost.
 //!
 //! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that frees
-//! it. Nodes are disposed of by others than wrote them: `RELEASED` and `LEFT` are stored with
+//! it. Nodes are disposed of by others than wrote them: `RELEASED` and `ABANDONED` are stored with
 //! release and loaded with acquire, the tail is changed with both.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::queue::{Node, POLLS_PER_TURN, WAITING};
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use super::Contention;
+use crate::primitive::Atomic;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::queue::list::POLLS_PER_TURN;
+use crate::queue::node::{Node, NodeMemory, WAITING};
 
 const RELEASED: u32 = 1;
-const LEFT: u32 = 2;
+const ABANDONED: u32 = 2;
 
 const HELD: usize = 1;
 /// Nodes are aligned to more than this and `HELD`.
-const MARK: usize = 2;
+const PARKED: usize = 2;
 
 fn has<N>(word: *mut N, bit: usize) -> bool {
     word.addr() & bit != 0
@@ -87,15 +89,15 @@ fn without<N>(word: *mut N, bits: usize) -> *mut N {
 
 /// A CLH lock.
 #[repr(C)]
-pub struct Clh<P: Platform> {
-    word: P::NodePtr,
-    tail: P::NodePtr,
+pub struct Clh<P: NodeMemory> {
+    word: P::Ptr<Node<P>>,
+    tail: P::Ptr<Node<P>>,
 }
 
 /// Whom a waiter waits behind; null once it is the front.
-struct Predecessor<P: Platform>(*mut Node<P>);
+struct Predecessor<P: NodeMemory>(*mut Node<P>);
 
-impl<P: Platform> Predecessor<P> {
+impl<P: NodeMemory> Predecessor<P> {
     fn node(&self) -> Option<&Node<P>> {
         // SAFETY: null, or a node that is named by nothing but this, and so given back by nobody else
         // (Invariants 2 and 3).
@@ -111,7 +113,7 @@ impl<P: Platform> Predecessor<P> {
             }
             let before = match node.status.load(Acquire) {
                 WAITING => return false,
-                LEFT => node.next.load(Relaxed),
+                ABANDONED => node.next.load(Relaxed),
                 _ => ptr::null_mut(),
             };
             // SAFETY: Invariant 3.
@@ -122,7 +124,7 @@ impl<P: Platform> Predecessor<P> {
     }
 }
 
-impl<P: Platform> Clh<P> {
+impl<P: NodeMemory> Clh<P> {
     /// Takes the word, if it is free, on behalf of `node`, which may be null.
     #[inline]
     fn take(&self, node: *mut Node<P>) -> bool {
@@ -134,17 +136,17 @@ impl<P: Platform> Clh<P> {
         self.tail.compare_exchange(node, before, AcqRel, Relaxed).is_ok()
     }
 
-    /// Leaves the queue with `mine`, which waits behind `before`.
-    fn leave(&self, mine: *mut Node<P>, before: Predecessor<P>) {
+    /// Abandons the queue with `mine`, which waits behind `before`.
+    fn abandon(&self, mine: *mut Node<P>, before: Predecessor<P>) {
         if self.take_off_tail(mine, before.0) {
             // SAFETY: nothing names it any more (Invariant 3).
             unsafe { P::give_node(mine) };
             return;
         }
-        // SAFETY: ours until it is LEFT.
+        // SAFETY: ours until it is ABANDONED.
         let node = unsafe { &*mine };
         node.next.store(before.0, Relaxed);
-        node.status.store(LEFT, Release);
+        node.status.store(ABANDONED, Release);
     }
 
     /// Before the word is freed by who holds it through `node`: lets the next be the front. Whether
@@ -160,9 +162,9 @@ impl<P: Platform> Clh<P> {
 }
 
 // SAFETY: Invariants 1 and 4, and the orderings above.
-unsafe impl<P: Platform> Contention<P> for Clh<P> {
+unsafe impl<P: NodeMemory> Contention for Clh<P> {
     fn unlocked() -> Self {
-        Clh { word: P::NodePtr::new(ptr::null_mut()), tail: P::NodePtr::new(ptr::null_mut()) }
+        Clh { word: P::Ptr::new(ptr::null_mut()), tail: P::Ptr::new(ptr::null_mut()) }
     }
 
     /// Also past waiters, which is rare: between a release and the front's next poll.
@@ -191,8 +193,8 @@ unsafe impl<P: Platform> Contention<P> for Clh<P> {
                 P::pause();
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                self.leave(mine, before);
-                return Outcome::Left;
+                self.abandon(mine, before);
+                return Outcome::Abandoned;
             }
         }
     }
@@ -201,15 +203,15 @@ unsafe impl<P: Platform> Contention<P> for Clh<P> {
     unsafe fn unlock(&self) -> bool {
         let word = self.word.load(Relaxed);
         // Not held by anybody: a program's mistake, which libc bears, and so is borne here.
-        if word.is_null() || has(word, MARK) {
+        if word.is_null() || has(word, PARKED) {
             return word.is_null();
         }
         let node = without(word, HELD);
         let is_spare = !node.is_null() && self.hand_over(node);
         let released = self.word.compare_exchange(word, ptr::null_mut(), Release, Relaxed).is_ok();
         if !released {
-            // Marked meanwhile, so that nobody but its holder changes the word. The node has gone.
-            self.word.store(with(ptr::null_mut(), HELD | MARK), Relaxed);
+            // The bit was set meanwhile, so that nobody but its holder changes the word. The node has gone.
+            self.word.store(with(ptr::null_mut(), HELD | PARKED), Relaxed);
         }
         if is_spare {
             // SAFETY: taken off the tail by us (Invariant 3).
@@ -218,29 +220,23 @@ unsafe impl<P: Platform> Contention<P> for Clh<P> {
         released
     }
 
-    unsafe fn clear_mark(&self) {
-        // Held, so nobody but markers writes to it, and their marks are what this clears.
-        self.word.store(without(self.word.load(Relaxed), MARK), Relaxed);
+    unsafe fn clear_parked_bit(&self) {
+        // Held, so nobody but parkers writes to it, and their bit is what this clears.
+        self.word.store(without(self.word.load(Relaxed), PARKED), Relaxed);
     }
 
-    fn mark(&self) -> bool {
-        let mut seen = self.word.load(Relaxed);
-        while !seen.is_null() {
-            match self.word.compare_exchange(seen, with(seen, MARK), Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+    fn set_parked_bit(&self) -> bool {
+        let held = |seen: *mut Node<P>| (!seen.is_null()).then(|| with(seen, PARKED));
+        self.word.modify(Relaxed, Relaxed, held).is_ok()
     }
 
     fn is_locked(&self) -> bool {
         !self.word.load(Relaxed).is_null()
     }
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         let tail = self.tail.load(Acquire);
-        if tail == without(self.word.load(Relaxed), HELD | MARK) {
+        if tail == without(self.word.load(Relaxed), HELD | PARKED) {
             return false; // nobody is there, or only the holder
         }
         // A guess, as the queue changes meanwhile, of no consequence but to efficiency.

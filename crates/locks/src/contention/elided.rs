@@ -14,7 +14,7 @@
 //! | `remaining` (low half) | acquisitions that do not try |
 //! | `penalty` (high half) | what the last failure cost; 0 after a success |
 //!
-//! **Invariant 1.** Inside a transaction no lock of this kind is taken, tried, or marked: that aborts
+//! **Invariant 1.** Inside a transaction no lock of this kind is taken or tried, nor its parked bit set: that aborts
 //! the transaction, and the section starts over with the lock. For there *held* cannot be told: a
 //! word that is free may be elided by the very thread that asks.
 //!
@@ -32,9 +32,10 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::Contention;
 use super::ttas::Ttas;
-use super::{Contention, Outcome, Turn};
-use crate::platform::{Abort, Atomic, Begun, Platform};
+use crate::primitive::turn::{Outcome, Turn};
+use crate::primitive::{Abort, Atomic, Begun, Primitive};
 
 /// Transactions per acquisition, as `glibc.elision.tries`.
 const TRIES: u32 = 3;
@@ -81,12 +82,12 @@ fn is_worth_another(abort: Abort, tries: u32) -> bool {
 
 /// A lock that is elided where that works.
 #[repr(C)]
-pub struct Elided<P: Platform> {
+pub struct Elided<P: Primitive> {
     lock: Ttas<P>,
     adaptation: P::U32,
 }
 
-impl<P: Platform> Elided<P> {
+impl<P: Primitive> Elided<P> {
     /// Ends the transaction that the caller is in, if it is in one, by starting it over (Invariant 1).
     #[inline]
     fn refuse_in_transaction(&self) {
@@ -97,7 +98,7 @@ impl<P: Platform> Elided<P> {
 }
 
 // SAFETY: `Ttas`, and the Invariants.
-unsafe impl<P: Platform> Contention<P> for Elided<P> {
+unsafe impl<P: Primitive> Contention for Elided<P> {
     fn unlocked() -> Self {
         Elided { lock: Ttas::unlocked(), adaptation: P::U32::new(Adaptation::FRESH.0) }
     }
@@ -158,14 +159,14 @@ unsafe impl<P: Platform> Contention<P> for Elided<P> {
         unsafe { self.end_elided() || self.lock.unlock() }
     }
 
-    unsafe fn clear_mark(&self) {
+    unsafe fn clear_parked_bit(&self) {
         // SAFETY: passed on from the caller.
-        unsafe { self.lock.clear_mark() };
+        unsafe { self.lock.clear_parked_bit() };
     }
 
-    fn mark(&self) -> bool {
+    fn set_parked_bit(&self) -> bool {
         self.refuse_in_transaction();
-        self.lock.mark()
+        self.lock.set_parked_bit()
     }
 
     fn is_locked(&self) -> bool {

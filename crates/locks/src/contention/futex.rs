@@ -5,12 +5,12 @@
 //! coupling of contention and scheduling that the ASPLOS 2010 paper (section 2.2) argues against,
 //! kept here to be compared with.
 //!
-//! | `HELD` | `SLEPT_ON` | `MARK` | meaning |
+//! | `HELD` | `SLEPT_ON` | `PARKED` | meaning |
 //! | --- | --- | --- | --- |
 //! | 0 | 0 | 0 | nobody holds it |
 //! | 1 | 0 | 0 | held, nobody sleeps on it |
 //! | 1 | 1 | | held, and somebody may sleep on it: the release wakes one |
-//! | 1 | | 1 | held, and somebody may wait at the gate |
+//! | 1 | | 1 | held, and somebody may be parked at the eventcount |
 //!
 //! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it takes or
 //! re-tries the lock.
@@ -21,13 +21,14 @@
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, AtomicInt, Platform};
+use super::Contention;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const SLEPT_ON: u32 = 2;
-const MARK: u32 = 4;
+const PARKED: u32 = 4;
 
 /// Polls before sleeping: as many as glibc's adaptive mutex makes at most
 /// (`glibc.pthread.mutex_spin_count`, 100).
@@ -35,12 +36,12 @@ const SPIN_POLLS: u32 = 100;
 
 /// A spin-then-block mutex.
 #[repr(C)]
-pub struct Futex<P: Platform> {
+pub struct Futex<P: Primitive> {
     word: P::U32,
 }
 
 // SAFETY: `FREE` is left by one compare-and-swap or swap, and restored by the holder only.
-unsafe impl<P: Platform> Contention<P> for Futex<P> {
+unsafe impl<P: Primitive> Contention for Futex<P> {
     fn unlocked() -> Self {
         Futex { word: P::U32::new(FREE) }
     }
@@ -56,7 +57,7 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             P::pause_counted();
         }
@@ -68,7 +69,7 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             P::park(&self.word, before | SLEPT_ON, turn.deadline());
         }
@@ -79,7 +80,7 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
         let word = ptr::from_ref(&self.word);
         match self.word.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) => true,
-            Err(seen) if seen & MARK != 0 => false,
+            Err(seen) if seen & PARKED != 0 => false,
             Err(seen) => {
                 let released = self.word.compare_exchange(seen, FREE, Release, Relaxed).is_ok();
                 if released {
@@ -90,19 +91,12 @@ unsafe impl<P: Platform> Contention<P> for Futex<P> {
         }
     }
 
-    unsafe fn clear_mark(&self) {
-        self.word.fetch_and(!MARK, Relaxed);
+    unsafe fn clear_parked_bit(&self) {
+        self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    fn mark(&self) -> bool {
-        let mut seen = self.word.load(Relaxed);
-        while seen != FREE {
-            match self.word.compare_exchange(seen, seen | MARK, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+    fn set_parked_bit(&self) -> bool {
+        self.word.modify(Relaxed, Relaxed, |seen| (seen != FREE).then_some(seen | PARKED)).is_ok()
     }
 
     fn is_locked(&self) -> bool {

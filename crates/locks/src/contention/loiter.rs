@@ -5,14 +5,14 @@
 //! can be taken by whoever comes, and the thread that released it last usually does. Behind the
 //! word waits a TP-MCS queue, and only its front, the *standby* thread, polls the word. The
 //! composition is that of LOITER (Dice, *Malthusian Locks*, EuroSys 2017, section 5: outer word,
-//! inner queue); the queue is the one of [`tpmcs`](super::tpmcs), and waiters leave when load
+//! inner queue); the queue is the one of [`tpmcs`](super::tpmcs), and waiters abandon it when load
 //! control asks them to.
 //!
 //! ```text
 //!   arrivals --barge--> [ word | demand ] <--polls-- standby <--TP-MCS-- waiter <-- waiter <-- tail
 //! ```
 //!
-//! Unfairness is bounded: after [`PATIENCE_NS`] the standby raises `demand`, from when on arrivals
+//! Unfairness is bounded: after [`BARGING_BOUND_NS`] the standby raises `demand`, from when on arrivals
 //! leave the word to it.
 //!
 //! | word held | demand | meaning |
@@ -38,12 +38,14 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::backoff::Backoff;
-use super::queue::Queue;
+use super::Contention;
 use super::tpmcs::TimePublished;
 use super::word::{Word, by_its_word};
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use crate::primitive::Atomic;
+use crate::primitive::backoff::Backoff;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::queue::NodeMemory;
+use crate::queue::list::Queue;
 
 const NO: u32 = 0;
 const YES: u32 = 1;
@@ -54,7 +56,7 @@ const ARRIVAL_NS: u64 = 1_500;
 /// How long the standby lets others barge. A hand-over costs about 1 us of the lock's time, so this
 /// bounds the cost of fairness to some percent, and a waiter's extra delay to a fraction of a time
 /// slice.
-const PATIENCE_NS: u64 = 100_000;
+const BARGING_BOUND_NS: u64 = 100_000;
 
 /// How long the word may lie free before anybody takes it although the standby demands it.
 const OVERRULE_NS: u64 = 2_000;
@@ -64,7 +66,7 @@ const GLANCE_NS: u64 = 20_000;
 
 /// A waiter that has been in the queue for so long, without the standby demanding the word, takes
 /// it that the standby is not running, and does its work.
-const ORPHANED_NS: u64 = 2 * PATIENCE_NS;
+const ORPHANED_NS: u64 = 2 * BARGING_BOUND_NS;
 
 const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
 /// Each poll of a held word costs its holder a line transfer of some 100 ns, so the standby polls
@@ -73,7 +75,7 @@ const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
-pub struct Loiter<P: Platform> {
+pub struct Loiter<P: NodeMemory> {
     word: Word<P>,
     demand: P::U32,
     inner: Queue<P, TimePublished>,
@@ -85,7 +87,7 @@ struct Overrule {
     free_since: Cell<Option<u64>>,
 }
 
-impl<P: Platform> Loiter<P> {
+impl<P: NodeMemory> Loiter<P> {
     /// Takes the word unless it is held, or left to the standby.
     fn barge(&self, overrule: &Overrule, now: u64) -> bool {
         if !self.word.is_free() {
@@ -114,7 +116,7 @@ impl<P: Platform> Loiter<P> {
                 return Some(Outcome::Acquired);
             }
             if turn.turn(now) == Verdict::Leave {
-                return Some(Outcome::Left);
+                return Some(Outcome::Abandoned);
             }
             backoff.wait::<P>();
             now = P::now();
@@ -132,9 +134,9 @@ impl<P: Platform> Loiter<P> {
             }
             let now = P::now();
             if turn.turn(now) == Verdict::Leave {
-                break Outcome::Left;
+                break Outcome::Abandoned;
             }
-            if now - since > PATIENCE_NS {
+            if now - since > BARGING_BOUND_NS {
                 // Again each turn: a waiter that overruled it has lowered it.
                 demanded = true;
                 if self.demand.load(Relaxed) == NO {
@@ -153,7 +155,7 @@ impl<P: Platform> Loiter<P> {
 }
 
 // SAFETY: Invariant 1, and the orderings above.
-unsafe impl<P: Platform> Contention<P> for Loiter<P> {
+unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     fn unlocked() -> Self {
         Loiter { word: Word::unlocked(), demand: P::U32::new(NO), inner: Queue::new() }
     }
@@ -200,14 +202,14 @@ unsafe impl<P: Platform> Contention<P> for Loiter<P> {
         if let Ok(ticket) = result {
             // SAFETY: the ticket is that of the queue's front, which we are.
             let released = unsafe { self.inner.release(ticket) };
-            debug_assert!(released.is_ok(), "only the word is ever marked");
+            debug_assert!(released.is_ok(), "only the word ever has the parked bit");
         }
         outcome
     }
 
     by_its_word!();
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         !self.inner.is_empty()
     }
 }

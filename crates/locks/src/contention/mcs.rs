@@ -2,37 +2,39 @@
 //!
 //! Every waiter spins on its own cache line, so that a hand-over costs one line transfer whatever
 //! the number of waiters. The order is also the weakness: a preempted waiter holds up all behind it
-//! (ASPLOS 2010, section 2.1). Waiters can leave; see [`queue`](super::queue).
+//! (ASPLOS 2010, section 2.1). Waiters can abandon it; see [`list`](crate::queue::list).
 //!
 //! **Invariant 1.** `holder` is written only by the thread that holds the lock.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::queue::{Node, Patience, Queue, Ticket};
-use super::{Contention, Outcome, Turn};
-use crate::platform::{Atomic, Platform};
+use super::Contention;
+use crate::primitive::Atomic;
+use crate::primitive::turn::{Outcome, Turn};
+use crate::queue::list::{PreemptionBounds, Queue, Ticket};
+use crate::queue::{Node, NodeMemory};
 
 /// Hand over in strict order, whatever a waiter's time stamp says.
 pub struct InOrder;
 
-impl Patience for InOrder {
+impl PreemptionBounds for InOrder {
     const STALE_AFTER_NS: Option<u64> = None;
 }
 
 /// A queue lock that reckons with preemption as `S` says.
 #[repr(C)]
-pub struct QueueLock<P: Platform, S> {
+pub struct QueueLock<P: NodeMemory, S> {
     queue: Queue<P, S>,
     /// The node through which the lock is held: what `unlock` needs, kept here so that no caller
     /// has to carry it.
-    holder: P::NodePtr,
+    holder: P::Ptr<Node<P>>,
 }
 
 /// The MCS lock.
 pub type Mcs<P> = QueueLock<P, InOrder>;
 
-impl<P: Platform, S: Patience> QueueLock<P, S> {
+impl<P: NodeMemory, S: PreemptionBounds> QueueLock<P, S> {
     fn hold(&self, Ticket(node): Ticket<P>) {
         if S::SUSPECT_AFTER_NS.is_some() {
             // SAFETY: type-stable, and ours while we hold the lock.
@@ -57,9 +59,9 @@ impl<P: Platform, S: Patience> QueueLock<P, S> {
 }
 
 // SAFETY: the queue has one holder at a time (its Invariants 1 and 2) and carries the orderings.
-unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
+unsafe impl<P: NodeMemory, S: PreemptionBounds> Contention for QueueLock<P, S> {
     fn unlocked() -> Self {
-        QueueLock { queue: Queue::new(), holder: P::NodePtr::new(ptr::null_mut::<Node<P>>()) }
+        QueueLock { queue: Queue::new(), holder: P::Ptr::new(ptr::null_mut()) }
     }
 
     #[inline]
@@ -94,7 +96,7 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
         if self.queue.is_empty() {
             return true;
         }
-        if self.queue.is_marked() {
+        if self.queue.has_parked_bit() {
             return false;
         }
         // SAFETY: the caller holds the lock, so `holder` is its node (Invariant 1).
@@ -112,19 +114,19 @@ unsafe impl<P: Platform, S: Patience> Contention<P> for QueueLock<P, S> {
         }
     }
 
-    unsafe fn clear_mark(&self) {
-        self.queue.clear_mark();
+    unsafe fn clear_parked_bit(&self) {
+        self.queue.clear_parked_bit();
     }
 
-    fn mark(&self) -> bool {
-        self.queue.mark()
+    fn set_parked_bit(&self) -> bool {
+        self.queue.set_parked_bit()
     }
 
     fn is_locked(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    fn is_awaited(&self) -> bool {
-        self.queue.seems_awaited(self.holder.load(Relaxed))
+    fn has_contender(&self) -> bool {
+        self.queue.seems_contended(self.holder.load(Relaxed))
     }
 }

@@ -5,13 +5,11 @@
 //! leave?* It never sleeps on its own account; the one exception is [`futex`], the blocking
 //! baseline. [`Class`](crate::catalogue::Class) says of each what it calls the system for.
 
-pub mod backoff;
 pub mod clh;
 pub mod elided;
 pub mod futex;
 pub mod loiter;
 pub mod mcs;
-pub mod queue;
 pub mod requester;
 pub mod rw;
 pub mod tas;
@@ -20,51 +18,13 @@ pub mod tpmcs;
 pub mod ttas;
 mod word;
 
-use crate::platform::Platform;
-
-/// The answer to a waiter's question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on polling.
-    Spin,
-    /// Withdraw from the lock and return [`Outcome::Left`], unless the lock came meanwhile.
-    Leave,
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The lock is held.
-    Acquired,
-    /// The waiter left: it is in no queue, and will not be handed the lock.
-    Left,
-}
-
-/// No waiter's turn takes longer, backoff included, nanoseconds: more between two is time off the processor.
-pub(crate) const LONGEST_TURN_NS: u64 = 20_000;
-
-/// What a waiter asks once per turn of its loop.
-pub trait Turn {
-    /// Keep spinning, or leave? `now` is [`Platform::now`], read this turn.
-    fn turn(&mut self, now: u64) -> Verdict;
-
-    /// When the waiter must give up at the latest, for the one algorithm that blocks by itself.
-    fn deadline(&self) -> Option<u64> {
-        None
-    }
-}
-
-impl<F: FnMut(u64) -> Verdict> Turn for F {
-    fn turn(&mut self, now: u64) -> Verdict {
-        self(now)
-    }
-}
+use crate::primitive::turn::{Outcome, Turn};
 
 /// A mutual-exclusion algorithm in 16 bytes of state, all zeroes when unlocked.
 ///
-/// Beside who holds it, the state has room for one *mark*: threads wait off the processor until a
+/// Beside who holds it, the state has room for one *parked bit*: threads wait off the processor until a
 /// release, and the next release must wake one. What they wait on is the load manager's
-/// ([`Gate`](crate::load::gate::Gate)); the mark is here because it must be seen by the very access
+/// ([`Eventcount`](crate::parking::eventcount::Eventcount)); the bit is here because it must be seen by the very access
 /// that releases. A released lock may be freed by its next holder, so there is no looking at it
 /// afterwards.
 ///
@@ -73,7 +33,7 @@ impl<F: FnMut(u64) -> Verdict> Turn for F {
 /// Between an acquisition (`try_lock` true, `attempt` acquired) and the release that ends it there
 /// is no other acquisition, and each sees the writes before the release that it follows. After the
 /// release no memory of the lock is touched.
-pub unsafe trait Contention<P: Platform>: Send + Sync {
+pub unsafe trait Contention: Send + Sync {
     /// The unlocked state.
     fn unlocked() -> Self
     where
@@ -112,11 +72,11 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
         false
     }
 
-    /// Contends for the lock until it is acquired, or until `turn` says to leave and leaving
-    /// succeeds.
+    /// Contends for the lock until it is acquired, or until `turn` says to leave and abandoning
+    /// the lock succeeds.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;
 
-    /// Releases the lock, unless it is marked: then it stays held, and the answer is false. Ends an
+    /// Releases the lock, unless the parked bit is set: then it stays held, and the answer is false. Ends an
     /// elided section too.
     ///
     /// # Safety
@@ -124,22 +84,22 @@ pub unsafe trait Contention<P: Platform>: Send + Sync {
     /// The calling context holds the lock.
     unsafe fn unlock(&self) -> bool;
 
-    /// Clears the mark; the lock stays held.
+    /// Clears the parked bit; the lock stays held.
     ///
     /// # Safety
     ///
     /// The calling context holds the lock.
-    unsafe fn clear_mark(&self);
+    unsafe fn clear_parked_bit(&self);
 
-    /// Marks the lock if it is held at this moment, by anyone; false if it is free.
-    fn mark(&self) -> bool;
+    /// Sets the parked bit if the lock is held at this moment, by anyone; false if it is free.
+    fn set_parked_bit(&self) -> bool;
 
     /// Whether somebody holds the lock at this moment; stale as soon as it is known.
     fn is_locked(&self) -> bool;
 
     /// Whether, as far as the algorithm knows, a thread contends for the lock at this moment, and
     /// would take it if it were released. Asked by one that does not. True where nobody can tell.
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         true
     }
 }

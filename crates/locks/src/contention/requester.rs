@@ -8,17 +8,17 @@
 //!
 //! The algorithm is [`ticket`](super::ticket)'s, with its Invariants.
 
-use super::ticket::{Pace, TicketLock};
-use crate::platform::Platform;
+use super::ticket::{TicketLock, WaitStrategy};
+use crate::primitive::Primitive;
 
 /// Look all the time as the first requester, save power as any other.
 pub struct FirstSpins;
 
-impl Pace for FirstSpins {
+impl WaitStrategy for FirstSpins {
     #[inline]
-    fn wait<P: Platform>(word: &P::U64, seen: u64, ahead: u64) {
+    fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64) {
         // Only the holder is ahead.
-        if ahead <= 1 { P::pause() } else { P::doze(word, seen) }
+        if ahead <= 1 { P::pause() } else { P::umwait(word, seen) }
     }
 }
 

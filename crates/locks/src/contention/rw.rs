@@ -9,8 +9,8 @@
 //! | 0 | free |
 //! | n, up to [`MAX_READERS`] | n readers |
 //! | `WRITER + n` | a writer, and n readers that have just found it there |
-//! | n, `+ MARK` | and the last reader's release must wake parked waiters |
-//! | `WRITER + n`, `+ MARK` | and the writer's release must wake parked waiters |
+//! | n, `+ PARKED` | and the last reader's release must wake parked waiters |
+//! | `WRITER + n`, `+ PARKED` | and the writer's release must wake parked waiters |
 //!
 //! **Invariant 1.** A reader counts itself by an addition, which never fails and so scales where
 //! readers come from all sides. It holds the lock if no writer does. Otherwise it takes itself out
@@ -22,8 +22,8 @@
 //! **Invariant 2.** A writer holds the lock from a compare-and-swap that found 0.
 //!
 //! **Invariant 3.** A parked waiter is woken as soon as what kept it out is gone. A writer kept it
-//! out: the writer's release finds the mark, even if it hands the lock to a counted reader, which
-//! may hold it for ever. Readers kept a writer out: the last one's release finds the mark. Waiting
+//! out: the writer's release finds the parked bit, even if it hands the lock to a counted reader,
+//! which may hold it for ever. Readers kept a writer out: the last one's release finds the bit. Waiting
 //! writers kept a reader out: the last one that gives up says so ([`end_wait`](RwWord::end_wait)),
 //! and one that gets the lock releases it.
 //!
@@ -31,12 +31,12 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::backoff::Backoff;
-use super::{Outcome, Turn, Verdict};
-use crate::platform::{Atomic, AtomicInt, Platform};
+use crate::primitive::backoff::Backoff;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const WRITER: u32 = 1 << 31;
-const MARK: u32 = 1 << 30;
+const PARKED: u32 = 1 << 30;
 
 /// Most readers at a time: glibc's limit, beyond which it answers `EAGAIN`. The bit above leaves
 /// room for as many again that are on their way out.
@@ -59,7 +59,7 @@ pub enum Share {
 
 /// A reader-writer lock in 8 bytes, all zeroes when free.
 #[repr(C)]
-pub struct RwWord<P: Platform> {
+pub struct RwWord<P: Primitive> {
     word: P::U32,
     /// Writers that wait, awake or asleep, and above [`ONE_POLLER`] the threads that poll.
     waiting: P::U32,
@@ -68,7 +68,7 @@ pub struct RwWord<P: Platform> {
 /// One polling thread, in `waiting`; below it the writers are counted. Both counts are advice.
 const ONE_POLLER: u32 = 1 << 16;
 
-impl<P: Platform> RwWord<P> {
+impl<P: Primitive> RwWord<P> {
     /// A free lock.
     pub fn unlocked() -> Self {
         RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
@@ -89,14 +89,8 @@ impl<P: Platform> RwWord<P> {
     /// Takes a counted reader out again, unless it turns out to hold the lock (Invariant 1).
     #[cold]
     fn withdraw(&self) -> bool {
-        let mut seen = self.word.load(Acquire);
-        while seen & (WRITER | TOO_MANY) != 0 {
-            match self.word.compare_exchange(seen, seen - 1, Acquire, Acquire) {
-                Ok(_) => return false,
-                Err(now) => seen = now,
-            }
-        }
-        true
+        let counted = |seen: u32| (seen & (WRITER | TOO_MANY) != 0).then(|| seen - 1);
+        self.word.modify(Acquire, Acquire, counted).is_err()
     }
 
     /// Whether `try_acquire` would be worth its write to the word.
@@ -110,13 +104,13 @@ impl<P: Platform> RwWord<P> {
     /// Contends until acquired, or until `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::place(turn));
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
             if self.seems_free(share) && self.try_acquire(share) {
                 break Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                break Outcome::Left;
+                break Outcome::Abandoned;
             }
             backoff.wait::<P>();
         };
@@ -125,7 +119,7 @@ impl<P: Platform> RwWord<P> {
     }
 
     /// Whether a thread polls for the lock at this moment.
-    pub fn is_awaited(&self) -> bool {
+    pub fn has_contender(&self) -> bool {
         self.waiting.load(Relaxed) >= ONE_POLLER
     }
 
@@ -167,7 +161,7 @@ impl<P: Platform> RwWord<P> {
         let seen = self.word.load(Relaxed);
         // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one.
         let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(1) };
-        seen & MARK == 0 && seen != 0 && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
+        seen & PARKED == 0 && seen != 0 && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
     }
 
     /// # Safety
@@ -175,40 +169,27 @@ impl<P: Platform> RwWord<P> {
     /// As of `release`.
     #[cold]
     unsafe fn release_contended(&self) -> bool {
-        let mut seen = self.word.load(Relaxed);
-        loop {
+        let freed = |seen: u32| {
             // A lock that nobody holds stays as it is.
             let is_writers = seen & WRITER != 0;
             let freed = if is_writers { seen & !WRITER } else { seen.saturating_sub(1) };
-            if freed == MARK || (is_writers && freed & MARK != 0) {
-                return false;
-            }
-            match self.word.compare_exchange(seen, freed, Release, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
+            (freed != PARKED && (!is_writers || freed & PARKED == 0)).then_some(freed)
+        };
+        self.word.modify(Release, Relaxed, freed).is_ok()
     }
 
-    /// Clears the mark; the lock stays held.
+    /// Clears the parked bit; the lock stays held.
     ///
     /// # Safety
     ///
     /// The calling context holds the lock.
-    pub unsafe fn clear_mark(&self) {
-        self.word.fetch_and(!MARK, Relaxed);
+    pub unsafe fn clear_parked_bit(&self) {
+        self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    /// Marks the lock if it is held at this moment; false if it is free.
-    pub fn mark(&self) -> bool {
-        let mut seen = self.word.load(Relaxed);
-        while seen != 0 {
-            match self.word.compare_exchange(seen, seen | MARK, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+    /// Sets the parked bit if the lock is held at this moment; false if it is free.
+    pub fn set_parked_bit(&self) -> bool {
+        self.word.modify(Relaxed, Relaxed, |seen| (seen != 0).then_some(seen | PARKED)).is_ok()
     }
 
     /// Whether a writer holds the lock at this moment.
@@ -224,6 +205,6 @@ impl<P: Platform> RwWord<P> {
 
     /// Whether there are as many readers as the word can count.
     pub fn is_full(&self) -> bool {
-        self.word.load(Relaxed) & !MARK == MAX_READERS
+        self.word.load(Relaxed) & !PARKED == MAX_READERS
     }
 }

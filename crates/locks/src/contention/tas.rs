@@ -9,9 +9,10 @@
 //!
 //! **Memory orderings.** The acquiring test-and-set pairs with the compare-and-swap that releases.
 
+use super::Contention;
 use super::word::{Word, by_its_word};
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::Platform;
+use crate::primitive::Primitive;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
 
 /// Tries between two turns: what a turn costs, the clock and a look at load control, is not part of
 /// a loop that is as tight as can be.
@@ -19,12 +20,12 @@ const TRIES_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// A test-and-set lock.
 #[repr(C)]
-pub struct Tas<P: Platform> {
+pub struct Tas<P: Primitive> {
     word: Word<P>,
 }
 
 // SAFETY: Invariant 1, and the orderings above.
-unsafe impl<P: Platform> Contention<P> for Tas<P> {
+unsafe impl<P: Primitive> Contention for Tas<P> {
     fn unlocked() -> Self {
         Tas { word: Word::unlocked() }
     }
@@ -40,7 +41,7 @@ unsafe impl<P: Platform> Contention<P> for Tas<P> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             P::pause();
         }

@@ -2,17 +2,17 @@
 //! given up.
 //!
 //! A waiter draws a ticket and spins until it is served. A ticket cannot be handed back, so a
-//! waiter that leaves strikes it out: one bit per ticket in a window, which the releaser steps
+//! waiter that abandons the lock strikes it out: one bit per ticket in a window, which the releaser steps
 //! over. All of it is one word, so that every step is one compare-and-swap.
 //!
 //! ```text
 //!  63 ....... 32    30      29 .... 15   14 ..... 0
-//!  left, 32 bits    mark      serving       next
+//!  left, 32 bits   parked     serving       next
 //!
 //!  serving = 7, next = 11, left = { 9 }:  7 holds, 8 waits, 9 is gone, 10 waits
 //! ```
 //!
-//! What a waiter does between two looks at the word is a [`Pace`].
+//! What a waiter does between two looks at the word is a [`WaitStrategy`].
 //!
 //! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws
 //! a ticket only while the window has room, and else polls outside it. So no two tickets in use
@@ -30,32 +30,33 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-use super::{Contention, Outcome, Turn, Verdict};
-use crate::platform::{Atomic, Platform};
+use super::Contention;
+use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, Primitive};
 
 /// Tickets that may be out at a time: the bits of `left`.
 const WINDOW: u64 = 32;
 const TICKET_BITS: u32 = 15;
 const TICKETS: u64 = (1 << TICKET_BITS) - 1;
-const MARK: u64 = 1 << 30;
+const PARKED: u64 = 1 << 30;
 
 /// Backoff per waiter ahead: some short critical sections' time. Shorter, the line is read more often
 /// than it changes.
 const BACKOFF_NS: u64 = 40;
 
 /// What waiters do between two looks at the word.
-pub trait Pace: Send + Sync {
+pub trait WaitStrategy: Send + Sync {
     /// Passes some time, as one who has seen `word` hold `seen`, and by it `ahead` tickets before its
     /// own, the holder's included.
-    fn wait<P: Platform>(word: &P::U64, seen: u64, ahead: u64);
+    fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64);
 }
 
 /// Look all the time: a release is seen at once, and its line read by every waiter.
 pub struct Poll;
 
-impl Pace for Poll {
+impl WaitStrategy for Poll {
     #[inline]
-    fn wait<P: Platform>(_word: &P::U64, _seen: u64, _ahead: u64) {
+    fn wait<P: Primitive>(_word: &P::U64, _seen: u64, _ahead: u64) {
         P::pause();
     }
 }
@@ -64,9 +65,9 @@ impl Pace for Poll {
 /// 9(1), 1991, section 2.2).
 pub struct Proportional;
 
-impl Pace for Proportional {
+impl WaitStrategy for Proportional {
     #[inline]
-    fn wait<P: Platform>(_word: &P::U64, _seen: u64, ahead: u64) {
+    fn wait<P: Primitive>(_word: &P::U64, _seen: u64, ahead: u64) {
         P::delay(BACKOFF_NS * ahead);
     }
 }
@@ -106,7 +107,7 @@ impl Word {
         (self.ahead_of(self.next()) < WINDOW).then_some(Word(self.0 & !TICKETS | next))
     }
 
-    /// The holder's ticket done with: the next one that nobody has left is served.
+    /// The holder's ticket done with: the next one that is not struck out is served.
     fn released(self) -> Word {
         let mut word = self.0;
         let mut serving = self.serving();
@@ -122,11 +123,11 @@ impl Word {
 
 /// A ticket lock whose waiters look at it as `W` says.
 #[repr(C)]
-pub struct TicketLock<P: Platform, W> {
+pub struct TicketLock<P: Primitive, W> {
     word: P::U64,
     /// The process generation in which the tickets were drawn.
     generation: P::U32,
-    pace: PhantomData<W>,
+    strategy: PhantomData<W>,
 }
 
 /// The ticket lock whose waiters poll all the time.
@@ -135,7 +136,7 @@ pub type Ticket<P> = TicketLock<P, Poll>;
 /// The ticket lock with proportional backoff.
 pub type TicketBackoff<P> = TicketLock<P, Proportional>;
 
-impl<P: Platform, W> TicketLock<P, W> {
+impl<P: Primitive, W> TicketLock<P, W> {
     /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
     /// served are nobody's (Invariant 3). Also for the first to use a lock, which is of no generation yet.
     #[cold]
@@ -164,22 +165,15 @@ impl<P: Platform, W> TicketLock<P, W> {
             self.disown();
         }
         // Acquire also where nothing is changed: a waiter may learn here that it is being served.
-        let mut seen = self.word.load(Acquire);
-        loop {
-            let new = change(Word(seen))?;
-            match self.word.compare_exchange(seen, new.0, order, Acquire) {
-                Ok(_) => return Some(Word(seen)),
-                Err(now) => seen = now,
-            }
-        }
+        self.word.modify(order, Acquire, |seen| change(Word(seen)).map(|word| word.0)).ok().map(Word)
     }
 }
 
 // SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody
 // (Invariant 2).
-unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
+unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
     fn unlocked() -> Self {
-        TicketLock { word: P::U64::new(0), generation: P::U32::new(0), pace: PhantomData }
+        TicketLock { word: P::U64::new(0), generation: P::U32::new(0), strategy: PhantomData }
     }
 
     #[inline]
@@ -193,7 +187,7 @@ unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
                 break before.next();
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                return Outcome::Left;
+                return Outcome::Abandoned;
             }
             W::wait::<P>(&self.word, self.word.load(Relaxed), WINDOW);
         };
@@ -205,7 +199,7 @@ unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
             }
             if turn.turn(P::now()) == Verdict::Leave {
                 let strike = |word: Word| (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)));
-                return if self.update(Acquire, strike).is_some() { Outcome::Left } else { Outcome::Acquired };
+                return if self.update(Acquire, strike).is_some() { Outcome::Abandoned } else { Outcome::Acquired };
             }
             W::wait::<P>(&self.word, word.0, ahead);
         }
@@ -215,22 +209,22 @@ unsafe impl<P: Platform, W: Pace> Contention<P> for TicketLock<P, W> {
     unsafe fn unlock(&self) -> bool {
         // Of a free word nothing is released: a program's mistake, which libc bears, and so is borne here.
         let release = |word: Word| if word.is_free() { word } else { word.released() };
-        self.update(Release, |word| (word.0 & MARK == 0).then(|| release(word))).is_some()
+        self.update(Release, |word| (word.0 & PARKED == 0).then(|| release(word))).is_some()
     }
 
-    unsafe fn clear_mark(&self) {
-        self.update(Relaxed, |word| Some(Word(word.0 & !MARK)));
+    unsafe fn clear_parked_bit(&self) {
+        self.update(Relaxed, |word| Some(Word(word.0 & !PARKED)));
     }
 
-    fn mark(&self) -> bool {
-        self.update(Acquire, |word| (!word.is_free()).then_some(Word(word.0 | MARK))).is_some()
+    fn set_parked_bit(&self) -> bool {
+        self.update(Acquire, |word| (!word.is_free()).then_some(Word(word.0 | PARKED))).is_some()
     }
 
     fn is_locked(&self) -> bool {
         !Word(self.word.load(Relaxed)).is_free()
     }
 
-    fn is_awaited(&self) -> bool {
+    fn has_contender(&self) -> bool {
         let word = Word(self.word.load(Relaxed));
         // All tickets that are out, but the holder's and those that were struck.
         word.ahead_of(word.next()) > 1 + u64::from((word.0 >> 32).count_ones())

@@ -12,19 +12,19 @@
 //! holder of the other asks for a longer time slice ([`SliceExtending`]).
 
 use super::mcs::QueueLock;
-use super::queue::Patience;
+use crate::queue::list::PreemptionBounds;
 
 /// Skip waiters whose time stamp is stale.
 pub struct TimePublished;
 
-impl Patience for TimePublished {
+impl PreemptionBounds for TimePublished {
     /// A running waiter publishes every few hundred nanoseconds; a context switch away and back
     /// takes some 10 us. He et al. use the same magnitude for their UPDATE_DELAY. Too short
     /// would skip waiters that only met an interrupt.
     const STALE_AFTER_NS: Option<u64> = Some(25_000);
 }
 
-/// And waiters yield to a holder that looks preempted: it publishes when it came by the lock, and one
+/// And waiters yield to a holder that looks preempted: it publishes when it acquired the lock, and one
 /// that was longer ago than critical sections take is not running (He et al., whose `MAX_CS_TIME`
 /// that is; Johnson et al., DaMoN 2009, section 3.1, `yield`).
 ///
@@ -32,7 +32,7 @@ impl Patience for TimePublished {
 /// paper finds this worse than TP-MCS once the machine is overloaded (its section 3.2).
 pub struct Yielding;
 
-impl Patience for Yielding {
+impl PreemptionBounds for Yielding {
     const STALE_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
     /// As long as a waiter's time stamp: beyond what short critical sections and an interrupt take,
     /// far below the milliseconds of a time slice.
@@ -48,7 +48,7 @@ impl Patience for Yielding {
 /// word of thread-local memory.
 pub struct SliceExtending;
 
-impl Patience for SliceExtending {
+impl PreemptionBounds for SliceExtending {
     const STALE_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
     const EXTENDS_SLICE: bool = true;
 }

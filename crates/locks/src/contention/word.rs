@@ -1,24 +1,24 @@
-//! The lock word of the algorithms that have just one: held or not, and the mark.
+//! The lock word of the algorithms that have just one: held or not, and the parked bit.
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | `FREE` | nobody holds it |
 //! | `HELD` | held |
-//! | `HELD + MARK` | held, and its release must wake a parked waiter |
+//! | `HELD + PARKED` | held, and its release must wake a parked waiter |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::platform::{Atomic, AtomicInt, Platform};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-const MARK: u32 = 2;
+const PARKED: u32 = 2;
 
 /// A lock word. Its methods are those of [`Contention`](super::Contention).
 #[repr(transparent)]
-pub(super) struct Word<P: Platform>(P::U32);
+pub(super) struct Word<P: Primitive>(P::U32);
 
-impl<P: Platform> Word<P> {
+impl<P: Primitive> Word<P> {
     pub(super) fn unlocked() -> Self {
         Word(P::U32::new(FREE))
     }
@@ -33,36 +33,30 @@ impl<P: Platform> Word<P> {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// Writes to the word whether it is free or not; a mark stays.
+    /// Writes to the word whether it is free or not; the parked bit stays.
     #[inline]
     pub(super) fn test_and_set(&self) -> bool {
         self.0.fetch_or(HELD, Acquire) & HELD == 0
     }
 
-    /// Releases an unmarked word; false, and still held, if it is marked.
+    /// Releases a word without the parked bit; false, and still held, if the bit is set.
     #[inline]
     pub(super) fn unlock(&self) -> bool {
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
     }
 
-    /// Clears the mark of a held word. (A store would do: nobody but markers writes to a held word.
-    /// But the model checker cannot tell in which order a store and a marker's access take effect.)
+    /// Clears the parked bit of a held word. (A store would do: nobody but parkers writes to a held
+    /// word. But the model checker cannot tell in which order a store and a parker's access take effect.)
     /// A free word becomes a held one: to unlock one is a program's mistake, which libc bears, and
     /// with this the release that follows bears it, too.
-    pub(super) fn clear_mark(&self) {
+    pub(super) fn clear_parked_bit(&self) {
         self.0.swap(HELD, Relaxed);
     }
 
-    /// Marks a held word; false if it is free.
-    pub(super) fn mark(&self) -> bool {
-        let mut seen = self.0.load(Relaxed);
-        while seen & HELD != 0 {
-            match self.0.compare_exchange(seen, HELD | MARK, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+    /// Sets the parked bit of a held word; false if it is free.
+    pub(super) fn set_parked_bit(&self) -> bool {
+        let held = |seen: u32| (seen & HELD != 0).then_some(HELD | PARKED);
+        self.0.modify(Relaxed, Relaxed, held).is_ok()
     }
 }
 
@@ -74,12 +68,12 @@ macro_rules! by_its_word {
             self.word.unlock()
         }
 
-        unsafe fn clear_mark(&self) {
-            self.word.clear_mark();
+        unsafe fn clear_parked_bit(&self) {
+            self.word.clear_parked_bit();
         }
 
-        fn mark(&self) -> bool {
-            self.word.mark()
+        fn set_parked_bit(&self) -> bool {
+            self.word.set_parked_bit()
         }
 
         fn is_locked(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Spin-then-park with a spin that adapts: as long as spinning has paid lately, and only while the
-//! lock goes round.
+//! Spin-then-park with a spin that adapts: as long as spinning has paid lately, and only while
+//! threads acquire the lock.
 //!
 //! The adaptive mutex of Solaris spins while the holder runs, and parks when it does not (McDougall and
 //! Mauro, *Solaris Internals*; DaMoN 2009, section 2.3). A Linux process cannot see for free
@@ -7,17 +7,16 @@
 //!
 //! - how long earlier spins took to succeed: glibc's adaptive mutex spins up to twice their running
 //!   average, and takes the outcome, whatever it was, into the average;
-//! - whether anybody came by the lock lately, where acquisitions are counted: a lock that stands
-//!   still for longer than sections usually take has a holder that does not run, or works for
+//! - whether anybody acquired the lock lately, where acquisitions are counted: a lock that makes no
+//!   progress for longer than sections usually take has a holder that does not run, or works for
 //!   long. Then to spin on is a waste in either case.
 //!
 //! The average is a thread's, not a lock's: a lock has no room for it. Threads that use locks of very
 //! different lengths in turn spin as for the mean of them.
 
-use super::gate::{Gate, Spot};
-use super::{Departure, LoadManager};
-use crate::contention::Verdict;
-use crate::platform::{Platform, ThreadNote};
+use super::{Context, LoadManager, ThreadState, Wait, WaitSummary};
+use crate::primitive::Clock as _;
+use crate::primitive::turn::Verdict;
 
 /// Bounds of a spin. The lower one is a hand-over between two processors or two; the upper one what
 /// parking and being woken cost together, twice (Karlin et al. 1991: spinning for what blocking
@@ -28,8 +27,8 @@ const LONGEST_NS: u64 = 20_000;
 /// Weight of the average's past: glibc's (`nptl/pthread_mutex_lock.c`: an eighth of the difference).
 const INERTIA: u64 = 8;
 
-/// A lock that nobody came by for so long stands still: some sections and hand-overs.
-const STANDSTILL_NS: u64 = 5_000;
+/// A lock that nobody acquires for so long makes no progress: some sections and hand-overs take less.
+const NO_PROGRESS_NS: u64 = 5_000;
 
 /// Spin adaptively, then park.
 pub struct Adaptive;
@@ -38,10 +37,10 @@ pub struct Adaptive;
 pub struct Waiter {
     since: u64,
     /// How long this spin may take.
-    patience: u64,
+    bound: u64,
     acquisitions: Option<u32>,
     /// When they were last seen to have changed.
-    moved: u64,
+    progress_at: u64,
     /// The last spin's length.
     spun: u64,
     sleeps: u32,
@@ -53,35 +52,35 @@ fn learn(average: u64, spun: u64) -> u64 {
     (average * (INERTIA - 1) + spun) / INERTIA
 }
 
-impl<P: Platform> LoadManager<P> for Adaptive {
+impl LoadManager for Adaptive {
     type Waiter = Waiter;
 
-    fn arrive(now: u64, _place: u64) -> Waiter {
-        let patience = (2 * P::thread_note().spun + SHORTEST_NS).min(LONGEST_NS);
-        Waiter { since: now, patience, acquisitions: None, moved: now, spun: 0, sleeps: 0 }
+    fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
+        let bound = (2 * wait.process.thread_state().spun + SHORTEST_NS).min(LONGEST_NS);
+        Waiter { since: now, bound, acquisitions: None, progress_at: now, spun: 0, sleeps: 0 }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64, spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>, now: u64) -> Verdict {
         waiter.spun = now.saturating_sub(waiter.since);
-        let acquisitions = spot.acquisitions();
+        let acquisitions = wait.lock.acquisitions();
         if acquisitions != waiter.acquisitions {
-            (waiter.acquisitions, waiter.moved) = (acquisitions, now);
+            (waiter.acquisitions, waiter.progress_at) = (acquisitions, now);
         }
-        let stands_still = acquisitions.is_some() && now.saturating_sub(waiter.moved) > STANDSTILL_NS;
-        if waiter.spun > waiter.patience || stands_still { Verdict::Leave } else { Verdict::Spin }
+        let no_progress = acquisitions.is_some() && now.saturating_sub(waiter.progress_at) > NO_PROGRESS_NS;
+        if waiter.spun > waiter.bound || no_progress { Verdict::Leave } else { Verdict::Spin }
     }
 
-    fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+    fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
-        let acquired = gate.wait(spot, deadline);
-        (waiter.since, waiter.moved) = (P::now(), P::now());
+        let acquired = wait.park();
+        (waiter.since, waiter.progress_at) = (X::Machine::now(), X::Machine::now());
         acquired
     }
 
-    fn depart(waiter: Waiter) -> Departure {
-        let note = P::thread_note();
-        P::set_thread_note(ThreadNote { spun: learn(note.spun, waiter.spun), ..note });
-        Departure { sleeps: waiter.sleeps, parked: waiter.sleeps > 0 }
+    fn end_wait<X: Context>(waiter: Waiter, wait: &Wait<'_, X>) -> WaitSummary {
+        let state = wait.process.thread_state();
+        wait.process.set_thread_state(ThreadState { spun: learn(state.spun, waiter.spun), ..state });
+        WaitSummary { sleeps: waiter.sleeps, parked: waiter.sleeps > 0 }
     }
 }
 

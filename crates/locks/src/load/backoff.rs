@@ -17,11 +17,10 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::gate::{Gate, Spot};
 use super::sensor::Reading;
-use super::{Departure, LoadManager};
-use crate::contention::Verdict;
-use crate::platform::{Atomic, AtomicInt, Platform};
+use super::{Context, LoadManager, Wait, WaitSummary};
+use crate::primitive::turn::Verdict;
+use crate::primitive::{Atomic, AtomicInt, Atomics, Clock as _, Parking as _};
 
 /// How long a wait lasts before it decides: as a [claim](super::control) of load control, so that
 /// the two differ in nothing but how threads sleep.
@@ -33,9 +32,6 @@ const LATEST: f64 = 0.2;
 
 /// The daemon's interval (DaMoN 2009, section 3.4).
 const INTERVAL_NS: u64 = 10_000_000;
-
-/// Mean sleep unless the user sets another: the best of the DaMoN paper's (section 3.4).
-pub const MEAN_NS: u64 = 100_000_000;
 
 /// The papers' clock ticked every 10 ms, and no sleep was shorter. Ours has no such tick; but a
 /// sleep shorter than its two context switches is none.
@@ -96,46 +92,45 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-impl<P: Platform> LoadManager<P> for Backoff {
+impl LoadManager for Backoff {
     type Waiter = Waiter;
 
     const INTERVAL_NS: u64 = INTERVAL_NS;
 
-    fn arrive(now: u64, place: u64) -> Waiter {
+    fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
         // Of two threads that meet at one lock in one nanosecond, one gets the lock.
-        Waiter { since: now, decided: false, random: Random::new(now ^ place), sleeps: 0 }
+        Waiter { since: now, decided: false, random: Random::new(now ^ wait.key()), sleeps: 0 }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>, now: u64) -> Verdict {
         if waiter.decided || now.saturating_sub(waiter.since) < SPIN_NS {
             return Verdict::Spin;
         }
         waiter.decided = true;
-        let control = P::load_control();
-        control.report_contention();
-        if waiter.random.uniform() < control.overload() { Verdict::Leave } else { Verdict::Spin }
+        wait.process.report_contention();
+        if waiter.random.uniform() < wait.process.control().overload() { Verdict::Leave } else { Verdict::Spin }
     }
 
-    fn away(waiter: &mut Waiter, _: &Gate<P>, _: &dyn Spot, deadline: Option<u64>) -> bool {
+    fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
-        let control = P::load_control();
+        let control = wait.process.control();
         let mean = control.backoff.load(Relaxed) as f64;
         let length = waiter.random.exponential(mean).clamp(SHORTEST_NS, LONGEST_IN_MEANS * mean) as u64;
-        let wake = P::now().saturating_add(length);
-        let wake = deadline.map_or(wake, |end| end.min(wake));
+        let wake = X::Machine::now().saturating_add(length);
+        let wake = wait.deadline.map_or(wake, |end| end.min(wake));
         control.backed_off.fetch_add(1, Relaxed);
-        let nobody_wakes = P::U32::new(0);
-        while P::now() < wake {
-            P::park(&nobody_wakes, 0, Some(wake));
+        let nobody_wakes = <X::Machine as Atomics>::U32::new(0);
+        while X::Machine::now() < wake {
+            X::Machine::park(&nobody_wakes, 0, Some(wake));
         }
         control.backed_off.fetch_sub(1, Relaxed);
-        waiter.since = P::now();
+        waiter.since = X::Machine::now();
         waiter.decided = false;
         false
     }
 
-    fn depart(waiter: Waiter) -> Departure {
-        Departure { sleeps: waiter.sleeps, parked: false }
+    fn end_wait<X: Context>(waiter: Waiter, _: &Wait<'_, X>) -> WaitSummary {
+        WaitSummary { sleeps: waiter.sleeps, parked: false }
     }
 }
 

@@ -1,17 +1,16 @@
 //! The controller: reads the sensor at an interval and sets how many waiting threads should sleep.
 //!
 //! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](super::policy) is pure; the
-//! [loop](serve) drives it on whatever platform it is given. It is the daemon of [load-triggered
+//! [loop](serve) drives it on whatever machine it is given. It is the daemon of [load-triggered
 //! backoff](super::backoff) too, which wants the same reading.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::backoff;
-use super::control::LoadControl;
 use super::policy::{Observation, Policy};
 use super::sensor::{Reading, Sensor};
-use crate::catalogue::POLICY;
-use crate::platform::{Atomic, AtomicInt, Platform};
+use super::state::LoadControl;
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 /// Intervals without contention and without sleepers after which the controller goes away.
 const IDLE_INTERVALS: u32 = 30;
@@ -22,8 +21,8 @@ const IDLE_INTERVALS: u32 = 30;
 const PAUSE_PER_BUSY: u64 = 100;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
 
-/// Counts of what a controller did, for the statistics.
-pub struct Effort<P: Platform> {
+/// What the controllers of a process did, for the statistics.
+pub struct Counters<P: Primitive> {
     /// Times a controller was started.
     pub starts: P::U32,
     /// Intervals served.
@@ -36,8 +35,8 @@ pub struct Effort<P: Platform> {
     pub capacity: P::U32,
 }
 
-impl<P: Platform> Effort<P> {
-    fn note(&self, reading: Reading) {
+impl<P: Primitive> Counters<P> {
+    fn record(&self, reading: Reading) {
         self.runnable.store((reading.runnable * 1e3) as u32, Relaxed);
         self.capacity.store((reading.capacity * 1e3) as u32, Relaxed);
     }
@@ -47,13 +46,13 @@ impl<P: Platform> Effort<P> {
 /// does that wakes those parked on it). On return T is 0 and nobody sleeps for it.
 ///
 /// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
-pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, effort: &Effort<P>, stop: &P::U32) {
-    let name = POLICY.get(control.policy.load(Relaxed) as usize).unwrap_or(&POLICY[0]).name;
-    let mut policy = Policy::named(name).expect("the catalogue's names are the policies'");
+pub fn serve<P: Primitive>(control: &LoadControl<P>, sensor: &mut impl Sensor, counters: &Counters<P>, stop: &P::U32) {
+    let name = Policy::NAMES[control.policy.load(Relaxed) as usize];
+    let mut policy = Policy::named(name).expect("its own name");
     let mut overload = 0.0;
     let (mut idle, mut pause) = (0, 0);
     let (mut last, mut polled_before) = (P::now(), control.polled.load(Relaxed));
-    effort.starts.fetch_add(1, Relaxed);
+    counters.starts.fetch_add(1, Relaxed);
     sensor.begin(P::now());
     while idle < IDLE_INTERVALS {
         let wake = P::now() + control.interval.load(Relaxed).max(pause);
@@ -72,16 +71,16 @@ pub fn serve<P: Platform>(control: &LoadControl<P>, sensor: &mut impl Sensor, ef
         (last, polled_before) = (begin, polled);
         let reading = sensor.read(begin);
         let target = reading.map_or(0, |reading| policy.target(Observation { reading, sleeping, polling }));
-        reading.into_iter().for_each(|reading| effort.note(reading));
+        reading.into_iter().for_each(|reading| counters.record(reading));
         control.slots.set_target(target);
         overload = reading.map_or(0.0, |reading| backoff::running_average(overload, reading));
         control.set_overload(overload);
         control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
         let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
         idle = if quiet { idle + 1 } else { 0 };
-        effort.ticks.fetch_add(1, Relaxed);
+        counters.ticks.fetch_add(1, Relaxed);
         let busy = P::now().saturating_sub(begin);
-        effort.busy_ns.fetch_add(busy, Relaxed);
+        counters.busy_ns.fetch_add(busy, Relaxed);
         pause = (busy * PAUSE_PER_BUSY).min(LONGEST_PAUSE_NS);
     }
     control.slots.set_target(0);

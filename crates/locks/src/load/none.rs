@@ -1,27 +1,25 @@
 //! No load management: waiters spin for as long as it takes.
 
-use super::gate::{Gate, Spot};
-use super::{Departure, LoadManager};
-use crate::contention::Verdict;
-use crate::platform::Platform;
+use super::{Context, LoadManager, Wait, WaitSummary};
+use crate::primitive::turn::Verdict;
 
 /// Never leave.
 pub struct NoManager;
 
-impl<P: Platform> LoadManager<P> for NoManager {
+impl LoadManager for NoManager {
     type Waiter = ();
 
-    fn arrive(_now: u64, _place: u64) {}
+    fn begin_wait<X: Context>(_: &Wait<'_, X>, _now: u64) {}
 
-    fn turn((): &mut (), _now: u64, _spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>((): &mut (), _: &Wait<'_, X>, _now: u64) -> Verdict {
         Verdict::Spin
     }
 
-    fn away((): &mut (), _: &Gate<P>, _: &dyn Spot, _: Option<u64>) -> bool {
+    fn block<X: Context>((): &mut (), _: &Wait<'_, X>) -> bool {
         false
     }
 
-    fn depart((): ()) -> Departure {
-        Departure::default()
+    fn end_wait<X: Context>((): (), _: &Wait<'_, X>) -> WaitSummary {
+        WaitSummary::default()
     }
 }

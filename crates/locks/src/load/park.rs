@@ -5,10 +5,9 @@
 //! within twice the optimum), and the ASPLOS 2010 paper's `pthread` row. It decides from its own
 //! wait alone.
 
-use super::gate::{Gate, Spot};
-use super::{Departure, LoadManager};
-use crate::contention::Verdict;
-use crate::platform::Platform;
+use super::{Context, LoadManager, Wait, WaitSummary};
+use crate::primitive::Clock as _;
+use crate::primitive::turn::Verdict;
 
 /// Two context switches and a wake-up, on current machines.
 const SPIN_NS: u64 = 10_000;
@@ -22,25 +21,25 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-impl<P: Platform> LoadManager<P> for Park {
+impl LoadManager for Park {
     type Waiter = Waiter;
 
-    fn arrive(now: u64, _place: u64) -> Waiter {
+    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Waiter {
         Waiter { spin_since: now, sleeps: 0 }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64, _spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>(waiter: &mut Waiter, _: &Wait<'_, X>, now: u64) -> Verdict {
         if now.saturating_sub(waiter.spin_since) > SPIN_NS { Verdict::Leave } else { Verdict::Spin }
     }
 
-    fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+    fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
-        let acquired = gate.wait(spot, deadline);
-        waiter.spin_since = P::now();
+        let acquired = wait.park();
+        waiter.spin_since = X::Machine::now();
         acquired
     }
 
-    fn depart(waiter: Waiter) -> Departure {
-        Departure { sleeps: waiter.sleeps, parked: waiter.sleeps > 0 }
+    fn end_wait<X: Context>(waiter: Waiter, _: &Wait<'_, X>) -> WaitSummary {
+        WaitSummary { sleeps: waiter.sleeps, parked: waiter.sleeps > 0 }
     }
 }

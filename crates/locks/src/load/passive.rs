@@ -23,7 +23,7 @@
 //! wakes its thread. So a set that is not empty has a thread that is awake and will contend for a lock
 //! that nobody else wants: no wake-up is lost because nobody else needs to give one.
 //!
-//! **Invariant 3.** `place` changes only under the latch, while `users` is 0: all who [use](PassiveSets::enter) a domain
+//! **Invariant 3.** `key` changes only under the latch, while `users` is 0: all who [use](PassiveSets::enter) a domain
 //! wait for one lock.
 //!
 //! **Invariant 4.** Each watcher that goes makes one other thread the watcher. While the eldest of a
@@ -38,7 +38,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::platform::{Atomic, AtomicInt, Platform};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
 const SIT: u32 = 1;
@@ -60,7 +60,7 @@ pub const LONGEST_SITTING_NS: u64 = 100_000_000;
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
 #[repr(align(64))]
-struct Domain<P: Platform> {
+struct Domain<P: Primitive> {
     latch: P::U32,
     active: P::U32,
     front: P::U32,
@@ -68,11 +68,11 @@ struct Domain<P: Platform> {
     passed: P::U32,
     /// Waiters of the lock whose domain it is, active and passive.
     users: P::U32,
-    /// Which lock that is.
-    place: P::U64,
+    /// That lock's key.
+    key: P::U64,
 }
 
-struct Seat<P: Platform> {
+struct Seat<P: Primitive> {
     state: P::U32,
     behind: P::U32,
     /// When its thread sat down.
@@ -89,45 +89,21 @@ pub enum Order {
 }
 
 /// The passive sets of a process.
-pub struct PassiveSets<P: Platform> {
+pub struct PassiveSets<P: Primitive> {
     domains: [Domain<P>; DOMAINS],
     seats: [Seat<P>; SEATS],
 }
 
-/// A place in a passive set: given back with [`PassiveSets::stand_up`].
+/// A thread in a passive set, and its seat: given back with [`PassiveSets::stand_up`].
 #[derive(Debug)]
 #[must_use = "a seat is given back"]
-pub struct Place {
+pub struct Sitter {
     domain: usize,
     seat: u32,
     order: Order,
 }
 
-#[cfg(not(loom))]
-impl PassiveSets<crate::platform::Native> {
-    /// As `new`, for a static.
-    pub(crate) const fn empty() -> Self {
-        use core::sync::atomic::{AtomicU32, AtomicU64};
-        const fn zero() -> AtomicU32 {
-            AtomicU32::new(0)
-        }
-        PassiveSets {
-            domains: [const {
-                Domain {
-                    latch: zero(),
-                    active: zero(),
-                    front: zero(),
-                    passed: zero(),
-                    users: zero(),
-                    place: AtomicU64::new(0),
-                }
-            }; DOMAINS],
-            seats: [const { Seat { state: zero(), behind: zero(), since: AtomicU64::new(0) } }; SEATS],
-        }
-    }
-}
-
-impl<P: Platform> PassiveSets<P> {
+impl<P: Primitive> PassiveSets<P> {
     /// Empty sets.
     pub fn new() -> Self {
         let zero = || P::U32::new(0);
@@ -138,26 +114,26 @@ impl<P: Platform> PassiveSets<P> {
                 front: zero(),
                 passed: zero(),
                 users: zero(),
-                place: P::U64::new(0),
+                key: P::U64::new(0),
             }),
             seats: core::array::from_fn(|_| Seat { state: zero(), behind: zero(), since: P::U64::new(0) }),
         }
     }
 
-    /// The domain of the lock at `place`.
-    pub fn domain_of(place: u64) -> usize {
-        (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % DOMAINS
+    /// The domain of the lock of `key`.
+    pub fn domain_of(key: u64) -> usize {
+        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % DOMAINS
     }
 
-    /// The caller waits for the lock at `place`: whether the domain is that lock's.
-    pub fn enter(&self, domain: usize, place: u64) -> bool {
+    /// The caller waits for the lock of `key`: whether the domain is that lock's.
+    pub fn enter(&self, domain: usize, key: u64) -> bool {
         self.latched(domain, |domain| {
             let users = domain.users.load(Relaxed);
             let is_free = users == 0;
             if is_free {
-                domain.place.store(place, Relaxed);
+                domain.key.store(key, Relaxed);
             }
-            let is_its_own = is_free || domain.place.load(Relaxed) == place;
+            let is_its_own = is_free || domain.key.load(Relaxed) == key;
             if is_its_own {
                 domain.users.store(users + 1, Relaxed);
             }
@@ -172,15 +148,8 @@ impl<P: Platform> PassiveSets<P> {
 
     /// Counts the caller among the active waiters, unless there are `limit` of them.
     pub fn admit(&self, domain: usize, limit: u32) -> bool {
-        let active = &self.domains[domain].active;
-        let mut seen = active.load(Relaxed);
-        while seen < limit {
-            match active.compare_exchange(seen, seen + 1, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
+        let one_more = |seen: u32| (seen < limit).then_some(seen + 1);
+        self.domains[domain].active.modify(Relaxed, Relaxed, one_more).is_ok()
     }
 
     /// Counts the caller among the active waiters, however many there are.
@@ -238,7 +207,7 @@ impl<P: Platform> PassiveSets<P> {
     }
 
     /// Puts the caller into a passive set. `None`: there is no seat.
-    pub fn sit(&self, domain: usize, order: Order) -> Option<Place> {
+    pub fn sit(&self, domain: usize, order: Order) -> Option<Sitter> {
         let seat = self.find_seat()?;
         self.seat(seat).since.store(P::now(), Relaxed);
         self.latched(domain, |domain| {
@@ -258,11 +227,11 @@ impl<P: Platform> PassiveSets<P> {
             self.seat(seat).behind.store(self.seat(before).behind.load(Relaxed), Relaxed);
             self.seat(before).behind.store(seat, Relaxed);
         });
-        Some(Place { domain, seat, order })
+        Some(Sitter { domain, seat, order })
     }
 
     /// Parks until the caller is its set's watcher, or until `deadline`. True if it is the watcher.
-    pub fn wait_to_watch(&self, place: &Place, deadline: Option<u64>) -> bool {
+    pub fn wait_to_watch(&self, place: &Sitter, deadline: Option<u64>) -> bool {
         let state = &self.seat(place.seat).state;
         while state.load(Acquire) == SIT {
             if deadline.is_some_and(|end| P::now() >= end) {
@@ -275,8 +244,8 @@ impl<P: Platform> PassiveSets<P> {
 
     /// Takes the caller out of its set. If it was the watcher, the next one is: the eldest of the set
     /// if `eldest` says so, or if that one has sat for too long (Invariant 4).
-    pub fn stand_up(&self, place: Place, eldest: bool) {
-        let Place { domain, seat, order } = place;
+    pub fn stand_up(&self, place: Sitter, eldest: bool) {
+        let Sitter { domain, seat, order } = place;
         let next = self.latched(domain, |domain| {
             let behind = self.seat(seat).behind.load(Relaxed);
             let front = domain.front.load(Relaxed);
@@ -333,7 +302,7 @@ impl<P: Platform> PassiveSets<P> {
     }
 }
 
-impl<P: Platform> Default for PassiveSets<P> {
+impl<P: Primitive> Default for PassiveSets<P> {
     fn default() -> Self {
         Self::new()
     }
@@ -342,14 +311,14 @@ impl<P: Platform> Default for PassiveSets<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::platform::Native;
+    use crate::primitive::{Clock as _, Native};
 
     /// The states of the places in `places`, in order.
-    fn watchers(sets: &PassiveSets<Native>, places: &[&Place]) -> Vec<bool> {
+    fn watchers(sets: &PassiveSets<Native>, places: &[&Sitter]) -> Vec<bool> {
         places.iter().map(|place| sets.seat(place.seat).state.load(Relaxed) == WATCH).collect()
     }
 
-    fn three(sets: &PassiveSets<Native>, order: Order) -> [Place; 3] {
+    fn three(sets: &PassiveSets<Native>, order: Order) -> [Sitter; 3] {
         core::array::from_fn(|_| sets.sit(5, order).expect("there are seats"))
     }
 
@@ -405,7 +374,7 @@ mod tests {
     #[test]
     fn seats_run_out_and_come_back() {
         let sets = PassiveSets::<Native>::new();
-        let places: Vec<Place> = core::iter::from_fn(|| sets.sit(1, Order::LastComeFirstServed)).collect();
+        let places: Vec<Sitter> = core::iter::from_fn(|| sets.sit(1, Order::LastComeFirstServed)).collect();
         assert_eq!(places.len(), SEATS);
         places.into_iter().for_each(|place| sets.stand_up(place, false));
         let place = sets.sit(2, Order::FirstComeFirstServed).expect("they came back");

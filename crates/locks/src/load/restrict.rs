@@ -14,9 +14,9 @@
 //! fairness is bought.
 //!
 //! Deviations: the papers count the holder among the active threads, at every acquisition; here an
-//! acquisition that nobody disputes does not come by a load manager, so that only waiters are counted, and
-//! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the lock's
-//! gate after [`LONG_WAIT_NS`]. The papers bound unfairness in acquisitions; here also in time, since
+//! acquisition that nobody disputes never asks a load manager, so that only waiters are counted, and
+//! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the
+//! lock after [`LONG_WAIT_NS`]. The papers bound unfairness in acquisitions; here also in time, since
 //! an acquisition may take milliseconds ([`LONGEST_WATCH_NS`], and
 //! [`LONGEST_SITTING_NS`](super::passive::LONGEST_SITTING_NS)). And only mutexes are restricted:
 //! readers of a reader-writer lock may have to wait for a writer that waits, which must then not
@@ -25,11 +25,10 @@
 use core::marker::PhantomData;
 
 use super::control::{LONG_WAIT_NS, YIELD_EVERY_NS};
-use super::gate::{Gate, Spot};
-use super::passive::{Order, PassiveSets, Place};
-use super::{Departure, LoadManager};
-use crate::contention::{LONGEST_TURN_NS, Verdict};
-use crate::platform::Platform;
+use super::passive::{Order, PassiveSets, Sitter};
+use super::{Context, LoadManager, Wait, WaitSummary};
+use crate::primitive::turn::{LONGEST_TURN_NS, Verdict};
+use crate::primitive::{Clock as _, Generation as _, Spin as _, Threads as _};
 
 /// Waiters of a lock that contend: with the holder, the two threads that keep it busy.
 const ACTIVE: u32 = 1;
@@ -110,7 +109,6 @@ enum Standing {
 /// One wait under [`Restrict`].
 pub struct Waiter {
     domain: usize,
-    place: u64,
     standing: Standing,
     /// Time spent polling, on a processor, since the arrival or the last time it parked.
     polled: u64,
@@ -122,9 +120,9 @@ pub struct Waiter {
 
 impl Waiter {
     /// Whether this wait has been a long one; offers the processor now and then.
-    fn is_long<P: Platform>(&mut self, now: u64) -> bool {
+    fn is_long<X: Context>(&mut self, now: u64) -> bool {
         if now >= self.yield_at {
-            P::yield_now();
+            X::Machine::yield_now();
             self.yield_at = now + YIELD_EVERY_NS;
         }
         // A longer gap between two turns is time off the processor: a waiter that was preempted keeps
@@ -135,80 +133,72 @@ impl Waiter {
     }
 
     /// The wait goes on after a time that was not spent polling.
-    fn start_over<P: Platform>(&mut self) {
+    fn start_over<X: Context>(&mut self) {
         self.polled = 0;
-        self.last_turn = P::now();
+        self.last_turn = X::Machine::now();
     }
 
-    /// Parks at the gate until a release.
-    fn park<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+    /// Parks at the lock until a release.
+    fn park<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
         self.parked = true;
-        let acquired = gate.wait(spot, deadline);
-        self.start_over::<P>();
+        let acquired = wait.park();
+        self.start_over::<X>();
         acquired
     }
 
     /// Looks after the lock as its set's first, until it is to contend or has the lock; true if it has.
-    fn watch<P: Platform>(&mut self, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
-        let sets = &P::load_control().passive;
-        let progress = || (spot.acquisitions(), sets.passed(self.domain));
+    fn watch<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
+        let sets = &wait.process.control().passive;
+        let progress = || (wait.lock.acquisitions(), sets.passed(self.domain));
         let (acquisitions, passed) = progress();
         let is_due = |(now, waits): (Option<u32>, u32)| match (acquisitions, now) {
             (Some(before), Some(now)) => now.wrapping_sub(before) >= FAIR_AFTER,
             _ => waits.wrapping_sub(passed) >= FAIR_AFTER_WAITS,
         };
-        self.start_over::<P>();
+        self.start_over::<X>();
         let watches_until = self.last_turn + LONGEST_WATCH_NS;
         let mut try_at = self.last_turn + TRY_EVERY_NS;
         loop {
-            let now = P::now();
-            let is_late = deadline.is_some_and(|end| now >= end);
+            let now = X::Machine::now();
+            let is_late = wait.deadline.is_some_and(|end| now >= end);
             if !sets.is_contended(self.domain) || now >= try_at {
                 try_at = now + TRY_EVERY_NS;
-                if spot.try_lock() {
+                if wait.lock.try_lock() {
                     return true;
                 }
             }
             if is_late {
                 return false;
             }
-            if now >= watches_until || is_due((spot.acquisitions(), sets.passed(self.domain))) {
+            if now >= watches_until || is_due((wait.lock.acquisitions(), sets.passed(self.domain))) {
                 sets.promote(self.domain);
                 self.standing = Standing::Active;
                 return false;
             }
-            if self.is_long::<P>(now) && self.park(gate, spot, deadline) {
+            if self.is_long::<X>(now) && self.park(wait) {
                 return true;
             }
-            P::delay(LOOK_NS);
+            X::Machine::delay(LOOK_NS);
         }
     }
 
     /// Sits in the passive set until it is to contend, or has the lock; true if it has.
-    fn stay_passive<P: Platform, R: Restriction>(
-        &mut self,
-        place: Place,
-        gate: &Gate<P>,
-        spot: &dyn Spot,
-        deadline: Option<u64>,
-    ) -> bool {
-        let sets = &P::load_control().passive;
-        let watches = sets.wait_to_watch(&place, deadline);
-        let acquired = watches && self.watch::<P>(gate, spot, deadline);
+    fn stay_passive<X: Context, R: Restriction>(&mut self, place: Sitter, wait: &Wait<'_, X>) -> bool {
+        let sets = &wait.process.control().passive;
+        let watches = sets.wait_to_watch(&place, wait.deadline);
+        let acquired = watches && self.watch(wait);
         let fair = watches && R::is_eldests(sets.pass(self.domain));
         sets.stand_up(place, fair);
         acquired
     }
 }
 
-impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
+impl<R: Restriction> LoadManager for Restrict<R> {
     type Waiter = Waiter;
 
-    fn arrive(now: u64, place: u64) -> Waiter {
-        let domain = PassiveSets::<P>::domain_of(place);
+    fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
         Waiter {
-            domain,
-            place,
+            domain: PassiveSets::<X::Machine>::domain_of(wait.key()),
             standing: Standing::Arriving,
             polled: 0,
             last_turn: now,
@@ -218,40 +208,41 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         }
     }
 
-    fn turn(waiter: &mut Waiter, now: u64, spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>, now: u64) -> Verdict {
+        let sets = &wait.process.control().passive;
         if waiter.standing == Standing::Arriving {
-            P::generation(); // in the child of a `fork` the sets begin anew
-            let is_restricted = spot.is_exclusive() && P::load_control().passive.enter(waiter.domain, waiter.place);
+            X::Machine::generation(); // in the child of a `fork` the sets begin anew
+            let is_restricted = wait.lock.is_exclusive() && sets.enter(waiter.domain, wait.key());
             waiter.standing = if is_restricted { Standing::Entered } else { Standing::Free };
         }
         if waiter.standing == Standing::Entered {
-            let admitted = P::load_control().passive.admit(waiter.domain, ACTIVE);
+            let admitted = sets.admit(waiter.domain, ACTIVE);
             waiter.standing = if admitted { Standing::Active } else { Standing::Passive };
         }
-        let leaves = waiter.standing == Standing::Passive || waiter.is_long::<P>(now);
+        let leaves = waiter.standing == Standing::Passive || waiter.is_long::<X>(now);
         if leaves { Verdict::Leave } else { Verdict::Spin }
     }
 
-    fn away(waiter: &mut Waiter, gate: &Gate<P>, spot: &dyn Spot, deadline: Option<u64>) -> bool {
+    fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
         if waiter.standing != Standing::Passive {
-            return waiter.park(gate, spot, deadline);
+            return waiter.park(wait);
         }
-        let sets = &P::load_control().passive;
+        let sets = &wait.process.control().passive;
         let Some(place) = sets.sit(waiter.domain, R::ORDER) else {
             sets.promote(waiter.domain);
             waiter.standing = Standing::Active;
             return false;
         };
-        let acquired = waiter.stay_passive::<P, R>(place, gate, spot, deadline);
+        let acquired = waiter.stay_passive::<X, R>(place, wait);
         if waiter.standing == Standing::Passive {
             waiter.standing = Standing::Entered;
         }
         acquired
     }
 
-    fn depart(waiter: Waiter) -> Departure {
-        let sets = &P::load_control().passive;
+    fn end_wait<X: Context>(waiter: Waiter, wait: &Wait<'_, X>) -> WaitSummary {
+        let sets = &wait.process.control().passive;
         if waiter.standing == Standing::Active {
             sets.retire(waiter.domain);
             sets.pass(waiter.domain);
@@ -259,6 +250,6 @@ impl<P: Platform, R: Restriction> LoadManager<P> for Restrict<R> {
         if !matches!(waiter.standing, Standing::Arriving | Standing::Free) {
             sets.leave(waiter.domain);
         }
-        Departure { sleeps: waiter.sleeps, parked: waiter.parked }
+        WaitSummary { sleeps: waiter.sleeps, parked: waiter.parked }
     }
 }

@@ -3,10 +3,9 @@
 //! The `yield` of the DaMoN 2009 paper (section 3.1), and its finding (section 3.2): spinning
 //! threads mostly yield to other spinning threads.
 
-use super::gate::{Gate, Spot};
-use super::{Departure, LoadManager};
-use crate::contention::Verdict;
-use crate::platform::Platform;
+use super::{Context, LoadManager, Wait, WaitSummary};
+use crate::primitive::Threads as _;
+use crate::primitive::turn::Verdict;
 
 /// How long a waiter polls before its first yield: a yield costs about this much, so that it at
 /// most doubles a short wait.
@@ -18,25 +17,25 @@ pub struct Yield;
 /// When the wait began.
 pub struct Arrival(u64);
 
-impl<P: Platform> LoadManager<P> for Yield {
+impl LoadManager for Yield {
     type Waiter = Arrival;
 
-    fn arrive(now: u64, _place: u64) -> Arrival {
+    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Arrival {
         Arrival(now)
     }
 
-    fn turn(&mut Arrival(since): &mut Arrival, now: u64, _spot: &dyn Spot) -> Verdict {
+    fn turn<X: Context>(&mut Arrival(since): &mut Arrival, _: &Wait<'_, X>, now: u64) -> Verdict {
         if now.saturating_sub(since) > SPIN_NS {
-            P::yield_now();
+            X::Machine::yield_now();
         }
         Verdict::Spin
     }
 
-    fn away(_: &mut Arrival, _: &Gate<P>, _: &dyn Spot, _: Option<u64>) -> bool {
+    fn block<X: Context>(_: &mut Arrival, _: &Wait<'_, X>) -> bool {
         false
     }
 
-    fn depart(_: Arrival) -> Departure {
-        Departure::default()
+    fn end_wait<X: Context>(_: Arrival, _: &Wait<'_, X>) -> WaitSummary {
+        WaitSummary::default()
     }
 }

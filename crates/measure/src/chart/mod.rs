@@ -1,21 +1,16 @@
-//! Figures: panels side by side with one legend, as SVG and as PNG.
-//!
-//! The PNG is the SVG, rasterised with a font that comes with unconvoy, so that both look the
-//! same and neither needs fonts or a font configuration on the machine.
+//! Figures: panels side by side with one legend, as SVG and, where [`raster`] finds its program, as PNG.
 
 pub mod axis;
 pub mod panel;
 pub mod quantity;
+mod raster;
 mod style;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::Context;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use resvg::{tiny_skia, usvg};
 
 use crate::output::{with_suffix, write};
 use panel::Panel;
@@ -23,11 +18,6 @@ use style::{FONT, INK};
 
 pub use plotters::style::RGBColor as Colour;
 pub use style::colour;
-
-/// The font's file, see `assets/DejaVuSans.LICENSE.txt`.
-const FONT_FILE: &[u8] = include_bytes!("../../assets/DejaVuSans.ttf");
-/// Pixels of the PNG per unit of the SVG: legible on a dense display and in print.
-const PIXELS: f32 = 2.0;
 
 const PANEL_WIDTH: u32 = 440;
 /// A single panel has room for the legend and the caption too.
@@ -64,34 +54,30 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Draws into BASENAME.svg and BASENAME.png; their paths.
+    /// Draws BASENAME.svg and, unless [`png`](Self::png) has none, BASENAME.png; the paths of both.
     ///
     /// # Errors
     ///
-    /// Those of the drawing back ends; a file cannot be written.
-    pub fn write(&self, basename: &Path) -> anyhow::Result<[PathBuf; 2]> {
-        let files = [".svg", ".png"].map(|suffix| with_suffix(basename, suffix));
-        write(&files[0], self.svg()?)?;
-        write(&files[1], self.png()?)?;
-        Ok(files)
+    /// The drawing back end or `unconvoy-png` failed, or a file cannot be written.
+    pub fn write(&self, basename: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let svg = with_suffix(basename, ".svg");
+        write(&svg, self.svg()?)?;
+        let Some(pixels) = self.png()? else {
+            return Ok(vec![svg]);
+        };
+        let png = with_suffix(basename, ".png");
+        write(&png, pixels)?;
+        Ok(vec![svg, png])
     }
 
-    /// The figure as PNG.
+    /// The figure as PNG; `None` where the program `unconvoy-png` is not installed, which is said
+    /// once on standard error.
     ///
     /// # Errors
     ///
-    /// Those of the drawing back ends.
-    pub fn png(&self) -> anyhow::Result<Vec<u8>> {
-        let mut fonts = usvg::fontdb::Database::new();
-        fonts.load_font_data(FONT_FILE.to_vec());
-        fonts.set_sans_serif_family("DejaVu Sans");
-        let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
-        let tree = usvg::Tree::from_str(&self.svg()?, &options).context("the SVG does not parse")?;
-        let (width, height) = (tree.size().width() * PIXELS, tree.size().height() * PIXELS);
-        let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32).context("the figure has no size")?;
-        let scale = tiny_skia::Transform::from_scale(PIXELS, PIXELS);
-        resvg::render(&tree, scale, &mut pixels.as_mut());
-        Ok(pixels.encode_png()?)
+    /// The drawing back end or `unconvoy-png` failed.
+    pub fn png(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        raster::png(&self.svg()?)
     }
 
     /// The figure as SVG.
@@ -227,6 +213,5 @@ mod tests {
         };
         let svg = figure.svg().expect("drawn");
         assert!(["title", "one", "caption", "some remark"].iter().all(|word| svg.contains(word)));
-        assert!(figure.png().is_ok_and(|png| png.starts_with(b"\x89PNG")));
     }
 }

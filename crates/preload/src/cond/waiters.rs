@@ -23,9 +23,10 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
+use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::futex::Futex;
-use unconvoy_locks::contention::{Contention, Verdict};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::turn::Verdict;
+use unconvoy_locks::primitive::{Native, Parking as _, Threads as _};
 
 use crate::mutex::Mutex;
 
@@ -128,7 +129,7 @@ impl Waiters {
         if self.guard.is_locked() {
             // SAFETY: its holder is gone, and nobody else is here.
             unsafe {
-                self.guard.clear_mark();
+                self.guard.clear_parked_bit();
                 self.guard.unlock();
             }
         }

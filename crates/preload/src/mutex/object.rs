@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicI32, AtomicU32, fence};
 use libc::{EAGAIN, EDEADLK, EINVAL, EPERM, ETIMEDOUT, pthread_mutex_t};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::loiter::Loiter;
-use unconvoy_locks::load::gate::Gate;
 use unconvoy_locks::lock;
-use unconvoy_locks::platform::Native;
+use unconvoy_locks::parking::eventcount::Eventcount;
+use unconvoy_locks::primitive::Native;
 
 use crate::chosen::pair;
 use crate::config::{self, Service};
@@ -34,7 +34,7 @@ pub(crate) struct Mutex {
     /// count of its users.
     pub(super) taken: AtomicU32,
     pub(super) kind: AtomicI32,
-    pub(super) gate: Gate<Native>,
+    pub(super) gate: Eventcount<Native>,
     state: State,
 }
 
@@ -116,7 +116,7 @@ impl Mutex {
         match config::service() {
             Service::Default => {
                 self.default_state().try_lock_politely()
-                    || lock::acquire_counted::<Native, Loiter<Native>, config::DefaultLoad>(
+                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
                         self.default_state(),
                         &self.gate,
                         Some(self.words().account()),
@@ -138,7 +138,7 @@ impl Mutex {
         let begin = stats::now();
         let acquired = (pair().acquire)(self.words(), deadline);
         if acquired.held {
-            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.departure.sleeps)));
+            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
     }

@@ -87,7 +87,7 @@ impl Kernel for Linux {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unconvoy_locks::platform::{Native, Platform};
+    use unconvoy_locks::primitive::{Clock as _, Native, Threads as _};
 
     #[test]
     fn the_kernel_tells_the_time_of_other_threads() {

@@ -32,8 +32,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use serde_json::json;
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::load::sensor::Reading;
-use unconvoy_locks::platform::native::companion::{self, Companion};
-use unconvoy_locks::platform::{Native, Platform};
+use unconvoy_locks::primitive::{Clock as _, Native};
+use unconvoy_locks::runtime::hook::{self, ControllerHook};
 use unconvoy_sched::Parameters;
 
 use crate::config::{Service, service};
@@ -60,7 +60,7 @@ static CHANGED: AtomicU32 = AtomicU32::new(0);
 /// Processor time of the controller's thread that went into all this, nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-static COMPANION: Companion = Companion { waited, begin: begin_scheduling, interval, end: end_scheduling, forked };
+static HOOK: ControllerHook = ControllerHook { waited, begin: begin_scheduling, interval, end: end_scheduling, forked };
 
 /// Slices here are milliseconds, of some threads for each core, and a few of them say little: who held the lock in one
 /// waited in the next. A search costs tens of milliseconds of fewer cores, so that its result is held for a while.
@@ -101,7 +101,7 @@ pub(crate) fn begin() {
     let scheduler = Box::new(Scheduler::new(parameters, topology::read()));
     SCHEDULER.store(Box::into_raw(scheduler), Release);
     IS_ON.store(true, Relaxed);
-    companion::accompany(&COMPANION);
+    hook::install(&HOOK);
 }
 
 /// Looks up libc's functions that this stands before.
@@ -156,7 +156,7 @@ pub(crate) fn after_fork_in_parent() {
 
 fn waited(ns: u64) {
     if UNSAID.load(Relaxed) {
-        companion::part();
+        hook::remove();
         return say_what_is_unsaid();
     }
     threads::waited(ns);

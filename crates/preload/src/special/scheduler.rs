@@ -8,9 +8,9 @@
 //! time, which leaves out, as in the paper, the time that it was off the processor, and what it waited is what it polled.
 //! Both are read by the controller, so that a waiter does nothing but add up.
 //!
-//! Nothing here allocates once it was [made](Scheduler::new), panics or uses thread-local storage; see [`companion`].
+//! Nothing here allocates once it was [made](Scheduler::new), panics or uses thread-local storage; see [`hook`].
 //!
-//! [`companion`]: unconvoy_locks::platform::native::companion
+//! [`hook`]: unconvoy_locks::runtime::hook
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -19,7 +19,8 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use unconvoy_locks::platform::{Native, Platform, native};
+use unconvoy_locks::primitive::{Native, Threads as _};
+use unconvoy_locks::runtime;
 
 use super::mask::SharedMask;
 
@@ -163,7 +164,7 @@ impl Record {
         }
         if waited - self.told.load(Relaxed) >= TELL_EVERY_NS {
             self.told.store(waited, Relaxed);
-            native::keep_controller();
+            runtime::keep_controller();
         }
     }
 }
@@ -209,7 +210,7 @@ impl Records {
 
     /// The caller's, if it has one. In the child of a `vfork`, the record of the parent.
     pub(super) fn own(&self) -> Option<&Record> {
-        self.named(native::word())
+        self.named(runtime::word())
     }
 }
 
@@ -221,7 +222,7 @@ const NOWHERE: u64 = u32::MAX as u64;
 pub(super) fn waited(ns: u64) {
     match RECORDS.own() {
         Some(record) => record.wait(ns),
-        None if native::word() == NOWHERE => {}
+        None if runtime::word() == NOWHERE => {}
         None => waited_first(ns),
     }
 }
@@ -231,10 +232,10 @@ fn waited_first(ns: u64) {
     let thread = Native::thread_id();
     match RECORDS.claim(thread) {
         Some(place) => {
-            native::set_word(u64::from(thread) << 32 | (place as u64 + 1));
+            runtime::set_word(u64::from(thread) << 32 | (place as u64 + 1));
             RECORDS.all[place].wait(ns);
         }
-        None => native::set_word(NOWHERE),
+        None => runtime::set_word(NOWHERE),
     }
 }
 
@@ -291,5 +292,5 @@ pub(super) fn forked() {
     RECORDS.own().into_iter().for_each(Record::restore_child);
     RECORDS.used().iter().for_each(Record::give_back);
     RECORDS.used.store(0, Relaxed);
-    native::set_word(0);
+    runtime::set_word(0);
 }

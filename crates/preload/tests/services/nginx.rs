@@ -94,6 +94,7 @@ fn sleeps_of_pool(process: i32) -> u64 {
 const RELOADS: usize = 3;
 
 #[test]
+#[ignore = "make test-all: needs servers"]
 fn nginx_with_a_thread_pool() {
     let Some(path) = installed("nginx", "nginx-core") else {
         return;

@@ -6,6 +6,7 @@
 
 pub mod contend;
 mod finished;
+pub mod pairs;
 pub mod room;
 pub mod server;
 
@@ -19,7 +20,6 @@ use std::time::{Duration, Instant};
 
 pub use finished::Finished;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 /// Long enough for anything here on a slow and busy machine, and for a program that waits for room
 /// (`c/room.h`): a time-out means a hang. The C programs notice theirs earlier, check by check, and say so.
@@ -115,7 +115,7 @@ pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
         .map(|directory| directory.join(program))
         .find(|path| path.is_file());
     if found.is_none() {
-        println!("skipped: {program} not installed (apt-get install {package})");
+        println!("missing: {program} not installed (apt-get install {package})");
     }
     found
 }
@@ -305,27 +305,6 @@ pub fn members(group: i32) -> Vec<Pid> {
 #[track_caller]
 pub fn run(command: &mut Command) -> Finished {
     Running::start(command).finish(LIMIT)
-}
-
-/// Every pair of a lock that this machine can run and a load manager, in the order of the catalogue;
-/// with `UNCONVOY_SUITE=mcs+park,mcs+none` only those.
-pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let only = std::env::var("UNCONVOY_SUITE").ok();
-    let is_asked_for = move |(lock, load): &(&str, &str)| {
-        only.as_deref().is_none_or(|only| only.split(',').any(|pair| pair.split_once('+') == Some((lock, load))))
-    };
-    let can_be_run = |lock: &&Entry| match availability(lock.name) {
-        Availability::Refused(reason) => {
-            println!("skipped: {}: {reason}", lock.name);
-            false
-        }
-        _ => true,
-    };
-    CONTENTION
-        .iter()
-        .filter(can_be_run)
-        .flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
-        .filter(is_asked_for)
 }
 
 /// `program` under the library with one pair.

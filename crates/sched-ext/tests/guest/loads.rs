@@ -1,4 +1,4 @@
-//! The loads on the kernel's own locks (crates/bench/workloads/tasks) under the default scheduler and under this one.
+//! The loads on the kernel's own locks (papers/workloads/tasks) under the default scheduler and under this one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ fn loads(said: &Said) -> &'static [&'static str] {
 
 /// The loads as one program without libraries.
 fn tasks(directory: &Path) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/workloads");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/workloads");
     let program = directory.join("tasks");
     let mut make = Command::new("make");
     make.arg("--silent").arg("-C").arg(sources).arg("LDFLAGS=-static");

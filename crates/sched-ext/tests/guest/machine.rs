@@ -84,7 +84,7 @@ impl<'a> Machine<'a> {
         let parts = match parts() {
             Ok(parts) => parts,
             Err(reason) => {
-                println!("skipped: {reason}");
+                println!("missing: {reason}");
                 return None;
             }
         };

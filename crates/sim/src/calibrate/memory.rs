@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence as full_fence};
 use std::time::{Duration, Instant};
 
-use unconvoy::platform::{Native, Platform as _};
+use unconvoy::primitive::{Clock as _, Native, Spin as _};
 
 use super::threads::confined;
 use super::topology::Two;
@@ -68,12 +68,12 @@ pub(super) fn fence() -> f64 {
     both - per_call(store)
 }
 
-/// [`Platform::pause`](unconvoy::platform::Platform::pause).
+/// [`Spin::pause`](unconvoy::primitive::Spin::pause).
 pub(super) fn pause() -> f64 {
     per_call(Native::pause)
 }
 
-/// [`Platform::now`](unconvoy::platform::Platform::now).
+/// [`Clock::now`](unconvoy::primitive::Clock::now).
 pub(super) fn clock() -> f64 {
     per_call(|| _ = black_box(Native::now()))
 }

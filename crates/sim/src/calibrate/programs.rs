@@ -26,7 +26,7 @@ fn ticks() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        use unconvoy::platform::{Native, Platform as _};
+        use unconvoy::primitive::{Clock as _, Native};
         Native::now()
     }
 }

@@ -9,7 +9,7 @@ use rustix::thread::futex::{self, Flags};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_getres};
 use unconvoy::load::sensor::Sensor as _;
-use unconvoy::load::sensor::schedstat::Schedstat;
+use unconvoy::runtime::sensor::schedstat::Schedstat;
 
 use super::topology::Two;
 use super::tries::{Outcome, TRIES, median, middle, per_call};

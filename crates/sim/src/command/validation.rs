@@ -4,8 +4,8 @@ use std::path::Path;
 
 use unconvoy_measure::output::{can_write, complain, print, write};
 
-use super::points::{finish, simulate, write_json};
 use crate::grid::{Cell, Ended};
+use crate::points::{finish, simulate, write_json};
 use crate::validate::{How, Validation};
 
 /// Simulates what was measured, at these thread counts if there are any, and reports.

@@ -287,12 +287,12 @@ pub(crate) fn process() -> usize {
     with(|machine| machine.threads[machine.current as usize].process)
 }
 
-pub(crate) fn note() -> unconvoy::platform::ThreadNote {
-    with(|machine| machine.threads[machine.current as usize].note)
+pub(crate) fn thread_state() -> unconvoy::load::ThreadState {
+    with(|machine| machine.threads[machine.current as usize].state)
 }
 
-pub(crate) fn set_note(note: unconvoy::platform::ThreadNote) {
-    with(|machine| machine.threads[machine.current as usize].note = note);
+pub(crate) fn set_thread_state(state: unconvoy::load::ThreadState) {
+    with(|machine| machine.threads[machine.current as usize].state = state);
 }
 
 /// A number for `address` that another run of the same simulation gives it too. What is on a stack

@@ -7,7 +7,7 @@ use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use unconvoy::platform::{Atomic, AtomicInt};
+use unconvoy::primitive::{Atomic, AtomicInt};
 
 use super::abort::will_change;
 use super::access::{changed, load, read_modify_write, store};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use unconvoy::platform::Atomic as _;
+use unconvoy::primitive::Atomic as _;
 
 use super::calls::{park, unpark};
 use super::cell::SimulatedCell;

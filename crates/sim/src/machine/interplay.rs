@@ -370,8 +370,8 @@ impl Machine {
     /// The running thread, which is in no transaction, begins one.
     pub(super) fn begin_transaction(&mut self) {
         self.clock.now += self.transactions.parameters().map_or(0, |parameters| parameters.begin_ns);
-        let note = self.threads[self.current as usize].note;
-        self.transactions.begin(self.current, self.clock.now, note);
+        let state = self.threads[self.current as usize].state;
+        self.transactions.begin(self.current, self.clock.now, state);
     }
 
     /// Undoes the running thread's transaction, which goes back to its beginning.
@@ -397,7 +397,7 @@ impl Machine {
         for line in undone.cells.into_iter().filter_map(|cell| self.memory.line_of(cell)).collect::<Vec<_>>() {
             self.change_line(line);
         }
-        self.threads[thread as usize].note = undone.note;
+        self.threads[thread as usize].state = undone.state;
     }
 
     /// `thread` is about to lose its processor, which no transaction survives.

@@ -4,7 +4,7 @@
 //! memory is not taken back.
 //!
 //! Locks that elide have their beginning in the middle of an acquire
-//! ([`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction)), which is to
+//! ([`Transactions::begin_transaction`](unconvoy::primitive::Transactions::begin_transaction)), which is to
 //! come back a second time with the reason. That call is on no frame of ours; so the acquire is run
 //! again from its start, and its beginnings report the aborts that there were, in their order,
 //! before one begins a transaction in earnest.
@@ -16,7 +16,7 @@
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
 
-use unconvoy::platform::Begun;
+use unconvoy::primitive::Begun;
 
 use super::abort::{Undone, in_transaction};
 use super::access::synchronise;
@@ -39,7 +39,7 @@ pub fn has_transactions() -> bool {
     with(|machine| machine.transactions.parameters().is_some())
 }
 
-/// [`Platform::begin_transaction`](unconvoy::platform::Platform::begin_transaction).
+/// [`Transactions::begin_transaction`](unconvoy::primitive::Transactions::begin_transaction).
 pub(crate) fn begin_transaction() -> Begun {
     if !is_inside() {
         return Begun::Unavailable;

@@ -2,7 +2,7 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use unconvoy::platform::ThreadNote;
+use unconvoy::load::ThreadState;
 
 /// No thread, where a thread's number is expected.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -22,7 +22,7 @@ pub(super) struct Thread {
     /// With which it is suspended; null until it has run.
     pub(super) yielder: *const Yielder<(), ()>,
     /// What load control remembers of it.
-    pub(super) note: ThreadNote,
+    pub(super) state: ThreadState,
 }
 
 impl Thread {
@@ -36,7 +36,14 @@ impl Thread {
         let stack = DefaultStack::new(STACK_BYTES)?;
         let body =
             Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| body(core::ptr::from_ref(yielder)));
-        Ok(Thread { name, process, is_load, body: Some(body), yielder: core::ptr::null(), note: ThreadNote::default() })
+        Ok(Thread {
+            name,
+            process,
+            is_load,
+            body: Some(body),
+            yielder: core::ptr::null(),
+            state: ThreadState::default(),
+        })
     }
 }
 

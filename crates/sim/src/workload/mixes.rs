@@ -79,17 +79,6 @@ pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
     }
 }
 
-/// `locks` locks, one of them by chance for each section of 500 ns, and 20 us on average between two.
-pub(crate) fn buckets(locks: u32) -> Workload {
-    let section = Step::Section { group: 0, ns: 500, lines: 1 };
-    Workload {
-        name: "buckets".to_string(),
-        locks: vec![locks],
-        steps: vec![section, Step::Varying { ns: 20_000 }],
-        in_kernel: false,
-    }
-}
-
 /// Fitted to: linear scaling to 64 contexts with spin locks, less than 10 % of processor time spent spinning at the peak
 /// (ASPLOS 2010, Figures 1 and 3); one context switch per transaction, for the log, while locks are not contended (the
 /// same, Figure 4); Solaris' mutex, which peaks at 37 to 39 threads and has 30 % more context switches at the second than

@@ -14,7 +14,6 @@ pub mod validation;
 
 pub(crate) use bench::USUAL;
 pub use bench::{bench_counter, hashtable};
-pub(crate) use mixes::buckets;
 pub use mixes::{WORKLOADS, counter, named, on};
 pub use running::{Running, start, start_apart};
 pub use step::{Step, Workload};

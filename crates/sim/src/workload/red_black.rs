@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use unconvoy::platform::Atomic as _;
+use unconvoy::primitive::Atomic as _;
 
 use crate::machine;
 use crate::platform::SimulatedCell;

@@ -131,10 +131,13 @@ fn a_tenth_of_the_sections_says_what_all_say() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("optimistic");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/workloads/optimistic.c");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let source = root.join("papers/workloads/optimistic.c");
     let compiled = Command::new("cc")
         .args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-pthread", "-o"])
         .args([&program, &source])
+        .arg("-I")
+        .arg(root.join("crates/bench/workloads"))
         .arg("-lm")
         .status();
     assert!(compiled.expect("a compiler").success());

@@ -86,3 +86,32 @@ fn the_same_to_the_digit() {
     assert_eq!(other[0].estimates[0].processors, 4);
     assert_eq!(other[0].sections, live[0].sections);
 }
+
+/// What `unconvoy-parquet` makes of `input`: standard output, or standard error if it fails.
+fn converted(direction: &str, input: &[u8]) -> Result<Vec<u8>, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+    std::fs::write(&from, input).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_unconvoy-parquet"))
+        .arg(direction)
+        .stdin(std::fs::File::open(&from).unwrap())
+        .stdout(std::fs::File::create(&to).unwrap())
+        .output()
+        .unwrap();
+    match output.status.success() {
+        true => Ok(std::fs::read(&to).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+#[test]
+fn program_packs_and_unpacks_the_same_stream() {
+    let stream = collected();
+    let packed = converted("pack", &stream).unwrap();
+    assert_eq!(packed[..4], *b"PAR1");
+    assert!(converted("unpack", &packed).unwrap() == stream);
+
+    let half = converted("unpack", &packed[..packed.len() / 2]).unwrap_err();
+    assert!(half.starts_with(&format!("truncated: it ends at byte {}", packed.len() / 2)), "{half}");
+    assert!(converted("pack", b"something else").unwrap_err().contains("at byte 0"));
+}

@@ -21,12 +21,12 @@ impl Exporter<Record> for Svg {
     }
 }
 
-/// The figure as PNG.
+/// The figure as PNG, where `unconvoy-png` is installed.
 pub struct Png;
 
 impl Exporter<Record> for Png {
     fn render(&self, record: &Record) -> anyhow::Result<Option<Vec<u8>>> {
-        figure(record)?.png().map(Some)
+        figure(record)?.png()
     }
 }
 

@@ -12,15 +12,15 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_syncchar::Analysis;
-use unconvoy_trace_store as store;
 use unconvoy_trace_stream as stream;
 
 use super::guest::{self, HandedBack, Mode};
 use super::parts::Parts;
 use crate::predict::child::{self, Ended};
 use crate::predict::emulated::escaped;
+use crate::predict::parquet::Keeper;
 use crate::predict::pipe::Pipe;
-use crate::predict::trace::{Source, Trace};
+use crate::predict::trace::Trace;
 use crate::refusal::Refusal;
 
 /// Bytes that the guest may hand back; the file has only as many as it writes.
@@ -99,7 +99,7 @@ impl Machine<'_> {
         plugin: &Plugin<'_>,
         timeout: Option<Duration>,
         analysis: Analysis,
-        keep: Option<&mut store::Writer<File>>,
+        keep: Option<&mut Keeper>,
         interrupts: &Interrupts,
     ) -> anyhow::Result<(Boot, Trace)> {
         let address_sets = self.folder.join("address-sets");
@@ -115,7 +115,7 @@ impl Machine<'_> {
         command.arg("-plugin").arg(option);
         let (ended, trace) = std::thread::scope(|scope| {
             let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
-                Ok(reader) => Trace::read(Source::Stream(reader), analysis, keep),
+                Ok(reader) => Trace::read(reader, analysis, keep),
                 Err(error) => Trace::without_a_start(error.to_string()),
             });
             let ended = child::run(&mut command, timeout, interrupts);

@@ -5,14 +5,21 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unconvoy_bench::library;
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts::{self, Part};
 
 use crate::inspect;
 use crate::predict::options::KernelArgs;
 use crate::refusal::Refusal;
 
 /// Names the directory of kernel and QEMU when it lies elsewhere.
-const VARIABLE: &str = unconvoy::catalogue::environment::KERNEL.name;
+const VARIABLE: &str = environment::KERNEL.name;
+/// QEMU's plug-in that samples the address sets of a whole machine.
+const PLUGIN: Part = Part {
+    name: "libunconvoy_plugin_system.so",
+    variable: Some(environment::PLUGIN_SYSTEM.name),
+    package: "unconvoy-plugin-system",
+};
 const QEMU: &str = "qemu-system-x86_64";
 /// The first release whose plug-ins may read registers (interface version 4).
 const OLDEST: u32 = 10;
@@ -45,10 +52,10 @@ impl Parts {
     ///
     /// What is missing first, and how to get it (125); an image that is none (2).
     pub fn find(args: &KernelArgs) -> Result<Self, Refusal> {
-        let beside = library::kernel_directories(VARIABLE);
+        let beside = parts::kernel_directories(VARIABLE);
         let (qemu, firmware) = qemu(args.qemu.as_deref(), &beside)?;
         let (image, modules) = kernel(args, &beside)?;
-        let plugin = library::find_system_plugin().map_err(Refusal::installation)?;
+        let plugin = PLUGIN.find().map_err(Refusal::installation)?;
         Ok(Self { qemu, firmware, plugin, image, modules, busybox: busybox()?, mke2fs: mke2fs()? })
     }
 }

@@ -1,6 +1,6 @@
 //! The ASPLOS 2010 paper's policy (section 3.1.1): as many sleep as there are threads too many.
 
-use super::{Observation, threads};
+use super::observation::{Observation, threads};
 
 /// T is the number of threads that run or wait to run beyond the capacity and a margin, counting
 /// those that sleep already.

@@ -5,7 +5,7 @@
 //! reading that lies far outside what the filter expects is a change and not noise: it starts over
 //! there, instead of following over many intervals.
 
-use super::{Observation, threads};
+use super::observation::{Observation, threads};
 
 /// Variance of one reading, in threads squared: a thread that waits in a run queue shows its wait
 /// only once it runs, which moves a reading by some threads (`sensor/schedstat.rs`).

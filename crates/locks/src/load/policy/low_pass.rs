@@ -1,6 +1,6 @@
 //! The direct policy behind a first-order low-pass filter (ASPLOS 2010, section 6.2.1).
 
-use super::{Observation, threads};
+use super::observation::{Observation, threads};
 
 /// Part of a change that passes in one interval: a time constant of about 3 intervals, 20 ms at the
 /// default one. Noise from one interval to the next is cut to `sqrt(a / (2 - a))`, here .42.

@@ -2,11 +2,11 @@
 //! Systems*; ASPLOS 2010, section 6.2.1).
 //!
 //! The error is the number of threads awake beyond what there is room for; the output is the sleep
-//! target. A thread that is told to sleep is gone within an interval, so the plant has a gain of
+//! target. A thread that is to sleep is gone within an interval, so the plant has a gain of
 //! one and no inertia: an integral gain of 1 alone would be the direct policy. The velocity form
 //! adds changes to the last output, which is clamped at 0: nothing winds up while there is no load.
 
-use super::{Observation, threads};
+use super::observation::{Observation, threads};
 
 /// Gains per interval. With `INTEGRAL` = .35 a step is followed to 5 % in 6 intervals; the
 /// proportional part gives the first answer, the derivative one dampens it. Larger ones let noise

@@ -9,12 +9,12 @@
 //!
 //! Two things bound the error. A loop that counts its polls instead of looking at the clock is not
 //! suspended: it says so
-//! ([`Platform::pause_counted`](unconvoy::platform::Platform::pause_counted)), and else there has
+//! ([`Spin::pause_counted`](unconvoy::primitive::Spin::pause_counted)), and else there has
 //! to be a look at the clock between two suspensions. And the longest span is how late a waiter may
 //! see that a time has come: a part of the time that it has polled ([`LATENESS`], and
 //! [`FIRST_SPAN_NS`]), so that what it measures from the beginning of its wait is an eighth wrong
 //! at most, and never more than [`LONGEST_SPAN_NS`]. Load managers' thresholds are 5 us and more,
-//! what is shorter the algorithms pass in [`Platform::delay`](unconvoy::platform::Platform::delay),
+//! what is shorter the algorithms pass in [`Spin::delay`](unconvoy::primitive::Spin::delay),
 //! which is exact.
 
 use super::arena::LINES;

@@ -31,7 +31,8 @@ mod marks;
 
 use core::mem::MaybeUninit;
 
-use unconvoy::platform::{Abort, ThreadNote};
+use unconvoy::load::ThreadState;
+use unconvoy::primitive::Abort;
 
 pub use address_set::AddressSet;
 
@@ -146,7 +147,7 @@ struct Transaction {
     written: Vec<u32>,
     undo: Vec<Undo>,
     /// The thread's state at the beginning.
-    note: ThreadNote,
+    state: ThreadState,
     attempts: Attempts,
     /// What the thread accesses, if that is recorded.
     recorded: Option<Box<AddressSet>>,
@@ -163,7 +164,7 @@ impl Transaction {
 /// What an abort takes back beside the cells' contents.
 pub(crate) struct Undone {
     /// The thread's state at the beginning.
-    pub(crate) note: ThreadNote,
+    pub(crate) state: ThreadState,
     /// Addresses of the cells, from the last one that was written to the first.
     pub(crate) cells: Vec<usize>,
 }
@@ -313,10 +314,10 @@ impl Transactions {
         own.undo.push(Undo { place, bytes, len });
     }
 
-    /// `thread`, which is in no transaction, begins one. `note` is its state.
-    pub(crate) fn begin(&mut self, thread: u32, now: u64, note: ThreadNote) {
+    /// `thread`, which is in no transaction, begins one. `state` is what is remembered of it.
+    pub(crate) fn begin(&mut self, thread: u32, now: u64, state: ThreadState) {
         let own = &mut self.threads[thread as usize];
-        (own.depth, own.begun, own.note) = (1, now, note);
+        (own.depth, own.begun, own.state) = (1, now, state);
         own.age.get_or_insert(now);
         self.live += 1;
         self.attention += 1;
@@ -371,7 +372,7 @@ impl Transactions {
         let cells = cells.collect();
         self.counts.count(cause);
         self.counts.wasted_ns += now.saturating_sub(own.begun);
-        Undone { note: own.note, cells }
+        Undone { state: own.state, cells }
     }
 
     /// `thread`, whose transaction has been undone, [learns](Self::learn_of_abort) that when it

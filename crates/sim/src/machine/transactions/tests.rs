@@ -22,7 +22,7 @@ fn transactions(policy: Policy, threads: u32) -> Transactions {
 }
 
 fn begin(transactions: &mut Transactions, thread: u32, now: u64) {
-    transactions.begin(thread, now, ThreadNote::default());
+    transactions.begin(thread, now, ThreadState::default());
 }
 
 /// An access with nobody to win against.
@@ -78,7 +78,7 @@ fn undo_restores_cells_and_state_in_reverse() {
     let mut transactions = transactions(Policy::Requester, 1);
     let mut cells = [1_u32, 2];
     let [one, other] = [0, 1].map(|place| (&raw mut cells[place]).cast::<u8>());
-    transactions.begin(0, 100, ThreadNote { polled: 7, ..ThreadNote::default() });
+    transactions.begin(0, 100, ThreadState { polled: 7, ..ThreadState::default() });
     for (place, value) in [(one, 10_u32), (other, 20), (one, 30)] {
         // SAFETY: an element of `cells` each.
         unsafe {
@@ -87,7 +87,7 @@ fn undo_restores_cells_and_state_in_reverse() {
         }
     }
     let undone = transactions.undo(0, Cause::Call, 150);
-    assert_eq!((cells, undone.note.polled), ([1, 2], 7));
+    assert_eq!((cells, undone.state.polled), ([1, 2], 7));
     assert_eq!(undone.cells, [one, other, one].map(|place| place.addr()));
     let counts = transactions.counts();
     assert_eq!((counts.calls, counts.aborts(), counts.commits, counts.wasted_ns), (1, 1, 0, 50));

@@ -25,7 +25,7 @@ pub fn machine() -> Option<&'static Machine> {
     match MACHINE.get_or_init(Machine::prepare) {
         Ok(machine) => Some(machine),
         Err(reason) => {
-            println!("skipped: {reason}");
+            println!("missing: {reason}");
             None
         }
     }
@@ -36,7 +36,7 @@ pub fn qemu() -> Option<PathBuf> {
     match find_qemu() {
         Ok(qemu) => Some(qemu),
         Err(reason) => {
-            println!("skipped: {reason}");
+            println!("missing: {reason}");
             None
         }
     }

@@ -13,7 +13,7 @@ pub fn skipped() -> bool {
     }
     for (program, what) in [("qemu-x86_64", "install qemu-user 7.2"), ("cc", "install gcc")] {
         if Command::new(program).arg("--version").output().is_err() {
-            println!("skipped: there is no {program} ({what})");
+            println!("missing: there is no {program} ({what})");
             return true;
         }
     }

@@ -1,0 +1,62 @@
+//! The `unconvoy` command: run a program under load-controlled locks, compare locks, explain them.
+//!
+//! The commands that study unconvoy and its papers are another binary, which finds its definition
+//! of the whole command line here.
+
+mod bpf;
+pub mod cli;
+mod compare;
+mod inspect;
+mod listing;
+mod predict;
+pub mod reference;
+mod refusal;
+mod run;
+pub mod sched;
+mod stats;
+mod study;
+pub mod wrong_usage;
+
+use std::ffi::c_int;
+
+use unconvoy_measure::output::{complain, print_all};
+
+use cli::{Cli, Command};
+use refusal::Refusal;
+
+/// Does what the command line of this process says; the exit status.
+pub fn main() -> c_int {
+    if study::is_wanted(std::env::args_os().skip(1)) {
+        return ended(study::become_it().map(|never| match never {}));
+    }
+    match Cli::read() {
+        Ok(cli) => ended(dispatch(cli.command)),
+        Err(error) => wrong_usage::explain(&error, &Cli::grouped()),
+    }
+}
+
+fn ended(result: anyhow::Result<u8>) -> c_int {
+    result.map_or_else(
+        |error| {
+            complain(&format!("{error:#}"));
+            error.downcast_ref::<Refusal>().map_or(1, |refusal| c_int::from(refusal.status))
+        },
+        c_int::from,
+    )
+}
+
+/// Runs one subcommand and returns the exit status.
+fn dispatch(command: Command) -> anyhow::Result<u8> {
+    match command {
+        Command::Run(args) => match run::run(&args)? {},
+        Command::Compare(args) => return compare::compare(&args),
+        Command::Bench | Command::Sim | Command::Papers => match study::become_it()? {},
+        Command::Predict(args) => return predict::predict(&args),
+        Command::Sched(args) => match sched::sched(&args)? {},
+        Command::Locks => print_all(listing::locks())?,
+        Command::Stats(args) => print_all(stats::table(&args.file, args.top)?)?,
+        Command::Completions { shell } => reference::completions(shell, Cli::grouped())?,
+        Command::Man { dir } => reference::manual(dir.as_deref(), Cli::grouped())?,
+    }
+    Ok(0)
+}

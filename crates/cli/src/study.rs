@@ -1,0 +1,51 @@
+//! The commands of the study, `bench`, `sim` and `papers`: this process becomes `unconvoy-study`, which
+//! few users need.
+//!
+//! It knows the options of all commands, so completions and manual pages are its business too,
+//! where it is installed.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use unconvoy::catalogue::environment;
+use unconvoy_measure::parts::Part;
+
+use crate::refusal::Refusal;
+
+const STUDY: Part =
+    Part { name: "unconvoy-study", variable: Some(environment::STUDY.name), package: "unconvoy-papers" };
+
+/// Its subcommands.
+pub const COMMANDS: [&str; 3] = ["bench", "sim", "papers"];
+
+/// Whether these arguments are for it.
+pub fn is_wanted(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut next = || arguments.next().unwrap_or_default();
+    let first = next();
+    let named = if first == "help" { next() } else { first.clone() };
+    COMMANDS.iter().any(|name| named == *name) || ((first == "completions" || first == "man") && STUDY.find().is_ok())
+}
+
+/// Replaces this process by it, with the same arguments; returns only an error.
+pub fn become_it() -> anyhow::Result<Infallible> {
+    let path = STUDY.find().map_err(Refusal::installation)?;
+    let mut arguments = std::env::args_os();
+    // Under the name that the user wrote: records and hints have the command line.
+    let name = arguments.next().unwrap_or_default();
+    let error = Command::new(&path).arg0(name).args(arguments).exec();
+    Err(Refusal::installation(format!("{}: cannot be executed: {error}", path.display())).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn study_is_wanted_for_its_commands_and_their_help() {
+        let is_wanted = |line: &str| is_wanted(line.split(' ').map(OsString::from));
+        assert!(is_wanted("bench") && is_wanted("sim tm1 --seed 2") && is_wanted("help papers run"));
+        assert!(!is_wanted("run -- bench") && !is_wanted("help") && !is_wanted("help run") && !is_wanted("--help"));
+    }
+}

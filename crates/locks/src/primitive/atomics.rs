@@ -1,0 +1,120 @@
+//! Atomic cells and fences: the processor's, or the model checker's.
+
+use core::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+/// An atomic cell, with the operations that the algorithms use.
+///
+/// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start
+/// from.
+pub trait Atomic<T: Copy>: Send + Sync {
+    /// A cell that holds `value`.
+    fn new(value: T) -> Self;
+    /// Reads the cell.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes the cell.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes the cell and returns what it held.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Writes `new` if the cell holds `current`; `Ok` and `Err` carry what it held.
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+
+    /// Replaces the value by what `change` makes of it, until that sticks or `change` has nothing to
+    /// write; `Ok` and `Err` carry what the cell held. Reads, and fails to write, with `read`.
+    #[inline(always)]
+    fn modify(&self, write: Ordering, read: Ordering, mut change: impl FnMut(T) -> Option<T>) -> Result<T, T> {
+        let mut seen = self.load(read);
+        while let Some(new) = change(seen) {
+            match self.compare_exchange(seen, new, write, read) {
+                Ok(before) => return Ok(before),
+                Err(now) => seen = now,
+            }
+        }
+        Err(seen)
+    }
+}
+
+/// An atomic integer: [`Atomic`] and arithmetic that wraps around.
+pub trait AtomicInt<T: Copy>: Atomic<T> {
+    /// Adds, returning the value before.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Subtracts, returning the value before.
+    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    /// Bitwise or, returning the value before.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// Bitwise and, returning the value before.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+}
+
+/// A machine's memory.
+pub trait Atomics: Sized + Send + Sync + 'static {
+    /// The word that threads may park on.
+    type U32: AtomicInt<u32>;
+    /// Timestamps and bit sets.
+    type U64: AtomicInt<u64>;
+    /// A pointer.
+    type Ptr<T>: Atomic<*mut T>;
+
+    /// A memory fence.
+    fn fence(order: Ordering);
+
+    /// The address of `object`, as a number that tells objects apart and says nothing else. A machine
+    /// that is to do the same twice numbers its objects instead.
+    #[inline(always)]
+    fn address<T>(object: &T) -> u64 {
+        core::ptr::from_ref(object).addr() as u64
+    }
+}
+
+macro_rules! atomic {
+    ($cell:ty, $value:ty $(, $generic:ident)?) => {
+        impl$(<$generic>)? Atomic<$value> for $cell {
+            #[inline(always)]
+            fn new(value: $value) -> Self {
+                <$cell>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+}
+
+macro_rules! atomic_int {
+    ($cell:ty, $value:ty: $($operation:ident)*) => {
+        atomic!($cell, $value);
+        impl AtomicInt<$value> for $cell {
+            $(#[inline(always)]
+            fn $operation(&self, value: $value, order: Ordering) -> $value {
+                self.$operation(value, order)
+            })*
+        }
+    };
+}
+
+atomic_int!(AtomicU32, u32: fetch_add fetch_sub fetch_or fetch_and);
+atomic_int!(AtomicU64, u64: fetch_add fetch_sub fetch_or fetch_and);
+atomic!(AtomicPtr<T>, *mut T, T);

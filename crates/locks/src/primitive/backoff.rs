@@ -1,0 +1,34 @@
+//! Bounded exponential backoff (Agarwal and Cherian, ISCA 1989; the ASPLOS 2010 paper, section
+//! 2.2).
+
+use super::Spin;
+
+/// The delays of one waiter: from `first` nanoseconds, doubling, to `limit`, each drawn from its
+/// upper half so that waiters that met once do not meet again.
+#[derive(Debug)]
+pub struct Backoff {
+    current: u64,
+    limit: u64,
+    random: u32,
+}
+
+impl Backoff {
+    /// Backoff between `first` and `limit` nanoseconds; `seed` tells waiters apart.
+    #[inline]
+    pub fn new(first: u64, limit: u64, seed: u64) -> Self {
+        // Any odd multiplier spreads the seed's low bits; zero would be a fixed point of xorshift.
+        let random = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32 | 1;
+        Backoff { current: first, limit, random }
+    }
+
+    /// Waits once, and doubles the next wait up to the limit.
+    #[inline]
+    pub fn wait<P: Spin>(&mut self) {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        let half = self.current / 2;
+        P::delay(half + u64::from(self.random) % (half + 1));
+        self.current = (self.current * 2).min(self.limit);
+    }
+}

@@ -1,0 +1,10 @@
+//! Queues of waiters: their nodes, the memory of these, and the list under MCS and TP-MCS.
+
+#[cfg(loom)]
+pub mod checked;
+pub mod list;
+pub mod node;
+#[cfg(not(loom))]
+mod pool;
+
+pub use node::{Node, NodeMemory};

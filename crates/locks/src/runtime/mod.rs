@@ -1,0 +1,27 @@
+//! The process around the locks: its controller thread, the files of `/proc` and of control groups,
+//! forks, standard error. All input and output of the library is here.
+
+#[cfg(not(loom))]
+mod bare_thread;
+#[cfg(loom)]
+mod checked;
+#[cfg(not(loom))]
+mod controller;
+#[cfg(not(loom))]
+pub mod fork;
+#[cfg(not(loom))]
+pub mod hook;
+#[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
+pub mod sensor;
+#[cfg(not(loom))]
+mod thread_state;
+
+#[cfg(not(loom))]
+pub use controller::{
+    ControllerReport, claim_memory, confine, controller_report, keep_controller, load_control, use_sensor,
+    without_controller,
+};
+#[cfg(not(loom))]
+pub use thread_state::{set_word, word};

@@ -1,0 +1,62 @@
+//! The running process, as the waiters of its locks see it.
+
+use super::sensor::bpf;
+use super::{controller, hook, thread_state};
+use crate::load::sensor::LiveLoad;
+use crate::load::{Context, LoadControl, ThreadState};
+use crate::lock::Process;
+use crate::primitive::Native;
+
+/// The process that this code runs in.
+#[derive(Debug, Clone, Copy)]
+pub struct ThisProcess;
+
+impl Context for ThisProcess {
+    type Machine = Native;
+
+    #[inline(always)]
+    fn control(self) -> &'static LoadControl<Native> {
+        controller::load_control()
+    }
+
+    #[inline]
+    fn thread_state(self) -> ThreadState {
+        thread_state::get()
+    }
+
+    #[inline]
+    fn set_thread_state(self, state: ThreadState) {
+        thread_state::set(state);
+    }
+
+    #[inline]
+    fn ensure_controller(self) {
+        controller::ensure();
+    }
+
+    #[inline]
+    fn live_load(self) -> Option<LiveLoad> {
+        bpf::live()
+    }
+
+    #[inline(always)]
+    fn counts_waits(self) -> bool {
+        hook::is_installed()
+    }
+
+    #[inline]
+    fn waited(self, ns: u64) {
+        if let Some(hook) = hook::get() {
+            (hook.waited)(ns);
+        }
+    }
+}
+
+impl Process for Native {
+    type Context = ThisProcess;
+
+    #[inline(always)]
+    fn context() -> ThisProcess {
+        ThisProcess
+    }
+}

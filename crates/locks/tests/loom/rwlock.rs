@@ -1,0 +1,156 @@
+//! The reader-writer lock.
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+use unconvoy::contention::rw::{RwWord, Share};
+use unconvoy::load::park::Park;
+use unconvoy::lock;
+use unconvoy::parking::eventcount::Eventcount;
+use unconvoy::primitive::Checked;
+
+use crate::model::{explore, soon, time_that};
+
+/// A reader-writer lock and the cell that it guards.
+struct Shared {
+    lock: RwWord<Checked>,
+    eventcount: Eventcount<Checked>,
+    cell: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is accessed under the lock, which is what is tested.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Shared { lock: RwWord::unlocked(), eventcount: Eventcount::new(), cell: UnsafeCell::new(0) })
+    }
+
+    /// Looks or changes while the lock is held, and releases it.
+    fn section(&self, share: Share) -> u32 {
+        let seen = match share {
+            // SAFETY: no reader and no other writer is inside.
+            Share::Write => self.cell.with_mut(|cell| unsafe {
+                *cell += 1;
+                *cell
+            }),
+            // SAFETY: no writer is inside.
+            _ => self.cell.with(|cell| unsafe { *cell }),
+        };
+        // SAFETY: held by the caller.
+        unsafe { lock::release_shared(&self.lock, &self.eventcount) };
+        seen
+    }
+
+    fn visit(&self, share: Share) -> u32 {
+        assert!(lock::acquire_shared::<Checked, Park>(&self.lock, share, &self.eventcount, None).held);
+        self.section(share)
+    }
+
+    fn try_visit(&self, share: Share) -> bool {
+        let held = self.lock.try_acquire(share);
+        if held {
+            self.section(share);
+        }
+        held
+    }
+}
+
+/// Readers that count themselves while a writer comes and goes: either they hold the lock or they
+/// are out of it, and nothing is left behind.
+#[test]
+fn readers_that_meet_a_writer_hold_the_lock_or_are_out_of_it() {
+    let _time = time_that(true);
+    explore(3, || {
+        let shared = Shared::new();
+        let threads: Vec<_> = [Share::Read, Share::Write]
+            .map(|share| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.try_visit(share))
+            })
+            .into();
+        let mine = shared.try_visit(Share::Write);
+        let visits = threads.into_iter().map(|thread| thread.join().expect("no panics"));
+        assert!(visits.fold(mine, |any, held| any | held), "somebody came first");
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// A parked reader and a parked writer both acquire the lock.
+#[test]
+fn parked_readers_and_writers_are_woken() {
+    let _time = time_that(true);
+    explore(2, || {
+        let shared = Shared::new();
+        let threads: Vec<_> = [Share::Read, Share::Write]
+            .map(|share| {
+                let shared = shared.clone();
+                thread::spawn(move || shared.visit(share))
+            })
+            .into();
+        shared.visit(Share::Write);
+        threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 2));
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// A writer gives up while a reader is parked behind it. The first reader releases only when the
+/// second one has been inside: a reader that slept on would be a deadlock.
+fn a_reader_joins_when_the_writers_give_up(writers: usize) {
+    let _time = time_that(true);
+    explore(2, move || {
+        let shared = Shared::new();
+        assert!(shared.lock.try_acquire(Share::Read));
+        let writers: Vec<_> = (0..writers)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let (lock, eventcount) = (&shared.lock, &shared.eventcount);
+                    lock::acquire_shared::<Checked, Park>(lock, Share::Write, eventcount, Some(soon())).held
+                })
+            })
+            .collect();
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(Share::ReadAfterWriters))
+        };
+        assert_eq!(reader.join().expect("no panics"), 0);
+        writers.into_iter().for_each(|writer| assert!(!writer.join().expect("no panics"), "a reader is inside"));
+        // SAFETY: held since above.
+        unsafe { lock::release_shared(&shared.lock, &shared.eventcount) };
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+#[test]
+fn a_writer_that_gives_up_lets_parked_readers_in() {
+    a_reader_joins_when_the_writers_give_up(1);
+}
+
+/// A try to read that meets the writer's release gets the lock, and keeps it until a reader that
+/// was parked meanwhile has been inside.
+#[test]
+fn a_try_that_meets_a_release_lets_parked_readers_in() {
+    let _time = time_that(true);
+    explore(3, || {
+        let shared = Shared::new();
+        assert!(shared.lock.try_acquire(Share::Write));
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(Share::Read))
+        };
+        let writer = {
+            let shared = shared.clone();
+            // SAFETY: held since above.
+            thread::spawn(move || unsafe { lock::release_shared(&shared.lock, &shared.eventcount) })
+        };
+        let held = shared.lock.try_acquire(Share::Read);
+        writer.join().expect("no panics");
+        reader.join().expect("no panics");
+        if held {
+            shared.section(Share::Read);
+        }
+        assert!(!shared.lock.is_locked());
+    });
+}

@@ -1,0 +1,232 @@
+//! `bump`: how fast the threads follow the sleep target, after Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), Figure 8.
+//!
+//! Threads of this process hammer one mutex. The real controller is kept out: its interval is set to an hour before the first contention brings it up. In its
+//! place a driver changes the target in a fixed pattern, and then samples the number of threads that are not asleep by busy polling.
+//!
+//! *Not asleep* is the buffer's own account, threads less `S - W`. A thread leaves it the moment its slot is cleared, before the kernel has run it: for a target
+//! that shrinks this is the time to the wake-up, not to the first instruction after it. The driver needs a processor while it samples, and loses it now and then: the largest
+//! gap between two samples is part of the result. With `--realtime` it keeps its processor, and the threads have one less. On few
+//! processors that is a good part of the machine; with `--sampler contenders` the count is taken by whoever holds the lock, and the driver sleeps.
+
+mod sampler;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use unconvoy::load::control::Control;
+use unconvoy::runtime::controller_report;
+use unconvoy::runtime::load_control;
+use unconvoy_measure::arguments::threads;
+use unconvoy_measure::cells::{Sample, Samples};
+use unconvoy_measure::context::processors;
+use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::{with_suffix, write};
+use unconvoy_measure::record::Record;
+use unconvoy_measure::statistics::{short, shown};
+use unconvoy_measure::table::Table;
+
+use crate::asplos::series::Series;
+use sampler::{Sampler, Watch};
+use unconvoy_bench::goals;
+use unconvoy_bench::options::Common;
+use unconvoy_bench::process;
+use unconvoy_bench::threads::Threads;
+
+/// Longer than any benchmark.
+const NEVER_NS: u64 = 3_600_000_000_000;
+/// How long the count is sampled after a change.
+const SAMPLED: Duration = Duration::from_millis(5);
+/// Rest after that, so that the driver's use of a processor does not become part of the load.
+const REST: Duration = Duration::from_millis(20);
+/// Before the first change.
+const SETTLE: Duration = Duration::from_millis(200);
+const SECTION: Duration = Duration::from_nanos(100);
+/// Repeats that the goals ask for.
+const ENOUGH: u32 = 20;
+
+/// Options of `bump`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Threads that contend [default: 4 per processor]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    threads: Option<u32>,
+    /// Who counts
+    #[arg(long, value_enum, default_value_t = Sampler::Driver)]
+    sampler: Sampler,
+    /// Sample in the realtime class, so that no contending thread preempts the sampler; needs CAP_SYS_NICE
+    #[arg(long)]
+    realtime: bool,
+}
+
+/// One change of the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Change {
+    from: u32,
+    to: u32,
+}
+
+impl Change {
+    fn name(&self) -> String {
+        format!("{} to {}", self.from, self.to)
+    }
+}
+
+/// All but two asleep, half of them, all but two, none.
+fn pattern(threads: u32) -> Vec<Change> {
+    let targets = [threads.saturating_sub(2), threads / 2, threads.saturating_sub(2), 0];
+    let from = [0].into_iter().chain(targets);
+    from.zip(targets).map(|(from, to)| Change { from, to }).collect()
+}
+
+/// Measures, prints and writes; with a base name, the time series go to BASENAME.csv.
+pub fn run(options: &Options) -> anyhow::Result<Record> {
+    let common = &options.common;
+    let rounds = common.runs.unwrap_or(ENOUGH);
+    let threads = options.threads.unwrap_or(4 * processors());
+    let parameters = json!({ "threads": threads, "runs": rounds, "realtime": options.realtime, "sampler": options.sampler, "section_ns": SECTION.as_nanos() as u64, "sampled_ns": SAMPLED.as_nanos() as u64 });
+    let mut record = common.begin("bump", parameters)?;
+    let changes = pattern(threads);
+    let samples = measure(&changes, threads, rounds, options.sampler, options.realtime)?;
+    record.take(&changes, &samples)?;
+    record.judgements = judge(&changes, &samples, rounds);
+    record.tables = vec![table(&changes, &samples, threads)];
+    record.notes.push("A count that was never steady enters with the time at which sampling ended, 5 ms or more, which is then a lower bound.".to_string());
+    record.notes.push("The window, --seconds, has no meaning here; --seed neither: the pattern is fixed.".to_string());
+    if let Some(out) = &common.out {
+        write(&with_suffix(out, ".csv"), &csv(&changes, &samples)?)?;
+    }
+    record.finish(common.out.as_deref())
+}
+
+fn measure(
+    changes: &[Change],
+    threads: u32,
+    rounds: u32,
+    sampler: Sampler,
+    is_realtime: bool,
+) -> anyhow::Result<Samples<Series>> {
+    let interrupts = Interrupts::of_process()?;
+    let control = load_control();
+    control.interval.store(NEVER_NS, Relaxed);
+    let watch = Watch::new(threads);
+    let inside: Arc<dyn Fn() + Send + Sync> = match sampler {
+        Sampler::Driver => Arc::new(|| {}),
+        Sampler::Contenders => Arc::new({
+            let watch = Arc::clone(&watch);
+            move || watch.sample()
+        }),
+    };
+    let contenders = Threads::contend_under::<Control>(threads, SECTION, inside)?;
+    if is_realtime {
+        process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
+    }
+    thread::sleep(SETTLE);
+    let mut samples = Samples { all: Vec::new(), ended_by: None };
+    'rounds: for round in 1..=rounds {
+        for (cell, change) in changes.iter().enumerate() {
+            if let Err(error) = interrupts.check() {
+                samples.ended_by = Some(error.into());
+                break 'rounds;
+            }
+            let value = watch.change(change.to, sampler, SAMPLED);
+            samples.all.push(Sample { cell, round, value });
+            thread::sleep(REST);
+        }
+    }
+    control.slots.set_target(0);
+    drop(contenders);
+    anyhow::ensure!(controller_report().ticks == 0, "the controller changed the target during the test");
+    Ok(samples)
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Microseconds; of a count that was never steady, at least this.
+fn steady_us(series: &Series) -> f64 {
+    us(series.steady().unwrap_or(series.end_ns))
+}
+
+/// The slowest change decides, by its median.
+fn judge(changes: &[Change], samples: &Samples<Series>, rounds: u32) -> Vec<Judgement> {
+    let worst = |goal: &Goal, metric: &dyn Fn(&Series) -> Option<f64>| {
+        let medians = changes.iter().enumerate().filter_map(|(cell, change)| {
+            let spread = samples.spread(cell, metric)?;
+            Some((spread.median, format!("{}; median of {}, max {}", change.name(), spread.count, short(spread.max))))
+        });
+        let judgement = goal.judge_worst(medians);
+        if rounds < ENOUGH { judgement.without_verdict("needs --runs 20 or more") } else { judgement }
+    };
+    vec![
+        worst(&goals::BUMP_FIRST, &|series| Some(us(series.first_reaction()?))),
+        worst(&goals::BUMP_STEADY, &|series| Some(steady_us(series))),
+    ]
+}
+
+fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
+    let title = format!(
+        "{threads} threads, one mutex, sections of 100 ns; after each change of the target, median (min..max), us"
+    );
+    let mut table = Table::new(
+        title,
+        [
+            "target",
+            "first reaction",
+            "did not react",
+            "steady (within 1)",
+            "never steady",
+            "largest gap between samples",
+        ],
+    );
+    let text = |spread| shown(spread, short);
+    for (cell, change) in changes.iter().enumerate() {
+        let of_cell: Vec<&Series> =
+            samples.all.iter().filter(|sample| sample.cell == cell).map(|sample| &sample.value).collect();
+        let without = |time: fn(&Series) -> Option<u64>| of_cell.iter().filter(|series| time(series).is_none()).count();
+        table.row([
+            change.name(),
+            text(samples.spread(cell, |series| Some(us(series.first_reaction()?)))),
+            format!("{} of {}", without(Series::first_reaction), of_cell.len()),
+            text(samples.spread(cell, |series| Some(steady_us(series)))),
+            format!("{} of {}", without(Series::steady), of_cell.len()),
+            text(samples.spread(cell, |series| Some(us(series.largest_gap_ns)))),
+        ]);
+    }
+    table
+}
+
+/// Every change of the count.
+fn csv(changes: &[Change], samples: &Samples<Series>) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(["round", "target_before", "target", "time_ns", "awake"])?;
+    for sample in &samples.all {
+        let change = &changes[sample.cell];
+        let first = (0, sample.value.before);
+        let points = sample.value.points.iter().map(|point| (point.ns, point.awake));
+        for (ns, awake) in [first].into_iter().chain(points) {
+            writer.serialize((sample.round, change.from, change.to, ns, awake))?;
+        }
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_goes_both_ways() {
+        let steps: Vec<(u32, u32)> = pattern(8).into_iter().map(|change| (change.from, change.to)).collect();
+        assert_eq!(steps, [(0, 6), (6, 4), (4, 6), (6, 0)]);
+    }
+}

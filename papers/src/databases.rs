@@ -1,0 +1,139 @@
+//! `tatp` and `tpcc`: transactions on a database that is loaded once, into a directory that the user names.
+//!
+//! A run works on a copy of its own and checks the benchmark's consistency conditions at its end, so every configuration starts from the same data.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde_json::json;
+use unconvoy_measure::output::complain;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::table::Table;
+
+use crate::workloads::{TATP, TPCC};
+use unconvoy_bench::grid::workload::Workload;
+use unconvoy_bench::grid::{Grid, GridOptions, find};
+use unconvoy_bench::programs::Programs;
+use unconvoy_bench::run::{self, Job};
+use unconvoy_bench::setup::Setup;
+
+/// Loading a hundred warehouses takes minutes; nobody waits for a day.
+const LOADING: Duration = Duration::from_secs(86_400);
+/// A window in which a run shows whether the data set is usable.
+const TRIAL_SECONDS: &str = "0.01";
+
+/// Where the data is.
+#[derive(Debug, Args)]
+pub struct Data {
+    /// Directory of the loaded data set
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Load the data set into DIR, which is made, instead of measuring
+    #[arg(long)]
+    load: bool,
+}
+
+/// Options of `tatp`.
+#[derive(Debug, Args)]
+pub struct TatpOptions {
+    #[command(flatten)]
+    grid: GridOptions,
+    #[command(flatten)]
+    data: Data,
+    /// Subscribers of the data set
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    subscribers: u32,
+}
+
+/// Options of `tpcc`.
+#[derive(Debug, Args)]
+pub struct TpccOptions {
+    #[command(flatten)]
+    grid: GridOptions,
+    #[command(flatten)]
+    data: Data,
+    /// Warehouses of the data set, about 100 MB each
+    #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    warehouses: u32,
+    /// Let each commit take this long, in milliseconds, as one that waits for a disk would
+    #[arg(long, value_name = "X", value_parser = milliseconds)]
+    io_ms: Option<f64>,
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|ms| (0.0..=10_000.0).contains(ms));
+    value.ok_or_else(|| "expected a number from 0 to 10000".to_string())
+}
+
+/// `tatp`: measures, prints and writes.
+///
+/// # Errors
+///
+/// As [`Grid::run`]; the data set is missing or another.
+pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
+    let words = run::options([("subscribers", options.subscribers.to_string())]);
+    measure(&TATP, &options.data, &options.grid, words, Vec::new())
+}
+
+/// `tpcc`: measures, prints and writes.
+///
+/// # Errors
+///
+/// As [`tatp`].
+pub fn tpcc(options: &TpccOptions) -> anyhow::Result<Record> {
+    let words = run::options([("warehouses", options.warehouses.to_string())]);
+    let slow = options.io_ms.map(|ms| run::options([("io-ms", ms.to_string())]));
+    measure(&TPCC, &options.data, &options.grid, words, slow.unwrap_or_default())
+}
+
+fn measure(
+    workload: &Workload,
+    data: &Data,
+    options: &GridOptions,
+    scale: Vec<String>,
+    mut measured_only: Vec<String>,
+) -> anyhow::Result<Record> {
+    let programs = find(workload, &options.session.places)?;
+    let mut words = run::options([("data", data.data.display().to_string())]);
+    words.extend(scale);
+    if data.load {
+        return load(workload, options.session.common.seed, words, &programs);
+    }
+    let command = format!("unconvoy bench {} --load {}", workload.name, words.join(" "));
+    ensure!(
+        data.data.is_dir(),
+        "{} is no directory with data of {}: `{command}` makes it",
+        data.data.display(),
+        workload.name
+    );
+    words.append(&mut measured_only);
+    try_out(workload, &words, &programs).with_context(|| format!("no usable data set (`{command}` makes one)"))?;
+    Grid { words, ..Grid::of(workload) }.run(options)
+}
+
+/// One run of a moment, so that what is wrong with the data is said once and not in every cell.
+fn try_out(workload: &Workload, words: &[String], programs: &Programs) -> anyhow::Result<()> {
+    let trial = run::options([("threads", "1".to_string()), ("seconds", TRIAL_SECONDS.to_string())]);
+    Job::new(workload.program, [words, &trial].concat(), Setup::Libc, LOADING).run(programs).map(drop)
+}
+
+fn load(workload: &Workload, seed: u64, mut words: Vec<String>, programs: &Programs) -> anyhow::Result<Record> {
+    let mut record = Record::begin(workload.name, seed, json!({ "load": words }));
+    words.push("--load".to_string());
+    let job = Job::new(workload.program, words, Setup::Libc, LOADING);
+    complain(&format!("{}; this may take minutes", job.name));
+    let values = job.run(programs)?;
+    let mut table = Table::new(format!("{}: loaded", workload.name), ["what", "value"]);
+    for (name, value) in values.iter().filter(|(name, _)| !name.starts_with("process_")) {
+        table.row([name.to_string(), value.to_string()]);
+    }
+    record.tables.push(table);
+    record.finish(None)
+}
+
+/// Whether a directory holds something that was loaded.
+pub fn is_loaded(directory: &Path) -> bool {
+    directory.join("dataset").is_file()
+}
