@@ -4,7 +4,7 @@
     scripts/special-set-cost.py [--out FILE.json] [--repeats 5]   prints the table
 
 `make build` comes first. Two parts are told apart. The controller's is measured by the interposer itself (`cpu_ns` of the record's `special`), against the program's processor time as the
-kernel counts it. The waiters' is the number of contended acquisitions times what `--wait-ns` says one more reading of the clock and a few additions take (crates/preload/src/special/mod.rs,
+kernel counts it. The waiters' is the number of contended acquisitions times what `--wait-ns` says one more reading of the clock and a few additions take (crates/preload/src/special/kernel.rs,
 `what_a_wait_pays`).
 """
 

@@ -1,17 +1,13 @@
 //! What the user asked for, from the environment: read once, by the first lock operation or the
 //! constructor, whichever comes first.
 //!
-//! The variables, with their values and defaults, are in
-//! [`environment`]. For a value that a variable cannot have,
-//! the library prints one line on standard error and uses the default; a switch is on unless it is
-//! `0`.
+//! The variables, with their values and defaults, are in [`environment`].
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
-use unconvoy_locks::catalogue::environment::{self, Values, Variable};
-use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, SENSOR, availability};
+use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::primitive::{Generation as _, Native};
 use unconvoy_locks::runtime;
@@ -19,7 +15,9 @@ use unconvoy_locks::runtime::fork::OF_THIS_PROCESS;
 use unconvoy_locks::runtime::load_control;
 use unconvoy_locks::runtime::sensor::choice::Choice;
 
-use crate::dispatch::{self, Pair};
+use crate::chosen::{default_pair, pair};
+use crate::message::say;
+use crate::variables::{is_on, named, read_milliseconds, say_none_of, variable};
 use crate::{identity, real, stats, tally};
 
 /// The load manager of the default pair, whose path is compiled in.
@@ -122,44 +120,6 @@ fn read() -> Service {
     }
 }
 
-/// The value of a variable that is set and not empty.
-pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
-    // `getenv` neither locks nor allocates, so that this can be called from within a malloc's lock.
-    // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which
-    // a program may not do while others read it (POSIX).
-    let value = unsafe { libc::getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
-    value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
-}
-
-fn default_pair() -> &'static Pair {
-    dispatch::find(CONTENTION[0].name, LOAD[0].name).expect("the catalogue's names are those of the pairs")
-}
-
-/// The pair that the environment names.
-pub(crate) fn pair() -> &'static Pair {
-    let lock = named(&environment::LOCK);
-    let load = named(&environment::LOAD_MANAGER);
-    if !is_usable(lock) {
-        return default_pair();
-    }
-    dispatch::find(lock, load).unwrap_or_else(default_pair)
-}
-
-/// Whether this machine can run the contention manager `lock`; says so, once, if it cannot, or not in
-/// full.
-fn is_usable(lock: &'static str) -> bool {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    let (reason, consequence, is_usable) = match availability(lock) {
-        Availability::Full => return true,
-        Availability::Reduced(reason) => (reason, "; running without", true),
-        Availability::Refused(reason) => (reason, "; using the default lock", false),
-    };
-    if !SAID.swap(true, Relaxed) {
-        say(&[lock, ": ", reason, consequence]);
-    }
-    is_usable
-}
-
 /// The sensor that the environment names, if it can be had.
 fn sensor() -> Choice {
     let counted = tally::adopt();
@@ -178,67 +138,6 @@ fn sensor() -> Choice {
             Choice::default()
         }
     }
-}
-
-/// Whether a switch is on.
-pub(crate) fn is_on(switch: &Variable) -> bool {
-    variable(switch) != Some("0")
-}
-
-/// The name that `choice` holds, or its default.
-fn named(choice: &Variable) -> &'static str {
-    static SAID: AtomicU64 = AtomicU64::new(0);
-    let Values::Entry(entries) = choice.values else { unreachable!("only names are asked for") };
-    let Some(value) = variable(choice) else {
-        return entries[0].name;
-    };
-    if let Some(entry) = entries.iter().find(|entry| entry.name == value) {
-        return entry.name;
-    }
-    // Asked for twice per process (service and pair), said once.
-    let bit = 1 << (entries.len() % 64);
-    if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-        say_none_of(choice, value, entries);
-    }
-    entries[0].name
-}
-
-fn say_none_of(variable: &Variable, value: &str, entries: &'static [Entry]) {
-    let mut message = [""; 32];
-    let head = [variable.name, "=", value, " is none of"];
-    let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
-    let tail = ["; using ", entries[0].name];
-    let mut len = 0;
-    for (place, part) in message.iter_mut().zip(parts.chain(tail)) {
-        *place = part;
-        len += 1;
-    }
-    say(&message[..len]);
-}
-
-fn read_milliseconds(number: &Variable, setting: &AtomicU64) {
-    let Values::Milliseconds(range) = &number.values else { unreachable!("only times are asked for") };
-    let Some(value) = variable(number) else { return };
-    match value.parse::<f64>() {
-        Ok(ms) if range.contains(&ms) => setting.store((ms * 1e6) as u64, Relaxed),
-        _ => say(&[number.name, "=", value, " is no number of milliseconds in its range; using the default"]),
-    }
-}
-
-/// One line on standard error, without allocation or a lock.
-pub(crate) fn say(parts: &[&str]) {
-    let mut line = [0u8; 512];
-    let mut len = 0;
-    for part in ["unconvoy: "].iter().chain(parts).chain(&["\n"]) {
-        let room = &mut line[len..];
-        let fits = part.len().min(room.len());
-        room[..fits].copy_from_slice(&part.as_bytes()[..fits]);
-        len += fits;
-    }
-    // One line is one line, whatever a variable's value holds.
-    line[..len.saturating_sub(1)].iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
-    // SAFETY: the buffer holds `len` bytes. Nothing can be done about a standard error that takes none.
-    let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, line.as_ptr(), len) };
 }
 
 /// Takes this library out of the environment that children get.

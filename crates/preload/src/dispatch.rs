@@ -5,9 +5,8 @@
 //! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
 //! taken while [`is_default`](crate::config::is_default) says so.
 
-use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU32;
 
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -37,7 +36,10 @@ impl<'a> Words<'a> {
 
 /// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
 #[repr(C, align(8))]
-pub(crate) struct State([u64; 2]);
+pub(crate) struct State(UnsafeCell<[u64; 2]>);
+
+// SAFETY: only ever used as a contention manager's state, which threads share.
+unsafe impl Sync for State {}
 
 impl State {
     /// The bytes as the state of one contention manager.
@@ -47,7 +49,7 @@ impl State {
         // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it
         // wrote itself or zeroes are valid; a process uses one contention manager from the first
         // lock operation to the last.
-        unsafe { &*ptr::from_ref(self).cast() }
+        unsafe { &*self.0.get().cast() }
     }
 }
 
@@ -104,7 +106,7 @@ fn elide<C: Contention>(words: Words<'_>) -> bool {
 ///
 /// The caller is in a critical section of the lock.
 unsafe fn end_elided<C: Contention>(words: Words<'_>) -> bool {
-    // SAFETY: passed on from the caller.
+    // SAFETY: in a section of the lock, whose state is a `C`'s.
     unsafe { words.state.of::<C>().end_elided() }
 }
 
@@ -116,7 +118,7 @@ fn acquire<C: Contention, L: LoadManager>(words: Words<'_>, deadline: Option<u64
 ///
 /// The caller holds the lock.
 unsafe fn release<C: Contention>(words: Words<'_>) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: held; its state is a `C`'s, and the gate is the one that its waiters park at.
     unsafe { lock::release::<Native, C>(words.state.of(), words.gate) };
 }
 
@@ -157,28 +159,10 @@ pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
     PAIRS.iter().copied().flatten().find(|pair| pair.lock == lock && pair.load == load)
 }
 
-static CHOSEN: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
-
-/// The process's pair; chosen on the first call, which may come before any constructor has run.
-#[inline]
-pub(crate) fn pair() -> &'static Pair {
-    // SAFETY: null or one of `PAIRS`.
-    match unsafe { CHOSEN.load(Acquire).as_ref() } {
-        Some(pair) => pair,
-        None => choose(),
-    }
-}
-
-#[cold]
-fn choose() -> &'static Pair {
-    let pair = crate::config::pair();
-    CHOSEN.store(ptr::from_ref(pair).cast_mut(), Release);
-    pair
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::Ordering::Acquire;
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
 
     #[test]
@@ -194,10 +178,10 @@ mod tests {
     #[test]
     fn newcomer_leaves_the_lock_to_a_waiter_that_is_due() {
         let pair = find("loiter", "none").expect("in the catalogue");
-        let (state, gate) = (State([0; 2]), Eventcount::new());
+        let (state, gate) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
         let words = Words { state: &state, gate: &gate, acquisitions: &AtomicU32::new(0), holder: &AtomicU32::new(0) };
         // SAFETY: the second word of a loiter lock, by its layout, is its waiter's demand.
-        let demand = unsafe { &*ptr::from_ref(&state).cast::<AtomicU32>().add(1) };
+        let demand = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
         let mut overtaken = 0;
         for _ in 0..20 {
             assert!((pair.try_lock)(words));

@@ -9,12 +9,16 @@
 
 mod aliases;
 mod caller;
+mod chosen;
 mod cond;
 mod config;
 mod credentials;
 mod dispatch;
 mod identity;
+mod init;
+mod message;
 mod mutex;
+mod object;
 mod real;
 mod rwlock;
 mod special;
@@ -22,10 +26,13 @@ mod spin;
 mod stats;
 mod tally;
 mod time;
+mod variables;
 
 /// Runs when the library is loaded, after libc's constructors and before the program's.
 extern "C" fn begin() {
-    real::find_all();
+    for find_all in [real::find_all, init::find_all, credentials::find_all, special::find_all] {
+        find_all();
+    }
     real::use_libcs_clock();
     runtime::claim_memory();
     config::service();
@@ -38,7 +45,7 @@ extern "C" fn begin() {
 
 extern "C" fn end() {
     special::say_what_is_unsaid();
-    stats::write();
+    stats::write(chosen::pair(), special::report);
 }
 
 unsafe extern "C" fn before_fork() {

@@ -1,38 +1,68 @@
 //! libc's own functions, for what is handed to it: looked up when first needed, by name, behind
 //! this library.
 
-/// Defines functions of libc that are found with `dlsym(RTLD_NEXT)`.
-macro_rules! real {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+/// Where functions of libc are, and a function that looks all of them up.
+macro_rules! addresses {
+    ($($name:ident),*) => {
         /// Where each of the functions is, once it was looked up.
         #[allow(non_upper_case_globals, reason = "named as the functions are")]
         mod address {
-            $(pub(super) static $name: super::Address = super::Address::new(concat!(stringify!($name), "\0"));)*
+            use crate::real::Address;
+
+            $(pub(super) static $name: Address = Address::new(concat!(stringify!($name), "\0"));)*
         }
 
-        /// Looks all of them up, so that no lock operation needs the dynamic linker: its lock may
-        /// be held by a thread that waits for the caller, as in a constructor of a library that
-        /// is just being loaded.
+        /// Looks all of them up, so that no call needs the dynamic linker: its lock may be held by a
+        /// thread that waits for the caller, as in a constructor of a library that is just being
+        /// loaded.
         pub(crate) fn find_all() {
             $(address::$name.find();)*
         }
+    };
+}
 
+/// Defines functions of libc for objects that are handed to it.
+macro_rules! real {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        addresses!($($name),*);
         $(
             /// libc's function of this name.
-            ///
-            /// # Safety
-            ///
-            /// As libc's.
-            pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
-                let address = address::$name.get();
-                // SAFETY: libc's function of that name has this type.
-                let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
-                // SAFETY: passed on from the caller.
-                unsafe { function($($argument),*) }
+            pub(crate) fn $name($($argument: $type),*) -> $result {
+                // SAFETY: libc's function of that name has this type, and its arguments are the objects
+                // and times of a caller of this library's (`object`, `Until`).
+                unsafe {
+                    let libcs: unsafe extern "C-unwind" fn($($type),*) -> $result = core::mem::transmute(address::$name.get());
+                    libcs($($argument),*)
+                }
             }
         )*
     };
 }
+
+/// Defines exported functions of libc's names that call libc's within another function, which is
+/// handed the call.
+macro_rules! stand_in {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $around:expr;)*) => {
+        $crate::real::addresses!($($name),*);
+        $(
+            /// # Safety
+            ///
+            /// As libc says of the function of this name.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                // SAFETY: libc's function of that name has this type, and gets what its caller meant for
+                // it: by whichever way it is called, the caller has promised what it asks for.
+                let call = || unsafe {
+                    let libcs: unsafe extern "C-unwind" fn($($type),*) -> $result = core::mem::transmute(address::$name.get());
+                    libcs($($argument),*)
+                };
+                ($around)(&call)
+            }
+        )*
+    };
+}
+
+pub(crate) use {addresses, stand_in};
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -41,94 +71,59 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::primitive::native;
 
-use libc::{FILE, c_char, c_ulong, clockid_t, cpu_set_t, gid_t, pid_t, size_t, uid_t};
-use libc::{posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};
-use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
-use libc::{pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, timespec};
+
+use crate::object::{Libcs, Until};
 
 real! {
-    fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attributes: *const pthread_mutexattr_t) -> c_int;
-    fn pthread_mutex_destroy(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int;
-    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int;
-    fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_cond_init(cond: *mut pthread_cond_t, attributes: *const pthread_condattr_t) -> c_int;
-    fn pthread_cond_destroy(cond: *mut pthread_cond_t) -> c_int;
-    fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int;
-    fn pthread_cond_clockwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int;
-    fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int;
-    fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int;
-    fn pthread_rwlock_init(lock: *mut pthread_rwlock_t, attributes: *const pthread_rwlockattr_t) -> c_int;
-    fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
-    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
-    fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int;
-    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int;
-    fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int;
-    fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int;
-    fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int;
-    fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int;
-    fn setuid(user: uid_t) -> c_int;
-    fn setgid(group: gid_t) -> c_int;
-    fn seteuid(user: uid_t) -> c_int;
-    fn setegid(group: gid_t) -> c_int;
-    fn setreuid(real: uid_t, effective: uid_t) -> c_int;
-    fn setregid(real: gid_t, effective: gid_t) -> c_int;
-    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int;
-    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int;
-    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
-    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
-    fn unshare(flags: c_int) -> c_int;
-    fn setns(namespace: c_int, kind: c_int) -> c_int;
-    fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int;
-    fn sched_setaffinity(thread: pid_t, size: size_t, mask: *const cpu_set_t) -> c_int;
-    fn sched_getaffinity(thread: pid_t, size: size_t, mask: *mut cpu_set_t) -> c_int;
-    fn pthread_setaffinity_np(thread: pthread_t, size: size_t, mask: *const cpu_set_t) -> c_int;
-    fn pthread_getaffinity_np(thread: pthread_t, size: size_t, mask: *mut cpu_set_t) -> c_int;
-    fn pthread_create(thread: *mut pthread_t, attributes: *const pthread_attr_t, work: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> c_int;
-    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int;
-    fn execv(path: *const c_char, arguments: Words) -> c_int;
-    fn execvp(file: *const c_char, arguments: Words) -> c_int;
-    fn execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int;
-    fn fexecve(descriptor: c_int, arguments: Words, environment: Words) -> c_int;
-    fn execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int;
-    fn posix_spawn(process: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Words, environment: Words) -> c_int;
-    fn posix_spawnp(process: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Words, environment: Words) -> c_int;
-    fn system(command: *const c_char) -> c_int;
-    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
+    fn pthread_mutex_destroy(mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_mutex_lock(mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_mutex_trylock(mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_mutex_timedlock(mutex: &Libcs<pthread_mutex_t>, until: Until<'_>) -> c_int;
+    fn pthread_mutex_clocklock(mutex: &Libcs<pthread_mutex_t>, clock: clockid_t, until: Until<'_>) -> c_int;
+    fn pthread_mutex_unlock(mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_cond_destroy(cond: &Libcs<pthread_cond_t>) -> c_int;
+    fn pthread_cond_wait(cond: &Libcs<pthread_cond_t>, mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_cond_timedwait(cond: &Libcs<pthread_cond_t>, mutex: &Libcs<pthread_mutex_t>, until: Until<'_>) -> c_int;
+    fn pthread_cond_clockwait(cond: &Libcs<pthread_cond_t>, mutex: &Libcs<pthread_mutex_t>, clock: clockid_t, until: Until<'_>) -> c_int;
+    fn pthread_cond_signal(cond: &Libcs<pthread_cond_t>) -> c_int;
+    fn pthread_cond_broadcast(cond: &Libcs<pthread_cond_t>) -> c_int;
+    fn pthread_rwlock_destroy(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_rwlock_rdlock(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_rwlock_tryrdlock(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_rwlock_timedrdlock(lock: &Libcs<pthread_rwlock_t>, until: Until<'_>) -> c_int;
+    fn pthread_rwlock_clockrdlock(lock: &Libcs<pthread_rwlock_t>, clock: clockid_t, until: Until<'_>) -> c_int;
+    fn pthread_rwlock_wrlock(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_rwlock_trywrlock(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_rwlock_timedwrlock(lock: &Libcs<pthread_rwlock_t>, until: Until<'_>) -> c_int;
+    fn pthread_rwlock_clockwrlock(lock: &Libcs<pthread_rwlock_t>, clock: clockid_t, until: Until<'_>) -> c_int;
+    fn pthread_rwlock_unlock(lock: &Libcs<pthread_rwlock_t>) -> c_int;
+    fn pthread_spin_lock(lock: &Libcs<pthread_spinlock_t>) -> c_int;
+    fn pthread_spin_trylock(lock: &Libcs<pthread_spinlock_t>) -> c_int;
+    fn pthread_spin_unlock(lock: &Libcs<pthread_spinlock_t>) -> c_int;
 }
 
-/// Arguments or an environment.
-type Words = *const *mut c_char;
-
 /// A function of libc, looked up when first asked for.
-struct Address {
+pub(crate) struct Address {
     name: &'static str,
     found: AtomicPtr<c_void>,
 }
 
 impl Address {
     /// `name` ends in a zero.
-    const fn new(name: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str) -> Self {
         Address { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
     #[inline]
-    fn get(&self) -> *mut c_void {
+    pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Relaxed);
         if found.is_null() { self.must_be_found() } else { found }
     }
 
     /// Looks for the next definition after this library's. A lookup that succeeds does not
     /// allocate.
-    fn find(&self) {
+    pub(crate) fn find(&self) {
         // SAFETY: the name ends in a zero.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
         self.found.store(address, Relaxed);
@@ -139,7 +134,7 @@ impl Address {
         self.find();
         let address = self.found.load(Relaxed);
         if address.is_null() {
-            crate::config::say(&["libc has no ", self.name.trim_end_matches('\0'), "; cannot go on"]);
+            crate::message::say(&["libc has no ", self.name.trim_end_matches('\0'), "; cannot go on"]);
             // SAFETY: ends the process, which has called a function that its libc does not have.
             unsafe { libc::abort() };
         }

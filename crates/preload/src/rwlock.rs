@@ -13,22 +13,23 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, ETIMEDOUT, clockid_t, pthread_rwlock_t};
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::lock;
 use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
+use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::pair;
 use crate::identity::{me, me_at_hand};
+use crate::object::{InPlace, Until};
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
 use crate::time::{Clock, Deadline};
 
 /// A `pthread_rwlock_t`, as this library uses it.
 #[repr(C)]
-struct RwLock {
+pub(crate) struct RwLock {
     state: RwWord<Native>,
     gate: Eventcount<Native>,
     _unused: u32,
@@ -42,7 +43,12 @@ struct RwLock {
     _rest: [u8; 7],
 }
 
-const _: () = assert!(size_of::<RwLock>() == size_of::<pthread_rwlock_t>());
+// SAFETY: libc's initialisers and `init` leave zeroes but for `shared` and `flags`; what is accessed of
+// it are atomics, of which zeroes are an unlocked lock's.
+unsafe impl InPlace for RwLock {
+    type Libcs = pthread_rwlock_t;
+}
+
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
 const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
 
@@ -51,15 +57,6 @@ const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bi
 const PREFER_WRITER_NONRECURSIVE: u8 = 2;
 
 impl RwLock {
-    /// # Safety
-    ///
-    /// `lock` points to a lock that lives as long as the caller's use of it.
-    #[inline(always)]
-    unsafe fn at<'a>(lock: *mut pthread_rwlock_t) -> &'a RwLock {
-        // SAFETY: the same size, and all fields that are accessed here are atomics.
-        unsafe { &*lock.cast() }
-    }
-
     /// Whether the fast paths serve this lock: private to the process, and no statistics.
     #[inline(always)]
     fn is_default(&self) -> bool {
@@ -122,7 +119,7 @@ impl RwLock {
         if self.state.is_written() {
             self.owner.store(0, Relaxed);
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: held, as a reader or the writer, whichever the word says.
         unsafe { self.state.release_at_once() }
     }
 
@@ -143,7 +140,7 @@ impl RwLock {
 
     /// Locks, with the time-out that `until` may give. Its time is checked first, as libc does for
     /// these, though not for mutexes.
-    fn lock_until(&self, share: Share, until: Option<(Clock, &timespec)>) -> c_int {
+    fn lock_until(&self, share: Share, until: Option<(Clock, Until<'_>)>) -> c_int {
         let deadline = match until.map(|(clock, until)| Deadline::new(clock, until)) {
             Some(None) => return EINVAL,
             deadline => deadline.flatten(),
@@ -163,44 +160,26 @@ impl RwLock {
 /// Defines the functions of one kind of holder: lock, try, timed, clock.
 macro_rules! holders {
     ($lock:ident, $slow:ident, $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr) => {
-        /// # Safety
-        ///
-        /// As POSIX says of the function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $lock(lock: *mut pthread_rwlock_t) -> c_int {
-            // SAFETY: passed on from the caller.
-            let this = unsafe { RwLock::at(lock) };
-            if this.is_default() && $fast(this) {
-                return 0;
-            }
-            // SAFETY: passed on from the caller.
-            unsafe { $slow(lock) }
+        pub extern "C" fn $lock(this: &RwLock) -> c_int {
+            if this.is_default() && $fast(this) { 0 } else { $slow(this) }
         }
 
         /// All that is not had at once from a lock of default attributes. `extern "C"`, here as in
         /// [`mutex`](crate::mutex), says that nothing unwinds out of it: so the fast path before
         /// it needs no frame.
         #[inline(never)]
-        unsafe extern "C" fn $slow(lock: *mut pthread_rwlock_t) -> c_int {
-            // SAFETY: passed on from the caller.
-            let this = unsafe { RwLock::at(lock) };
+        extern "C" fn $slow(this: &RwLock) -> c_int {
             if this.is_libcs() {
-                // SAFETY: passed on from the caller.
-                return unsafe { real::$lock(lock) };
+                return real::$lock(this.libcs());
             }
             this.lock_until($share(this), None)
         }
 
-        /// # Safety
-        ///
-        /// As POSIX says of the function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $try(lock: *mut pthread_rwlock_t) -> c_int {
-            // SAFETY: passed on from the caller.
-            let this = unsafe { RwLock::at(lock) };
+        pub extern "C" fn $try(this: &RwLock) -> c_int {
             if this.is_libcs() {
-                // SAFETY: passed on from the caller.
-                return unsafe { real::$try(lock) };
+                return real::$try(this.libcs());
             }
             let share = $share(this);
             if this.try_acquire(share) {
@@ -212,39 +191,21 @@ macro_rules! holders {
             }
         }
 
-        /// # Safety
-        ///
-        /// As POSIX says of the function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $timed(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
-            // SAFETY: passed on from the caller.
-            let this = unsafe { RwLock::at(lock) };
+        pub extern "C" fn $timed(this: &RwLock, until: Until<'_>) -> c_int {
             if this.is_libcs() {
-                // SAFETY: passed on from the caller.
-                return unsafe { real::$timed(lock, until) };
+                return real::$timed(this.libcs(), until);
             }
-            // SAFETY: passed on from the caller.
-            this.lock_until($share(this), Some((Clock::Realtime, unsafe { &*until })))
+            this.lock_until($share(this), Some((Clock::Realtime, until)))
         }
 
-        /// # Safety
-        ///
-        /// As glibc says of the function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $clock(
-            lock: *mut pthread_rwlock_t,
-            clock: clockid_t,
-            until: *const timespec,
-        ) -> c_int {
-            // SAFETY: passed on from the caller.
-            let this = unsafe { RwLock::at(lock) };
+        pub extern "C" fn $clock(this: &RwLock, clock: clockid_t, until: Until<'_>) -> c_int {
             if this.is_libcs() {
-                // SAFETY: passed on from the caller.
-                return unsafe { real::$clock(lock, clock, until) };
+                return real::$clock(this.libcs(), clock, until);
             }
             match Clock::of(clock) {
-                // SAFETY: passed on from the caller.
-                Some(clock) => this.lock_until($share(this), Some((clock, unsafe { &*until }))),
+                Some(clock) => this.lock_until($share(this), Some((clock, until))),
                 None => EINVAL,
             }
         }
@@ -270,61 +231,42 @@ holders!(
     |_| Share::Write
 );
 
-/// # Safety
-///
-/// As POSIX says of the function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_init(
-    lock: *mut pthread_rwlock_t,
-    attributes: *const pthread_rwlockattr_t,
-) -> c_int {
-    // SAFETY: passed on from the caller.
-    unsafe { real::pthread_rwlock_init(lock, attributes) }
-}
-
-/// # Safety
-///
-/// As POSIX says of the function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { RwLock::at(lock) };
+pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
     if this.is_libcs() {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_rwlock_destroy(lock) };
+        return real::pthread_rwlock_destroy(this.libcs());
     }
     0 // as libc does, which does not look either
 }
 
 /// # Safety
 ///
-/// As POSIX says of the function of this name.
+/// POSIX: the caller holds the lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { RwLock::at(lock) };
-    // SAFETY: POSIX: the caller holds it.
+pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
+    // SAFETY: the caller holds it.
     if this.is_default() && unsafe { this.release_at_once() } {
         return 0;
     }
-    // SAFETY: passed on from the caller.
-    unsafe { unlock(lock) }
+    // SAFETY: the caller holds it still.
+    unsafe { unlock(this) }
 }
 
 /// Unlock of what the fast paths do not serve, or where others are at the word.
+///
+/// # Safety
+///
+/// The caller holds the lock.
 #[inline(never)]
-unsafe extern "C" fn unlock(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let this = unsafe { RwLock::at(lock) };
+unsafe extern "C" fn unlock(this: &RwLock) -> c_int {
     if this.is_libcs() {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_rwlock_unlock(lock) };
+        return real::pthread_rwlock_unlock(this.libcs());
     }
     stats::released(core::ptr::from_ref(this).addr());
     if this.state.is_written() {
         this.owner.store(0, Relaxed);
     }
-    // SAFETY: POSIX: the caller holds it.
+    // SAFETY: the caller holds it.
     unsafe { lock::release_shared(&this.state, &this.gate) };
     0
 }

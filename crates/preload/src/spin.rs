@@ -10,8 +10,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use libc::{EBUSY, pthread_spinlock_t};
 
+use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::pair;
+use crate::object::InPlace;
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
 
@@ -20,13 +21,9 @@ use crate::stats::{self, Kind as Recorded};
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 const HELD: u32 = 1 - FREE;
 
-/// # Safety
-///
-/// `lock` points to a spin lock that lives as long as the caller's use of it.
-unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a AtomicU32 {
-    const { assert!(size_of::<pthread_spinlock_t>() == 4) };
-    // SAFETY: the same size and alignment.
-    unsafe { &*lock.cast() }
+// SAFETY: the same size and alignment, and any bits are a word.
+unsafe impl InPlace for AtomicU32 {
+    type Libcs = pthread_spinlock_t;
 }
 
 #[inline(always)]
@@ -41,28 +38,17 @@ fn note(word: &AtomicU32, waited: Option<(u64, u32)>) {
     }
 }
 
-/// # Safety
-///
-/// As POSIX says of the function of this name; so for all below.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    if config::is_default() && try_lock(unsafe { at(lock) }) {
-        return 0;
-    }
-    // SAFETY: passed on from the caller.
-    unsafe { spin(lock) }
+pub extern "C" fn pthread_spin_lock(word: &AtomicU32) -> c_int {
+    if config::is_default() && try_lock(word) { 0 } else { spin(word) }
 }
 
 /// All that is not a free lock without statistics.
 #[inline(never)]
-unsafe extern "C" fn spin(lock: *mut pthread_spinlock_t) -> c_int {
+extern "C" fn spin(word: &AtomicU32) -> c_int {
     if config::service() == Service::Declined {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_spin_lock(lock) };
+        return real::pthread_spin_lock(word.libcs());
     }
-    // SAFETY: passed on from the caller.
-    let word = unsafe { at(lock) };
     if try_lock(word) {
         note(word, None);
         return 0;
@@ -74,17 +60,11 @@ unsafe extern "C" fn spin(lock: *mut pthread_spinlock_t) -> c_int {
     0
 }
 
-/// # Safety
-///
-/// See [`pthread_spin_lock`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int {
+pub extern "C" fn pthread_spin_trylock(word: &AtomicU32) -> c_int {
     if config::service() == Service::Declined {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_spin_trylock(lock) };
+        return real::pthread_spin_trylock(word.libcs());
     }
-    // SAFETY: passed on from the caller.
-    let word = unsafe { at(lock) };
     if !try_lock(word) {
         return EBUSY;
     }
@@ -92,29 +72,22 @@ pub unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> 
     0
 }
 
-/// # Safety
-///
-/// See [`pthread_spin_lock`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_unlock(lock: *mut pthread_spinlock_t) -> c_int {
+pub extern "C" fn pthread_spin_unlock(word: &AtomicU32) -> c_int {
     if !config::is_default() {
-        // SAFETY: passed on from the caller.
-        return unsafe { unlock(lock) };
+        return unlock(word);
     }
-    // SAFETY: passed on from the caller.
-    unsafe { at(lock) }.store(FREE, Release);
+    word.store(FREE, Release);
     0
 }
 
 /// Unlock where there are statistics, or nothing is served.
 #[inline(never)]
-unsafe extern "C" fn unlock(lock: *mut pthread_spinlock_t) -> c_int {
+extern "C" fn unlock(word: &AtomicU32) -> c_int {
     if config::service() == Service::Declined {
-        // SAFETY: passed on from the caller.
-        return unsafe { real::pthread_spin_unlock(lock) };
+        return real::pthread_spin_unlock(word.libcs());
     }
-    stats::released(lock.addr());
-    // SAFETY: passed on from the caller.
-    unsafe { at(lock) }.store(FREE, Release);
+    stats::released(core::ptr::from_ref(word).addr());
+    word.store(FREE, Release);
     0
 }

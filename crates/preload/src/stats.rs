@@ -22,9 +22,9 @@ use unconvoy_locks::runtime;
 use unconvoy_locks::runtime::load_control;
 
 use crate::caller;
-use crate::config::{say, variable};
-use crate::dispatch::pair;
-use crate::special;
+use crate::dispatch::Pair;
+use crate::message::say;
+use crate::variables::variable;
 
 /// What a record is of.
 #[derive(Debug, Clone, Copy)]
@@ -170,8 +170,9 @@ fn file_name(path: &str) -> String {
     if IS_DESCENDANT.load(Relaxed) { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
 }
 
-/// Writes the file, once.
-pub(crate) fn write() {
+/// Writes the file, once. `special` has what the special set was since a point in time, if there was
+/// to be one.
+pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json::Value>) {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     let Some(path) = variable(&environment::STATS) else { return };
     let table = RECORDS_AT.load(Acquire);
@@ -192,8 +193,8 @@ pub(crate) fn write() {
         "schema": "unconvoy-stats-1",
         "program": std::env::current_exe().unwrap_or_default(),
         "pid": std::process::id(),
-        "lock": pair().lock,
-        "load": pair().load,
+        "lock": pair.lock,
+        "load": pair.load,
         "wall_ns": Native::now().saturating_sub(BEGAN.load(Relaxed)),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "controller": {
@@ -215,7 +216,7 @@ pub(crate) fn write() {
         // nanoseconds, number.
         "pauses": pauses,
         // Null unless the program was to have a special set of cores.
-        "special": special::report(BEGAN.load(Relaxed)),
+        "special": special(BEGAN.load(Relaxed)),
         "dropped_locks": DROPPED.load(Relaxed),
         "locks": locks,
     });

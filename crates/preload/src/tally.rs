@@ -17,7 +17,7 @@ use rustix::io::FdFlags;
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::runtime::sensor::bpf;
 
-use crate::config::{is_on, variable};
+use crate::variables::{is_on, variable};
 
 /// The first of the descriptors and how many they are; 0: none.
 static FIRST: AtomicI32 = AtomicI32::new(0);

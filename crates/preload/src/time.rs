@@ -3,6 +3,7 @@
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use unconvoy_locks::primitive::{Clock as _, Native, native};
 
+use crate::object::Until;
 use crate::real;
 
 /// How late a wait on the realtime clock may notice that the clock was set.
@@ -57,11 +58,12 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// `None` if the nanoseconds are none. A time before the epoch has passed.
-    pub(crate) fn new(clock: Clock, until: &timespec) -> Option<Self> {
+    pub(crate) fn new(clock: Clock, until: Until<'_>) -> Option<Self> {
+        let until = until.read();
         if !(0..1_000_000_000).contains(&until.tv_nsec) {
             return None;
         }
-        let ns = nanoseconds(until);
+        let ns = nanoseconds(&until);
         Some(match real::faked_time(clock.number()) {
             None => Deadline { clock, ns },
             Some(faked) => Deadline { clock, ns: clock.now().saturating_add(ns).saturating_sub(nanoseconds(&faked)) },
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn deadline(tv_sec: i64, tv_nsec: i64) -> Option<Deadline> {
-        Deadline::new(Clock::Monotonic, &timespec { tv_sec, tv_nsec })
+        Deadline::new(Clock::Monotonic, Until::from(&timespec { tv_sec, tv_nsec }))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramInput, RingBuffer, RingBufferBuilder};
 use unconvoy_sched::Slice;
 
-use crate::conductor::{Bound, Event, Parent, Record};
+use crate::back_end::{Bound, Event, Parent, Record};
 use crate::topology::Topology;
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -61,9 +61,9 @@ pub struct Totals {
     /// Ends of tasks that were lost likewise.
     pub lost_ends: u64,
     /// Tasks that belonged to the set from their start.
-    pub heirs: u64,
+    pub inherited: u64,
     /// How often a core of the set served an ordinary task.
-    pub guests: u64,
+    pub borrowed: u64,
     /// How often a core took a task from another memory node's queue.
     pub crossings: u64,
     /// How often a task had to leave its core because of the set.
@@ -167,9 +167,9 @@ impl<'object> Kernel<'object> {
     }
 
     /// Whether the task is there still; from now on it belongs to the set or does not, and so do its children from their start.
-    pub fn tell(&self, task: u64, tid: u32, is_special: bool, has_heirs: bool) -> anyhow::Result<bool> {
-        let (is_special, has_heirs) = (is_special.into(), has_heirs.into());
-        let mut verdict = types::verdict { task, tid, is_special, has_heirs, ..Default::default() };
+    pub fn tell(&self, task: u64, tid: u32, is_special: bool, passes_on: bool) -> anyhow::Result<bool> {
+        let (is_special, passes_on) = (is_special.into(), passes_on.into());
+        let mut verdict = types::verdict { task, tid, is_special, passes_on, ..Default::default() };
         // SAFETY: a structure of integers, without padding, as long as the slice lives.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut((&raw mut verdict).cast::<u8>(), size_of::<types::verdict>()) };
@@ -230,8 +230,8 @@ impl<'object> Kernel<'object> {
             sum.told += one.told;
             sum.lost += one.lost;
             sum.lost_ends += one.lost_ends;
-            sum.heirs += one.heirs;
-            sum.guests += one.guests;
+            sum.inherited += one.inherited;
+            sum.borrowed += one.borrowed;
             sum.crossings += one.crossings;
             sum.displaced += one.displaced;
         }

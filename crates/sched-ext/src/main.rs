@@ -5,7 +5,7 @@
 //! | `bpf/main.bpf.c` | the scheduler, in the kernel: measures and obeys; its head says what the files that it includes are about |
 //! | `bpf/shared.h`, `bpf/kernel.h` | what both sides know; what is used of the kernel |
 //! | `kernel.rs` | loads it and talks to it |
-//! | `conductor.rs` | lets the policy of crates/sched conduct it |
+//! | `back_end.rs` | lets the policy of crates/sched drive it |
 //! | `topology.rs` | the order of cores, and the memory nodes |
 //! | `requirements.rs` | what it takes, and what to do where that is missing |
 //! | `report.rs` | what `--monitor` and `--metrics` show |
@@ -16,7 +16,7 @@
 //!
 //! `unconvoy sched` executes this program. Nothing stays in the kernel when it ends, however it does.
 
-mod conductor;
+mod back_end;
 mod history;
 mod kernel;
 mod metrics;
@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use unconvoy_sched::{Parameters, Search};
 
-use conductor::{Conductor, Order};
+use back_end::{Order, Scheduler};
 use kernel::{Ending, Kernel, MAX_NODES, Settings};
 use metrics::Metrics;
 use monitor::Monitor;
@@ -128,7 +128,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
             Settings { topology, threshold: (arguments.threshold * 10.0) as u32, inherits: parameters.inherits };
         let mut kernel = Kernel::load(&mut object, &settings)?;
         say(&format!("scheduling {} processors; end with Ctrl-C", settings.topology.order.len()));
-        match conduct(&mut kernel, parameters, &settings.topology, arguments.monitor, metrics.as_ref(), &stop)? {
+        match schedule(&mut kernel, parameters, &settings.topology, arguments.monitor, metrics.as_ref(), &stop)? {
             Some(ending) if ending.is_hotplug => say("a processor came or went: starting over"),
             ending => return Ok(ending),
         }
@@ -164,7 +164,7 @@ const BUSY: Duration = Duration::from_millis(20);
 /// And without any, where the first one wakes this process up.
 const IDLE: Duration = Duration::from_millis(500);
 
-fn conduct(
+fn schedule(
     kernel: &mut Kernel<'_>,
     parameters: Parameters,
     topology: &Topology,
@@ -173,19 +173,19 @@ fn conduct(
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Ending>> {
     let start = Instant::now();
-    let mut conductor = Conductor::new(parameters, 0);
-    kernel.rebound(conductor.bound())?;
-    let mut orders = Vec::new();
+    let mut scheduler = Scheduler::new(parameters, 0);
+    kernel.rebound(scheduler.bound())?;
     let mut lost_ends = 0;
     let mut next_report = start;
     let mut monitor = monitors.then(Monitor::open);
     while !stop.load(Relaxed) {
-        let records = kernel.hear(if conductor.policy().tasks() == 0 { IDLE } else { BUSY })?;
+        let records = kernel.hear(if scheduler.policy().tasks() == 0 { IDLE } else { BUSY })?;
         let now_ns = start.elapsed().as_nanos() as u64;
         for record in records {
-            conductor.hear(record, now_ns, &mut orders);
+            scheduler.record(record, now_ns);
         }
-        obey(kernel, &mut conductor, &mut orders)?;
+        let orders = scheduler.take_orders();
+        obey(kernel, &mut scheduler, orders)?;
         if let Some(ending) = kernel.ending() {
             return Ok(Some(ending));
         }
@@ -193,11 +193,11 @@ fn conduct(
             next_report = Instant::now() + Duration::from_secs(1);
             let totals = kernel.totals()?;
             if std::mem::replace(&mut lost_ends, totals.lost_ends) != totals.lost_ends {
-                orders = conductor.all();
-                obey(kernel, &mut conductor, &mut orders)?;
+                let orders = scheduler.all();
+                obey(kernel, &mut scheduler, orders)?;
             }
             let room = monitor.as_ref().map_or(0, Monitor::room);
-            let report = Report::new(&conductor, topology, totals, kernel.specials(), start.elapsed(), room);
+            let report = Report::new(&scheduler, topology, totals, kernel.specials(), start.elapsed(), room);
             if let Some(metrics) = metrics {
                 metrics.publish(report.open_metrics());
             }
@@ -210,18 +210,19 @@ fn conduct(
 }
 
 /// Carries out the orders. A task that is gone has ended unheard.
-fn obey(kernel: &mut Kernel<'_>, conductor: &mut Conductor, orders: &mut Vec<Order>) -> anyhow::Result<()> {
+fn obey(kernel: &mut Kernel<'_>, scheduler: &mut Scheduler, mut orders: Vec<Order>) -> anyhow::Result<()> {
     while !orders.is_empty() {
-        for order in std::mem::take(orders) {
+        for order in orders {
             match order {
                 Order::Rebound(bound) => kernel.rebound(bound)?,
-                Order::Tell { task, tid, is_special, has_heirs } => {
-                    if !kernel.tell(task, tid, is_special, has_heirs)? {
-                        conductor.ended(task, orders);
+                Order::Tell { task, tid, is_special, passes_on } => {
+                    if !kernel.tell(task, tid, is_special, passes_on)? {
+                        scheduler.ended(task);
                     }
                 }
             }
         }
+        orders = scheduler.take_orders();
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::conductor::Conductor;
+use crate::back_end::Scheduler;
 use crate::kernel::{LOCK_KINDS, Totals};
 use crate::topology::Topology;
 
@@ -54,14 +54,14 @@ pub struct Named {
 impl Report {
     /// A look at a machine's scheduler. The `most` tasks that wait most are named.
     pub fn new(
-        conductor: &Conductor,
+        scheduler: &Scheduler,
         topology: &Topology,
         totals: Totals,
         specials: u64,
         since_start: Duration,
         most: usize,
     ) -> Self {
-        let mut tasks: Vec<_> = conductor.tasks().collect();
+        let mut tasks: Vec<_> = scheduler.tasks().collect();
         tasks.sort_unstable_by(|one, other| other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid)));
         tasks.truncate(most);
         let named = tasks.into_iter().map(|task| Named {
@@ -71,7 +71,7 @@ impl Report {
             core: task.core,
         });
         let named = named.collect();
-        let policy = conductor.policy();
+        let policy = scheduler.policy();
         Report {
             since_start,
             cores: topology.order.len() as u32,
@@ -82,7 +82,7 @@ impl Report {
             specials,
             votes: policy.votes().count(),
             waiting: policy.votes().share(),
-            changes: conductor.changes(),
+            changes: scheduler.changes(),
             totals,
             named,
         }
@@ -161,8 +161,8 @@ impl Report {
             ("slices_told", "Of these, told to the policy.", totals.told),
             ("slices_lost", "Slices that it was not told for want of room.", totals.lost),
             ("ends_lost", "Ends of tasks that it was not told for want of room.", totals.lost_ends),
-            ("heirs", "Tasks that were lock-intensive from their start.", totals.heirs),
-            ("guests", "Times that a free core of the set served an ordinary task.", totals.guests),
+            ("heirs", "Tasks that were lock-intensive from their start.", totals.inherited),
+            ("guests", "Times that a free core of the set served an ordinary task.", totals.borrowed),
             ("node_crossings", "Tasks that a core took from another memory node's queue.", totals.crossings),
             ("displaced", "Times that a task had to leave its core because of the set.", totals.displaced),
         ];
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use unconvoy_sched::{Parameters, Slice};
 
-    use crate::conductor::{Event, Record};
+    use crate::back_end::{Event, Record};
     use crate::topology::Node;
 
     fn topology() -> Topology {
@@ -221,7 +221,7 @@ mod tests {
 
     fn report() -> Report {
         let totals = Totals { waits: [7, 0, 0, 0, 0], spun_ns: [2_000_000_000, 0, 0, 0, 0], ..Totals::default() };
-        Report::new(&Conductor::new(Parameters::refined(8), 0), &topology(), totals, 0, Duration::from_secs(2), 0)
+        Report::new(&Scheduler::new(Parameters::refined(8), 0), &topology(), totals, 0, Duration::from_secs(2), 0)
     }
 
     #[test]
@@ -262,16 +262,16 @@ mod tests {
 
     #[test]
     fn tasks_are_named_by_share_as_many_as_are_asked_for() {
-        let mut conductor = Conductor::new(Parameters::refined(8), 0);
+        let mut scheduler = Scheduler::new(Parameters::refined(8), 0);
         for (task, waited_ns) in [(1_u32, 500), (2, 900), (3, 500), (4, 700)] {
             let slice = Slice { core: 3, ran_ns: 1000, waited_ns };
-            let event = Event::Slice { slice, bound: conductor.bound() };
+            let event = Event::Slice { slice, bound: scheduler.bound() };
             // No process has such an id.
             let record = Record { task: task.into(), tid: u32::MAX - task, is_special: false, parent: None, event };
-            conductor.hear(record, 0, &mut Vec::new());
+            scheduler.record(record, 0);
         }
         let named = |most| {
-            let report = Report::new(&conductor, &topology(), Totals::default(), 0, Duration::ZERO, most);
+            let report = Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, most);
             report.named.iter().map(|task| u32::MAX - task.tid).collect::<Vec<_>>()
         };
         assert_eq!(named(9), [2, 4, 3, 1]);
@@ -283,13 +283,13 @@ mod tests {
     fn a_task_s_name_is_no_command_to_the_terminal() {
         let rename = |name: &[u8]| std::fs::write("/proc/thread-self/comm", name).unwrap();
         let own_name = || {
-            let mut conductor = Conductor::new(Parameters::refined(8), 0);
+            let mut scheduler = Scheduler::new(Parameters::refined(8), 0);
             let slice = Slice { core: 0, ran_ns: 1000, waited_ns: 1000 };
-            let event = Event::Slice { slice, bound: conductor.bound() };
+            let event = Event::Slice { slice, bound: scheduler.bound() };
             // SAFETY: asks for a number.
             let tid = unsafe { libc::gettid() }.cast_unsigned();
-            conductor.hear(Record { task: 1, tid, is_special: false, parent: None, event }, 0, &mut Vec::new());
-            let report = Report::new(&conductor, &topology(), Totals::default(), 0, Duration::ZERO, 1);
+            scheduler.record(Record { task: 1, tid, is_special: false, parent: None, event }, 0);
+            let report = Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, 1);
             assert_eq!(report.lines(&Report::default()).lines().count(), 3);
             report.named[0].name.clone()
         };

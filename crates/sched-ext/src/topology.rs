@@ -1,25 +1,11 @@
-//! The order of cores: neighbours in it share caches and memory, so that a set of the first ones spans as few nodes as
-//! possible (the paper's "extra core id mapping layer", section 3.3); and the memory nodes, which lie in it one after the other.
-//!
-//! First by memory node, then by the last-level cache that processors share, then one thread of each core before the
-//! second of any: the threads of one core take its units from each other.
+//! The processors in the order of cores ([`unconvoy_sched::topology`]), and the memory nodes, which lie in it one after the
+//! other.
 
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
-
-/// Where one processor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    node: u32,
-    /// The first processor that shares the last-level cache.
-    cache: u32,
-    /// Which thread of its core.
-    thread: u32,
-    core: u32,
-    cpu: u32,
-}
+use anyhow::ensure;
+use unconvoy_sched::topology::{Place, list, places};
 
 /// The processors that are online.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,15 +33,13 @@ pub struct Node {
 ///
 /// The kernel does not say which processors are online.
 pub fn topology(sys: &Path, most_nodes: usize) -> anyhow::Result<Topology> {
-    let online = sys.join("cpu/online");
-    let text = std::fs::read_to_string(&online).with_context(|| format!("cannot read {}", online.display()))?;
-    let mut places: Vec<_> = list(&text).into_iter().map(|cpu| place(sys, cpu)).collect();
-    ensure!(!places.is_empty(), "{} names no processor", online.display());
-    places.sort_unstable();
-    Ok(Topology { nodes: nodes(sys, &places, most_nodes), order: places.iter().map(|place| place.cpu).collect() })
+    let read = |file: &str| std::fs::read_to_string(sys.join(file)).ok();
+    let places = places(&read);
+    ensure!(!places.is_empty(), "{} names no processor", sys.join("cpu/online").display());
+    Ok(Topology { nodes: nodes(&read, &places, most_nodes), order: places.iter().map(|place| place.cpu).collect() })
 }
 
-fn nodes(sys: &Path, places: &[Place], most: usize) -> Vec<Node> {
+fn nodes(read: &impl Fn(&str) -> Option<String>, places: &[Place], most: usize) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for (index, place) in places.iter().enumerate() {
         let is_full = nodes.len() == most;
@@ -66,7 +50,7 @@ fn nodes(sys: &Path, places: &[Place], most: usize) -> Vec<Node> {
     }
     let numbers: Vec<u32> = nodes.iter().map(|node| node.number).collect();
     for (own, node) in nodes.iter_mut().enumerate() {
-        let distances = distances(sys, node.number);
+        let distances = distances(read, node.number);
         node.near = (0..numbers.len()).collect();
         // Of nodes at the same distance each prefers another one.
         node.near.sort_by_key(|&other| {
@@ -78,53 +62,10 @@ fn nodes(sys: &Path, places: &[Place], most: usize) -> Vec<Node> {
 }
 
 /// How far the nodes that are online are from one of them, by their numbers.
-fn distances(sys: &Path, from: u32) -> Vec<(u32, u32)> {
-    let read = |file: String| std::fs::read_to_string(sys.join("node").join(file)).unwrap_or_default();
-    let distances = read(format!("node{from}/distance"));
+fn distances(read: &impl Fn(&str) -> Option<String>, from: u32) -> Vec<(u32, u32)> {
+    let distances = read(&format!("node/node{from}/distance")).unwrap_or_default();
     let distances = distances.split_whitespace().filter_map(|distance| distance.parse().ok());
-    list(&read("online".into())).into_iter().zip(distances).collect()
-}
-
-/// What the kernel does not say is taken for the same everywhere, which leaves the processors' own order.
-fn place(sys: &Path, cpu: u32) -> Place {
-    let own = sys.join(format!("cpu/cpu{cpu}"));
-    let first = |file: &str| std::fs::read_to_string(own.join(file)).ok().map(|text| list(&text));
-    let siblings = first("topology/thread_siblings_list").unwrap_or_else(|| vec![cpu]);
-    let thread = siblings.iter().position(|&sibling| sibling == cpu).unwrap_or(0) as u32;
-    Place {
-        node: node(&own).unwrap_or(0),
-        cache: last_level(&own).unwrap_or(0),
-        thread,
-        core: siblings.first().copied().unwrap_or(cpu),
-        cpu,
-    }
-}
-
-/// A processor's directory has a link `nodeN`.
-fn node(own: &Path) -> Option<u32> {
-    let names = std::fs::read_dir(own).ok()?.flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok()).next()
-}
-
-/// The first of the processors that share the cache of the highest level.
-fn last_level(own: &Path) -> Option<u32> {
-    let caches = std::fs::read_dir(own.join("cache")).ok()?.flatten().map(|entry| entry.path());
-    let level =
-        |cache: &Path| -> Option<u32> { std::fs::read_to_string(cache.join("level")).ok()?.trim().parse().ok() };
-    let highest = caches.filter_map(|cache| Some((level(&cache)?, cache))).max()?;
-    list(&std::fs::read_to_string(highest.1.join("shared_cpu_list")).ok()?).first().copied()
-}
-
-/// The numbers of a list as the kernel writes it: `0-3,8`.
-fn list(text: &str) -> Vec<u32> {
-    let mut numbers = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse(), last.parse()) {
-            numbers.extend::<std::ops::RangeInclusive<u32>>(first..=last);
-        }
-    }
-    numbers
+    list(read, "node/online").into_iter().zip(distances).collect()
 }
 
 #[cfg(test)]
@@ -139,14 +80,20 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         write("cpu/online".into(), &format!("0-{}\n", cpus.len() - 1));
+        let mut nodes = std::collections::BTreeMap::<_, Vec<_>>::new();
         for (cpu, node, shared, siblings) in cpus {
-            write(format!("cpu/cpu{cpu}/node{node}/x"), "");
+            nodes.entry(node).or_default().push(cpu.to_string());
             write(format!("cpu/cpu{cpu}/cache/index0/level"), "1\n");
             write(format!("cpu/cpu{cpu}/cache/index0/shared_cpu_list"), siblings);
-            write(format!("cpu/cpu{cpu}/cache/index3/level"), "3\n");
-            write(format!("cpu/cpu{cpu}/cache/index3/shared_cpu_list"), shared);
+            write(format!("cpu/cpu{cpu}/cache/index1/level"), "3\n");
+            write(format!("cpu/cpu{cpu}/cache/index1/shared_cpu_list"), shared);
             write(format!("cpu/cpu{cpu}/topology/thread_siblings_list"), siblings);
         }
+        for (node, cpus) in &nodes {
+            write(format!("node/node{node}/cpulist"), &cpus.join(","));
+        }
+        let numbers: Vec<_> = nodes.keys().map(ToString::to_string).collect();
+        write("node/online".into(), &numbers.join(","));
         root
     }
 

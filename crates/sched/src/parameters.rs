@@ -22,7 +22,7 @@ pub const BELOW: f64 = 0.75;
 
 /// How many children of a task inherit what was found of one ([`Parameters::inherits`]) though they end before a slice of their own
 /// shows anything; then one is born ordinary. The paper has no inheritance.
-pub const HEIRS: u8 = 15;
+pub const INHERITORS: u8 = 15;
 
 /// What a core more has to add to the throughput for the refined search to take it, as a part of what a core of the set
 /// does on average. T counts as useful all that is not waiting, and sections take longer the more cores pass their lines
@@ -73,7 +73,7 @@ pub struct Parameters {
     /// How the bound is searched for.
     pub search: Search,
     /// Whether the children of a lock-intensive task that waits are so from their start, and those of a task whose children have
-    /// been ([`Policy::child_ends`](crate::Policy::child_ends)), until their own first slice shows otherwise. Section 4.6 blames parallel
+    /// been ([`Policy::ends`](crate::Policy::ends)), until their own first slice shows otherwise. Section 4.6 blames parallel
     /// find's losses on processes that end before they are found out.
     pub inherits: bool,
     /// Whether tasks that are not lock-intensive may leave the set for cores with less to do. Section 3.4 balances the set

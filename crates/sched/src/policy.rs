@@ -1,24 +1,14 @@
 //! What happens when a time slice ends and begins, and before a task acquires a lock (Algorithms 2 and 3).
 //!
-//! [`Policy::slice_ends`] is for back ends that have the policy to themselves. One whose processors share it takes the
-//! paper's lock around it, and only tries for it: a slice that is not told is a vote that is lost.
+//! What has to be done about it is the [back end](BackEnd)'s. It has the policy to itself; one whose processors share
+//! it takes the paper's lock around each call, and only tries for it: a slice that is not told is a vote that is lost.
 
-use crate::parameters::{HEIRS, Parameters};
+use crate::back_end::{BackEnd, Change};
+use crate::parameters::{INHERITORS, Parameters};
 use crate::search::{BoundSearch, Measured, Step};
-use crate::set::balance_together;
-use crate::task::{Slice, State, Task};
+use crate::set::{balance_together, target};
+use crate::task::{NOWHERE, Slice, State, Task, Totals};
 use crate::votes::Votes;
-
-/// The bound has become another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    /// Before.
-    pub from: u32,
-    /// From now on.
-    pub to: u32,
-    /// Whether that is the beginning of a new search.
-    pub anew: bool,
-}
 
 /// A machine's policy.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,22 +81,21 @@ impl Policy {
         self.voted
     }
 
-    /// A time slice of `task` begins (Algorithm 3, line 41).
-    pub fn slice_begins(&self, task: &mut Task) {
-        task.slice_bound = self.bound;
+    /// A time slice of `task` begins, with what it ran and waited so far (Algorithm 3, line 41).
+    pub fn slice_begins(&self, task: &mut Task, so_far: Totals) {
+        (task.slice_bound, task.slice_began) = (self.bound, so_far);
     }
 
-    /// A time slice of `task` has ended (Algorithm 3, lines 1 to 38).
-    pub fn slice_ends(&mut self, task: &mut Task, slice: Slice, now_ns: u64) -> Option<Change> {
+    /// A time slice of a task has ended at the time `now_ns` (Algorithm 3, lines 1 to 38).
+    pub fn slice_ends<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, slice: Slice, now_ns: u64) {
+        let Some(task) = back_end.task(id) else { return };
         let mut change = None;
         task.in_a_row = if slice.exceeds(self.parameters.threshold) { task.in_a_row.saturating_add(1) } else { 0 };
-        if core::mem::take(&mut task.is_on_trial) && !task.waits() {
-            self.ends(task);
-            (task.state, task.is_counted) = (State::Ordinary, false);
+        if core::mem::take(&mut task.is_provisional) && !task.waits() {
+            self.dismiss(back_end, id);
         } else if !task.is_lock_intensive() {
             if task.in_a_row >= self.parameters.slices_in_a_row {
                 task.state = State::Qualified;
-                task.placed_for = self.bound;
             }
         } else {
             // Only what was measured in the set, and under one bound, says something about the bound.
@@ -121,7 +110,9 @@ impl Policy {
         if now_ns >= self.anew_at {
             change = Some(self.begin_anew(now_ns));
         }
-        change
+        if let Some(change) = change {
+            back_end.resize(change, now_ns);
+        }
     }
 
     fn votes_suffice(&self) -> bool {
@@ -176,63 +167,87 @@ impl Policy {
         Change { from, to: self.bound, anew: true }
     }
 
-    /// `task` is about to acquire a lock (Algorithm 2). If it has to go elsewhere first: the bound, for
-    /// [`target`](crate::set::target).
-    pub fn before_lock(&mut self, task: &mut Task) -> Option<u32> {
+    /// A task is about to acquire a lock (Algorithm 2). Whether it was confined to another place for that.
+    pub fn before_lock<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id) -> bool {
+        let Some(task) = back_end.task(id) else { return false };
         match task.state {
-            State::Ordinary => return None,
-            State::Migrated if task.placed_for == self.bound => return None,
+            State::Ordinary => return false,
+            State::Migrated if task.placed_for == self.bound => return false,
             State::Migrated => {}
             State::Qualified => {
                 self.tasks += u32::from(!core::mem::replace(&mut task.is_counted, true));
                 task.state = State::Migrated;
             }
         }
-        task.placed_for = self.bound;
-        Some(self.bound)
+        let core = target(self.bound, back_end.core(id), |core| back_end.load(core, id));
+        let is_confined = back_end.confine(id, core, self.bound);
+        if let Some(task) = back_end.task(id) {
+            task.placed_for = if is_confined { self.bound } else { NOWHERE };
+        }
+        is_confined
     }
 
-    /// What `parent` has begun a task of. Whoever was lock-intensive once may have become a shell that only waits for its
-    /// children: these inherit what their parent does now, or what the last of its children did, and are judged by their own
-    /// first slice.
-    pub fn child(&mut self, parent: &Task) -> Task {
-        let has_example = parent.is_lock_intensive() && parent.waits() || parent.heirs != 0;
-        if !(self.parameters.inherits && has_example) {
-            return Task::default();
-        }
-        // Counted at once, so that a task that ends and its successor are one all the time.
-        self.tasks += 1;
-        Task {
-            state: State::Qualified,
-            in_a_row: 1,
-            is_heir: true,
-            is_on_trial: true,
-            is_counted: true,
-            ..Task::default()
+    /// `parent` has begun a task. Whoever was lock-intensive once may have become a shell that only waits for its children:
+    /// these inherit what their parent does now, or what the last of its children did, and are judged by their own first
+    /// slice.
+    pub fn begins<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, parent: Option<B::Id>) {
+        let parent = parent.and_then(|parent| back_end.task(parent));
+        let has_example =
+            parent.is_some_and(|parent| parent.is_lock_intensive() && parent.waits() || parent.passes_on());
+        let Some(task) = back_end.task(id) else { return };
+        *task = Task { slice_began: task.slice_began, ..Task::default() };
+        if self.parameters.inherits && has_example {
+            // Counted at once, so that a task that ends and its successor are one all the time.
+            self.tasks += 1;
+            (task.state, task.in_a_row, task.is_counted) = (State::Qualified, 1, true);
+            (task.is_inherited, task.is_provisional) = (true, true);
         }
     }
 
-    /// `child` has ended, and `parent`, which lives on, may have others: a shell, which never waits for a lock itself. In
-    /// place of [`ends`](Self::ends), where the back end knows parents.
-    pub fn child_ends(&mut self, parent: &mut Task, child: &Task) {
-        self.ends(child);
-        parent.heirs = match child {
+    /// A task has ended. `parent`, which lives on, may begin others: a shell, which never waits for a lock itself.
+    pub fn ends<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, parent: Option<B::Id>) {
+        let Some(child) = back_end.task(id).copied() else { return };
+        self.uncount(&child);
+        let Some(parent) = parent else { return };
+        let Some(task) = back_end.task(parent) else { return };
+        let passed_on = task.passes_on();
+        task.inheritors = match child {
             // Nobody knows what it would have done.
-            Task { is_on_trial: true, .. } => parent.heirs.saturating_sub(1),
-            child if child.is_lock_intensive() => HEIRS,
-            Task { is_heir: true, .. } => 0,
-            _ => parent.heirs,
+            Task { is_provisional: true, .. } => task.inheritors.saturating_sub(1),
+            child if child.is_lock_intensive() => INHERITORS,
+            Task { is_inherited: true, .. } => 0,
+            _ => task.inheritors,
         };
+        let passes_on = task.passes_on();
+        if passes_on != passed_on {
+            back_end.pass_on(parent, passes_on);
+        }
+    }
+
+    /// A task is not lock-intensive any more, whatever it was.
+    pub fn dismiss<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id) {
+        back_end.release(id);
+        let Some(task) = back_end.task(id) else { return };
+        self.uncount(task);
+        (task.state, task.placed_for, task.is_counted, task.in_a_row) = (State::Ordinary, NOWHERE, false, 0);
+    }
+
+    /// Whether `task` may run on `core`: one that is confined keeps to the set.
+    pub fn may_run(&self, task: &Task, core: u32) -> bool {
+        task.state != State::Migrated || core < self.bound
+    }
+
+    /// Whether the loads of two cores may be evened out: those of the set and the rest are balanced apart.
+    pub fn same_side(&self, one: u32, other: u32) -> bool {
+        balance_together(self.bound, one, other)
     }
 
     /// Whether `task`, which waits for the core `from`, may be moved to the core `to` to even out their loads.
     pub fn may_move(&self, task: &Task, from: u32, to: u32) -> bool {
-        balance_together(self.bound, from, to)
-            || self.parameters.lets_out && from < self.bound && !task.is_lock_intensive()
+        self.same_side(from, to) || self.parameters.lets_out && from < self.bound && !task.is_lock_intensive()
     }
 
-    /// `task` has ended.
-    pub fn ends(&mut self, task: &Task) {
+    fn uncount(&mut self, task: &Task) {
         if task.is_counted {
             self.tasks -= 1;
             if self.tasks == 0 && self.parameters.patience_ns != 0 {

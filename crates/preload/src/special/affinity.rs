@@ -8,76 +8,38 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};
 
-use super::{IS_ON, threads};
-use crate::{identity, real};
+use super::threads::{self, IS_ON};
+use crate::identity;
+use crate::real::stand_in;
 
-/// # Safety
-///
-/// As libc says of the function of this name; so for all below.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_setaffinity(thread: pid_t, size: size_t, mask: *const cpu_set_t) -> c_int {
+stand_in! {
+    fn sched_setaffinity(thread: pid_t, size: size_t, mask: *const cpu_set_t) -> c_int =
+        |call| set(|| Some(thread.cast_unsigned()), call);
+    fn sched_getaffinity(thread: pid_t, size: size_t, mask: *mut cpu_set_t) -> c_int =
+        |call| get(|| Some(thread.cast_unsigned()), mask, size, call);
+    fn pthread_setaffinity_np(thread: pthread_t, size: size_t, mask: *const cpu_set_t) -> c_int =
+        // SAFETY: the caller's word that the thread exists.
+        |call| set(|| unsafe { identity::of(thread) }, call);
+    fn pthread_getaffinity_np(thread: pthread_t, size: size_t, mask: *mut cpu_set_t) -> c_int =
+        // SAFETY: as above.
+        |call| get(|| unsafe { identity::of(thread) }, mask, size, call);
+}
+
+fn set(thread: impl FnOnce() -> Option<u32>, call: &dyn Fn() -> c_int) -> c_int {
     if IS_ON.load(Relaxed) {
-        threads::leave_alone(thread.cast_unsigned());
+        thread().into_iter().for_each(threads::leave_alone);
     }
-    // SAFETY: passed on from the caller.
-    unsafe { real::sched_setaffinity(thread, size, mask) }
+    call()
 }
 
-/// # Safety
-///
-/// See [`sched_setaffinity`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getaffinity(thread: pid_t, size: size_t, mask: *mut cpu_set_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let result = unsafe { real::sched_getaffinity(thread, size, mask) };
-    if result == 0 && IS_ON.load(Relaxed) && threads::is_placed(thread.cast_unsigned()) {
-        // SAFETY: libc has filled so much.
-        unsafe { show(mask, size) };
+/// `call` has libc fill `size` bytes at `mask`; for a thread with the set's mask they are replaced.
+fn get(thread: impl FnOnce() -> Option<u32>, mask: *mut cpu_set_t, size: size_t, call: &dyn Fn() -> c_int) -> c_int {
+    let result = call();
+    if result == 0 && IS_ON.load(Relaxed) && thread().is_some_and(threads::is_placed) {
+        let bytes = threads::SHOWN.load();
+        let bytes = bytes.bytes().chain(core::iter::repeat(0)).take(size);
+        // SAFETY: within the caller's bytes, of which libc has just filled as many.
+        bytes.enumerate().for_each(|(place, byte)| unsafe { mask.cast::<u8>().add(place).write(byte) });
     }
     result
-}
-
-/// # Safety
-///
-/// See [`sched_setaffinity`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_setaffinity_np(thread: pthread_t, size: size_t, mask: *const cpu_set_t) -> c_int {
-    if IS_ON.load(Relaxed)
-        // SAFETY: the caller's word that the thread exists.
-        && let Some(id) = unsafe { identity::of(thread) }
-    {
-        threads::leave_alone(id);
-    }
-    // SAFETY: passed on from the caller.
-    unsafe { real::pthread_setaffinity_np(thread, size, mask) }
-}
-
-/// # Safety
-///
-/// See [`sched_setaffinity`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_getaffinity_np(thread: pthread_t, size: size_t, mask: *mut cpu_set_t) -> c_int {
-    // SAFETY: passed on from the caller.
-    let result = unsafe { real::pthread_getaffinity_np(thread, size, mask) };
-    if result == 0
-        && IS_ON.load(Relaxed)
-        // SAFETY: the caller's word that the thread exists.
-        && unsafe { identity::of(thread) }.is_some_and(threads::is_placed)
-    {
-        // SAFETY: libc has filled so much.
-        unsafe { show(mask, size) };
-    }
-    result
-}
-
-/// Replaces what libc said.
-///
-/// # Safety
-///
-/// `mask` points to `size` bytes.
-unsafe fn show(mask: *mut cpu_set_t, size: size_t) {
-    let bytes = threads::believed();
-    let bytes = bytes.bytes().chain(core::iter::repeat(0)).take(size);
-    // SAFETY: within the caller's bytes.
-    bytes.enumerate().for_each(|(place, byte)| unsafe { mask.cast::<u8>().add(place).write(byte) });
 }

@@ -12,57 +12,29 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{FILE, c_char, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};
 
-use super::{IS_ON, threads};
-use crate::real;
+use super::threads::{self, IS_ON};
+use crate::real::stand_in;
 
 type Words = *const *mut c_char;
+type Work = extern "C" fn(*mut c_void) -> *mut c_void;
 
-macro_rules! programs {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> c_int;)*) => {$(
-        /// # Safety
-        ///
-        /// As libc says of the function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            if IS_ON.load(Relaxed) {
-                threads::step_outside();
-            }
-            // SAFETY: passed on from the caller.
-            unsafe { real::$name($($argument),*) }
-        }
-    )*};
-}
-
-programs! {
-    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int;
-    fn execv(path: *const c_char, arguments: Words) -> c_int;
-    fn execvp(file: *const c_char, arguments: Words) -> c_int;
-    fn execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int;
-    fn fexecve(descriptor: c_int, arguments: Words, environment: Words) -> c_int;
-    fn execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int;
-}
-
-macro_rules! beginnings {
-    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int;)*) => {$(
-        /// # Safety
-        ///
-        /// As libc says of the function of this name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: passed on from the caller.
-            let begin = || unsafe { real::$name($($argument),*) };
-            if IS_ON.load(Relaxed) { threads::outside(begin) } else { begin() }
-        }
-    )*};
-}
-
-beginnings! {
+stand_in! {
+    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int = before;
+    fn execv(path: *const c_char, arguments: Words) -> c_int = before;
+    fn execvp(file: *const c_char, arguments: Words) -> c_int = before;
+    fn execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int = before;
+    fn fexecve(descriptor: c_int, arguments: Words, environment: Words) -> c_int = before;
+    fn execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int =
+        before;
+    // A cancellation may unwind these two, so that nothing is left to do after them.
+    fn system(command: *const c_char) -> c_int = before;
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE = before;
     fn pthread_create(
         thread: *mut pthread_t,
         attributes: *const pthread_attr_t,
-        work: extern "C" fn(*mut c_void) -> *mut c_void,
+        work: Work,
         argument: *mut c_void,
-    ) -> c_int;
+    ) -> c_int = during;
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
@@ -70,7 +42,7 @@ beginnings! {
         attributes: *const posix_spawnattr_t,
         arguments: Words,
         environment: Words,
-    ) -> c_int;
+    ) -> c_int = during;
     fn posix_spawnp(
         process: *mut pid_t,
         file: *const c_char,
@@ -78,33 +50,20 @@ beginnings! {
         attributes: *const posix_spawnattr_t,
         arguments: Words,
         environment: Words,
-    ) -> c_int;
+    ) -> c_int = during;
 }
 
-/// A cancellation may unwind it, so that nothing is left to do after it.
-///
-/// # Safety
-///
-/// As libc says of the function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
+/// The calling thread leaves the set before `call`.
+fn before<R>(call: impl Fn() -> R) -> R {
     if IS_ON.load(Relaxed) {
         threads::step_outside();
     }
-    // SAFETY: passed on from the caller.
-    unsafe { real::system(command) }
+    call()
 }
 
-/// # Safety
-///
-/// As libc says of the function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE {
-    if IS_ON.load(Relaxed) {
-        threads::step_outside();
-    }
-    // SAFETY: passed on from the caller.
-    unsafe { real::popen(command, kind) }
+/// The calling thread is outside of the set for the length of `call`.
+fn during<R>(call: impl Fn() -> R) -> R {
+    if IS_ON.load(Relaxed) { threads::outside(call) } else { call() }
 }
 
 /// Defines functions of libc with a variable number of arguments, which Rust cannot take, as jumps to C.

@@ -4,7 +4,9 @@
 //! | module | idea |
 //! | --- | --- |
 //! | `threads` | what each thread waited, and whether its mask is the program's or the set's |
-//! | `director` | what the load controller's thread does at each interval: slices, policy, masks |
+//! | `scheduler` | what the load controller's thread does at each interval: it ends slices, and tells the policy |
+//! | `back_end` | what the policy has done to threads: masks |
+//! | `kernel` | what is asked of the kernel |
 //! | `topology` | in which order processors come into the set |
 //! | `mask` | sets of processors |
 //! | `affinity` | the program asks for masks and sets them |
@@ -15,9 +17,11 @@
 //! what they were.
 
 mod affinity;
+mod back_end;
 mod children;
-mod director;
+mod kernel;
 mod mask;
+mod scheduler;
 mod threads;
 mod topology;
 
@@ -26,24 +30,22 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use serde_json::json;
-use syscalls::{Errno, Sysno, syscall};
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::load::sensor::Reading;
 use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_locks::runtime::hook::{self, ControllerHook};
 use unconvoy_sched::Parameters;
 
-use crate::config::{Service, say, service, variable};
-use director::{Director, Kernel, Refusal};
-use mask::{Mask, SharedMask};
-use threads::{GIVEN, RECORDS};
+use crate::config::{Service, service};
+use crate::message::say;
+use crate::variables::variable;
+use kernel::{Linux, read_clock};
+use mask::Mask;
+use scheduler::Scheduler;
+use threads::{IS_ON, RECORDS};
 
 /// The controller's, and nobody else's while there is one.
-static DIRECTOR: AtomicPtr<Director> = AtomicPtr::new(ptr::null_mut());
-/// Whether masks may have been changed in this process.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// The mask that threads of the set are to believe that they have.
-static SHOWN: SharedMask = SharedMask::empty();
+static SCHEDULER: AtomicPtr<Scheduler> = AtomicPtr::new(ptr::null_mut());
 /// The controller was not allowed to; it has no standard error, the next thread that waits says so.
 static UNSAID: AtomicBool = AtomicBool::new(false);
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
@@ -58,7 +60,7 @@ static CHANGED: AtomicU32 = AtomicU32::new(0);
 /// Processor time of the controller's thread that went into all this, nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-static HOOK: ControllerHook = ControllerHook { waited, begin: begin_directing, interval, end: end_directing, forked };
+static HOOK: ControllerHook = ControllerHook { waited, begin: begin_scheduling, interval, end: end_scheduling, forked };
 
 /// Slices here are milliseconds, of some threads for each core, and a few of them say little: who held the lock in one
 /// waited in the next. A search costs tens of milliseconds of fewer cores, so that its result is held for a while.
@@ -96,29 +98,35 @@ pub(crate) fn begin() {
         unsafe { std::env::set_var(environment::SPECIAL_SET.name, "0") };
         return say(&["no special set: ", hindrance]);
     }
-    let director = Box::new(Director::new(parameters, topology::read()));
-    DIRECTOR.store(Box::into_raw(director), Release);
+    let scheduler = Box::new(Scheduler::new(parameters, topology::read()));
+    SCHEDULER.store(Box::into_raw(scheduler), Release);
     IS_ON.store(true, Relaxed);
     hook::install(&HOOK);
 }
 
+/// Looks up libc's functions that this stands before.
+pub(crate) fn find_all() {
+    affinity::find_all();
+    children::find_all();
+}
+
 /// What the set was, for the record.
 pub(crate) fn report(began: u64) -> Option<serde_json::Value> {
-    // SAFETY: null or the director, of which the controller may just write: the numbers are for people.
-    let deeds = unsafe { DIRECTOR.load(Acquire).as_ref() }?.deeds();
+    // SAFETY: null or the scheduler, of which the controller may just write: the numbers are for people.
+    let counters = unsafe { SCHEDULER.load(Acquire).as_ref() }?.counters();
     let changes: Vec<_> = TIMELINE
         .iter()
         .take(CHANGED.load(Acquire) as usize)
         .map(|(at, bound)| json!([at.load(Relaxed).saturating_sub(began), bound.load(Relaxed)]))
         .collect();
     Some(json!({
-        "cores": deeds.cores,
-        "bound": deeds.bound,
-        "tasks": deeds.tasks,
-        "most_tasks": deeds.most_tasks,
-        "moves": deeds.moves,
-        "votes": deeds.votes,
-        "searches": deeds.searches,
+        "cores": counters.cores,
+        "bound": counters.bound,
+        "tasks": counters.tasks,
+        "most_tasks": counters.most_tasks,
+        "moves": counters.moves,
+        "votes": counters.votes,
+        "searches": counters.searches,
         "cpu_ns": SPENT.load(Relaxed),
         // Nanoseconds from the record's beginning, and the cores of the set from then on; 0: there is none.
         "changes": changes,
@@ -163,140 +171,44 @@ fn forked() {
 /// # Safety
 ///
 /// On the controller's thread.
-unsafe fn directing<R>(work: impl FnOnce(&mut Director) -> R) -> Option<R> {
-    // SAFETY: null or the director; there is one controller at a time, and nobody else changes it.
-    let director = unsafe { DIRECTOR.load(Acquire).as_mut() }?;
-    let before = director.deeds().bound;
+unsafe fn scheduling<R>(work: impl FnOnce(&mut Scheduler) -> R) -> Option<R> {
+    // SAFETY: null or the scheduler; there is one controller at a time, and nobody else changes it.
+    let scheduler = unsafe { SCHEDULER.load(Acquire).as_mut() }?;
+    let before = scheduler.counters().bound;
     let began = read_clock(libc::CLOCK_THREAD_CPUTIME_ID);
-    let result = work(director);
+    let result = work(scheduler);
     if let (Some(began), Some(ended)) = (began, read_clock(libc::CLOCK_THREAD_CPUTIME_ID)) {
         SPENT.store(SPENT.load(Relaxed) + ended.saturating_sub(began), Relaxed);
     }
-    if director.is_forbidden() && !FORBIDDEN.swap(true, Relaxed) {
+    if scheduler.is_forbidden() && !FORBIDDEN.swap(true, Relaxed) {
         UNSAID.store(true, Relaxed);
     }
-    if director.deeds().bound != before {
+    if scheduler.counters().bound != before {
         let place = CHANGED.load(Relaxed);
         if let Some((at, bound)) = TIMELINE.get(place as usize) {
             at.store(Native::now(), Relaxed);
-            bound.store(director.deeds().bound, Relaxed);
+            bound.store(scheduler.counters().bound, Relaxed);
         }
         CHANGED.store(place.saturating_add(1), Release);
     }
     Some(result)
 }
 
-fn begin_directing(now: u64) {
+fn begin_scheduling(now: u64) {
     // SAFETY: this is called on the controller's thread.
-    unsafe { directing(|director| director.begin(&mut Linux, now)) };
+    unsafe { scheduling(|scheduler| scheduler.begin(&mut Linux, now)) };
 }
 
 fn interval(now: u64, reading: Option<Reading>) -> Option<Reading> {
-    let work = |director: &mut Director| {
-        director.interval(&RECORDS, &mut Linux, now);
-        reading.map(|reading| director.limit(reading, now))
+    let work = |scheduler: &mut Scheduler| {
+        scheduler.interval(&RECORDS, &mut Linux, now);
+        reading.map(|reading| scheduler.limit(reading, now))
     };
     // SAFETY: as above.
-    unsafe { directing(work) }.unwrap_or(reading)
+    unsafe { scheduling(work) }.unwrap_or(reading)
 }
 
-fn end_directing() {
+fn end_scheduling() {
     // SAFETY: as above.
-    unsafe { directing(|director| director.end(&RECORDS, &mut Linux)) };
-}
-
-/// The kernel of this machine.
-struct Linux;
-
-/// The kernel's number of the clock that `thread`'s processor time is on: `make_thread_cpuclock` and `CPUCLOCK_SCHED` of its
-/// `include/linux/posix-timers.h`.
-fn processor_clock(thread: u32) -> libc::clockid_t {
-    const SCHEDULER: i32 = 2;
-    const PER_THREAD: i32 = 4;
-    (!thread.cast_signed() << 3) | PER_THREAD | SCHEDULER
-}
-
-fn read_clock(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Not libc's function, which may be somebody else's, and sets `errno`.
-    // SAFETY: fills `time`.
-    unsafe { syscall!(Sysno::clock_gettime, clock, &raw mut time) }.ok()?;
-    Some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
-}
-
-fn refusal(error: Errno) -> Refusal {
-    match error {
-        Errno::ESRCH => Refusal::Gone,
-        Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Refusal::Forbidden,
-        _ => Refusal::Unfit,
-    }
-}
-
-impl Kernel for Linux {
-    fn ran(&mut self, thread: u32) -> Option<u64> {
-        read_clock(processor_clock(thread))
-    }
-
-    fn mask(&mut self, thread: u32) -> Result<Mask, Refusal> {
-        Mask::get(thread).map_err(refusal)
-    }
-
-    fn set_mask(&mut self, thread: u32, mask: &Mask) -> Result<(), Refusal> {
-        mask.set(thread).map_err(refusal)
-    }
-
-    fn publish(&mut self, given: &Mask, mask: &Mask) {
-        GIVEN.store(given);
-        SHOWN.store(mask);
-    }
-
-    fn is_ordinary(&mut self, thread: u32) -> bool {
-        // SAFETY: asks, and writes nothing.
-        let policy = unsafe { syscall!(Sysno::sched_getscheduler, thread) };
-        let policy = policy.map(|policy| policy as i32 & !libc::SCHED_RESET_ON_FORK);
-        matches!(policy, Ok(libc::SCHED_OTHER | libc::SCHED_BATCH))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use unconvoy_locks::primitive::Threads as _;
-
-    use super::*;
-
-    #[test]
-    fn the_kernel_tells_the_time_of_other_threads() {
-        let (send, receive) = std::sync::mpsc::channel();
-        let (leave, left) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            send.send(Native::thread_id()).expect("somebody asks");
-            let _ = left.recv();
-        });
-        let id = receive.recv().expect("a thread");
-        assert!(Linux.ran(id).is_some_and(|ns| ns > 0));
-        assert!(Linux.is_ordinary(id));
-        drop(leave);
-        thread.join().expect("it ends");
-        // It is joined a moment before the kernel has forgotten it.
-        let end = Native::now() + 10_000_000_000;
-        while Linux.ran(id).is_some() {
-            assert!(Native::now() < end, "a thread that has ended has no time");
-            Native::yield_now();
-        }
-    }
-
-    /// `cargo test --release -p unconvoy-preload --lib what_a_wait_pays -- --ignored --nocapture`: for scripts/special-set-cost.py.
-    #[test]
-    #[ignore = "measures, and has nothing to assert"]
-    fn what_a_wait_pays() {
-        const WAITS: u64 = 20_000_000;
-        let clock = || read_clock(libc::CLOCK_THREAD_CPUTIME_ID).expect("a thread has its time");
-        let (began, mut last) = (clock(), Native::now());
-        for _ in 0..WAITS {
-            let now = Native::now();
-            threads::waited((now - last).min(1));
-            last = now;
-        }
-        println!("{:.1} ns", (clock() - began) as f64 / WAITS as f64);
-    }
+    unsafe { scheduling(|scheduler| scheduler.end(&RECORDS, &mut Linux)) };
 }

@@ -22,14 +22,18 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use unconvoy_locks::primitive::{Native, Threads as _};
 use unconvoy_locks::runtime;
 
-use super::mask::{Mask, SharedMask};
+use super::mask::SharedMask;
 
 /// Threads that are told apart. Those beyond are not scheduled.
 pub(super) const MOST: usize = 4096;
 
+/// What a thread has to have run before its slice ends. Slices of the paper's kernel are some milliseconds; where many
+/// threads share one processor, each has a part of the controller's 7 ms.
+pub(super) const SLICE_NS: u64 = 1_000_000;
+
 /// A thread that has waited for so long since it last said so has the controller stay: the threshold of section 3.2, a
 /// tenth, of a slice.
-const TELL_EVERY_NS: u64 = super::director::SLICE_NS / 10;
+const TELL_EVERY_NS: u64 = SLICE_NS / 10;
 
 pub(super) const FREE: u32 = 0;
 pub(super) const PLACED: u32 = 1;
@@ -70,6 +74,12 @@ pub(super) struct Records {
 
 /// What `PLACED` threads get back.
 pub(super) static GIVEN: SharedMask = SharedMask::empty();
+
+/// The mask that they are to believe that they have.
+pub(super) static SHOWN: SharedMask = SharedMask::empty();
+
+/// Whether masks may have been changed in this process.
+pub(super) static IS_ON: AtomicBool = AtomicBool::new(false);
 
 pub(super) static RECORDS: Records = Records::new();
 
@@ -283,9 +293,4 @@ pub(super) fn forked() {
     RECORDS.used().iter().for_each(Record::give_back);
     RECORDS.used.store(0, Relaxed);
     runtime::set_word(0);
-}
-
-/// The mask that the program believes in, where it has another one.
-pub(super) fn believed() -> Mask {
-    super::SHOWN.load()
 }

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod contend;
+mod finished;
 pub mod pairs;
 pub mod room;
 pub mod server;
@@ -17,8 +18,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+pub use finished::Finished;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use unconvoy_locks::catalogue::{Availability, availability};
 
 /// Long enough for anything here on a slow and busy machine, and for a program that waits for room
 /// (`c/room.h`): a time-out means a hang. The C programs notice theirs earlier, check by check, and say so.
@@ -117,38 +118,6 @@ pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
         println!("missing: {program} not installed (apt-get install {package})");
     }
     found
-}
-
-/// A child that ended by itself.
-#[derive(Debug)]
-pub struct Finished {
-    pub status: ExitStatus,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
-}
-
-impl Finished {
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.stdout).into_owned()
-    }
-
-    /// Standard error without what the library says there of a `lock` that this machine has not in full.
-    pub fn own_stderr(&self, lock: &str) -> String {
-        let Availability::Reduced(reason) = availability(lock) else { return self.stderr.clone() };
-        let note = format!("unconvoy: {lock}: {reason}; running without");
-        self.stderr.split_inclusive('\n').filter(|line| line.trim_end() != note).collect()
-    }
-
-    /// Fails the test unless the child exited with 0.
-    #[track_caller]
-    pub fn success(self, what: &str) -> Self {
-        assert!(self.status.success(), "{what}: {}\n{}", self.status, self.both());
-        self
-    }
-
-    pub fn both(&self) -> String {
-        format!("--- stdout\n{}\n--- stderr\n{}", self.text(), self.stderr)
-    }
 }
 
 /// A child in a process group of its own, which ends with this value at the latest.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Finished;
+use super::finished::Finished;
 
 /// `NO_ROOM_STATUS` of `c/room.h`.
 const STATUS: i32 = 75;

@@ -17,7 +17,7 @@ struct known {
 	__u32 kind;
 	__u32 is_special; /* changed by change() alone */
 	__u32 has_ended;
-	__u32 has_heirs; /* its children are of the set from their start */
+	__u32 passes_on; /* its children are of the set from their start */
 	__u32 parent_tid;
 	__u32 is_told; /* the policy has heard of it */
 	__u32 waits; /* its last slice was waited for more than the threshold */

@@ -29,13 +29,13 @@ __s32 BPF_PROG(unconvoy_init_task, struct task_struct *p, struct scx_init_task_a
 		return 0;
 	known->parent = parent->task;
 	known->parent_tid = current->pid;
-	if (!parent->has_heirs && !(parent->is_special && parent->waits))
+	if (!parent->passes_on && !(parent->is_special && parent->waits))
 		return 0;
 	known->waits = 1;
 	change(known, 1);
 	sum = sums();
 	if (sum)
-		sum->heirs++;
+		sum->inherited++;
 	record = new_record(known, p->pid, RECORD_CHILD);
 	if (record)
 		/* The loader looks seldom while there is no task in the set. */

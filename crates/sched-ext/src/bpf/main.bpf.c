@@ -67,7 +67,7 @@
  *
  * 11. Children of tasks of the set are in it from their start, if the policy's parameters say so and the parent waited too much in its
  *    last slice: they may have ended before it could say more. So are those of a task that does not wait itself and had such
- *    children, a shell: the policy judges by each child that ends, and says of the parent that it has heirs. Whoever begins a task is its
+ *    children, a shell: the policy judges by each child that ends, and says of the parent that its children inherit. Whoever begins a task is its
  *    parent, by the number that no other task has.
  *
  * What stands where:

@@ -24,7 +24,7 @@ int tell(struct verdict *verdict)
 	if (known && known->task == verdict->task) {
 		verdict->is_gone = 0;
 		known->is_told = 1;
-		known->has_heirs = !!verdict->has_heirs;
+		known->passes_on = !!verdict->passes_on;
 		change(known, !!verdict->is_special);
 		/* Either this sees the end, or the end sees the change. */
 		if (__sync_fetch_and_add(&known->has_ended, 0))

@@ -99,8 +99,8 @@ __s32 BPF_PROG(unconvoy_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64
 	return cpu;
 }
 
-/* Takes a core of the set back from a guest. */
-static __always_inline void evict_guest(void)
+/* Takes a core of the set back from the ordinary task that has borrowed it. */
+static __always_inline void evict_borrower(void)
 {
 	__u32 bound = bound_of(set);
 	__u32 i;
@@ -153,7 +153,7 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 	if (called < 0) {
 		called = taker(p, queue, cpu);
 		if (kind == SET)
-			evict_guest();
+			evict_borrower();
 	}
 	/* One that leaves its core idle (SCX_ENQ_LAST) because that is not of the set may find that it is again. */
 	if (called != cpu || flags & KERNELS(scx_enq_flags, SCX_ENQ_LAST))

@@ -184,7 +184,7 @@ static __always_inline bool take_turns(__s32 cpu)
 		struct totals *sum = sums();
 
 		if (sum)
-			sum->guests++;
+			sum->borrowed++;
 		return true;
 	}
 	return false;

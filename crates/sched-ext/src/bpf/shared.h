@@ -61,7 +61,7 @@ struct verdict {
 	__u64 task;
 	__u32 tid;
 	__u32 is_special;
-	__u32 has_heirs; /* its children are of the set from their start, whatever it does itself */
+	__u32 passes_on; /* its children are of the set from their start, whatever it does itself */
 	__u32 is_gone; /* out: there is no such task any more */
 };
 
@@ -74,8 +74,8 @@ struct totals {
 	__u64 told; /* slices that went to the policy */
 	__u64 lost; /* slices that did not, for want of room */
 	__u64 lost_ends; /* ends of tasks that did not */
-	__u64 heirs; /* tasks that were of the set from their start */
-	__u64 guests; /* ordinary tasks that had a core of the set that was free */
+	__u64 inherited; /* tasks that were of the set from their start */
+	__u64 borrowed; /* ordinary tasks that had a core of the set that was free */
 	__u64 crossings; /* tasks that a core took from another memory node's queue */
 	__u64 displaced; /* tasks that had to leave their core for the set's sake */
 };

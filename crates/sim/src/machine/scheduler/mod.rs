@@ -229,16 +229,15 @@ impl Scheduler {
 
     fn begin_slice(&mut self, thread: u32, start: u64) {
         if let Some(special) = &self.special {
-            let slices = &mut self.queues.task_mut(thread).slices;
-            special.begin_slice(slices, start, self.accounts.waited_on_processor(thread));
+            let task = &mut self.queues.task_mut(thread).standing;
+            special.begin_slice(task, start, self.accounts.waited_on_processor(thread));
         }
     }
 
     /// A slice of `thread` is over. What it did so far is booked.
     fn end_slice(&mut self, thread: u32, now: u64) {
         if let Some(special) = &mut self.special {
-            let task = self.queues.task_mut(thread);
-            special.end_slice(&mut task.slices, task.context, now, self.accounts.waited_on_processor(thread));
+            special.end_slice(&mut self.queues, thread, now, self.accounts.waited_on_processor(thread));
         }
     }
 
@@ -353,7 +352,7 @@ impl Scheduler {
         if is_alone {
             // Nobody else wants the context: a slice ends and another one begins, if it was long
             // enough.
-            if task.slices.age(now) >= self.parameters.slice_ns {
+            if task.standing.slice_ran_ns(now) >= self.parameters.slice_ns {
                 self.accounts.book(current, now);
                 self.end_slice(current, now);
                 self.begin_slice(current, now);

@@ -12,7 +12,7 @@ use crate::parameters::Topology;
 
 /// Whether run queues of both contexts may be evened out.
 fn same_side(special: Option<&Special>, one: usize, other: usize) -> bool {
-    special.is_none_or(|special| special.same_side(one, other))
+    special.is_none_or(|special| special.policy().same_side(one as u32, other as u32))
 }
 
 /// The context that `thread`, which wakes, goes to.
@@ -20,7 +20,8 @@ pub(super) fn to_wake_on(queues: &Queues, special: Option<&Special>, topology: &
     let contexts = &queues.contexts;
     let task = queues.task(thread);
     let before = task.context;
-    let is_allowed = |context: usize| special.is_none_or(|special| special.may_wake_on(&task.slices, context));
+    let is_allowed =
+        |context: usize| special.is_none_or(|special| special.policy().may_run(&task.standing, context as u32));
     if is_allowed(before) && (queues.idle == 0 || contexts[before].is_free()) {
         return before;
     }
@@ -47,26 +48,20 @@ pub(super) fn to_set(
     topology: &Topology,
     thread: u32,
 ) -> Option<(usize, u64)> {
-    let bound = special.before_lock(&mut queues.task_mut(thread).slices)?;
-    let here = queues.task(thread).context;
-    let there = least_busy(queues, bound, here, thread)?;
+    let there = special.before_lock(queues, thread)?;
     let core = |context: usize| queues.contexts[context].core;
-    Some((there, migration_ns(topology.distance(core(here), core(there)))))
+    Some((there, migration_ns(topology.distance(core(queues.task(thread).context), core(there)))))
 }
 
 /// The context to which `thread` has to move, as its task ends and another one begins: one where
 /// there is least to do.
 pub(super) fn to_renew_on(queues: &mut Queues, special: Option<&mut Special>, thread: u32) -> Option<usize> {
     if let Some(special) = special {
-        special.renew(&mut queues.task_mut(thread).slices);
+        special.renew(queues, thread);
     }
-    least_busy(queues, queues.contexts.len() as u32, queues.task(thread).context, thread)
-}
-
-/// Of the first `count` contexts one with the fewest threads beside `thread`, if that is not
-/// `here`.
-fn least_busy(queues: &Queues, count: u32, here: usize, thread: u32) -> Option<usize> {
-    let there = target(count, here as u32, |context| queues.others_on(context as usize, thread)) as usize;
+    let here = queues.task(thread).context;
+    let load = |context: u32| queues.others_on(context as usize, thread);
+    let there = target(queues.contexts.len() as u32, here as u32, load) as usize;
     (there != here).then_some(there)
 }
 
@@ -85,10 +80,10 @@ pub(super) fn to_steal_from(queues: &Queues, special: Option<&Special>, context:
 pub(super) fn to_let_out(queues: &Queues, special: &Special, context: usize) -> Option<(usize, usize)> {
     let may_move = |from: usize, place: usize| {
         let thread = queues.contexts[from].queue[place];
-        special.may_move(&queues.task(thread).slices, from, context)
+        special.policy().may_move(&queues.task(thread).standing, from as u32, context as u32)
     };
     (0..queues.contexts.len())
-        .filter(|&from| !special.same_side(from, context))
+        .filter(|&from| !same_side(Some(special), from, context))
         .filter_map(|from| Some((from, (0..queues.waiting(from)).find(|&place| may_move(from, place))?)))
         .max_by_key(|&(from, _)| queues.waiting(from))
 }
@@ -96,12 +91,12 @@ pub(super) fn to_let_out(queues: &Queues, special: &Special, context: usize) -> 
 /// A context of the set whose only thread may leave it while others wait in the set, and one
 /// outside that has nothing to do.
 pub(super) fn to_push_out(queues: &Queues, special: &Special) -> Option<(usize, usize)> {
-    let bound = special.bound();
+    let bound = special.policy().bound() as usize;
     let to = (bound..queues.contexts.len()).find(|&context| queues.contexts[context].is_free())?;
     let may_leave = |context: usize| {
         let task = queues.tasks.get(queues.contexts[context].current as usize)?;
         let is_alone = queues.waiting(context) == 0 && task.unpreemptible == 0;
-        (is_alone && special.may_move(&task.slices, context, to)).then_some(context)
+        (is_alone && special.policy().may_move(&task.standing, context as u32, to as u32)).then_some(context)
     };
     let is_wanted = (0..bound).any(|context| queues.waiting(context) != 0);
     let from = if is_wanted { (0..bound).find_map(may_leave) } else { None };

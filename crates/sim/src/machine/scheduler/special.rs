@@ -11,9 +11,9 @@
 //! kernel threads see to that there is a switch now and then. Two looks at the clock are paid for
 //! with each lock (Algorithm 1).
 
-use unconvoy_sched::set::balance_together;
-use unconvoy_sched::{Change, Parameters, Policy, Slice, State, Task};
+use unconvoy_sched::{BackEnd, Change, Parameters, Policy, Task, Totals};
 
+use super::queues::Queues;
 use crate::parameters::Distance;
 
 /// Section 4.1: what a migration takes, to a core of the same chip and on average to one that is
@@ -26,31 +26,66 @@ pub(super) fn migration_ns(distance: Distance) -> u64 {
     if distance <= Distance::SameSocket { MIGRATION_NS } else { FAR_MIGRATION_NS }
 }
 
-/// What the policy knows of a thread, and where its time slice began.
-#[derive(Debug, Default)]
-pub(super) struct Slices {
-    task: Task,
-    /// What has begun it, and begins the next one in its place: a shell.
-    parent: Task,
-    began: u64,
-    waited_before: u64,
-}
-
-impl Slices {
-    pub(super) fn state(&self) -> State {
-        self.task.state()
-    }
-
-    /// For how long the slice has lasted.
-    pub(super) fn age(&self, now: u64) -> u64 {
-        now.saturating_sub(self.began)
-    }
-}
-
 /// The policy, and what it did.
 pub(crate) struct Special {
     policy: Policy,
     changes: Vec<(u64, Change)>,
+}
+
+/// A task of the policy's: that of a thread, or what has begun it and begins the next one in its
+/// place, a shell.
+#[derive(Debug, Clone, Copy)]
+enum Id {
+    Task(u32),
+    Shell(u32),
+}
+
+impl Id {
+    fn thread(self) -> u32 {
+        match self {
+            Id::Task(thread) | Id::Shell(thread) => thread,
+        }
+    }
+}
+
+/// The simulated machine, for the policy.
+struct Contexts<'a> {
+    queues: &'a mut Queues,
+    changes: &'a mut Vec<(u64, Change)>,
+    /// Where the thread that is confined goes, if it is not there.
+    destination: Option<usize>,
+}
+
+impl BackEnd for Contexts<'_> {
+    type Id = Id;
+
+    fn task(&mut self, id: Id) -> Option<&mut Task> {
+        let task = self.queues.task_mut(id.thread());
+        Some(match id {
+            Id::Task(_) => &mut task.standing,
+            Id::Shell(_) => &mut task.shell,
+        })
+    }
+
+    fn core(&self, id: Id) -> u32 {
+        self.queues.task(id.thread()).context as u32
+    }
+
+    fn load(&self, core: u32, id: Id) -> u32 {
+        self.queues.others_on(core as usize, id.thread())
+    }
+
+    fn confine(&mut self, id: Id, core: u32, _: u32) -> bool {
+        self.destination = (core != self.core(id)).then_some(core as usize);
+        true
+    }
+
+    /// It may be taken by any context that looks for work.
+    fn release(&mut self, _: Id) {}
+
+    fn resize(&mut self, change: Change, now_ns: u64) {
+        self.changes.push((now_ns, change));
+    }
 }
 
 impl Special {
@@ -67,94 +102,89 @@ impl Special {
         &self.changes
     }
 
-    /// Contexts in the set: the first ones.
-    pub(super) fn bound(&self) -> usize {
-        self.policy.bound() as usize
+    fn with<R>(&mut self, queues: &mut Queues, act: impl FnOnce(&mut Policy, &mut Contexts<'_>) -> R) -> R {
+        act(&mut self.policy, &mut Contexts { queues, changes: &mut self.changes, destination: None })
     }
 
     /// A thread has a context from the time `start` on. It has waited on processors for `waited`
     /// nanoseconds so far.
-    pub(super) fn begin_slice(&self, slices: &mut Slices, start: u64, waited: u64) {
-        self.policy.slice_begins(&mut slices.task);
-        (slices.began, slices.waited_before) = (start, waited);
+    pub(super) fn begin_slice(&self, task: &mut Task, start: u64, waited: u64) {
+        self.policy.slice_begins(task, Totals { ran_ns: start, waited_ns: waited });
     }
 
     /// A thread loses its context, or has had it for long.
-    pub(super) fn end_slice(&mut self, slices: &mut Slices, context: usize, now: u64, waited: u64) {
-        let waited_ns = waited - slices.waited_before;
-        let slice = Slice { core: context as u32, ran_ns: slices.age(now), waited_ns };
-        if let Some(change) = self.policy.slice_ends(&mut slices.task, slice, now) {
-            self.changes.push((now, change));
-        }
+    pub(super) fn end_slice(&mut self, queues: &mut Queues, thread: u32, now: u64, waited: u64) {
+        let task = queues.task(thread);
+        let slice = task.standing.slice(task.context as u32, Totals { ran_ns: now, waited_ns: waited });
+        self.with(queues, |policy, contexts| policy.slice_ends(contexts, Id::Task(thread), slice, now));
     }
 
-    /// The size of the set to which a thread has to go before it acquires a lock.
-    pub(super) fn before_lock(&mut self, slices: &mut Slices) -> Option<u32> {
-        self.policy.before_lock(&mut slices.task)
+    /// The context of the set to which a thread has to go before it acquires a lock.
+    pub(super) fn before_lock(&mut self, queues: &mut Queues, thread: u32) -> Option<usize> {
+        self.with(queues, |policy, contexts| {
+            policy.before_lock(contexts, Id::Task(thread));
+            contexts.destination
+        })
     }
 
     /// A task has ended, and another one begins in its place.
-    pub(super) fn renew(&mut self, slices: &mut Slices) {
-        let Slices { task, parent, .. } = slices;
-        self.policy.child_ends(parent, task);
-        *task = self.policy.child(parent);
-    }
-
-    /// Whether run queues of both contexts may be evened out.
-    pub(super) fn same_side(&self, one: usize, other: usize) -> bool {
-        balance_together(self.policy.bound(), one as u32, other as u32)
-    }
-
-    /// Whether a thread may change sides.
-    pub(super) fn may_move(&self, slices: &Slices, from: usize, to: usize) -> bool {
-        self.policy.may_move(&slices.task, from as u32, to as u32)
-    }
-
-    /// Whether a thread may wake on `context`: one that has been moved to the set stays in it.
-    pub(super) fn may_wake_on(&self, slices: &Slices, context: usize) -> bool {
-        slices.state() != State::Migrated || context < self.bound()
+    pub(super) fn renew(&mut self, queues: &mut Queues, thread: u32) {
+        let (task, shell) = (Id::Task(thread), Id::Shell(thread));
+        self.with(queues, |policy, contexts| {
+            policy.ends(contexts, task, Some(shell));
+            policy.begins(contexts, task, Some(shell));
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unconvoy_sched::State;
 
     const SLICE_NS: u64 = 3_000_000;
 
-    /// A set of 8 of 32 cores, and a thread that waited for locks in all of its slices.
-    fn contender() -> (Special, Slices) {
+    /// A set of 8 of 32 cores, and thread 20 of as many, which waited for locks in all of its slices.
+    fn contender() -> (Special, Queues) {
         let mut parameters = Parameters::published(32);
         parameters.search = unconvoy_sched::Search::Fixed(core::num::NonZeroU32::new(8).expect("not 0"));
-        let (mut special, mut slices) = (Special::new(parameters, 0), Slices::default());
+        let (mut special, mut queues) = (Special::new(parameters, 0), queues());
         for slice in 0..100 {
-            special.begin_slice(&mut slices, slice * SLICE_NS, slice * SLICE_NS);
-            special.end_slice(&mut slices, 20, (slice + 1) * SLICE_NS, (slice + 1) * SLICE_NS);
+            special.begin_slice(&mut queues.task_mut(20).standing, slice * SLICE_NS, slice * SLICE_NS);
+            special.end_slice(&mut queues, 20, (slice + 1) * SLICE_NS, (slice + 1) * SLICE_NS);
         }
-        (special, slices)
+        (special, queues)
+    }
+
+    fn queues() -> Queues {
+        let mut queues = Queues::new(32, 1);
+        (0..32).for_each(|_| queues.add_thread(0));
+        queues
     }
 
     #[test]
     fn thread_that_waits_goes_to_the_set_and_wakes_in_it() {
-        let (mut special, mut slices) = contender();
-        assert_eq!(special.before_lock(&mut slices), Some(8));
-        assert_eq!(slices.state(), State::Migrated);
-        assert!(special.may_wake_on(&slices, 7) && !special.may_wake_on(&slices, 8));
+        let (mut special, mut queues) = contender();
+        assert_eq!(special.before_lock(&mut queues, 20), Some(0));
+        let task = &queues.task(20).standing;
+        assert_eq!(task.state(), State::Migrated);
+        assert!(special.policy().may_run(task, 7) && !special.policy().may_run(task, 8));
     }
 
     #[test]
     fn thread_that_never_waits_stays_where_it_is() {
-        let (mut special, mut slices) = (Special::new(Parameters::published(32), 0), Slices::default());
-        special.begin_slice(&mut slices, 0, 0);
-        special.end_slice(&mut slices, 20, SLICE_NS, 0);
-        assert_eq!(special.before_lock(&mut slices), None);
-        assert!(special.may_wake_on(&slices, 31));
+        let (mut special, mut queues) = (Special::new(Parameters::published(32), 0), queues());
+        special.begin_slice(&mut queues.task_mut(20).standing, 0, 0);
+        special.end_slice(&mut queues, 20, SLICE_NS, 0);
+        assert_eq!(special.before_lock(&mut queues, 20), None);
+        assert!(special.policy().may_run(&queues.task(20).standing, 31));
     }
 
     #[test]
     fn set_and_rest_are_balanced_apart() {
         let (special, _) = contender();
-        assert!(special.same_side(0, 7) && special.same_side(8, 31) && !special.same_side(7, 8));
+        let same_side = |one, other| special.policy().same_side(one, other);
+        assert!(same_side(0, 7) && same_side(8, 31) && !same_side(7, 8));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! A thread, as the scheduler sees it.
 
-use unconvoy_sched::State as Standing;
-
-use super::special::Slices;
+use unconvoy_sched::{State as Standing, Task as Special};
 
 /// Where a thread is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +42,10 @@ pub(crate) struct Task {
     pub(super) unpreemptible: u32,
     /// It is to be preempted when it has left them.
     pub(super) preempt_due: bool,
-    pub(super) slices: Slices,
+    /// What it is to the policy of the special set.
+    pub(super) standing: Special,
+    /// What has begun the task that it runs, and begins the next one.
+    pub(super) shell: Special,
 }
 
 impl Task {
@@ -60,7 +61,8 @@ impl Task {
             extended: false,
             unpreemptible: 0,
             preempt_due: false,
-            slices: Slices::default(),
+            standing: Special::default(),
+            shell: Special::default(),
         }
     }
 
@@ -76,7 +78,7 @@ impl Task {
 
     /// What it is to the special set.
     pub(crate) fn standing(&self) -> Standing {
-        self.slices.state()
+        self.standing.state()
     }
 
     pub(crate) fn flight(&self) -> Flight {

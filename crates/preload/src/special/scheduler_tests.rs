@@ -1,3 +1,4 @@
+use super::super::kernel::Refusal;
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -53,7 +54,7 @@ impl Kernel for Machine {
 
 /// Threads 1 to a number, on as many processors as a test likes.
 struct Scene {
-    director: Director,
+    scheduler: Scheduler,
     records: Box<Records>,
     machine: Machine,
     now: u64,
@@ -67,7 +68,7 @@ impl Scene {
     fn new(processors: u16, threads: u32) -> Self {
         let count = threads as usize + 1;
         let mut scene = Scene {
-            director: Director::new(Parameters::refined, (0..processors).collect()),
+            scheduler: Scheduler::new(Parameters::refined, (0..processors).collect()),
             records: Box::new(Records::new()),
             machine: Machine {
                 available: first(processors),
@@ -81,7 +82,7 @@ impl Scene {
         for thread in 1..=threads {
             scene.records.claim(thread).expect("room");
         }
-        scene.director.begin(&mut scene.machine, 0);
+        scene.scheduler.begin(&mut scene.machine, 0);
         scene
     }
 
@@ -96,7 +97,7 @@ impl Scene {
                 record.waited.fetch_add((ran as f64 * waiting(thread, &mask)) as u64, Relaxed);
             }
         }
-        self.director.interval(&self.records, &mut self.machine, self.now);
+        self.scheduler.interval(&self.records, &mut self.machine, self.now);
     }
 
     fn of(&self, thread: u32) -> Mask {
@@ -122,12 +123,12 @@ fn who_waits_too_much_goes_to_the_set_and_nobody_else() {
     }
     assert!(scene.of(1).count() < 8 && scene.of(1) == scene.of(2));
     assert!(scene.of(3) == first(8) && scene.of(4) == first(8));
-    assert_eq!(scene.director.deeds().tasks, 2);
-    scene.director.end(&scene.records, &mut scene.machine);
+    assert_eq!(scene.scheduler.counters().tasks, 2);
+    scene.scheduler.end(&scene.records, &mut scene.machine);
     for thread in 1..=4 {
         assert!(scene.of(thread) == first(8), "{thread}");
     }
-    assert_eq!(scene.director.deeds().bound, 0);
+    assert_eq!(scene.scheduler.counters().bound, 0);
 }
 
 #[test]
@@ -141,11 +142,11 @@ fn the_set_finds_its_size() {
                 collapse(parallel, mask.count()).max(if mask.count() == 8 { 0.11 } else { 0.0 })
             });
         }
-        let bound = scene.director.deeds().bound;
+        let bound = scene.scheduler.counters().bound;
         assert!(expected.contains(&bound), "{parallel}: {bound}");
         // Consecutive, from the first on.
         assert!(scene.of(1) == first(bound as u16));
-        assert!(scene.director.deeds().votes > 10);
+        assert!(scene.scheduler.counters().votes > 10);
     }
 }
 
@@ -156,9 +157,9 @@ fn slices_too_short_to_tell_are_not_told() {
     for _ in 0..3 {
         scene.pass(MS / 4, |_, _| 1.0);
     }
-    assert_eq!(scene.director.deeds().tasks, 0);
+    assert_eq!(scene.scheduler.counters().tasks, 0);
     scene.pass(MS / 4, |_, _| 1.0);
-    assert_eq!(scene.director.deeds().tasks, 1);
+    assert_eq!(scene.scheduler.counters().tasks, 1);
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn masks_of_the_programs_own_are_left_alone() {
     for _ in 0..4 {
         scene.pass(5 * MS, |_, _| 0.9);
     }
-    assert_eq!(scene.director.deeds().tasks, 1);
+    assert_eq!(scene.scheduler.counters().tasks, 1);
     assert!(scene.of(2) == first(8) && scene.of(3) == first(2) && scene.of(4) == first(1));
     // Somebody from outside.
     let own = Mask::of([5, 6]);
@@ -178,7 +179,7 @@ fn masks_of_the_programs_own_are_left_alone() {
     for _ in 0..4 {
         scene.pass(5 * MS, |_, mask| serial(mask));
     }
-    scene.director.end(&scene.records, &mut scene.machine);
+    scene.scheduler.end(&scene.records, &mut scene.machine);
     assert!(scene.of(1) == own);
 }
 
@@ -193,9 +194,9 @@ fn a_mask_that_was_given_is_what_the_set_is_chosen_from() {
             assert!(scene.of(thread).and(&given) == scene.of(thread));
         }
     }
-    assert_eq!(scene.director.deeds().cores, 3);
+    assert_eq!(scene.scheduler.counters().cores, 3);
     assert!(scene.of(1) == Mask::of([2]));
-    scene.director.end(&scene.records, &mut scene.machine);
+    scene.scheduler.end(&scene.records, &mut scene.machine);
     assert!((1..=3).all(|thread| scene.machine.masks[thread] == given), "not all that there is");
 }
 
@@ -205,12 +206,12 @@ fn threads_come_and_go() {
     for _ in 0..3 {
         scene.pass(5 * MS, |_, mask| serial(mask));
     }
-    assert_eq!(scene.director.deeds().tasks, 6);
+    assert_eq!(scene.scheduler.counters().tasks, 6);
     for gone in [1, 2, 3] {
         scene.machine.ran[gone] = None;
     }
     scene.pass(5 * MS, |_, mask| serial(mask));
-    assert_eq!(scene.director.deeds().tasks, 3);
+    assert_eq!(scene.scheduler.counters().tasks, 3);
     // The ids are used again, by threads that wait for nothing.
     for again in [1_u32, 2, 3] {
         scene.machine.ran[again as usize] = Some(0);
@@ -219,7 +220,7 @@ fn threads_come_and_go() {
     }
     scene.pass(5 * MS, |thread, mask| if thread > 3 { serial(mask) } else { 0.0 });
     scene.pass(5 * MS, |thread, mask| if thread > 3 { serial(mask) } else { 0.0 });
-    assert_eq!(scene.director.deeds().tasks, 3);
+    assert_eq!(scene.scheduler.counters().tasks, 3);
     assert!(scene.of(1) == first(8) && scene.of(4).count() == 1);
 }
 
@@ -249,7 +250,7 @@ fn who_does_not_wait_any_more_comes_back() {
         scene.pass(5 * MS, |thread, mask| if thread == 2 { serial(mask).max(0.5) } else { 0.0 });
     }
     assert!(scene.of(1) == first(8));
-    assert_eq!(scene.director.deeds().tasks, 1);
+    assert_eq!(scene.scheduler.counters().tasks, 1);
 }
 
 #[test]
@@ -263,12 +264,12 @@ fn processors_that_go_and_come_are_followed() {
     for _ in 0..=2 * LOOK_EVERY_NS / INTERVAL {
         scene.pass(5 * MS, wait);
     }
-    assert_eq!(scene.of(1), Mask::of([3]), "a set of what there is: {:?}", scene.director.deeds());
+    assert_eq!(scene.of(1), Mask::of([3]), "a set of what there is: {:?}", scene.scheduler.counters());
     scene.machine.available = first(8);
     for _ in 0..=LOOK_EVERY_NS / INTERVAL {
         scene.pass(5 * MS, |_, _| 0.0);
     }
-    scene.director.end(&scene.records, &mut scene.machine);
+    scene.scheduler.end(&scene.records, &mut scene.machine);
     assert!(scene.of(1) == first(8), "what was never restricted is not now");
 }
 
@@ -276,8 +277,8 @@ fn processors_that_go_and_come_are_followed() {
 fn where_nobody_may_set_masks_nothing_is_done() {
     let mut scene = Scene::new(8, 2);
     scene.machine.forbids = true;
-    scene.director.begin(&mut scene.machine, 0);
-    assert!(scene.director.is_forbidden());
+    scene.scheduler.begin(&mut scene.machine, 0);
+    assert!(scene.scheduler.is_forbidden());
     for _ in 0..4 {
         scene.pass(5 * MS, |_, _| 0.9);
     }
@@ -291,10 +292,10 @@ fn load_control_is_told_of_the_sets_processors() {
         scene.pass(MS, |_, mask| serial(mask).max(0.5));
     }
     let all = Reading { runnable: 6.0, waiting: 3.0, capacity: 8.0 };
-    let bound = f64::from(scene.director.deeds().bound);
-    scene.director.interval_began = scene.now;
-    scene.director.set_ran = INTERVAL;
-    let limited = scene.director.limit(all, scene.now + INTERVAL);
+    let bound = f64::from(scene.scheduler.counters().bound);
+    scene.scheduler.interval_began = scene.now;
+    scene.scheduler.set_ran = INTERVAL;
+    let limited = scene.scheduler.limit(all, scene.now + INTERVAL);
     assert_eq!((limited.runnable, limited.waiting), (6.0, 3.0));
     assert_eq!(limited.capacity, bound + 2.0, "one of the three that run is of the set");
 }

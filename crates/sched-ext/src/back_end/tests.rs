@@ -1,0 +1,187 @@
+use super::*;
+use unconvoy_sched::parameters::INHERITORS;
+
+const MS: u64 = 1_000_000;
+
+fn slice(task: u64, core: u32, waited: f64, bound: Bound, is_special: bool) -> Record {
+    let slice = Slice { core, ran_ns: 4 * MS, waited_ns: (4.0 * MS as f64 * waited) as u64 };
+    Record { task, tid: task as u32 + 100, is_special, parent: None, event: Event::Slice { slice, bound } }
+}
+
+const SHELL: u64 = 1_000;
+
+fn of_shell(record: Record) -> Record {
+    Record { parent: Some(Parent { task: SHELL, tid: 7 }), ..record }
+}
+
+fn event(task: u64, event: Event) -> Record {
+    Record { task, tid: task as u32 + 100, is_special: true, parent: None, event }
+}
+
+fn tell(task: u64, is_special: bool) -> Order {
+    Order::Tell { task, tid: task as u32 + 100, is_special, passes_on: false }
+}
+
+fn shell_passes_on(passes_on: bool) -> Order {
+    Order::Tell { task: SHELL, tid: 7, is_special: false, passes_on }
+}
+
+fn hear(scheduler: &mut Scheduler, record: Record) -> Vec<Order> {
+    scheduler.record(record, 0);
+    scheduler.take_orders()
+}
+
+fn scheduler() -> Scheduler {
+    Scheduler::new(Parameters::refined(8), 0)
+}
+
+#[test]
+fn who_waits_too_much_is_sent_to_the_set_and_forgotten_when_it_ends() {
+    let mut all = scheduler();
+    let first = all.bound();
+    assert_eq!(hear(&mut all, slice(1, 5, 0.05, first, false)), []);
+    assert_eq!(all.tasks().count(), 0);
+    let orders = hear(&mut all, slice(1, 5, 0.5, first, false));
+    assert_eq!(orders, [tell(1, true)]);
+    assert_eq!((all.policy().tasks(), all.tasks().count()), (1, 1));
+    hear(&mut all, event(1, Event::Exit));
+    assert_eq!((all.policy().tasks(), all.tasks().count()), (0, 0));
+}
+
+#[test]
+fn a_slice_of_another_bound_does_not_vote() {
+    let mut all = scheduler();
+    let first = all.bound();
+    hear(&mut all, slice(1, 5, 0.5, first, false));
+    hear(&mut all, slice(1, 0, 0.5, Bound { serial: 7, ..first }, true));
+    assert_eq!(all.policy().votes().count(), 0);
+    hear(&mut all, slice(1, 0, 0.5, first, true));
+    assert_ne!(all.policy().votes().share(), 0.0);
+}
+
+#[test]
+fn votes_move_the_bound_and_each_change_has_its_number() {
+    let mut all = scheduler();
+    for task in 0..8 {
+        let bound = all.bound();
+        hear(&mut all, slice(task, 5, 0.5, bound, false));
+    }
+    for round in 0..100 {
+        let bound = all.bound();
+        all.record(slice(round % 8, round as u32 % bound.cores, 0.0, bound, true), 0);
+    }
+    let orders = all.take_orders();
+    assert_eq!(all.bound().cores, 8, "what does not wait is given all cores");
+    let bounds: Vec<_> = orders.iter().map(|order| matches!(order, Order::Rebound(_))).collect();
+    assert_eq!(bounds.len() as u64, all.changes());
+    assert_eq!(Bound::unpack(all.bound().pack()), all.bound());
+}
+
+#[test]
+fn children_belong_to_the_set_from_their_start() {
+    let mut all = scheduler();
+    let first = all.bound();
+    hear(&mut all, slice(1, 5, 0.5, first, false));
+    let child = |task, parent| Record {
+        parent: Some(Parent { task: parent, tid: parent as u32 + 100 }),
+        ..event(task, Event::Child)
+    };
+    assert_eq!(hear(&mut all, child(2, 1)), []);
+    assert_eq!(all.policy().tasks(), 2);
+    // Of a parent that nobody knows: the kernel's side is put right.
+    assert_eq!(hear(&mut all, child(4, 3)), [tell(4, false)]);
+    assert_eq!(all.policy().tasks(), 2);
+}
+
+/// A shell and its child, on a machine that need not be told of anything.
+#[derive(Default)]
+struct Family([Task; 2]);
+
+impl BackEnd for Family {
+    type Id = usize;
+
+    fn task(&mut self, id: usize) -> Option<&mut Task> {
+        self.0.get_mut(id)
+    }
+
+    fn confine(&mut self, _: usize, _: u32, _: u32) -> bool {
+        true
+    }
+
+    fn release(&mut self, _: usize) {}
+
+    fn resize(&mut self, _: Change, _: u64) {}
+}
+
+/// The same as the simulator's back end has a shell do: one child after the other.
+#[test]
+fn a_shell_that_never_waits_passes_on_as_long_as_its_children_wait() {
+    let mut all = scheduler();
+    let bound = all.bound();
+    let mut same = Policy::new(Parameters::refined(8), 0);
+    let mut family = Family::default();
+    // The first child is found to be lock-intensive; the next one is from its start, and found to be so, too.
+    for task in 1..3 {
+        same.begins(&mut family, 1, Some(0));
+        if task > 1 {
+            assert_eq!(hear(&mut all, of_shell(event(task, Event::Child))), []);
+            same.before_lock(&mut family, 1);
+        }
+        assert_eq!(all.policy(), &same);
+        let known = if task == 1 { vec![tell(1, true)] } else { vec![] };
+        assert_eq!(hear(&mut all, of_shell(slice(task, 5, 0.5, bound, task > 1))), known);
+        same.slice_begins(&mut family.0[1], Totals::default());
+        same.slice_ends(&mut family, 1, Slice { core: 5, ran_ns: 4 * MS, waited_ns: 2 * MS }, 0);
+        same.before_lock(&mut family, 1);
+        let news = if task == 1 { vec![shell_passes_on(true)] } else { vec![] };
+        assert_eq!(hear(&mut all, of_shell(event(task, Event::Exit))), news);
+        same.ends(&mut family, 1, Some(0));
+        assert_eq!(all.policy(), &same);
+    }
+    assert_eq!(all.tasks().count(), 0, "the shell is not lock-intensive");
+
+    // One that does not wait ends it.
+    assert_eq!(hear(&mut all, of_shell(event(3, Event::Child))), []);
+    assert_eq!(all.policy().tasks(), 1);
+    assert_eq!(hear(&mut all, of_shell(slice(3, 0, 0.0, bound, true))), [tell(3, false)]);
+    assert_eq!(hear(&mut all, of_shell(event(3, Event::Exit))), [shell_passes_on(false)]);
+    assert_eq!((all.policy().tasks(), all.all()), (0, vec![]));
+}
+
+#[test]
+fn inheritors_that_end_before_their_first_slice_are_not_believed_for_ever() {
+    let mut all = scheduler();
+    let bound = all.bound();
+    hear(&mut all, of_shell(slice(1, 5, 0.5, bound, false)));
+    assert_eq!(hear(&mut all, of_shell(event(1, Event::Exit))), [shell_passes_on(true)]);
+    for task in 2..2 + u64::from(INHERITORS) {
+        assert_eq!(all.take_orders(), []);
+        all.record(of_shell(event(task, Event::Child)), 0);
+        all.record(of_shell(event(task, Event::Exit)), 0);
+    }
+    assert_eq!(all.take_orders(), [shell_passes_on(false)]);
+    // One that the kernel's side has begun before it knew.
+    assert_eq!(hear(&mut all, of_shell(event(50, Event::Child))), [tell(50, false)]);
+    assert_eq!((all.policy().tasks(), all.all()), (0, vec![]));
+}
+
+#[test]
+fn a_parent_that_is_gone_is_forgotten() {
+    let mut all = scheduler();
+    let bound = all.bound();
+    hear(&mut all, of_shell(slice(1, 5, 0.5, bound, false)));
+    assert_eq!(hear(&mut all, of_shell(event(1, Event::Exit))), [shell_passes_on(true)]);
+    all.ended(SHELL);
+    assert_eq!((all.take_orders(), all.all()), (vec![], vec![]));
+}
+
+#[test]
+fn a_task_whose_beginning_was_lost_is_met_at_its_next_slice() {
+    let mut all = scheduler();
+    let first = all.bound();
+    assert_eq!(hear(&mut all, slice(1, 0, 0.5, first, true)), []);
+    assert_eq!(all.policy().tasks(), 1);
+    let orders = hear(&mut all, slice(2, 0, 0.0, first, true));
+    assert_eq!(orders, [tell(2, false)]);
+    assert_eq!(all.all(), [tell(1, true)]);
+}
