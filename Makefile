@@ -80,7 +80,8 @@ test-all: setup-tests-all
 
 # What the tests load and execute.
 build-tests:
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload -p unconvoy-png -p unconvoy-trace-store
+	$(CARGO) build --release -p unconvoy-cli -p unconvoy-papers -p unconvoy-preload -p unconvoy-png -p unconvoy-trace-store
+	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
 
 # `make test` beside neighbours (crates/preload/tests/c/neighbour.c), which end with it: two busy loops, eight, and a process
 # that holds 20,000 threads, or as many as the system has room for.

@@ -80,6 +80,7 @@ fn simulated() -> impl Iterator<Item = (&'static str, &'static Simulated)> {
 }
 
 #[test]
+#[ignore = "make test-all: takes minutes"]
 fn figures_have_the_shapes_that_the_papers_claim() {
     let wanted = std::env::var("UNCONVOY_FIGURE").ok();
     let mut unexpected = Vec::new();

@@ -91,7 +91,7 @@ fn figure_without_the_rasteriser_is_an_svg_and_a_note() {
             "figure",
             "--",
             "./program",
-            "1",
+            "{threads}",
         ])
         .assert()
         .success()

@@ -52,7 +52,7 @@ impl Keeper {
         }
         let written = self.records.write(record);
         // A pipe breaks because the program failed: its reason says more.
-        written.or_else(|error| Err(self.program.reason().unwrap_or(error)))
+        written.map_err(|error| self.program.reason().unwrap_or(error))
     }
 
     /// Completes the file.
