@@ -14,7 +14,8 @@ use unconvoy_measure::parts::Part;
 
 use crate::refusal::Refusal;
 
-const STUDY: Part = Part { name: "unconvoy-study", variable: Some(environment::STUDY.name), package: "unconvoy-papers" };
+const STUDY: Part =
+    Part { name: "unconvoy-study", variable: Some(environment::STUDY.name), package: "unconvoy-papers" };
 
 /// Its subcommands.
 pub const COMMANDS: [&str; 3] = ["bench", "sim", "papers"];
