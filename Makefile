@@ -163,9 +163,14 @@ docs:
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-cli --test docs help_page
 
 # docs/ as a searchable site.
+REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD
 book:
 	@command -v mdbook >/dev/null || { echo "missing: mdbook is not installed (cargo install mdbook)" >&2; exit 1; }
 	mdbook build
+	@# What a page links outside of docs/ is in the repository.
+	find target/book -name '*.html' -exec sed -i -E \
+		-e 's#href="(\.\./)+(CONTRIBUTING|CHANGELOG|SECURITY)\.html#href="$(REPOSITORY)/\2.md#g' \
+		-e 's#href="(\.\./)+crates/#href="$(REPOSITORY)/crates/#g' {} +
 	@echo "target/book/index.html"
 
 bench: setup build

@@ -32,7 +32,7 @@ fn files_of(place: &str) -> Vec<String> {
 
 /// The library's layers, the highest first.
 fn picture(layers: &[Vec<String>]) -> String {
-    const WIDTH: usize = 100;
+    const WIDTH: usize = 84;
     let bar = "-".repeat(WIDTH);
     let mut lines = vec!["```text".to_string()];
     for layer in layers.iter().rev() {
