@@ -8,12 +8,13 @@
 #   make soak     the stress for hours; SECONDS=N
 #   make test-busy   `make test` beside two busy loops, five times, beside eight, and beside 20,000 threads
 #   make kernel   what `unconvoy predict --kernel` runs, in target/kernel (100 MB)
-#   make bench    the evaluation of docs/, some 40 minutes on a quiet machine; results in .bench/
+#   make bench    the evaluation of docs/evaluation, some 40 minutes on a quiet machine; results in .bench/
 #   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
-#   make bench-programs  docs/programs.md's comparison; results in .bench-programs/
+#   make bench-programs  docs/evaluation/programs.md's comparison; results in .bench-programs/
 #   make bench-sched  what `unconvoy sched` costs where nobody contends, and the loads on the kernel's locks under it, in a guest; half an hour
 #   make validate-elision    Syncchar's predictions against hardware transactions, ten minutes where there are any
 #   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
+#   make docs     the generated parts of docs/; make book: docs/ as a searchable site, in target/book
 #   make install  into PREFIX (default /usr/local)
 
 PREFIX ?= /usr/local
@@ -25,7 +26,7 @@ RUN_TESTS := scripts/run-tests.sh
 TESTS := test-lint test-layers test-unit test-loom test-preload
 TESTS_ALL := test-links test-slow test-pairs test-tsan test-valgrind
 
-.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs book bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -155,15 +156,28 @@ test-valgrind:
 header:
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test capi the_header
 
-# The tables in docs/, from the catalogue and from the tests' table of pthread functions.
+# The generated parts of docs/: from the catalogue, the tests' table of pthread functions, the layers and the command's help.
 docs:
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test docs
 	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-preload --test symbols page_on
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-layers --test architecture
+	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-cli --test docs help_page
+
+# docs/ as a searchable site.
+REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD
+book:
+	@command -v mdbook >/dev/null || { echo "missing: mdbook is not installed (cargo install mdbook)" >&2; exit 1; }
+	mdbook build
+	@# What a page links outside of docs/ is in the repository.
+	find target/book -name '*.html' -exec sed -i -E \
+		-e 's#href="(\.\./)+(CONTRIBUTING|CHANGELOG|SECURITY)\.html#href="$(REPOSITORY)/\2.md#g' \
+		-e 's#href="(\.\./)+crates/#href="$(REPOSITORY)/crates/#g' {} +
+	@echo "target/book/index.html"
 
 bench: setup build
 	scripts/bench.sh
 
-# Every workload under every pair; what Ctrl-C left is continued by the next call.
+# Every workload under every pair; what Ctrl-C left is continued by the next call. scripts/publish-grids.sh publishes it.
 bench-grids: setup build
 	scripts/bench-grids.sh
 
@@ -173,7 +187,7 @@ bench-programs: setup build
 	scripts/bench-programs.sh
 
 # What `unconvoy sched` costs where nobody contends, in instructions of a guest, so that the host's speed does not matter; then the loads of
-# docs/kernel-workloads.md, for which it does.
+# docs/reference/kernel-workloads.md, for which it does.
 bench-sched: setup-tests
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest overhead -- --ignored --nocapture
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest throughput -- --ignored --nocapture

@@ -5,7 +5,7 @@
 #   scripts/bench-programs.sh [OUTDIR [NAME...]]   results go to OUTDIR (.bench-programs); NAME is of programs/*.sh
 #   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    other numbers of runs, of threads, other configurations
 #
-# Once it is done, `scripts/programs-table.py OUTDIR/*.json >docs/programs.md` makes the page.
+# Once it is done: scripts/programs-table.py OUTDIR/*.json | scripts/write-block.py docs/evaluation/programs.md table
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)

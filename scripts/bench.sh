@@ -1,5 +1,5 @@
 #!/bin/sh
-# The evaluation: every figure that docs/evaluation.md states, on this machine. Results go to .bench/ (or to $1). Wants a quiet machine.
+# The evaluation: every figure that docs/evaluation/{measured,counter,costs}.md state, on this machine. scripts/publish.sh publishes it. Results go to .bench/ (or to $1). Wants a quiet machine.
 set -eu
 
 out=${1:-.bench}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what simulated figures found into the table of claims of a Markdown file.
+"""Writes what simulated figures found into the table of docs/evaluation/simulated-claims.md.
 
 claims-table.py FILE.md RECORD.json...: each row `| figure | claim | found | verdict |` gets the record's number and verdict. A claim that
 held and does not any more, or the other way round, is told: its reason is to be found, or goes."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the records of scripts/bench-programs.sh, one file per program, as docs/programs.md."""
+"""Prints the block `table` of docs/evaluation/programs.md from the records of scripts/bench-programs.sh, one file per program."""
 import json
 import os
 import sys
@@ -17,7 +17,7 @@ def cell(row):
 
 records = {os.path.splitext(os.path.basename(path))[0]: json.load(open(path)) for path in sys.argv[1:]}
 if not records:
-    sys.exit("usage: programs-table.py RECORD.json... >docs/programs.md")
+    sys.exit("usage: programs-table.py RECORD.json... | write-block.py docs/evaluation/programs.md table")
 lines, slower, missing = [], [], []
 for name, record in sorted(records.items()):
     rows = {(row["threads"], row["configuration"]): row for row in record["summary"]}
@@ -40,18 +40,10 @@ some = next(iter(records.values()))
 context, plan = some["context"], some["plan"]
 dates = sorted(record["context"]["date"] for record in records.values())
 loads = [record["context"]["load_average"] for record in records.values()]
-print(f"""# Real programs
-
-Programs as Debian packages them, unmodified, with and without unconvoy. The server or the program is what runs under unconvoy; clients and load generators do without. Each is one
-script of [crates/bench/workloads/programs](../crates/bench/workloads/programs), measured by `scripts/bench-programs.sh`: for {len(plan['threads'])} thread counts (as many
-as processors, and four times that), {plan['runs']} runs of each configuration, interleaved in random order, each over some 2 seconds after a warm-up. Figures are rates, more is
-better: the median of the runs ± the median absolute deviation in percent of it. The ratio is that of the medians, with unconvoy to without. A difference is beyond the spread when the
-medians are further apart than twice the (normalised) deviations of both together.
-
-{context['cpu']}, {context['processors']} processors, {context['memory_kib'] / 2**20:.0f} GiB, {context['kernel']}, {context['libc']}, unconvoy {context['unconvoy']};
+print(f"""{context['cpu']}, {context['processors']} processors, {context['memory_kib'] / 2**20:.0f} GiB, {context['kernel']}, {context['libc']}, unconvoy {context['unconvoy']};
 {dates[0]} to {dates[-1]}; load average before a program's runs {min(loads):.2f} to {max(loads):.2f}.
 
-The goal is a ratio of at least {LIMIT}, everywhere. {'Below it: ' + '; '.join(slower) + '.' if slower else 'Nothing is below it.'}
+{plan['runs']} runs of each configuration. {f'Below the goal of {LIMIT}: ' + '; '.join(slower) if slower else f'No ratio is below the goal of {LIMIT}'}.
 """)
 if missing:
     print(f"Not measured, because a run failed: {'; '.join(missing)}.\n")

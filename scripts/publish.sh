@@ -1,8 +1,10 @@
 #!/bin/sh
-# Turns the results of `make bench` in $1 (default .bench) into docs/evaluation.md, docs/figures and docs/records.
+# Turns the results of `make bench` in $1 (default .bench) into the blocks of docs/evaluation/{measured,counter,costs}.md,
+# docs/figures and docs/records.
 set -eu
 
 from=${1:-.bench}
+scripts=$(dirname "$0")
 mkdir -p docs/figures docs/records
 cp "$from"/*.png "$from"/*.svg docs/figures/
 cp "$from"/*.csv docs/records/
@@ -12,13 +14,16 @@ for record in "$from"/*.json; do
 		"$record" "docs/records/$(basename "$record")"
 done
 
-{
-	cat docs/evaluation-preface.md
-	# The report's own title gives way to the preface's; what it could not judge is below.
-	tail -n +2 "$from/report.md" | grep -v '^| not judged | LevelDB'
-	for name in leveldb-readrandom leveldb-fillrandom raytrace; do
-		printf '\n## %s\n\n' "$name"
-		python3 "$(dirname "$0")/compare-table.py" "$from/$name.json"
-		printf '\n![%s](figures/%s.png)\n' "$name" "$name"
-	done
-} >docs/evaluation.md
+block() {
+	python3 "$scripts/write-block.py" "docs/evaluation/$1.md" "$2"
+}
+
+# The report's title gives way to the pages'; what it could not judge is below the goals.
+awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged | LevelDB' | block measured goals
+awk '/^## / { on = $2 == "counter" } on' "$from/report.md" | block counter tables
+awk '/^## / { on = $2 != "counter" } on' "$from/report.md" | block costs tables
+for name in leveldb-readrandom leveldb-fillrandom raytrace; do
+	printf '## %s\n\n' "$name"
+	python3 "$scripts/compare-table.py" "$from/$name.json"
+	printf '\n![%s](../figures/%s.png)\n\n' "$name" "$name"
+done | block measured programs

@@ -43,5 +43,5 @@ status=$directory/$part.status
 # A pipe's status is its last command's: the first one's goes by way of a file.
 { "$@" 2>&1 && echo 0 >"$status" || echo $? >"$status"; } </dev/null | tee "$log"
 echo "$part $(($(date +%s) - begin))" >>"$times"
-sed -nE "s/^.*((skipped|missing): .*)/$part: \1/p" "$log" >>"$skips"
+sed -nE "s/^ *((skipped|missing): .*)/$part: \1/p" "$log" >>"$skips"
 exit "$(cat "$status")"

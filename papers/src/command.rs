@@ -95,10 +95,10 @@ struct Options {
 
 const EXAMPLES: &str = "\
 A native figure is measured on this machine by `unconvoy bench`; a simulated one, sim-NAME, is of
-machines that are not there (docs/simulator.md). A simulated figure prints the shapes that its paper
-claims, and which of them hold. Exit status: 0 when everything was made, whether or not a figure has
-its shape; 1 when something failed; 3 when a program found its data inconsistent; 130 after Ctrl-C,
-which loses nothing that had finished.
+machines that are not there (docs/explanation/simulator.md). A simulated figure prints the shapes
+that its paper claims, and which of them hold. Exit status: 0 when everything was made, whether or
+not a figure has its shape; 1 when something failed; 3 when a program found its data inconsistent;
+130 after Ctrl-C, which loses nothing that had finished.
 
 Examples:
   unconvoy papers list

@@ -1,15 +1,19 @@
-//! The blocks of shell in README.md and docs/ are run, as they are, beside a program that stands for
-//! the reader's.
+//! The documentation works: its blocks of shell run, as they are, beside a program that stands for the
+//! reader's; its links lead somewhere; the page of commands is the commands' help.
 //!
 //! A block below `<!-- not run: REASON -->` is not run, and the reason is printed. One below
 //! `<!-- run by make test-all: REASON -->` is run there.
 
+#[path = "../../locks/tests/generated/mod.rs"]
+mod generated;
 mod stage;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use generated::{assert_up_to_date, repository};
 use stage::{LIMIT, Stage};
 
 /// A block of shell.
@@ -29,22 +33,26 @@ impl Block {
 
 fn blocks_of(page: &Path) -> Vec<Block> {
     let text = fs::read_to_string(page).unwrap();
-    let name = page.file_name().unwrap().to_string_lossy();
+    let name = page.strip_prefix(repository()).unwrap().to_string_lossy();
     let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate();
     let mut remark = None;
     while let Some((number, line)) = lines.next() {
+        // A block in an item of a list is indented.
+        let indent = line.len() - line.trim_start().len();
+        let line = line.trim_start();
         if let Some(words) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
             remark = Some(words.to_string());
         } else if line == "```sh" {
-            let body: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            let body = lines.by_ref().map(|(_, line)| line.get(indent..).unwrap_or_default());
+            let body: Vec<&str> = body.take_while(|line| *line != "```").collect();
             blocks.push(Block {
                 place: format!("{name}:{}", number + 2),
                 text: body.join("\n"),
                 remark: remark.take(),
             });
         } else if line.starts_with("```") {
-            lines.by_ref().find(|(_, line)| *line == "```");
+            lines.by_ref().find(|(_, line)| line.trim_start() == "```");
         } else if !line.is_empty() {
             remark = None;
         }
@@ -52,12 +60,25 @@ fn blocks_of(page: &Path) -> Vec<Block> {
     blocks
 }
 
+/// The pages below `directory`.
+fn pages_below(directory: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages.extend(pages_below(&path));
+        } else if path.extension().is_some_and(|suffix| suffix == "md") {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    pages
+}
+
 /// README.md and the pages of docs/.
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let listed = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<_> = listed.filter(|path| path.extension().is_some_and(|suffix| suffix == "md")).collect();
-    pages.sort();
+    let root = repository();
+    let mut pages = pages_below(&root.join("docs"));
     pages.insert(0, root.join("README.md"));
     pages
 }
@@ -111,4 +132,102 @@ fn blocks_of_shell_run() {
 #[ignore = "make test-all: needs QEMU's user mode"]
 fn blocks_of_shell_that_need_qemu_run() {
     blocks().into_iter().filter(|block| block.begins("run by make test-all: ")).for_each(run);
+}
+
+/// The text of a page without its blocks of code.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The anchors of a page's headings, as forges make them.
+fn anchors(text: &str) -> Vec<String> {
+    let mut used = BTreeMap::new();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let slugs = headings.map(|line| {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+        kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect::<String>()
+    });
+    slugs
+        .map(|slug| {
+            let count = used.entry(slug.clone()).or_insert(0);
+            *count += 1;
+            if *count == 1 { slug } else { format!("{slug}-{}", *count - 1) }
+        })
+        .collect()
+}
+
+/// The targets of a text's links and pictures. A link's words may be on several lines.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+#[test]
+fn anchors_are_those_of_forges() {
+    let text = "# `unconvoy run --confine`\n## Syncchar's predictions\n## Twice\n## Twice";
+    assert_eq!(anchors(text), ["unconvoy-run---confine", "syncchars-predictions", "twice", "twice-1"]);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut dead = Vec::new();
+    let root = repository();
+    let others = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root.join(name));
+    for page in pages().iter().chain(&others) {
+        let text = prose(&fs::read_to_string(page).unwrap());
+        for link in links(&text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            let leads = target.exists()
+                && (anchor.is_empty()
+                    || anchors(&prose(&fs::read_to_string(&target).unwrap())).iter().any(|known| known == anchor));
+            if !leads {
+                dead.push(format!("{}: {link}", page.strip_prefix(&root).unwrap().display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
+}
+
+#[test]
+fn every_page_is_in_the_book_and_in_the_map() {
+    let docs = repository().join("docs");
+    for map in ["SUMMARY.md", "README.md"] {
+        let text = fs::read_to_string(docs.join(map)).unwrap();
+        let listed: Vec<&str> = links(&text).collect();
+        for page in pages_below(&docs) {
+            let name = page.strip_prefix(&docs).unwrap().to_str().unwrap();
+            // The map leads to the evaluation's own map.
+            let is_listed = listed.contains(&name) || map == "README.md" && name.starts_with("evaluation/");
+            assert!(is_listed || matches!(name, "SUMMARY.md" | "README.md"), "docs/{map} does not list {name}");
+        }
+    }
+}
+
+#[test]
+fn pages_have_less_than_300_lines() {
+    for page in pages() {
+        let lines = fs::read_to_string(&page).unwrap().lines().count();
+        assert!(lines < 300, "{}: {lines} lines", page.display());
+    }
+}
+
+#[test]
+fn help_page_is_up_to_date() {
+    let help = |arguments: &[&str]| {
+        let output = assert_cmd::Command::cargo_bin("unconvoy").unwrap().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut page = format!("```text\n{}\n```\n", help(&["--help"]).trim_end());
+    for command in ["run", "stats", "compare", "predict", "locks"] {
+        page += &format!("\n## unconvoy {command}\n\n```text\n{}\n```\n", help(&[command, "-h"]).trim_end());
+    }
+    assert_up_to_date("reference/commands.md", &[("help", page)]);
 }

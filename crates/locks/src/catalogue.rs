@@ -1,6 +1,6 @@
 //! The names under which a user asks for a lock: one table for the command line, the interposer,
-//! the benchmarks, the generic suite and the documentation. The tables in docs/locks.md,
-//! docs/sensors.md and docs/environment.md are generated from here (`make docs`).
+//! the benchmarks, the generic suite and the documentation. The tables in docs/reference/locks.md,
+//! docs/reference/sensors.md and docs/reference/environment.md are generated from here (`make docs`).
 
 pub mod environment;
 

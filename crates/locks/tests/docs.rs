@@ -61,7 +61,7 @@ fn lock_tables_are_up_to_date() {
         .enumerate()
         .map(|(place, policy)| [name(place, policy.entry.name), policy.target.into(), format!("{:.2}", policy.noise)]);
     assert_up_to_date(
-        "locks.md",
+        "reference/locks.md",
         &[
             ("contention managers", table(heading, locks)),
             ("system calls", table(["name", "class", "calls"], calls)),
@@ -78,7 +78,7 @@ fn sensor_table_is_up_to_date() {
         [name, sensor.reads.into(), sensor.others.into(), sensor.cost.into(), sensor.needs.into()]
     });
     let heading = ["name", "reads", "sees of other processes", "cost of a reading", "needs"];
-    assert_up_to_date("sensors.md", &[("sensors", table(heading, sensors))]);
+    assert_up_to_date("reference/sensors.md", &[("sensors", table(heading, sensors))]);
 }
 
 fn values(variable: &Variable) -> String {
@@ -124,7 +124,7 @@ fn environment_tables_are_up_to_date() {
     let developers = variables(|variable| is_ours(variable) && is_for_developers(variable));
     let others = variables(|variable| !is_ours(variable));
     let blocks = [("library", library), ("command", command), ("development", developers), ("others", others)];
-    assert_up_to_date("environment.md", &blocks);
+    assert_up_to_date("reference/environment.md", &blocks);
 }
 
 /// The files below `directories` that are sources: path below the repository, and text.
@@ -206,16 +206,24 @@ fn every_variable_in_the_table_is_read_somewhere() {
 }
 
 #[test]
-fn generated_pages_begin_with_their_prefaces() {
-    for page in ["evaluation", "evaluation-grids"] {
-        let read = |name: String| {
-            let path = repository().join("docs").join(name);
-            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        let (text, preface) = (read(format!("{page}.md")), read(format!("{page}-preface.md")));
-        let difference = text.lines().zip(preface.lines()).find(|(text, preface)| text != preface);
-        assert!(difference.is_none(), "docs/{page}.md was edited instead of its preface: {difference:#?}");
-        assert!(text.starts_with(&preface), "docs/{page}.md ends within its preface");
+fn published_pages_have_the_blocks_that_scripts_fill() {
+    let blocks = [
+        ("measured", "goals"),
+        ("measured", "programs"),
+        ("counter", "tables"),
+        ("costs", "tables"),
+        ("programs", "table"),
+        ("grids", "records"),
+    ];
+    for (page, block) in blocks {
+        let path = repository().join(format!("docs/evaluation/{page}.md"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let rest = text.split_once(&format!("<!-- generated: {block} -->\n"));
+        let content = rest.and_then(|(_, rest)| rest.split_once(&format!("<!-- end: {block} -->")));
+        assert!(
+            content.is_some_and(|(content, _)| content.contains("\n|")),
+            "{page}.md: no table in the block {block}"
+        );
     }
 }
 
@@ -239,25 +247,26 @@ fn only_machine_and_process_call_the_system() {
     }
 }
 
-/// README.md and the pages in docs/, generated ones apart: path below the repository, and text.
+/// README.md and the pages below docs/: path, and text.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = repository();
-    let entries = fs::read_dir(root.join("docs")).expect("docs/");
-    let pages = entries.map(|entry| entry.expect("an entry of a directory").path());
-    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    pages
-        .chain([root.join("README.md")])
-        .map(|path| (path.clone(), fs::read_to_string(path).expect("a page")))
-        .collect()
+    let mut open = vec![root.join("docs")];
+    let mut pages = vec![root.join("README.md")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            open.extend(entries.map(|entry| entry.expect("an entry of a directory").path()));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("a page"))).collect()
 }
 
 #[test]
-fn links_and_paths_in_the_documentation_exist() {
+fn paths_in_the_documentation_exist() {
     let root = repository();
     for (page, text) in pages() {
-        let below = page.parent().expect("a directory");
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let links = links.filter(|link| !link.is_empty() && !link.contains("://")).map(|link| below.join(link));
         // Of code on one line: what lies between every other pair of backquotes.
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let paths = code.filter(|word| {
@@ -265,7 +274,7 @@ fn links_and_paths_in_the_documentation_exist() {
                 ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
             is_a_path && !word.contains([' ', '*', '{'])
         });
-        for path in links.chain(paths.map(|path| root.join(path))) {
+        for path in paths.map(|path| root.join(path)) {
             assert!(path.exists(), "{}: there is no {}", page.display(), path.display());
         }
         // Sources may be named by their last parts.

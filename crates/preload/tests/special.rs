@@ -154,8 +154,8 @@ fn the_record_says_what_was_decided() {
     assert_eq!(changes[changes.len() - 1][1], 0, "{set}");
     assert!(changes.is_sorted_by_key(|change| change[0].as_u64()), "{set}");
     assert_eq!(special.record(&["contend"], "0")["special"], serde_json::Value::Null);
-    let page = include_str!("../../../docs/special-set.md");
+    let page = include_str!("../../../docs/reference/confine.md");
     for name in set.as_object().expect("an object").keys() {
-        assert!(page.contains(&format!("`{name}`")), "docs/special-set.md does not explain {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/reference/confine.md does not explain {name}");
     }
 }

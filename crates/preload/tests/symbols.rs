@@ -60,7 +60,7 @@ fn exports_are_the_functions_of_the_documentation() {
 #[test]
 fn page_on_pthread_functions_is_up_to_date() {
     let table = generated::table(["functions", "whose", "why"], functions::cells());
-    generated::assert_up_to_date("pthread.md", &[("functions", table)]);
+    generated::assert_up_to_date("reference/pthread.md", &[("functions", table)]);
 }
 
 /// A name that libc has not is either misspelt, or pollutes the program's name space.

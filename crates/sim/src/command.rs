@@ -109,9 +109,9 @@ fn after_help() -> String {
 
 const EXAMPLES: &str = "\
 The locks, load managers and the controller are those that `unconvoy run` uses; the machine is not
-real. docs/simulator.md says what is modelled; the papers' figures are `unconvoy papers`. Exit
-status: 0 when everything was simulated; 1 when something failed; 130 after Ctrl-C, which loses
-nothing that had finished.
+real. docs/explanation/simulator.md says what is modelled; the papers' figures are `unconvoy
+papers`. Exit status: 0 when everything was simulated; 1 when something failed; 130 after Ctrl-C,
+which loses nothing that had finished.
 
 Examples:
   unconvoy sim counter --machine server --threads 32,64,128,256 --locks default,tpmcs+none

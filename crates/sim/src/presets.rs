@@ -124,7 +124,7 @@ const LINUX: Scheduler = Scheduler {
     timer_slack_ns: 50_000,       // [L] the default of prctl(PR_SET_TIMERSLACK)
     spawn_ns: 20_000,
     sensor_ns: 5_000,
-    sensor_thread_ns: 1_000, // [M] docs/sensors.md: reading one schedstat file
+    sensor_thread_ns: 1_000, // [M] docs/evaluation/sensors.md: reading one schedstat file
 };
 
 /// Two sockets of 32 cores with two contexts, as sold from 2021 on.
@@ -203,7 +203,7 @@ fn metatm(name: &str, processors: u32) -> Parameters {
             commit_ns: 1,
             abort_ns: 20,          // [-] about one access to the second-level cache
             backoff_first_ns: 200, // [-] an access to memory
-            backoff_limit_ns: 800, // [-] docs/evaluation-simulated.md compares others
+            backoff_limit_ns: 800, // [-] docs/evaluation/simulated.md compares others
         }),
         calibrated: None,
     }

@@ -1,5 +1,5 @@
 //! Every environment variable that code of this repository reads. A reader takes the name from
-//! here, and docs/environment.md is generated from here.
+//! here, and docs/reference/environment.md is generated from here.
 
 use core::ffi::CStr;
 use core::ops::RangeInclusive;
@@ -106,7 +106,7 @@ variables! {
     NESTED: "UNCONVOY_NESTED", [Library], Switch, "1",
         "0: a waiter neither wakes its lock's holder that sleeps for load, nor keeps it awake";
     SPECIAL_SET: "UNCONVOY_SSC", [Library], Word(&["0", "1", "refined", "published"]), "0",
-        "a [special set of cores](special-set.md) for threads that wait too much for locks, and how its \
+        "a [special set of cores](confine.md) for threads that wait too much for locks, and how its \
          size is searched; 1 is `refined`";
     STATS: "UNCONVOY_STATS", [Library], Path, "",
         "the file for what each lock did, as JSON, written at exit; programs that this one starts write \

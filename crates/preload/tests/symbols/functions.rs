@@ -1,5 +1,5 @@
 //! Which functions of libc the library defines: what the symbols are compared with, and what the
-//! table in docs/pthread.md is generated from.
+//! table in docs/reference/pthread.md is generated from.
 
 use std::collections::BTreeSet;
 
@@ -114,7 +114,7 @@ pub const ROWS: &[Row] = &[
         names: &["sched_{get,set}affinity", "pthread_{get,set}affinity_np"],
         which: "",
         whose: Called("under `--confine` with the program's own masks"),
-        why: "the library sets masks there ([special-set.md](special-set.md))",
+        why: "the library sets masks there ([`--confine`](confine.md))",
     },
     Row {
         names: &["pthread_create", "exec{l,lp,le,v,vp,ve,vpe,veat}", "fexecve", "posix_spawn{,p}", "system", "popen"],

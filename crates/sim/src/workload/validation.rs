@@ -9,7 +9,7 @@
 //!
 //! All have one lock, and 32 threads with an equal number of sections. How long a section takes, and what there is between
 //! two, is not published; here a section that computes takes [`SECTION_NS`], and there are [`THINK_NS`] on average
-//! between two: of those that were tried (docs/evaluation-simulated.md) what comes nearest to what the report finds. A
+//! between two: of those that were tried (docs/evaluation/simulated.md) what comes nearest to what the report finds. A
 //! section of RB-Tree is as long as its accesses are. Nor is published when in a section the shared data
 //! are written: here a value is computed and then written, and read before it is worked with. Written first, half of
 //! Prob's sections would run one after the other from their beginning to their end, and no number of processors gain more

@@ -157,7 +157,7 @@ fn a_tenth_of_the_sections_says_what_all_say() {
     for row in &rows {
         let which = format!("{}, {} processors", name(row.lock), row.processors);
         let [(independence, ..), (density, ..), (mean, most, other)] = row.errors;
-        // Sections of a tenth are ten times as far apart, and chance stays: docs/syncchar.md has what is reached.
+        // Sections of a tenth are ten times as far apart, and chance stays: docs/evaluation/predictions.md has what is reached.
         assert!(mean.abs() <= 1.5, "{which}: the speed-up is {mean:+.2} % off on average");
         assert!(most <= 5.0 && other.abs() <= 6.0, "{which}: the speed-up is {most:.2} % and {other:+.2} % off");
         assert!(independence.abs() <= 8.0 && density.abs() <= 2.0, "{which}: {independence:+.2} %, {density:+.2} %");

@@ -227,10 +227,10 @@ print(trace.filter(pl.col("record") == "lock").select("name").collect().rows())
     assert_eq!(run(&python, program), EXPECTED);
 }
 
-/// What docs/syncchar-trace.md asks is answered.
+/// What docs/reference/trace.md asks is answered.
 #[test]
 fn documented_questions() {
-    let document = include_str!("../../../../docs/syncchar-trace.md");
+    let document = include_str!("../../../../docs/reference/trace.md");
     let blocks = |language: &str| -> Vec<&str> {
         document.split(&format!("```{language}\n")).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
     };

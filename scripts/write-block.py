@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""write-block.py PAGE NAME: replaces the block NAME of a Markdown page by standard input.
+
+A block stands between the lines `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of the
+page is written by hand."""
+import sys
+
+page, name = sys.argv[1:]
+begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
+text = open(page).read()
+before, found, rest = text.partition(begin)
+after = rest.partition(end)
+if not found or not after[1]:
+    sys.exit(f"{page}: no block between {begin.strip()} and {end}")
+open(page, "w").write(f"{before}{begin}\n{sys.stdin.read().strip()}\n\n{end}{after[2]}")
