@@ -231,3 +231,32 @@ fn help_page_is_up_to_date() {
     }
     assert_up_to_date("reference/commands.md", &[("help", page)]);
 }
+
+/// Whether a sentence ends before the end of `line` and another one begins.
+fn has_two_sentences(line: &str) -> bool {
+    let line = line.replace("et al. ", "et al ");
+    line.match_indices(". ").any(|(place, _)| {
+        let before = line[..place].chars().next_back();
+        let after = line[place + 2..].trim_start().chars().next();
+        // Not after the marker of an item, 1., nor a bold one.
+        let is_end = before.is_some_and(|letter| letter.is_lowercase() || matches!(letter, ')' | '`' | '"'));
+        is_end && after.is_some_and(|letter| letter.is_uppercase() || letter == '`')
+    })
+}
+
+#[test]
+fn long_lines_are_one_sentence() {
+    let mut long = Vec::new();
+    for page in pages() {
+        let text = prose(&fs::read_to_string(&page).unwrap());
+        let mut is_generated = false;
+        for line in text.lines() {
+            is_generated = (is_generated || line.starts_with("<!-- generated: ")) && !line.starts_with("<!-- end: ");
+            let is_prose = !is_generated && !line.trim_start().starts_with(['|', '#', '!']);
+            if is_prose && line.chars().count() > 100 && has_two_sentences(line) {
+                long.push(format!("{}: {line}", page.strip_prefix(repository()).unwrap().display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "wrap at 100 columns, or write one sentence a line: {long:#?}");
+}
