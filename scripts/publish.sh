@@ -18,8 +18,8 @@ block() {
 	python3 "$scripts/write-block.py" "docs/evaluation/$1.md" "$2"
 }
 
-# The report's title gives way to the pages'; what it could not judge is below the goals.
-awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged | LevelDB' | block measured goals
+# The report's title gives way to the pages'; the goals that it could not judge are those of the grids, and of the programs below.
+awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged |' | block measured goals
 awk '/^## / { on = $2 == "counter" } on' "$from/report.md" | block counter tables
 awk '/^## / { on = $2 != "counter" } on' "$from/report.md" | block costs tables
 for name in leveldb-readrandom leveldb-fillrandom raytrace; do

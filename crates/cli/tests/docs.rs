@@ -231,3 +231,67 @@ fn help_page_is_up_to_date() {
     }
     assert_up_to_date("reference/commands.md", &[("help", page)]);
 }
+
+/// Whether a sentence ends before the end of `line` and another one begins.
+fn has_two_sentences(line: &str) -> bool {
+    let line = line.replace("et al. ", "et al ");
+    line.match_indices(". ").any(|(place, _)| {
+        let before = line[..place].chars().next_back();
+        let after = line[place + 2..].trim_start().chars().next();
+        // Not after the marker of an item, 1., nor a bold one.
+        let is_end = before.is_some_and(|letter| letter.is_lowercase() || matches!(letter, ')' | '`' | '"'));
+        is_end && after.is_some_and(|letter| letter.is_uppercase() || letter == '`')
+    })
+}
+
+#[test]
+fn long_lines_are_one_sentence() {
+    let mut long = Vec::new();
+    for page in pages() {
+        let text = prose(&fs::read_to_string(&page).unwrap());
+        let mut is_generated = false;
+        for line in text.lines() {
+            is_generated = (is_generated || line.starts_with("<!-- generated: ")) && !line.starts_with("<!-- end: ");
+            let is_prose = !is_generated && !line.trim_start().starts_with(['|', '#', '!']);
+            if is_prose && line.chars().count() > 100 && has_two_sentences(line) {
+                long.push(format!("{}: {line}", page.strip_prefix(repository()).unwrap().display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "wrap at 100 columns, or write one sentence a line: {long:#?}");
+}
+
+/// A row of a record of `unconvoy compare`: one number of unconvoy's default, or of libc.
+fn number(record: &serde_json::Value, configuration: &str, threads: u64, pointer: &str) -> f64 {
+    let rows = record["summary"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["configuration"] == configuration && row["threads"] == threads);
+    row.and_then(|row| row.pointer(pointer)).and_then(serde_json::Value::as_f64).unwrap()
+}
+
+#[test]
+fn readme_has_the_numbers_of_its_records() {
+    let record = |name: &str| -> serde_json::Value {
+        let path = repository().join(format!("docs/records/{name}.json"));
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let range = |name: &str, threads: &[u64]| {
+        let record = record(name);
+        let ratios = threads.iter().map(|&threads| number(&record, "default", threads, "/ratio"));
+        let (least, most) = ratios.fold((f64::MAX, f64::MIN), |(least, most), it| (least.min(it), most.max(it)));
+        format!("{least:.2} to {most:.2}")
+    };
+    let writes = record("leveldb-fillrandom");
+    let ratio = |threads| number(&writes, "default", threads, "/ratio");
+    let jain = |configuration| number(&writes, configuration, 32, "/fairness/median");
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+    for claim in [
+        writes["conclusion"].as_str().unwrap().to_string(),
+        format!("| {:.2} times at 4 threads, {:.2} at 32 |", ratio(4), ratio(32)),
+        format!("| a ray tracer, 2 to 32 threads | {} times |", range("raytrace", &[2, 4, 8, 16, 32])),
+        format!("| LevelDB reads | {}, within the spread |", range("leveldb-readrandom", &[1, 2, 4, 8, 16, 32])),
+        format!("Jain's index {:.2} against {:.2}: LevelDB writes, 32 threads", jain("default"), jain("libc")),
+    ] {
+        assert!(readme.contains(&claim), "README.md does not say: {claim}");
+    }
+}
