@@ -61,7 +61,12 @@ fn destroying_a_condition_waits_for_its_waiters() {
 
 #[test]
 fn asynchronous_cancellation_leaves_no_waiter_listed() {
-    same("asynchronous");
+    // Not compared with glibc: POSIX lets no wait be cancelled asynchronously, and glibc's, cancelled
+    // while it holds the condition's internal lock, now and then leaves that lock held for ever.
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "regressions.c", &[]);
+    let finished = run(preloaded(&program).arg("asynchronous")).success("asynchronous");
+    assert!(finished.text().starts_with("ok "), "{}", finished.both());
 }
 
 #[test]
