@@ -5,7 +5,7 @@
 //!
 //! Where an MCS waiter links itself to the one before it, so that the releaser finds whom to hand
 //! over to, a CLH waiter only looks: nobody waits for a link, and a releaser writes to its own node
-//! without knowing who reads it. What a waiter has to know to abandon the queue is the same: its predecessor.
+//! without knowing who reads it. A waiter needs the same to abandon the queue: its predecessor.
 //!
 //! ```text
 //!   word: A | HELD                                   each waiter knows, and polls, the node before

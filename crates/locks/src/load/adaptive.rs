@@ -27,7 +27,7 @@ const LONGEST_NS: u64 = 20_000;
 /// Weight of the average's past: glibc's (`nptl/pthread_mutex_lock.c`: an eighth of the difference).
 const INERTIA: u64 = 8;
 
-/// A lock that nobody acquires for so long makes no progress: some sections and hand-overs take less.
+/// A lock without an acquisition for this long makes no progress: some sections and hand-overs take less.
 const NO_PROGRESS_NS: u64 = 5_000;
 
 /// Spin adaptively, then park.

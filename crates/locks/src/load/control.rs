@@ -53,7 +53,7 @@ const CONTENTION_NS: u64 = 20_000;
 /// moment, 1 % was lost.
 pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// A lock that nobody acquired while somebody polled for so long is not worth polling for: a parked
+/// A lock without an acquisition while a waiter polled for this long is not worth polling for: a parked
 /// waiter costs its releaser some microseconds. Where acquisitions are not counted, only
 /// [`LONG_WAIT_NS`] ends the polling. (Chromium, 2 workers on 2 processors, with other processes of its own: .88 of libc's rate without.)
 const NO_PROGRESS_NS: u64 = 20_000;

@@ -4,7 +4,7 @@
 //! (section 3.4); the processor that it begins on is the policy's. Threads that do not wait for locks keep their mask, which
 //! has the set's processors too: idle, they are anybody's.
 //!
-//! The first thread that is told of and may run on several processors says which ones the set is chosen from. Threads with
+//! The first known thread that may run on several processors says which ones the set is chosen from. Threads with
 //! another mask are left alone: the program chose it. So are those whose mask is found to be another one than it was left,
 //! and those with a real-time policy, which would keep everybody else from a small set.
 
