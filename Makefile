@@ -1,32 +1,45 @@
-# unconvoy: what a user and a developer call.
+# Targets for users and developers.
 #
-#   make          build everything: target/release/{unconvoy,unconvoy-study,libunconvoy.so}, target/workloads/*
-#   make workloads  of that, the programs that benchmarks run
-#   make demo     the main job on real input, some 2 minutes after the build; results in .demo/
-#   make test     what every change must pass, within 15 minutes; CONTRIBUTING.md says what it covers
-#   make test-all everything else: all pairs, sanitizers, databases and browsers, guests
-#   make soak     the stress for hours; SECONDS=N
-#   make test-busy   `make test` beside two busy loops, five times, beside eight, and beside 20,000 threads
-#   make kernel   what `unconvoy predict --kernel` runs, in target/kernel (100 MB)
-#   make bench    the evaluation of docs/evaluation, some 40 minutes on a quiet machine; results in .bench/
-#   make bench-grids     every workload under every pair of locks and load managers, for hours; results in .bench-grids/
-#   make bench-programs  docs/evaluation/programs.md's comparison; results in .bench-programs/
-#   make bench-sched  what `unconvoy sched` costs where nobody contends, and the loads on the kernel's locks under it, in a guest; half an hour
-#   make validate-elision    Syncchar's predictions against hardware transactions, ten minutes where there are any
-#   make figures-simulated  the papers' figures on simulated machines, an hour or two; results in .figures/
-#   make docs     the generated parts of docs/; make book: docs/ as a searchable site, in target/book
-#   make install  into PREFIX (default /usr/local)
+#   make                    build everything: programs and libraries in target/release, workload
+#                           programs in target/workloads
+#   make workloads          build only the programs that the benchmarks run
+#   make demo               compare libc with unconvoy on LevelDB and a ray tracer, 2 minutes, or 4
+#                           from a fresh clone; results in .demo/
+#   make test               run the checks that every change must pass, within 15 minutes; see
+#                           CONTRIBUTING.md
+#   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
+#   make soak               run the stress test for hours (SECONDS=N)
+#   make test-busy          run `make test` beside busy neighbours, seven times
+#   make kernel             fetch the kernel and the QEMU of `unconvoy predict --kernel` into
+#                           target/kernel (100 MB)
+#   make bench              measure the numbers of docs/evaluation, 40 minutes on a quiet machine;
+#                           results in .bench/
+#   make bench-grids        measure every workload under every pair, for hours; results in
+#                           .bench-grids/
+#   make bench-programs     measure docs/evaluation/programs.md; results in .bench-programs/
+#   make bench-sched        measure the overhead and the kernel workloads of `unconvoy sched` in a
+#                           guest, half an hour
+#   make validate-elision   compare Syncchar's predictions with hardware transactions, ten minutes
+#   make figures-simulated  simulate the papers' figures, hours with SEEDS=5; results in .figures/
+#   make docs               regenerate the generated parts of docs/
+#   make book               build docs/ as a searchable site in target/book
+#   make install            install into PREFIX (default /usr/local)
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
 RELEASE := target/release
 RUN_TESTS := scripts/run-tests.sh
 
-# The parts of `make test`, and what `make test-all` adds.
+# The parts of `make test`, and of `make test-all`.
 TESTS := test-lint test-layers test-unit test-loom test-preload
-TESTS_ALL := test-links test-slow test-pairs test-tsan test-valgrind
+TESTS_ALL := test-links test-rare test-slow test-pairs test-tsan test-valgrind
 
-.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs book bench bench-grids bench-programs bench-sched validate-elision figures-simulated install header clean
+# Programs that few users need, with a quarter of the whole build's processor time.
+RARE := unconvoy-png unconvoy-trace-store
+
+.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all \
+	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs book bench bench-grids \
+	bench-programs bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -37,10 +50,11 @@ setup-tests: setup
 	@scripts/setup.sh scripts/packages-test.txt
 
 setup-tests-all: setup-tests
-	@scripts/setup.sh scripts/packages-test-all.txt scripts/packages-syncchar.txt scripts/packages-kernel.txt crates/preload/tests/packages.txt
+	@scripts/setup.sh scripts/packages-test-all.txt scripts/packages-syncchar.txt \
+		scripts/packages-kernel.txt crates/preload/tests/packages.txt
 	@scripts/setup-kernel.sh
 
-# A kernel to profile, and a QEMU to profile it under, in target/kernel.
+# A kernel to profile, and a QEMU that runs it.
 kernel: setup
 	@scripts/setup.sh scripts/packages-kernel.txt
 	@scripts/setup-kernel.sh
@@ -53,10 +67,11 @@ build:
 workloads:
 	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads
 
-# What the demo runs, and nothing else.
+# Only what the demo runs.
 build-demo:
 	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload
-	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads $(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
+	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads \
+		$(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
 
 demo: setup-demo build-demo
 	scripts/demo.sh
@@ -64,14 +79,16 @@ demo: setup-demo build-demo
 setup-demo:
 	@scripts/setup.sh scripts/packages-demo.txt
 
-# Each part is run, even if an earlier one failed; a part's time and what it skipped are listed at the end.
+# Runs each part even if an earlier one failed, then lists times and skipped tests.
 define run_parts
 @$(RUN_TESTS) begin
-@failed=; for part in $(1); do $(RUN_TESTS) $$part $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
-	$(RUN_TESTS) end || failed="$$failed tools"; [ -z "$$failed" ] || { echo "FAILED:$$failed" >&2; exit 1; }
+@failed=; for part in $(1); do \
+	$(RUN_TESTS) $$part $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	$(RUN_TESTS) end || failed="$$failed tools"; \
+	[ -z "$$failed" ] || { echo "FAILED:$$failed" >&2; exit 1; }
 endef
 
-# Unset, a sample of pairs is drawn anew each time.
+# Without a seed, each run draws another sample of pairs.
 test: export UNCONVOY_SUITE_SEED := $(or $(UNCONVOY_SUITE_SEED),$(shell date +%s))
 test: setup-tests
 	$(call run_parts,build-tests $(TESTS))
@@ -79,22 +96,24 @@ test: setup-tests
 test-all: setup-tests-all
 	$(call run_parts,build $(TESTS_ALL))
 
-# What the tests load and execute.
+# The binaries that the tests load and execute.
 build-tests:
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-papers -p unconvoy-preload -p unconvoy-png -p unconvoy-trace-store
+	$(CARGO) build --release -p unconvoy-cli -p unconvoy-papers -p unconvoy-preload
 	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
 
-# `make test` beside neighbours (crates/preload/tests/c/neighbour.c), which end with it: two busy loops, eight, and a process
-# that holds 20,000 threads, or as many as the system has room for.
+# Runs `make test` beside neighbours (crates/preload/tests/c/neighbour.c): five times beside two
+# busy loops, then beside eight, then beside a process with 20,000 threads, or as many as the system
+# allows. A neighbour ends with its tests.
 BUSY_TESTS ?= test
 test-busy: setup-tests
 	@mkdir -p target
 	$(CC) -std=c11 -Wall -Wextra -O2 -pthread -o target/neighbour crates/preload/tests/c/neighbour.c
-	for round in 1 2 3 4 5; do target/neighbour --seconds 43200 --spin 2 $(MAKE) $(BUSY_TESTS) || exit; done
+	for round in 1 2 3 4 5; do \
+		target/neighbour --seconds 43200 --spin 2 $(MAKE) $(BUSY_TESTS) || exit; done
 	target/neighbour --seconds 43200 --spin 8 $(MAKE) $(BUSY_TESTS)
 	target/neighbour --seconds 43200 --threads 20000 $(MAKE) $(BUSY_TESTS)
 
-# Random programs of mutexes, reader-writer locks and condition variables, for SECONDS in each round.
+# Random programs of mutexes, reader-writer locks and condition variables, SECONDS per round.
 SECONDS ?= 36000
 soak: setup-tests build-tests
 	@mkdir -p target
@@ -102,73 +121,105 @@ soak: setup-tests build-tests
 	LD_PRELOAD=$(CURDIR)/$(RELEASE)/libunconvoy.so target/stress --seconds $(SECONDS)
 
 test-lint:
-	@# Formatting and lints are part of the toolchain's optional components; say so where they are missing.
-	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; else echo "missing: cargo fmt is not installed (rustup component add rustfmt)"; fi
-	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --release --quiet --workspace --all-targets -- -D warnings; else echo "missing: cargo clippy is not installed (rustup component add clippy)"; fi
+	@# rustfmt and clippy are optional components of the toolchain.
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	else echo "missing: cargo fmt is not installed (rustup component add rustfmt)"; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+		$(CARGO) clippy --release --quiet --workspace $(addprefix --exclude ,$(RARE)) \
+			--all-targets -- -D warnings; \
+	else echo "missing: cargo clippy is not installed (rustup component add clippy)"; fi
 
-# No circle of file imports in any package, and no import against the layers: crates/layers.
+# Checks that the imports are acyclic and respect the layers (crates/layers).
 test-layers:
 	$(CARGO) test --release --quiet -p unconvoy-layers
-# Links in the comments of the locks and of the interposer lead somewhere; those to private items do for who reads the sources.
+# Checks links in the comments of the locks and the interposer. Links to private items are allowed:
+# they serve readers of the source.
 RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
 test-links:
 	RUSTDOCFLAGS="$(RUSTDOC_LINTS)" $(CARGO) doc --quiet -p unconvoy --no-deps --document-private-items
-	@# `cargo doc` leaves it out (`doc = false`): both libraries have one name.
+	@# `cargo doc` skips the library (`doc = false`), since both libraries have the same name.
 	$(CARGO) rustdoc --quiet -p unconvoy-preload --lib -- $(RUSTDOC_LINTS) --document-private-items
 
-# Packages whose tests all need QEMU, a kernel or a BPF compiler.
+# Packages with tests that all need QEMU, a kernel or a BPF compiler.
 GUESTS := unconvoy-sched-ext unconvoy-trace-collector unconvoy-plugin-user unconvoy-plugin-system
-# `cargo test` shows what a passing test printed only if it is asked: it may have been skipped.
+# By default, cargo hides the output of passing tests, and so the reasons of skipped ones.
 TEST := $(CARGO) test --release --no-fail-fast
 
-# The library with its generic suite, the harness, the command; optimised, since the suite is about time.
+# The library with its generic suite, the benchmark harness and the command. The build is optimized,
+# because the suite measures.
 test-unit:
-	$(TEST) --workspace --exclude unconvoy-preload --exclude unconvoy-layers $(addprefix --exclude ,$(GUESTS)) -- --show-output
+	$(TEST) --workspace --exclude unconvoy-preload --exclude unconvoy-layers \
+		$(addprefix --exclude ,$(GUESTS) $(RARE)) -- --show-output
 
-# Tests that take long, or need databases, browsers, QEMU or a guest; the quick tests of the same packages are in `make test`.
+test-rare:
+	$(TEST) $(addprefix -p ,$(RARE)) -- --show-output
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
+		$(CARGO) clippy --release --quiet $(addprefix -p ,$(RARE)) --all-targets -- -D warnings; fi
+
+# Long tests, and tests that need databases, browsers, QEMU or a guest. `make test` has the quick
+# tests of these packages.
 test-slow:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(TEST) --workspace --exclude unconvoy-layers $(addprefix --exclude ,$(GUESTS)) -- --ignored --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(TEST) --workspace \
+		--exclude unconvoy-layers $(addprefix --exclude ,$(GUESTS)) -- --ignored --show-output
 	$(TEST) $(addprefix -p ,$(GUESTS)) -- --show-output
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
 
-# ThreadSanitizer is unstable in rustc, which RUSTC_BOOTSTRAP lets through; the standard library stays as it is.
+# RUSTC_BOOTSTRAP enables rustc's unstable ThreadSanitizer. The standard library is not
+# instrumented, so its test harness, with threads of its own, would be reported.
 test-tsan:
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg tsan" CARGO_TARGET_DIR=target/tsan \
+	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/tsan \
+		RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg tsan" \
 		TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/tsan-suppressions.txt" \
-		$(CARGO) test --release -p unconvoy --test suite --target $$(rustc -vV | sed -n 's/^host: //p')
+		$(CARGO) test --release -p unconvoy --test suite --target $$(rustc -vV | sed -n 's/^host: //p') \
+		-- --test-threads 1
 
-# Behaviour, and conformance to glibc under the default pair and a sample of the others.
+# Behaviour, and conformance to glibc, under the default pair and a sample of other pairs; then
+# conformance with a lock profile of libc's locks.
 test-preload:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(TEST) -p unconvoy-preload -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
+		UNCONVOY_SUITE_PROFILE=libc \
+		$(TEST) -p unconvoy-preload --test conformance --test seccomp -- --show-output
 
-# What POSIX says, under every pair; and once with a special set, whose threads are moved about.
+# POSIX conformance under every pair, once with a special set, which moves threads between cores,
+# and with a lock profile.
 test-pairs:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=all $(TEST) -p unconvoy-preload --test conformance --test stress -- --show-output
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control UNCONVOY_SUITE_SSC=1 \
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=all \
+		$(TEST) -p unconvoy-preload --test conformance --test stress -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
+		UNCONVOY_SUITE_SSC=1 \
 		$(TEST) -p unconvoy-preload --test conformance --test regressions --test stress -- --show-output
+	for locks in own libc; do \
+		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
+			UNCONVOY_SUITE_PROFILE=$$locks $(TEST) -p unconvoy-preload --test conformance \
+			--test regressions --test stress --test seccomp -- --show-output || exit; \
+	done
 
 test-valgrind:
 	scripts/valgrind.sh $(RELEASE)/libunconvoy.so target/workloads
 
-# The C header, from the C API's source.
+# Generates the C header from the source of the C API.
 header:
-	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test capi the_header
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy --test capi header
 
-# The generated parts of docs/: from the catalogue, the tests' table of pthread functions, the layers and the command's help.
+# Regenerates the tables of docs/ from the catalogue of locks, the tests' table of pthread
+# functions, the layers and the command's help.
 docs:
-	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy --test docs
-	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-preload --test symbols page_on
-	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-layers --test architecture
-	UNCONVOY_BLESS=1 $(CARGO) test -p unconvoy-cli --test docs help_page
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy --test docs
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-preload --test symbols page_on
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-layers --test architecture
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-cli --test docs help_page
 
-# docs/ as a searchable site.
+# Builds docs/ as a searchable site.
 REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD
-book:
-	@command -v mdbook >/dev/null || { echo "missing: mdbook is not installed (cargo install mdbook)" >&2; exit 1; }
-	mdbook build
-	@# What a page links outside of docs/ is in the repository.
+MDBOOK := $(or $(shell command -v mdbook),target/tools/bin/mdbook)
+target/tools/bin/mdbook:
+	$(CARGO) install --quiet --locked --root target/tools mdbook
+book: $(MDBOOK)
+	$(MDBOOK) build
+	@# Links that leave docs/ lead to the repository.
 	find target/book -name '*.html' -exec sed -i -E \
 		-e 's#href="(\.\./)+(CONTRIBUTING|CHANGELOG|SECURITY)\.html#href="$(REPOSITORY)/\2.md#g' \
 		-e 's#href="(\.\./)+crates/#href="$(REPOSITORY)/crates/#g' {} +
@@ -177,40 +228,47 @@ book:
 bench: setup build
 	scripts/bench.sh
 
-# Every workload under every pair; what Ctrl-C left is continued by the next call. scripts/publish-grids.sh publishes it.
+# Every workload under every pair. Continues an interrupted run. scripts/publish-grids.sh publishes
+# it.
 bench-grids: setup build
 	scripts/bench-grids.sh
 
-# Real programs with and without the library, some 25 minutes on a quiet machine.
+# Real programs with and without the library, 25 minutes on a quiet machine.
 bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
 
-# What `unconvoy sched` costs where nobody contends, in instructions of a guest, so that the host's speed does not matter; then the loads of
-# docs/reference/kernel-workloads.md, for which it does.
+# Measures the overhead of `unconvoy sched` without contention in instructions of a guest, which do
+# not depend on the host's speed. Then runs the workloads of
+# docs/reference/kernel-workloads.md, whose numbers depend on it.
 bench-sched: setup-tests
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest overhead -- --ignored --nocapture
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest throughput -- --ignored --nocapture
 
-# Says so where no hardware transaction commits, and runs all but the comparison.
+# Skips the comparison, with a message, on a machine without hardware transactions.
 validate-elision: setup build
-	@scripts/setup.sh $(TESTS_PACKAGES)
-	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-papers --test elision -- --nocapture --test-threads 1
+	@scripts/setup.sh scripts/packages-syncchar.txt scripts/packages-elision.txt
+	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-papers --test elision -- \
+		--include-ignored --nocapture --test-threads 1
 
-# The papers' figures on simulated machines, an hour or two on two processors; what Ctrl-C left is continued by the next call.
+# The papers' figures on simulated machines, one to two hours per seed on two processors; SEEDS=5
+# for medians and spread. Continues an interrupted run.
+SEEDS ?= 1
 figures-simulated: build
-	$(RELEASE)/unconvoy papers all simulated --out .figures
+	$(RELEASE)/unconvoy papers all simulated --out .figures --seeds $(SEEDS)
 
 install: build
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
-	install -D -m 755 $(RELEASE)/libunconvoy_plugin_user.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_user.so
-	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,study sched-ext png parquet)
-	install -D -m 755 $(RELEASE)/libunconvoy_plugin_system.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy_plugin_system.so
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
+		$(RELEASE)/libunconvoy_plugin_system.so
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
+		$(addprefix $(RELEASE)/unconvoy-,study sched-ext png parquet)
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
-	find target/workloads -maxdepth 1 -type f -perm -u+x -exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	find target/workloads -maxdepth 1 -type f -perm -u+x \
+		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 

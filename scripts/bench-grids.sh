@@ -1,24 +1,27 @@
 #!/bin/sh
-# Every workload under every pair of locks and load managers, and the papers' figures, on this machine. Wants a quiet machine and hours; whatever Ctrl-C left is continued
-# by the next call.
+# Measures every workload under every pair of lock and load manager, and the papers' figures.
+# Takes hours and requires a quiet machine. Continues an interrupted run.
 #
-#   scripts/bench-grids.sh [OUTDIR [NAME...]]    results go to OUTDIR (.bench-grids); NAME is of a grid or sweep
-#   RUNS=3 SECONDS_EACH=1 LOCKS=all              other numbers of rounds, of seconds per run, other rows
-#   DATA=DIR                                     where the data sets of tatp and tpcc are, or will be
+#   scripts/bench-grids.sh [OUTDIR [NAME...]]    OUTDIR: results (default .bench-grids);
+#                                                NAME: a grid or sweep
+#   RUNS=3 SECONDS_EACH=1 LOCKS=all              rounds, seconds per run, rows
+#   DATA=DIR                                     directory of the data sets of tatp and tpcc
 #
-# The measurements are as many as there are thread counts (8), pairs and rounds: with 100 pairs, one second and three rounds, 40 minutes for each workload.
+# Number of runs per workload: thread counts (8) x pairs x rounds. With 100 pairs, one second and
+# three rounds, a workload takes 40 minutes.
 set -eu
 
 out=${1:-.bench-grids}
 [ $# = 0 ] || shift
-[ $# != 0 ] || set -- counter hashtable nested leveldb-readrandom leveldb-fillrandom leveldb-readwhilewriting tatp tpcc raytrace splash \
+[ $# != 0 ] || set -- counter hashtable nested leveldb-readrandom leveldb-fillrandom \
+	leveldb-readwhilewriting tatp tpcc raytrace splash \
 	contention interval interference
 unconvoy=${UNCONVOY:-target/release/unconvoy}
 data=${DATA:-$out/data}
 failed=
 mkdir -p "$out"
 
-# Measures, from where the last call stopped; a record that is complete stays as it is.
+# Runs a benchmark from where the last call stopped. Keeps a complete record.
 measure() {
 	name=$1
 	shift
@@ -27,14 +30,15 @@ measure() {
 		return
 	fi
 	[ ! -e "$out/$name.json" ] || set -- "$@" --resume "$out/$name.json"
-	"$unconvoy" bench "$@" --runs "${RUNS:-3}" --seconds "${SECONDS_EACH:-1}" --out "$out/$name" || {
+	"$unconvoy" bench "$@" --runs "${RUNS:-3}" --seconds "${SECONDS_EACH:-1}" \
+		--out "$out/$name" || {
 		status=$?
 		[ $status != 130 ] || exit 130
 		failed="$failed $name"
 	}
 }
 
-# Loads the data set of a benchmark, unless it is there.
+# Loads the data set of a benchmark if it is missing.
 load() {
 	[ -e "$data/$1/dataset" ] || "$unconvoy" bench "$1" --load --data "$data/$1"
 }
@@ -51,7 +55,10 @@ draw() {
 for name in "$@"; do
 	case $name in
 	leveldb-*) measure "$name" leveldb --workload "${name#leveldb-}" --locks "${LOCKS:-all}" ;;
-	tatp | tpcc) load "$name" && measure "$name" "$name" --data "$data/$name" --locks "${LOCKS:-all}" || failed="$failed $name" ;;
+	tatp | tpcc)
+		load "$name" && measure "$name" "$name" --data "$data/$name" --locks "${LOCKS:-all}" ||
+			failed="$failed $name"
+		;;
 	contention | interval | interference) measure "$name" "$name" ;;
 	*) measure "$name" "$name" --locks "${LOCKS:-all}" ;;
 	esac

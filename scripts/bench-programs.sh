@@ -1,11 +1,13 @@
 #!/bin/sh
-# Real programs with and without unconvoy, on this machine; `make build` and the packages of scripts/packages-programs.txt
-# come first. Wants a quiet machine, and takes about 25 minutes for all.
+# Measures real programs with and without unconvoy, 25 minutes for all. Requires a quiet machine,
+# `make build`, and the packages in scripts/packages-programs.txt.
 #
-#   scripts/bench-programs.sh [OUTDIR [NAME...]]   results go to OUTDIR (.bench-programs); NAME is of programs/*.sh
-#   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    other numbers of runs, of threads, other configurations
+#   scripts/bench-programs.sh [OUTDIR [NAME...]]   OUTDIR: results (default .bench-programs);
+#                                                  NAME: a script programs/NAME.sh
+#   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    runs, thread counts, configurations
 #
-# Once it is done: scripts/programs-table.py OUTDIR/*.json | scripts/write-block.py docs/evaluation/programs.md table
+# To publish: scripts/programs-table.py OUTDIR/*.json |
+#             scripts/write-block.py docs/evaluation/programs.md table
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,10 +24,10 @@ if [ $# = 0 ]; then
 	done
 fi
 
-# What is expensive to prepare is prepared once, outside the measurement.
+# Expensive preparations happen once, outside the measurement.
 if [ -z "${PROGRAMS_CACHE-}" ]; then
 	PROGRAMS_CACHE=$(mktemp -d)
-	# PostgreSQL gives up root and still has to get in.
+	# PostgreSQL drops root privileges and must still enter the directory.
 	chmod 755 "$PROGRAMS_CACHE"
 	trap 'rm -rf "$PROGRAMS_CACHE"' EXIT
 	trap 'exit 130' HUP INT TERM
@@ -34,14 +36,16 @@ export PROGRAMS_CACHE
 failed=
 for name in "$@"; do
 	script=$programs/$name.sh
-	# The comment under its first line says what the script measures.
+	# The comment below the script's first line names the benchmark.
 	what=$(sed -n "2{s/^# //;s/; SECONDS .*//;s/THREADS/N/g;p}" "$script")
 	ready=1
 	for count in $(echo "$threads" | tr , ' '); do
 		"$script" "$count" 1 >/dev/null || ready=
 	done
-	if [ -z "$ready" ] || ! "$unconvoy" compare --locks "${LOCKS:-libc,default}" --threads "$threads" --runs "${RUNS:-5}" --timeout 60 \
-		--metric '^rate ([0-9.e+]+)' --metric-name rate --title "$what" --json "$out/$name.json" -- "$script" '{threads}' >"$out/$name.txt"; then
+	if [ -z "$ready" ] || ! "$unconvoy" compare --locks "${LOCKS:-libc,default}" \
+		--threads "$threads" --runs "${RUNS:-5}" --timeout 60 \
+		--metric '^rate ([0-9.e+]+)' --metric-name rate --title "$what" \
+		--json "$out/$name.json" -- "$script" '{threads}' >"$out/$name.txt"; then
 		failed="$failed $name"
 	fi
 done

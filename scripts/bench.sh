@@ -1,5 +1,6 @@
 #!/bin/sh
-# The evaluation: every figure that docs/evaluation/{measured,counter,costs}.md state, on this machine. scripts/publish.sh publishes it. Results go to .bench/ (or to $1). Wants a quiet machine.
+# Measures every number of docs/evaluation/{measured,counter,costs}.md. Requires a quiet machine.
+# Results go to .bench/ (or $1); scripts/publish.sh publishes them.
 set -eu
 
 out=${1:-.bench}
@@ -13,16 +14,22 @@ mkdir -p "$out"
 "$unconvoy" bench bump --sampler contenders --out "$out/bump"
 "$unconvoy" bench condvar --out "$out/condvar"
 "$unconvoy" bench rwlock --out "$out/rwlock"
-"$unconvoy" bench counter --seconds 2 --locks tpmcs+control,tpmcs+none --out "$out/counter-saturated"
-"$unconvoy" bench counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control --think 1000,10000 --out "$out/counter-think"
+"$unconvoy" bench counter --seconds 2 --locks tpmcs+control,tpmcs+none \
+	--out "$out/counter-saturated"
+"$unconvoy" bench counter --seconds 1 --threads 2,4,8,32,64 --locks tpmcs+control \
+	--think 1000,10000 --out "$out/counter-think"
 "$unconvoy" bench counter --seconds 1 --threads 2,8,64 --latency --out "$out/counter-latency"
 for workload in readrandom fillrandom; do
-	"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "LevelDB $workload" \
+	"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 \
+		--title "LevelDB $workload" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
 		--json "$out/leveldb-$workload.json" --plot "$out/leveldb-$workload" -- \
-		target/workloads/leveldb_bench --workload "$workload" --threads '{threads}' --seconds 1 >"$out/leveldb-$workload.txt"
+		target/workloads/leveldb_bench --workload "$workload" --threads '{threads}' --seconds 1 \
+		>"$out/leveldb-$workload.txt"
 done
-"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 --title "SPLASH-2-style ray tracer" \
+"$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 \
+	--title "SPLASH-2-style ray tracer" \
 	--metric '^seconds ([0-9.]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \
-	--json "$out/raytrace.json" --plot "$out/raytrace" -- target/workloads/raytrace --threads '{threads}' >"$out/raytrace.txt"
+	--json "$out/raytrace.json" --plot "$out/raytrace" -- \
+	target/workloads/raytrace --threads '{threads}' >"$out/raytrace.txt"
 "$unconvoy" bench report "$out" >"$out/report.md"

@@ -1,36 +1,68 @@
 #!/usr/bin/env python3
-"""Writes what simulated figures found into the table of docs/evaluation/simulated-claims.md.
+"""Updates the table of docs/evaluation/simulated-claims.md from records of simulated figures.
 
-claims-table.py FILE.md RECORD.json...: each row `| figure | claim | found | verdict |` gets the record's number and verdict. A claim that
-held and does not any more, or the other way round, is told: its reason is to be found, or goes."""
+claims-table.py FILE.md RECORD.json...: the rows `| figure | claim | found | verdict |` of each
+record's figure get its claims, numbers and verdicts. A claim that does not hold keeps its reason;
+[?] stands for a reason that is missing. A changed verdict is printed. A new figure's rows follow
+those of the figure whose name its own begins with."""
+
 import json
 import re
 import sys
 
 path, records = sys.argv[1], sys.argv[2:]
-claims = {}
+lines = open(path).read().split("\n")
+
+
+def cells(line):
+    found = [cell.strip() for cell in line.strip("|").split(" | ")]
+    return found if len(found) == 4 and not re.match(r"figure$|-", found[0]) else None
+
+
+rows = [number for number, line in enumerate(lines) if cells(line)]
+first, last = rows[0], rows[-1]
+figures, before = {}, {}
+for line in lines[first : last + 1]:
+    figure, claim, found, verdict = cells(line)
+    figures.setdefault(figure, []).append((claim, found, verdict))
+    before[figure, claim] = verdict
 for record in map(json.load, map(open, records)):
+    figure = record["figure"]
     if not record["complete"]:
-        sys.exit(f"{record['figure']} is not complete")
-    claims |= {(record["figure"], claim["claim"]): claim for claim in record["claims"]}
-lines, held = open(path).read().split("\n"), [0, 0]
-for number, line in enumerate(lines):
-    cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-    if len(cells) != 4 or re.match(r"figure$|-", cells[0]):
-        continue
-    claim = claims.pop((cells[0], cells[1]), None)
-    if claim is None:
-        print(f"no record of {cells[0]}: {cells[1]}", file=sys.stderr)
-        held[0] += cells[3] == "holds"
-        held[1] += 1
-        continue
-    if claim["holds"] != (cells[3] == "holds"):
-        print(f"{cells[0]}: {cells[1]}: {'holds now' if claim['holds'] else 'holds no more'} ({claim['found']})", file=sys.stderr)
-    verdict = "holds" if claim["holds"] else cells[3] if cells[3] != "holds" else "**does not** [?]"
-    lines[number] = f"| {cells[0]} | {cells[1]} | {claim['found']} | {verdict} |"
-    held[0] += claim["holds"]
-    held[1] += 1
-for figure, claim in claims:
-    print(f"not in the table: {figure}: {claim}", file=sys.stderr)
-text = re.sub(r"^\d+ of \d+ claims hold\.$", f"{held[0]} of {held[1]} claims hold.", "\n".join(lines), flags=re.M)
+        sys.exit(f"{figure} is incomplete; finish its run first")
+    told = []
+    for claim in record["claims"]:
+        words, held = claim["claim"], claim["seeds_that_hold"]
+        seeds = sum(number is not None for number in claim["numbers"])
+        old = before.get((figure, words))
+        reason = re.search(r"\[[0-9?]+\]", old or "")
+        verdict = "holds"
+        if not claim["holds"]:
+            verdict = f"**does not** {reason[0] if reason else '[?]'}"
+        if old is None:
+            print(f"{figure}: new: {words}: {verdict} ({claim['found']})", file=sys.stderr)
+        elif claim["holds"] != old.startswith("holds"):
+            now = "holds now" if claim["holds"] else "no longer holds"
+            print(f"{figure}: {words}: {now} ({claim['found']})", file=sys.stderr)
+        if 0 < held < seeds:
+            verdict += f"; with {held} of {seeds} seeds it does"
+        told.append((words, claim["found"], verdict))
+    if figure in figures:
+        figures[figure] = told
+    else:
+        names = list(figures)
+        near = [number for number, name in enumerate(names) if figure.startswith(name + "-")]
+        place = near[0] + 1 if near else len(names)
+        order = names[:place] + [figure] + names[place:]
+        figures[figure] = told
+        figures = {name: figures[name] for name in order}
+table = [f"| {figure} | {' | '.join(row)} |" for figure, of in figures.items() for row in of]
+verdicts = [row[2] for of in figures.values() for row in of]
+held = sum(verdict.startswith("holds") for verdict in verdicts)
+text = re.sub(
+    r"^\d+ of \d+ claims hold",
+    f"{held} of {len(verdicts)} claims hold",
+    "\n".join(lines[:first] + table + lines[last + 1 :]),
+    flags=re.M,
+)
 open(path, "w").write(text)

@@ -1,8 +1,9 @@
 #!/bin/sh
-# The main job on real input: programs at 1 to 32 threads under libc's mutex and under unconvoy's default lock.
+# Compares libc's mutex with unconvoy's default lock on real programs at 1 to 32 threads.
 #
-# LevelDB is Debian's; its driver is in crates/bench/workloads, the ray tracer in papers/workloads. Results go to .demo/ (or to $1).
-# Each program runs 3 times in each of 12 cells, interleaved: some 3 minutes in all.
+# LevelDB is Debian's; its driver is in crates/bench/workloads, the ray tracer in papers/workloads.
+# Each program runs 3 times in each of 12 cells, interleaved, which takes 2 minutes in all. Results
+# go to .demo/ (or $1).
 set -eu
 
 out=${1:-.demo}
@@ -15,21 +16,26 @@ compare() {
 	name=$1 title=$2
 	shift 2
 	echo
-	"$unconvoy" compare --locks libc,default --threads "$threads" --runs 3 --title "$title" --metric-name "$unit" \
+	"$unconvoy" compare --locks libc,default --threads "$threads" --runs 3 --title "$title" \
+		--metric-name "$unit" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
-		--json "$out/$name.json" --csv "$out/$name.csv" --plot "$out/$name" -- "$@" | tee "$out/$name.txt"
+		--json "$out/$name.json" --csv "$out/$name.csv" --plot "$out/$name" -- "$@" |
+		tee "$out/$name.txt"
 }
 
 unit=reads/s
-compare readrandom "LevelDB readrandom" "$programs/leveldb_bench" --workload readrandom --threads '{threads}' --seconds 0.8
+compare readrandom "LevelDB readrandom" \
+	"$programs/leveldb_bench" --workload readrandom --threads '{threads}' --seconds 0.8
 unit=writes/s
-compare fillrandom "LevelDB fillrandom" "$programs/leveldb_bench" --workload fillrandom --threads '{threads}' --seconds 0.8
+compare fillrandom "LevelDB fillrandom" \
+	"$programs/leveldb_bench" --workload fillrandom --threads '{threads}' --seconds 0.8
 unit=rays/s
-compare raytrace "SPLASH-2-style ray tracer" "$programs/raytrace" --threads '{threads}' --size 2000x1500
+compare raytrace "SPLASH-2-style ray tracer" \
+	"$programs/raytrace" --threads '{threads}' --size 2000x1500
 
 echo
 echo "Plots, JSON and CSV are in $out/: $(cd "$out" && ls *.png | tr '\n' ' ')"
-echo "In one sentence each:"
+echo "Conclusions:"
 for name in readrandom fillrandom raytrace; do
 	printf '  %s: %s\n' "$name" "$(tail -n 1 "$out/$name.txt")"
 done

@@ -1,18 +1,30 @@
 #!/usr/bin/env python3
-"""grids-csv.py OUTDIR RECORD...: writes the tables of `unconvoy bench report`, read on standard input, as CSV.
+"""grids-csv.py OUTDIR RECORD...: converts the output of `unconvoy bench report` on standard input
+to CSV files.
 
-RECORDs are the files that the report was made of, in its order. A table becomes OUTDIR/RECORD/KIND.csv,
-the table of goals OUTDIR/goals.csv. A cell `median (least..greatest)` becomes three columns, a cell
-`median ± deviation %` two. On standard output, in Markdown: the goals that were missed, and the files."""
+RECORDs are the report's files, in its order. A table becomes OUTDIR/RECORD/KIND.csv, the table of
+goals OUTDIR/goals.csv. A cell `median (least..greatest)` becomes three columns, a cell
+`median ± deviation %` two. Prints the missed goals and the list of files as Markdown."""
+
 import csv
 import os
 import re
 import sys
 
-KINDS = [("relative to the best", "relative"), ("by type", "types"), ("median ± median absolute", "rate"),
-         ("part of the row's own peak", "kept"), ("99th percentile of the wait", "wait"), ("99th percentile of the time inside", "inside"),
-         ("Jain's", "fairness"), ("Processor time", "processor-time"), ("relative to libc", "relative-to-libc"),
-         ("as a fraction of what self", "shares"), ("Throughput", "throughput"), ("controller's thread", "controller")]
+KINDS = [
+    ("relative to the best", "relative"),
+    ("by type", "types"),
+    ("median ± median absolute", "rate"),
+    ("part of the row's own peak", "kept"),
+    ("99th percentile of the wait", "wait"),
+    ("99th percentile of the time inside", "inside"),
+    ("Jain's", "fairness"),
+    ("Processor time", "processor-time"),
+    ("relative to libc", "relative-to-libc"),
+    ("as a fraction of what self", "shares"),
+    ("Throughput", "throughput"),
+    ("controller's thread", "controller"),
+]
 RANGE = re.compile(r"^(\S+) \((\S+?)\.\.(\S+?)\)$")
 DEVIATION = re.compile(r"^(\S+(?: [kMG])?) ± (\S+) %$")
 SCALES = {"k": 1e3, "M": 1e6, "G": 1e9}
@@ -23,21 +35,30 @@ def cells(line):
 
 
 def plain(cell):
-    """A number without its letter: 3.30 k as 3300."""
+    """Resolves a unit prefix: 3.30 k becomes 3300."""
     match = re.match(r"^([\d.]+) ([kMG])$", cell)
     return f"{float(match[1]) * SCALES[match[2]]:.10g}" if match else cell
 
 
 def columns(heading, rows):
-    """The heading and the rows with the parts of each cell in columns of their own."""
+    """Splits cells with several values into columns; returns heading and rows."""
     for place in reversed(range(len(heading))):
         parts = [row[place] for row in rows]
-        for form, names in [(RANGE, ["", " least", " greatest"]), (DEVIATION, ["", " deviation %"])]:
+        for form, names in [
+            (RANGE, ["", " least", " greatest"]),
+            (DEVIATION, ["", " deviation %"]),
+        ]:
             if any(form.match(cell) for cell in parts):
-                heading = heading[:place] + [heading[place] + name for name in names] + heading[place + 1:]
+                heading = (
+                    heading[:place]
+                    + [heading[place] + name for name in names]
+                    + heading[place + 1 :]
+                )
                 for row in rows:
                     match = form.match(row[place])
-                    row[place:place + 1] = match.groups() if match else [row[place]] + [""] * (len(names) - 1)
+                    row[place : place + 1] = (
+                        match.groups() if match else [row[place]] + [""] * (len(names) - 1)
+                    )
                 break
     return heading, rows
 
@@ -52,16 +73,20 @@ for number, line in enumerate(lines):
         files[record] = []
     elif re.match(r"^`.*unconvoy bench ", line) and record:
         commands[record] = line.replace("target/release/", "")
-    elif record and (date := re.search(r"(\d{4}-\d\d-\d\d \d\d:\d\d):\d\d UTC; load average (\S+) before, (\S+) after", line)):
+    elif record and (
+        date := re.search(
+            r"(\d{4}-\d\d-\d\d \d\d:\d\d):\d\d UTC; load average (\S+) before, (\S+) after", line
+        )
+    ):
         dates[record] = f"{date[1]} | {date[2]} to {date[3]}"
     elif re.match(r"^\|[-| :]+\|$", line):
         rows = []
-        for row in lines[number + 1:]:
+        for row in lines[number + 1 :]:
             if not row.startswith("|"):
                 break
             rows.append(cells(row))
         heading = cells(lines[number - 1])
-        title = next(text for text in reversed(lines[:number - 1]) if text)
+        title = next(text for text in reversed(lines[: number - 1]) if text)
         heading, rows = columns(heading, rows)
         kind = next((kind for words, kind in KINDS if words in title), "table")
         think = re.search(r"think (\d+) ns", title)
@@ -70,20 +95,35 @@ for number, line in enumerate(lines):
         path = f"{record}/{kind}.csv" if record else "goals.csv"
         os.makedirs(os.path.dirname(os.path.join(out, path)) or ".", exist_ok=True)
         with open(os.path.join(out, path), "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([heading, *([plain(cell) for cell in row] for row in rows)])
+            csv.writer(file, lineterminator="\n").writerows(
+                [heading, *([plain(cell) for cell in row] for row in rows)]
+            )
         if record:
             assert path not in files[record], path
             files[record].append(path)
         else:
             goals = rows
 
-counts = {verdict: sum(row[0] == verdict for row in goals) for verdict in ["PASS", "MISS", "not judged"]}
-print(f"{counts['PASS']} goals passed, {counts['MISS']} missed, {counts['not judged']} not judged; [all of them](grids/goals.csv).\n")
+counts = {
+    verdict: sum(row[0] == verdict for row in goals) for verdict in ["PASS", "MISS", "not judged"]
+}
+print(
+    f"{counts['PASS']} goals passed, {counts['MISS']} missed, "
+    f"{counts['not judged']} not judged; [all of them](grids/goals.csv).\n"
+)
 print("| missed goal | measured | limit | where |\n| --- | --- | --- | --- |")
-for goal in goals:
-    if goal[0] == "MISS":
-        print(f"| {' | '.join(goal[1:])} |")
+previous = None
+for verdict, goal, *values in goals:
+    if verdict == "MISS":
+        # Only the first of a goal's rows names it.
+        print(f"| {' | '.join([goal if goal != previous else '', *values])} |")
+        previous = goal
 print("\n| record | UTC | load average | tables | command |\n| --- | --- | --- | --- | --- |")
 for record, tables in files.items():
-    links = ", ".join(f"[{os.path.splitext(os.path.basename(path))[0]}](grids/{path})" for path in tables)
-    print(f"| [{record}](../records/grids/{record}.json) | {dates.get(record, ' | ')} | {links} | {commands.get(record, '')} |")
+    links = ", ".join(
+        f"[{os.path.splitext(os.path.basename(path))[0]}](grids/{path})" for path in tables
+    )
+    print(
+        f"| [{record}](../records/grids/{record}.json) | {dates.get(record, ' | ')} | {links} | "
+        f"{commands.get(record, '')} |"
+    )

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Turns the records of docs/records/grids into docs/evaluation/grids/*.csv and the block of docs/evaluation/grids.md.
-# Copy the JSON files of `make bench-grids` there first.
+# Turns the records in docs/records/grids into docs/evaluation/grids/*.csv and the block of
+# docs/evaluation/grids.md. First copy the JSON files of `make bench-grids` to docs/records/grids.
 set -eu
 
 scripts=$(dirname "$0")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Turns the results of `make bench` in $1 (default .bench) into the blocks of docs/evaluation/{measured,counter,costs}.md,
-# docs/figures and docs/records.
+# Turns the results of `make bench` in $1 (default .bench) into the blocks of
+# docs/evaluation/{measured,counter,costs}.md, docs/figures and docs/records.
 set -eu
 
 from=${1:-.bench}
@@ -8,9 +8,10 @@ scripts=$(dirname "$0")
 mkdir -p docs/figures docs/records
 cp "$from"/*.png "$from"/*.svg docs/figures/
 cp "$from"/*.csv docs/records/
-# Each run is in the records; on one line, since nobody reads them as they are.
+# Records keep every run, in one line: they are for programs, not for readers.
 for record in "$from"/*.json; do
-	python3 -c 'import json, sys; json.dump(json.load(open(sys.argv[1])), open(sys.argv[2], "w"), separators=(",", ":"))' \
+	python3 -c 'import json, sys
+	json.dump(json.load(open(sys.argv[1])), open(sys.argv[2], "w"), separators=(",", ":"))' \
 		"$record" "docs/records/$(basename "$record")"
 done
 
@@ -18,8 +19,10 @@ block() {
 	python3 "$scripts/write-block.py" "docs/evaluation/$1.md" "$2"
 }
 
-# The report's title gives way to the pages'; the goals that it could not judge are those of the grids, and of the programs below.
-awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged |' | block measured goals
+# Drops the report's title, since the pages have their own, and goals that only the grids or the
+# programs below can judge.
+awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged |' |
+	block measured goals
 awk '/^## / { on = $2 == "counter" } on' "$from/report.md" | block counter tables
 awk '/^## / { on = $2 != "counter" } on' "$from/report.md" | block costs tables
 for name in leveldb-readrandom leveldb-fillrandom raytrace; do

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs one part of the tests, and keeps how long it took and what was skipped in target/tests/.
+# Runs one part of the tests, and records its time and skipped tests in target/tests/.
 #
-#   scripts/run-tests.sh begin              forgets what earlier parts left
-#   scripts/run-tests.sh PART COMMAND...    runs a part; its status is the command's
-#   scripts/run-tests.sh end                lists times and skips
+#   scripts/run-tests.sh begin              discard earlier results
+#   scripts/run-tests.sh PART COMMAND...    run a part; exits with the command's status
+#   scripts/run-tests.sh end                list times and skipped tests
 #
-# A test prints `skipped: REASON` where the machine lacks something (hardware, a privilege, a kernel
-# feature), and `missing: REASON` where a tool is not installed or not built. Missing tools fail
-# `end`, unless SKIPS=allowed.
+# A test prints `skipped: REASON` if the machine lacks hardware, a privilege or a kernel feature,
+# and `missing: REASON` if a tool is not installed or not built. Missing tools fail `end`, unless
+# SKIPS=allowed.
 set -eu
 
 directory=target/tests
@@ -28,7 +28,7 @@ end)
 	sort "$skips" | uniq -c
 	echo "$(wc -l <"$skips") skips"
 	if grep -q ' missing: ' "$skips" && [ "${SKIPS:-}" != allowed ]; then
-		echo "tools are missing: install them (scripts/packages-*.txt), or set SKIPS=allowed" >&2
+		echo "tools are missing; install them (scripts/packages-*.txt) or set SKIPS=allowed" >&2
 		exit 1
 	fi
 	exit 0
@@ -40,7 +40,7 @@ shift
 log=$directory/$part.log
 begin=$(date +%s)
 status=$directory/$part.status
-# A pipe's status is its last command's: the first one's goes by way of a file.
+# A pipe returns its last command's status, so a file carries the first one's.
 { "$@" 2>&1 && echo 0 >"$status" || echo $? >"$status"; } </dev/null | tee "$log"
 echo "$part $(($(date +%s) - begin))" >>"$times"
 sed -nE "s/^ *((skipped|missing): .*)/$part: \1/p" "$log" >>"$skips"

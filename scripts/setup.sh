@@ -1,30 +1,36 @@
 #!/bin/sh
-# Installs what the build, the demo and the tests need and this machine lacks: Debian packages, by apt-get.
+# Installs missing Debian packages with apt-get.
 #
-#   scripts/setup.sh FILE...     each names one package a line
+#   scripts/setup.sh FILE...     each file lists one package per line
 #
-# Rust is expected (https://rustup.rs); everything else comes from here.
+# Rust must be installed (https://rustup.rs).
 set -eu
 
+[ $# != 0 ] || {
+	echo "setup: no list of packages; usage: scripts/setup.sh scripts/packages-NAME.txt..." >&2
+	exit 2
+}
 command -v cargo >/dev/null || {
-	echo "setup: no cargo: install Rust first, see https://rustup.rs" >&2
+	echo "setup: cargo is missing; install Rust from https://rustup.rs" >&2
 	exit 1
 }
 
+packages=$(cat "$@") # a missing file ends the script here
 missing=
-for package in $(cat "$@" | sed 's/#.*//'); do
-	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing="$missing $package"
+for package in $(echo "$packages" | sed 's/#.*//'); do
+	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+		missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-	echo "setup: this is no Debian; install by your system's means what corresponds to:$missing" >&2
+	echo "setup: apt-get is missing; install the equivalents of these Debian packages:$missing" >&2
 	exit 1
 fi
 as_root=
 if [ "$(id -u)" != 0 ]; then
 	command -v sudo >/dev/null || {
-		echo "setup: run as root: apt-get install$missing" >&2
+		echo "setup: sudo is missing; run as root: apt-get install$missing" >&2
 		exit 1
 	}
 	as_root=sudo
@@ -32,7 +38,7 @@ fi
 
 echo "setup: installing$missing" >&2
 $as_root apt-get update -qq
-# No service that comes with a package is started: the tests start their own.
+# Packages must not start their services: the tests start their own.
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -41,4 +47,5 @@ if [ ! -e "$policy" ]; then
 	trap '$as_root rm -f "$policy"' EXIT
 fi
 # shellcheck disable=SC2086 # one argument a package
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+$as_root env DEBIAN_FRONTEND=noninteractive \
+	apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""What sampling costs a program: its processor time under QEMU's user mode with unconvoy's plug-in, against QEMU's alone.
+"""Measures the overhead of sampling: processor time under QEMU's user mode with and without
+unconvoy's plug-in.
 
-    scripts/syncchar-cost.py [--out FILE.json] [--repeats 5] [NAME...]   runs the programs of these names, or all; prints the table of all in FILE
+    scripts/syncchar-cost.py [--out FILE.json] [--repeats 5] [NAME...]
 
-`make build` and the packages of scripts/packages-syncchar.txt and scripts/packages-programs.txt come first. A program that is not installed is left out, and said so.
-Runs are interleaved: each repeat has plain QEMU, then the plug-in at its default of one section in ten, its stream read as `unconvoy predict` reads it. Programs with a fixed amount of
-work are measured by their user time, those that run for a fixed time by user time per operation. A machine that does
-something else meanwhile changes caches and clocks, not what is counted.
+Runs the named programs, or all of them, and prints the table of all programs in FILE. Run
+`make build` first, and install the packages in scripts/packages-syncchar.txt and
+scripts/packages-programs.txt. A program that is not installed is skipped with a message.
+
+Runs are interleaved: each repeat runs plain QEMU, then QEMU with the plug-in at its default rate of
+one section in ten, and reads the plug-in's stream as `unconvoy predict` does. The measure is
+user time for programs with a fixed amount of work, and user time per operation for programs with a
+fixed duration. Other load on the machine changes caches and clock speed, but is not counted.
 """
 
 import argparse
@@ -31,22 +36,86 @@ BUILT = pathlib.Path(os.environ.get("BUILT", ROOT / "target/release"))
 WORKLOADS = pathlib.Path(os.environ.get("WORKLOADS", ROOT / "target/workloads"))
 SECONDS = "2"
 
-# Name, what it does, and the command; FOLDER and INPUT are replaced. Those with `per` run for a fixed time.
+# Name: description, command with placeholders INPUT, FILM and SOCKET, fixed duration or not.
 PROGRAMS = {
-    "leveldb-write": ("LevelDB, 8 readers and a writer", [WORKLOADS / "leveldb_bench", "--workload", "readwhilewriting", "--threads", "8", "--num", "20000", "--seconds", SECONDS], True),
-    "leveldb-read": ("LevelDB, 4 readers", [WORKLOADS / "leveldb_bench", "--workload", "readrandom", "--threads", "4", "--num", "20000", "--seconds", SECONDS], True),
-    "hashtable": ("hash table of 100 locks, 4 threads", [WORKLOADS / "hashtable", "--threads", "4", "--seconds", SECONDS], True),
-    "optimistic": ("a red-black tree under one lock, 4 threads", [WORKLOADS / "optimistic", "--program", "rb-tree", "--threads", "4", "--seconds", SECONDS], True),
-    "raytrace": ("ray tracer, 4 threads", [WORKLOADS / "raytrace", "--size", "300x200", "--threads", "4"], False),
+    "leveldb-write": (
+        "LevelDB, 8 readers and a writer",
+        [
+            WORKLOADS / "leveldb_bench",
+            "--workload",
+            "readwhilewriting",
+            "--threads",
+            "8",
+            "--num",
+            "20000",
+            "--seconds",
+            SECONDS,
+        ],
+        True,
+    ),
+    "leveldb-read": (
+        "LevelDB, 4 readers",
+        [
+            WORKLOADS / "leveldb_bench",
+            "--workload",
+            "readrandom",
+            "--threads",
+            "4",
+            "--num",
+            "20000",
+            "--seconds",
+            SECONDS,
+        ],
+        True,
+    ),
+    "hashtable": (
+        "hash table of 100 locks, 4 threads",
+        [WORKLOADS / "hashtable", "--threads", "4", "--seconds", SECONDS],
+        True,
+    ),
+    "optimistic": (
+        "a red-black tree under one lock, 4 threads",
+        [WORKLOADS / "optimistic", "--program", "rb-tree", "--threads", "4", "--seconds", SECONDS],
+        True,
+    ),
+    "raytrace": (
+        "ray tracer, 4 threads",
+        [WORKLOADS / "raytrace", "--size", "300x200", "--threads", "4"],
+        False,
+    ),
     "pigz": ("pigz -p 4, 24 MB", ["pigz", "-p", "4", "-c", "INPUT"], False),
     "zstd": ("zstd -T4 -9, 24 MB", ["zstd", "-q", "-T4", "-9", "-c", "INPUT"], False),
-    "x265": ("x265, 4 threads, 12 frames", ["x265", "--input", "FILM", "--input-res", "320x240", "--fps", "25", "--frames", "12", "--pools", "4", "--preset", "fast", "-o", "/dev/null"], False),
-    "memcached": ("memcached, 4 threads, 9 gets to a set", ["memcached", "-u", "root", "-s", "SOCKET", "-t", "4", "-m", "64"], True),
+    "x265": (
+        "x265, 4 threads, 12 frames",
+        [
+            "x265",
+            "--input",
+            "FILM",
+            "--input-res",
+            "320x240",
+            "--fps",
+            "25",
+            "--frames",
+            "12",
+            "--pools",
+            "4",
+            "--preset",
+            "fast",
+            "-o",
+            "/dev/null",
+        ],
+        False,
+    ),
+    "memcached": (
+        "memcached, 4 threads, 9 gets to a set",
+        ["memcached", "-u", "root", "-s", "SOCKET", "-t", "4", "-m", "64"],
+        True,
+    ),
 }
 
 
 def make_input(folder):
-    """Text that compresses like text: words of a small vocabulary. And a film of moving gradients."""
+    """Writes text that compresses like real text, and a film of moving gradients."""
     path = folder / "input"
     state, words = 1, [f"word{n * 7919 % 9973}" for n in range(4000)]
     with open(path, "w") as out:
@@ -59,13 +128,15 @@ def make_input(folder):
     film = folder / "film.yuv"
     with open(film, "wb") as out:
         for frame in range(12):
-            out.write(bytes((x * 3 + y * 2 + frame * 5) & 255 for y in range(240) for x in range(320)))
+            out.write(
+                bytes((x * 3 + y * 2 + frame * 5) & 255 for y in range(240) for x in range(320))
+            )
             out.write(bytes([128 + frame]) * (320 * 240 // 2))
     return path, film
 
 
 class Drain(threading.Thread):
-    """Reads a pipe to its end, again and again."""
+    """A thread that reads a pipe to its end and counts the bytes."""
 
     def __init__(self, path):
         super().__init__(daemon=True)
@@ -83,7 +154,7 @@ def user_time_of(process):
 
 
 def serve(command, path):
-    """User time of the server per request of the client's, in ns."""
+    """Returns the server's user time per request of the client, in ns."""
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         for _ in range(300):
@@ -94,16 +165,40 @@ def serve(command, path):
             except OSError:
                 time.sleep(0.1)
         before = user_time_of(server)
-        client = subprocess.run([WORKLOADS / "kv_load", "--protocol", "memcached", "--socket", path, "--connections", "32", "--depth", "16", "--warm-up", "0", "--seconds", SECONDS], check=True, capture_output=True, text=True)
+        client = subprocess.run(
+            [
+                WORKLOADS / "kv_load",
+                "--protocol",
+                "memcached",
+                "--socket",
+                path,
+                "--connections",
+                "32",
+                "--depth",
+                "16",
+                "--warm-up",
+                "0",
+                "--seconds",
+                SECONDS,
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         used = user_time_of(server) - before
-        return used / float(re.search(r"^rate ([\d.]+)", client.stdout, re.M)[1]) / float(SECONDS) * 1e9
+        return (
+            used
+            / float(re.search(r"^rate ([\d.]+)", client.stdout, re.M)[1])
+            / float(SECONDS)
+            * 1e9
+        )
     finally:
         server.terminate()
         server.wait()
 
 
 def measure(command, fixed_time, options, folder):
-    """ns per operation, or seconds of user time."""
+    """Returns user time: ns per operation, or seconds."""
     socket_path = folder / "socket"
     socket_path.unlink(missing_ok=True)
     command = [str(socket_path) if word == "SOCKET" else str(word) for word in command]
@@ -134,40 +229,70 @@ def run(name, repeats, folder, inputs):
         drain = Drain(pipe)
         drain.start()
         plugin = str(BUILT / "libunconvoy_plugin_user.so").replace(",", ",,")
-        sampled.append(measure(command, fixed_time, ["-plugin", f"{plugin},out={pipe},rate=10"], folder))
+        sampled.append(
+            measure(command, fixed_time, ["-plugin", f"{plugin},out={pipe},rate=10"], folder)
+        )
         drain.join(20)
         volume.append(drain.bytes)
-    return {"what": what, "unit": "ns/operation" if fixed_time else "s", "plain": plain, "sampled": sampled, "bytes": volume}
+    return {
+        "what": what,
+        "unit": "ns/operation" if fixed_time else "s",
+        "plain": plain,
+        "sampled": sampled,
+        "bytes": volume,
+    }
 
 
 def table(record):
-    yield "| program | plain QEMU | with the plug-in | slow-down (smallest to largest of the repeats) |"
+    yield "| program | plain QEMU | with the plug-in | slowdown (min to max of the repeats) |"
     yield "| --- | --- | --- | --- |"
     for row in record["programs"].values():
-        spread = lambda values: f"{statistics.median(values):.4g} ({min(values):.4g} to {max(values):.4g}) {row['unit']}"
+        spread = (
+            lambda values: f"{statistics.median(values):.4g} ({min(values):.4g} to "
+            f"{max(values):.4g}) {row['unit']}"
+        )
         ratios = [after / before for before, after in zip(row["plain"], row["sampled"])]
         ratio = statistics.median(row["sampled"]) / statistics.median(row["plain"])
-        yield f"| {row['what']} | {spread(row['plain'])} | {spread(row['sampled'])} | {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+        yield (
+            f"| {row['what']} | {spread(row['plain'])} | {spread(row['sampled'])} | "
+            f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, help="the measurements; those of other programs in it are kept")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=pathlib.Path, help="file of measurements; keeps those of other programs"
+    )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"program to run: {', '.join(PROGRAMS)} [default: all]",
+    )
     args = parser.parse_args()
     for name in args.names:
         if name not in PROGRAMS:
-            parser.error(f"{name}: there is no such program")
+            parser.error(f"unknown program {name}; choose from {', '.join(PROGRAMS)}")
     if not shutil.which("qemu-x86_64"):
-        print("skipped: there is no qemu-x86_64 (scripts/packages-syncchar.txt)", file=sys.stderr)
+        print("skipped: qemu-x86_64 is missing (scripts/packages-syncchar.txt)", file=sys.stderr)
         return
     record = {"programs": {}}
     if args.out and args.out.exists():
         record = json.loads(args.out.read_text())
-    version = subprocess.run(["qemu-x86_64", "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+    version = subprocess.run(
+        ["qemu-x86_64", "--version"], capture_output=True, text=True
+    ).stdout.splitlines()[0]
     model = re.search(r"^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    record["machine"] = {"cpu": model[1] if model else platform.machine(), "processors": os.cpu_count(), "kernel": platform.release(), "qemu": version}
+    record["machine"] = {
+        "cpu": model[1] if model else platform.machine(),
+        "processors": os.cpu_count(),
+        "kernel": platform.release(),
+        "qemu": version,
+    }
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         inputs = make_input(folder)

@@ -1,9 +1,10 @@
 #!/bin/sh
-# The C side under valgrind, on small runs of the workload programs with the library preloaded. Each program checks itself: a critical section entered
-# twice, or an item lost, is a non-zero exit.
+# Runs the workload programs under valgrind with the library preloaded, on small inputs. Each
+# program checks itself and fails if two threads share a critical section or an item is lost.
 #
-# memcheck decides by what it finds. helgrind and DRD know only the pthread functions that they replace themselves and take every lock of this library for
-# unordered accesses; of them it is asked that the programs run to their end and come out right.
+# A finding of memcheck is a failure. helgrind and DRD know only the pthread functions that they
+# replace themselves, so every lock of this library looks like a race to them. Their findings are
+# ignored; the programs must end with correct results.
 set -eu
 
 library=$(realpath "$1")
@@ -21,7 +22,8 @@ check() {
 	tool=$1
 	errors=$2
 	shift 2
-	if LD_PRELOAD=$library timeout 120 valgrind --quiet --tool="$tool" --error-exitcode="$errors" --fair-sched=yes \
+	if LD_PRELOAD=$library timeout 120 valgrind --quiet --tool="$tool" \
+		--error-exitcode="$errors" --fair-sched=yes \
 		--suppressions="$here/valgrind.supp" --log-file="$log" "$@" >/dev/null </dev/null; then
 		echo "valgrind $tool: $(basename "$*"): ok"
 	else

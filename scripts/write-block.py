@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""write-block.py PAGE NAME: replaces the block NAME of a Markdown page by standard input.
+"""write-block.py PAGE NAME: replaces the block NAME of a Markdown page with standard input.
 
-A block stands between the lines `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of the
+A block lies between the lines `<!-- generated: NAME -->` and `<!-- end: NAME -->`. The rest of the
 page is written by hand."""
+
 import sys
 
 page, name = sys.argv[1:]

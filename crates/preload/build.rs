@@ -1,14 +1,15 @@
-//! Builds the C half: what must be unwound by a thread cancellation, and weak references.
+//! Builds `boundary.c`: the wait that a cancellation may unwind, weak references, and variadic
+//! functions.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/boundary.c");
     cc::Build::new()
         .file("src/boundary.c")
         .flag("-std=gnu11")
-        // A cancelled thread unwinds through the wait, running its clean-up handlers.
+        // A cancelled thread unwinds through the wait and runs its clean-up handlers.
         .flag("-fexceptions")
         .flag("-fasynchronous-unwind-tables")
-        // Not every linker describes how to unwind from the stubs that a call of libc would go through.
+        // Not every linker emits unwind information for the PLT stubs of libc calls.
         .flag("-fno-plt")
         .flag("-Wall")
         .flag("-Wextra")

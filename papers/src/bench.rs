@@ -1,5 +1,4 @@
-//! `unconvoy bench`: the benchmarks of our own goals, and those that the papers' figures are drawn
-//! from.
+//! `unconvoy bench`: the benchmarks of our own goals and of the papers' figures.
 
 use std::ffi::OsString;
 
@@ -10,6 +9,7 @@ use unconvoy_measure::record::Record;
 
 use crate::asplos::{bump, contention, interference, interval, steadiness};
 use crate::databases;
+use crate::messages;
 use crate::taco::contention_aware;
 use crate::taco::loads::{self, load, options::LoadOptions};
 use crate::workloads::{RAYTRACE, SPLASH};
@@ -18,12 +18,11 @@ use crate::workloads::{RAYTRACE, SPLASH};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct BenchArgs {
-    /// What to measure.
     #[command(subcommand)]
     command: Command,
 }
 
-/// What to measure.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
@@ -35,48 +34,51 @@ enum Command {
 /// The papers' benchmarks.
 #[derive(Debug, Subcommand)]
 enum Paper {
-    /// TATP (TM-1): very small transactions on a database in a directory that `--load` fills
+    /// Run TATP (TM-1): very small transactions on a database that `--load` makes
     Tatp(databases::TatpOptions),
-    /// TPC-C: large transactions on a database in a directory that `--load` fills
+    /// Run TPC-C: large transactions on a database that `--load` makes
     Tpcc(databases::TpccOptions),
-    /// The ray tracer tachyon, as Debian packages it, on a fixed scene
+    /// Run the packaged ray tracer tachyon on a fixed scene
     Raytrace(GridOptions),
-    /// A ray tracer in the manner of SPLASH-2's, with queues of work under locks
+    /// Run a ray tracer modelled on SPLASH-2's, with locked work queues
     Splash(GridOptions),
-    /// Processes map one file, read a byte of each page, and unmap it (Cui et al., ACM TACO 9(4), 2013)
+    /// Map one file from many processes, and read a byte of each page (Cui et al., TACO 2013)
     Mmapbench(LoadOptions<load::MmapbenchOptions>),
-    /// Processes make a socket and close it (the same)
+    /// Open and close sockets in processes (Cui et al.)
     Sockbench(LoadOptions<load::SockbenchOptions>),
-    /// Threads create, delete, read and append to small files of their own (the same)
+    /// Create, delete, read and append to small files in threads (Cui et al.)
     Postmark(LoadOptions<load::PostmarkOptions>),
-    /// Processes run find in trees of their own (the same)
+    /// Run find in processes, each in its own tree (Cui et al.)
     Find(LoadOptions<load::FindOptions>),
-    /// Processes run grep on files that they share (the same)
+    /// Run grep in processes, on shared files (Cui et al.)
     Grep(LoadOptions<load::GrepOptions>),
-    /// Processes compile sources, in the place of the same paper's kernbench
+    /// Compile sources in processes; stands in for Cui et al.'s kernbench
     Compile(LoadOptions<load::CompileOptions>),
-    /// Ways to keep a contended lock from collapsing, side by side: blocking, adaptive, requester-based, and a special set of cores (the same, Figure 3)
+    /// Compare remedies for one contended lock (Cui et al., Figure 3)
     ContentionAware(contention_aware::Options),
-    /// Throughput against the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
+    /// Vary the controller's interval (Johnson et al., ASPLOS 2010, Figure 10)
     Interval(interval::Options),
-    /// Throughput against the time between two acquires, at 95 % and 150 % load (the same, Figure 9)
+    /// Vary the time between two acquires, at 95 % and 150 % load (Johnson et al., Figure 9)
     Contention(contention::Options),
-    /// Two processes that compete for the processors (the same, Figure 12)
+    /// Run two processes that compete for the processors (Johnson et al., Figure 12)
     Interference(interference::Options),
-    /// How fast threads follow a change of the sleep target (Johnson et al., ASPLOS 2010, Figure 8)
+    /// Measure how fast threads follow a new sleep target (Johnson et al., Figure 8)
     Bump(bump::Options),
-    /// How steadily the threads keep a fixed target, under load control and load-triggered backoff (the same, Figure 5)
+    /// Measure how steadily threads keep a fixed target (Johnson et al., Figure 5)
     Steadiness(steadiness::Options),
 }
 
 const EXAMPLES: &str = "\
-Runs are interleaved: round by round over all cells, in shuffled order. Figures are medians with
-smallest and largest value. Exit status: 0 when everything was measured, whether or not a goal was
-met; 1 when something failed; 3 when a program found its data inconsistent, so that a lock is not to
-be used; 130 after Ctrl-C.
+Runs are interleaved: each round visits all cells in random order. Numbers are
+medians, with the smallest and the largest value.
+
+Exit status: 0 if everything was measured, whether or not a goal was met; 1 if
+something failed; 3 if a program found its data inconsistent (do not use that
+lock); 130 after Ctrl-C.
 
 Examples:
-  unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out r/counter
+  unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out \
+r/counter
   unconvoy bench hashtable --locks all --out results/hashtable
   unconvoy bench hashtable --locks all --out results/hashtable --resume results/hashtable.json
   unconvoy bench tatp --load --data ~/tatp && unconvoy bench tatp --data ~/tatp --out results/tatp
@@ -85,7 +87,7 @@ Examples:
   unconvoy papers run asplos-10 --from results/interval.json
   unconvoy bench report results > results/report.md";
 
-/// Runs one benchmark and returns the exit status; see [`status`].
+/// Runs one benchmark; returns the exit status (see [`status`]).
 pub fn bench(args: &BenchArgs) -> u8 {
     status(match &args.command {
         Command::Goal(command) => cli::run(command),
@@ -114,7 +116,7 @@ fn run(command: &Paper) -> anyhow::Result<Record> {
     }
 }
 
-/// A benchmark without the rest of the command line.
+/// A benchmark's command line without `unconvoy bench`.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
 struct Words {
@@ -122,22 +124,48 @@ struct Words {
     command: Command,
 }
 
-/// Measures what the words after `unconvoy bench` say; the record.
+/// Runs the benchmark named by the words after `unconvoy bench`; returns its record.
 ///
 /// # Errors
 ///
-/// The words are wrong, or as the benchmark; a record that is not complete is an error too.
+/// Fails if the words are wrong, the benchmark fails, or the record is incomplete.
 pub fn measure(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Record> {
     let record = match &Words::try_parse_from(words)?.command {
         Command::Goal(command) => cli::run(command)?,
         Command::Paper(command) => Some(run(command)?),
     };
-    ended(record.ok_or_else(|| anyhow::anyhow!("a report is no measurement"))?)
+    ended(record.ok_or_else(|| anyhow::anyhow!(messages::report_measures_nothing()))?)
 }
 
-/// Whether a benchmark can go on where its record stopped.
+/// Whether the benchmark has `--resume`.
 pub fn can_resume(benchmark: &str) -> bool {
     let all = <Words as clap::CommandFactory>::command();
     let found = all.find_subcommand(benchmark);
-    found.is_some_and(|command| command.get_arguments().any(|argument| argument.get_id() == "resume"))
+    found.is_some_and(|command| {
+        command.get_arguments().any(|argument| argument.get_id() == "resume")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use unconvoy_bench::grid::workload;
+
+    use super::*;
+    use crate::workloads;
+
+    #[test]
+    fn every_workload_is_a_subcommand_with_a_page() {
+        let pages = [
+            include_str!("../../docs/reference/benchmarks.md"),
+            include_str!("../../docs/reference/kernel-workloads.md"),
+        ];
+        let all = Words::command();
+        for workload in workload::WORKLOADS.iter().chain(workloads::WORKLOADS) {
+            let name = workload.name;
+            assert!(all.find_subcommand(name).is_some(), "no `unconvoy bench {name}`");
+            let has_page = pages.iter().any(|page| page.contains(&format!("`{name}`")));
+            assert!(has_page, "no row for {name} in docs/reference/benchmarks.md");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! All figures and tables, in the order of `unconvoy papers list`.
+//! Every figure and table, in the order of `unconvoy papers list`.
 
 use crate::figure::Figure;
 use crate::ours::{bounds, sizes, throughput};
@@ -19,20 +19,25 @@ pub const FIGURES: &[Figure] = &[
     contention_aware::NATIVE,
     throughput::NATIVE,
     asplos::figure_1::SIMULATED,
+    asplos::figure_1::PUBLISHED,
     asplos::figure_3::SIMULATED,
     asplos::figure_4::SIMULATED,
     asplos::figure_5::SIMULATED,
     asplos::figure_8::SIMULATED,
+    asplos::figure_8::PUBLISHED,
     asplos::figure_9::SIMULATED,
     asplos::figure_10::SIMULATED,
     asplos::figure_11::SIMULATED,
+    asplos::figure_11::PUBLISHED,
     asplos::figure_12::SIMULATED,
     damon::figure_1::SIMULATED,
     damon::figure_2::SIMULATED,
     damon::figure_3::SIMULATED,
     damon::figure_4::SIMULATED,
     syncchar::figure_5::SIMULATED,
+    syncchar::figure_5::PUBLISHED,
     syncchar::figure_6::SIMULATED,
+    syncchar::figure_6::PUBLISHED,
     taco::figure_1::SIMULATED,
     taco::figure_3::SIMULATED,
     taco::figure_4::SIMULATED,
@@ -48,15 +53,24 @@ mod tests {
     use crate::figure::Made;
 
     #[test]
-    fn names_say_how_a_figure_is_made() {
+    fn figure_name_and_remark_match_its_kind_and_paper() {
         for figure in FIGURES {
             let is_simulated = matches!(figure.made, Made::Simulated(_));
             assert_eq!(figure.name.starts_with("sim-"), is_simulated, "{}", figure.name);
+            if let Made::Simulated(simulated) = &figure.made {
+                let published = format!("{}-published", figure.name);
+                let has_published = FIGURES.iter().any(|other| other.name == published);
+                assert_eq!(has_published, !simulated.changes.is_empty(), "{}", figure.name);
+            }
             let with_name = FIGURES.iter().filter(|other| other.name == figure.name);
             assert_eq!(with_name.count(), 1, "{}", figure.name);
             if let Some((_, number)) = figure.paper.to_string().split_once(", Figure ") {
                 let words: Vec<&str> = figure.remark.split([' ', ',', ';', '.']).collect();
-                assert!(words.contains(&number) && figure.remark.contains("section"), "{}", figure.name);
+                assert!(
+                    words.contains(&number) && figure.remark.contains("section"),
+                    "{}",
+                    figure.name
+                );
             }
         }
     }

@@ -1,9 +1,9 @@
-//! `unconvoy papers`: lists the figures and tables, and makes them.
+//! `unconvoy papers`: lists and makes the figures and tables.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets as styles};
@@ -17,6 +17,7 @@ use crate::bench;
 use crate::catalogue::FIGURES;
 use crate::databases::is_loaded;
 use crate::figure::{Figure, Made, Native};
+use crate::messages;
 use crate::native;
 use crate::plan::Size;
 use crate::simulated::{self, How};
@@ -31,11 +32,11 @@ pub struct PapersArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the figures and tables: paper and number, how each is made, about how long that takes
+    /// List the figures and tables, with how each is made and about how long that takes
     List,
-    /// Make figures: measure or simulate, look for the shape that the paper claims, draw
+    /// Make figures: measure or simulate, check the paper's claims, draw
     Run(RunArgs),
-    /// Make all figures; those whose record is complete are kept, and others continued
+    /// Make all figures; keep complete records and resume the others
     All(AllArgs),
 }
 
@@ -48,16 +49,17 @@ struct RunArgs {
     names: Vec<String>,
     #[command(flatten)]
     how: Options,
-    /// Keep figures whose record is complete, and continue native ones where a record stopped
+    /// Keep complete records, and continue those that stopped midway or have fewer seeds
     #[arg(long)]
     resume: bool,
-    /// Draw a native figure from these records, side by side, instead of measuring
+    /// Draw a figure from existing records: a native one with a panel for each, a simulated one
+    /// with the seeds of all
     #[arg(long, value_name = "RECORD.json", num_args = 1.., value_hint = ValueHint::FilePath)]
     from: Vec<PathBuf>,
     /// Draw into BASENAME.svg and BASENAME.png
     #[arg(long, value_name = "BASENAME", hide = true)]
     plot: Option<PathBuf>,
-    /// Write the simulated record here
+    /// Write the simulated record to FILE
     #[arg(long, value_name = "FILE", hide = true)]
     json: Option<PathBuf>,
 }
@@ -65,7 +67,7 @@ struct RunArgs {
 /// Options of `all`.
 #[derive(Debug, Args)]
 struct AllArgs {
-    /// Only those that are made in this way
+    /// Make only native, or only simulated figures
     #[arg(value_name = "WAY", value_parser = ["native", "simulated"])]
     way: Option<String>,
     #[command(flatten)]
@@ -75,44 +77,54 @@ struct AllArgs {
 /// Options of `run` and `all`.
 #[derive(Debug, Args)]
 struct Options {
-    /// Directory for drawings and records, NAME.svg, NAME.png and NAME.json [default: this one; with --from beside the
-    /// first record]
+    /// Directory for NAME.svg, .png and .json [default: the current one, or --from's]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// Make it at the size of the test suite: fewer simulated points, shorter and fewer runs
+    /// Make a quick version: fewer simulated points, shorter and fewer runs
     #[arg(long, alias = "reduced")]
     quick: bool,
-    /// Seed of all that is left to chance
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Points that are simulated at a time [default: as many as there are processors]
+    /// Simulate each figure N times, with seeds from --seed on; draw medians and spread. One shows
+    /// the shape; the published figures have 5, which take 5 times as long
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// Points to simulate at a time [default: number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
-    /// Directory for the databases of TATP and TPC-C, which are loaded where they are not there [default: data in --out]
+    /// Directory of the TATP and TPC-C databases, loaded there if missing [default: data below
+    /// --out]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     data: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
-A native figure is measured on this machine by `unconvoy bench`; a simulated one, sim-NAME, is of
-machines that are not there (docs/explanation/simulator.md). A simulated figure prints the shapes
-that its paper claims, and which of them hold. Exit status: 0 when everything was made, whether or
-not a figure has its shape; 1 when something failed; 3 when a program found its data inconsistent;
-130 after Ctrl-C, which loses nothing that had finished.
+Native figures are measured on this machine by `unconvoy bench`. Simulated ones
+(sim-NAME) run on modelled machines (docs/explanation/simulator.md) and report
+which of the paper's claims hold. NAME-published has the paper's own parameters
+where those of NAME differ.
+
+Exit status: 0 if everything was made, whether or not claims hold; 1 if
+something failed; 3 if a program found its data inconsistent; 130 after Ctrl-C,
+which keeps all finished points.
 
 Examples:
   unconvoy papers list
   unconvoy papers run sim-asplos-11 --out figures
+  unconvoy papers run sim-asplos-11 --out figures --seeds 5 --resume
   unconvoy papers run asplos-9 asplos-10 --quick
   unconvoy papers run asplos-11 --from results/tatp.json results/tpcc.json
   unconvoy papers all --out figures";
 
-/// Does what the arguments say; the exit status.
+/// Runs the command; returns the exit status.
 pub fn papers(args: &PapersArgs) -> u8 {
     match &args.command {
         Command::List => exit(print(&format!("{}\n", list())).map_err(Into::into)),
         Command::Run(run) => {
-            let named = FIGURES.iter().filter(|figure| run.names.iter().any(|name| name == figure.name));
+            let named =
+                FIGURES.iter().filter(|figure| run.names.iter().any(|name| name == figure.name));
             let figures: Vec<&Figure> = named.collect();
             exit(from_records(run, &figures).unwrap_or_else(|| {
                 let (plot, json) = (run.plot.clone(), run.json.clone());
@@ -120,7 +132,8 @@ pub fn papers(args: &PapersArgs) -> u8 {
             }))
         }
         Command::All(AllArgs { way, how }) => {
-            let is_wanted = |figure: &&Figure| way.as_deref().is_none_or(|way| way == figure.made.name());
+            let is_wanted =
+                |figure: &&Figure| way.as_deref().is_none_or(|way| way == figure.made.name());
             let figures: Vec<&Figure> = FIGURES.iter().filter(is_wanted).collect();
             exit(make_each(&figures, &Making { how, resume: true, plot: None, json: None }))
         }
@@ -129,8 +142,10 @@ pub fn papers(args: &PapersArgs) -> u8 {
 
 fn list() -> Table {
     let mut table = Table::new();
-    table.load_style(styles::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["name", "of", "what it shows", "", "minutes"]);
+    table
+        .load_style(styles::UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["name", "figure", "shows", "made", "minutes"]);
     for figure in FIGURES {
         let title = figure.title.trim_end_matches(" (simulated)").to_string();
         let (made, minutes) = (figure.made.name().to_string(), figure.minutes.to_string());
@@ -142,22 +157,23 @@ fn list() -> Table {
     table
 }
 
-/// The figure of `--from`, where it is given.
+/// Draws the figure of `--from`, if that option is given.
 fn from_records(run: &RunArgs, figures: &[&Figure]) -> Option<anyhow::Result<()>> {
     let first = run.from.first()?;
     let draw = || {
-        let one = if let [figure] = figures { Some(*figure) } else { None };
-        let native =
-            one.and_then(|figure| if let Made::Native(native) = &figure.made { Some((figure, native)) } else { None });
-        let (figure, native) = native.context("--from wants the name of one native figure")?;
+        let [figure] = figures else { bail!(messages::from_needs_one_figure()) };
         let beside = || with_suffix(&first.with_extension(""), format!("-{}", figure.name));
         let in_directory = || run.how.out.as_ref().map_or_else(beside, |out| out.join(figure.name));
-        native::draw(figure, native, &run.from, &run.plot.clone().unwrap_or_else(in_directory))
+        let base = run.plot.clone().unwrap_or_else(in_directory);
+        match &figure.made {
+            Made::Native(native) => native::draw(figure, native, &run.from, &base),
+            Made::Simulated(simulated) => simulated::redraw(figure, simulated, &run.from, &base),
+        }
     };
     Some(draw())
 }
 
-/// What is made, and where.
+/// How to make figures, and where to put them.
 struct Making<'a> {
     how: &'a Options,
     resume: bool,
@@ -165,20 +181,24 @@ struct Making<'a> {
     json: Option<PathBuf>,
 }
 
-/// Makes the figures one after the other, those after one that fails too.
+/// Makes the figures one by one. Only Ctrl-C and inconsistent data stop the figures that follow.
 fn make_each(figures: &[&Figure], making: &Making) -> anyhow::Result<()> {
     let mut failed = Vec::new();
     for figure in figures {
         match making.make(figure) {
             Ok(()) => {}
-            Err(error) if figures.len() == 1 || error.is::<Interrupted>() || is_violation(&error) => return Err(error),
+            Err(error)
+                if figures.len() == 1 || error.is::<Interrupted>() || is_violation(&error) =>
+            {
+                return Err(error);
+            }
             Err(error) => {
-                complain(&format!("{}: {error:#}", figure.name));
+                complain(&messages::figure_failed(figure.name, &error));
                 failed.push(figure.name);
             }
         }
     }
-    ensure!(failed.is_empty(), "not made: {}", failed.join(", "));
+    ensure!(failed.is_empty(), messages::figures_failed(&failed));
     Ok(())
 }
 
@@ -189,36 +209,48 @@ impl Making<'_> {
 
     fn make(&self, figure: &Figure) -> anyhow::Result<()> {
         let directory = self.directory();
-        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        std::fs::create_dir_all(directory).with_context(|| messages::cannot_create(directory))?;
         let base = self.plot.clone().unwrap_or_else(|| directory.join(figure.name));
         match &figure.made {
             Made::Simulated(simulated) => {
-                if self.is_kept(figure.name, &with_suffix(&base, ".json")) {
-                    return Ok(());
-                }
                 let size = if self.how.quick { Size::Reduced } else { Size::Full };
-                let how = How { size, seed: self.how.seed, jobs: self.how.jobs, base: &base, json: self.json.clone() };
+                let how = How {
+                    size,
+                    seeds: (0..self.how.seeds)
+                        .map(|number| self.how.seed.wrapping_add(number.into()))
+                        .collect(),
+                    jobs: self.how.jobs,
+                    resume: self.resume,
+                    base: &base,
+                    json: self.json.clone(),
+                };
                 simulated::make(figure, simulated, &how)
             }
             Made::Native(native) => {
-                let records = native.benchmarks.iter().map(|words| self.measured(figure, native, words));
+                let records =
+                    native.benchmarks.iter().map(|words| self.measured(figure, native, words));
                 let records: Vec<PathBuf> = records.collect::<anyhow::Result<_>>()?;
                 native::draw(figure, native, &records, &base)
             }
         }
     }
 
-    /// Whether a record is complete, and stays as it is.
+    /// Whether `--resume` keeps a complete native record.
     fn is_kept(&self, name: &str, record: &Path) -> bool {
         let is_kept = self.resume && state(record) == Some(true);
         if is_kept {
-            complain(&format!("{name}: {} is complete, and kept", record.display()));
+            complain(&messages::record_kept(name, record));
         }
         is_kept
     }
 
-    /// The record of a benchmark, measured or kept.
-    fn measured(&self, figure: &Figure, native: &Native, words: &[&str]) -> anyhow::Result<PathBuf> {
+    /// The record of one benchmark: measured now, or kept.
+    fn measured(
+        &self,
+        figure: &Figure,
+        native: &Native,
+        words: &[&str],
+    ) -> anyhow::Result<PathBuf> {
         let benchmark = words[0];
         let name = match native.benchmarks {
             [_] => figure.name.to_string(),
@@ -231,27 +263,39 @@ impl Making<'_> {
         }
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         if ["tatp", "tpcc"].contains(&benchmark) {
-            let data = self.how.data.clone().unwrap_or_else(|| self.directory().join("data")).join(benchmark);
+            let data = self
+                .how
+                .data
+                .clone()
+                .unwrap_or_else(|| self.directory().join("data"))
+                .join(benchmark);
             let of_data = ["--data".into(), data.clone().into_os_string()];
             if !is_loaded(&data) {
-                bench::measure([benchmark.into()].into_iter().chain(of_data.clone()).chain(["--load".into()]))?;
+                bench::measure(
+                    [benchmark.into()].into_iter().chain(of_data.clone()).chain(["--load".into()]),
+                )?;
             }
             words.extend(of_data);
         }
         if self.how.quick {
             words.extend(["--runs", "2", "--seconds", "0.2"].map(OsString::from));
         }
-        words.extend(["--seed".into(), self.how.seed.to_string().into(), "--out".into(), base.into_os_string()]);
+        words.extend([
+            "--seed".into(),
+            self.how.seed.to_string().into(),
+            "--out".into(),
+            base.into_os_string(),
+        ]);
         if self.resume && state(&record) == Some(false) && bench::can_resume(benchmark) {
             words.extend(["--resume".into(), record.clone().into_os_string()]);
         }
         let measured = bench::measure(words)?;
-        ensure!(!measured.has_violation(), "{benchmark} found its data inconsistent: the lock is not to be used");
+        ensure!(!measured.has_violation(), messages::data_inconsistent(benchmark));
         Ok(record)
     }
 }
 
-/// Whether the record at a path is complete; `None` if there is none.
+/// Whether the record is complete; `None` if the file is missing or is no record.
 fn state(record: &Path) -> Option<bool> {
     let text = std::fs::read_to_string(record).ok()?;
     serde_json::from_str::<Value>(&text).ok()?.get("complete")?.as_bool()

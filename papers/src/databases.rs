@@ -1,6 +1,8 @@
-//! `tatp` and `tpcc`: transactions on a database that is loaded once, into a directory that the user names.
+//! `tatp` and `tpcc`: transactions on a database that is loaded once, into a directory of the
+//! user's choice.
 //!
-//! A run works on a copy of its own and checks the benchmark's consistency conditions at its end, so every configuration starts from the same data.
+//! A run works on its own copy and checks the benchmark's consistency conditions at the end, so
+//! every configuration starts from the same data.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use unconvoy_measure::output::complain;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::table::Table;
 
+use crate::messages;
 use crate::workloads::{TATP, TPCC};
 use unconvoy_bench::grid::workload::Workload;
 use unconvoy_bench::grid::{Grid, GridOptions, find};
@@ -19,18 +22,18 @@ use unconvoy_bench::programs::Programs;
 use unconvoy_bench::run::{self, Job};
 use unconvoy_bench::setup::Setup;
 
-/// Loading a hundred warehouses takes minutes; nobody waits for a day.
+/// Time limit of a load. A hundred warehouses take minutes.
 const LOADING: Duration = Duration::from_secs(86_400);
-/// A window in which a run shows whether the data set is usable.
+/// Window of the trial run, which only checks that the data set is usable.
 const TRIAL_SECONDS: &str = "0.01";
 
-/// Where the data is.
+/// The data set's options.
 #[derive(Debug, Args)]
 pub struct Data {
-    /// Directory of the loaded data set
+    /// Directory of the data set
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Load the data set into DIR, which is made, instead of measuring
+    /// Load a data set into DIR, creating DIR, instead of measuring
     #[arg(long)]
     load: bool,
 }
@@ -42,8 +45,9 @@ pub struct TatpOptions {
     grid: GridOptions,
     #[command(flatten)]
     data: Data,
-    /// Subscribers of the data set
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    /// Number of subscribers in the data set
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     subscribers: u32,
 }
 
@@ -54,34 +58,35 @@ pub struct TpccOptions {
     grid: GridOptions,
     #[command(flatten)]
     data: Data,
-    /// Warehouses of the data set, about 100 MB each
-    #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Number of warehouses in the data set, about 100 MB each
+    #[arg(long, value_name = "W", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
     warehouses: u32,
-    /// Let each commit take this long, in milliseconds, as one that waits for a disk would
+    /// Delay each commit by X milliseconds, as a disk would
     #[arg(long, value_name = "X", value_parser = milliseconds)]
     io_ms: Option<f64>,
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|ms| (0.0..=10_000.0).contains(ms));
-    value.ok_or_else(|| "expected a number from 0 to 10000".to_string())
+    value.ok_or_else(|| messages::expected_number("milliseconds", 0.0, 10_000.0))
 }
 
-/// `tatp`: measures, prints and writes.
+/// Runs `tatp`: measures, prints and writes the record.
 ///
 /// # Errors
 ///
-/// As [`Grid::run`]; the data set is missing or another.
+/// Fails as [`Grid::run`] does, and if the data set is missing or has other parameters.
 pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
     let words = run::options([("subscribers", options.subscribers.to_string())]);
     measure(&TATP, &options.data, &options.grid, words, Vec::new())
 }
 
-/// `tpcc`: measures, prints and writes.
+/// Runs `tpcc`: measures, prints and writes the record.
 ///
 /// # Errors
 ///
-/// As [`tatp`].
+/// Fails as [`tatp`] does.
 pub fn tpcc(options: &TpccOptions) -> anyhow::Result<Record> {
     let words = run::options([("warehouses", options.warehouses.to_string())]);
     let slow = options.io_ms.map(|ms| run::options([("io-ms", ms.to_string())]));
@@ -102,28 +107,31 @@ fn measure(
         return load(workload, options.session.common.seed, words, &programs);
     }
     let command = format!("unconvoy bench {} --load {}", workload.name, words.join(" "));
-    ensure!(
-        data.data.is_dir(),
-        "{} is no directory with data of {}: `{command}` makes it",
-        data.data.display(),
-        workload.name
-    );
+    ensure!(data.data.is_dir(), messages::data_set_missing(&data.data, workload.name, &command));
     words.append(&mut measured_only);
-    try_out(workload, &words, &programs).with_context(|| format!("no usable data set (`{command}` makes one)"))?;
+    try_out(workload, &words, &programs).with_context(|| messages::data_set_unusable(&command))?;
     Grid { words, ..Grid::of(workload) }.run(options)
 }
 
-/// One run of a moment, so that what is wrong with the data is said once and not in every cell.
+/// Runs the workload for a moment, so that a defect of the data is reported once and not per cell.
 fn try_out(workload: &Workload, words: &[String], programs: &Programs) -> anyhow::Result<()> {
-    let trial = run::options([("threads", "1".to_string()), ("seconds", TRIAL_SECONDS.to_string())]);
-    Job::new(workload.program, [words, &trial].concat(), Setup::Libc, LOADING).run(programs).map(drop)
+    let trial =
+        run::options([("threads", "1".to_string()), ("seconds", TRIAL_SECONDS.to_string())]);
+    Job::new(workload.program, [words, &trial].concat(), Setup::Libc, LOADING)
+        .run(programs)
+        .map(drop)
 }
 
-fn load(workload: &Workload, seed: u64, mut words: Vec<String>, programs: &Programs) -> anyhow::Result<Record> {
+fn load(
+    workload: &Workload,
+    seed: u64,
+    mut words: Vec<String>,
+    programs: &Programs,
+) -> anyhow::Result<Record> {
     let mut record = Record::begin(workload.name, seed, json!({ "load": words }));
     words.push("--load".to_string());
     let job = Job::new(workload.program, words, Setup::Libc, LOADING);
-    complain(&format!("{}; this may take minutes", job.name));
+    complain(&messages::loading(&job.name));
     let values = job.run(programs)?;
     let mut table = Table::new(format!("{}: loaded", workload.name), ["what", "value"]);
     for (name, value) in values.iter().filter(|(name, _)| !name.starts_with("process_")) {
@@ -133,7 +141,7 @@ fn load(workload: &Workload, seed: u64, mut words: Vec<String>, programs: &Progr
     record.finish(None)
 }
 
-/// Whether a directory holds something that was loaded.
+/// Whether a directory holds a loaded data set.
 pub fn is_loaded(directory: &Path) -> bool {
     directory.join("dataset").is_file()
 }

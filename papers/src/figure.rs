@@ -1,4 +1,4 @@
-//! A figure or table of a paper, and how it is made here.
+//! A figure or table, and how to make it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::claim::Claim;
 use crate::plan::Size;
 use crate::view::Lines;
 
-/// Where a figure is from, and its number there.
+/// The source of a figure, with its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paper {
     /// Johnson, Stoica, Ailamaki and Mowry, ASPLOS 2010: load control.
@@ -21,7 +21,7 @@ pub enum Paper {
     Syncchar(u32),
     /// Cui, Wang, Chen and Shi, TACO 2013: the lock-contention-aware scheduler.
     Taco(u32),
-    /// From no paper.
+    /// No paper: a figure of ours.
     Ours,
 }
 
@@ -40,17 +40,18 @@ impl fmt::Display for Paper {
 
 /// A figure.
 pub struct Figure {
-    /// What a user writes, and its files are called.
+    /// Name on the command line and of the files.
     pub name: &'static str,
-    /// Where it is from.
+    /// The figure in the paper that it reproduces.
     pub paper: Paper,
-    /// Above it.
+    /// Title of the drawing.
     pub title: &'static str,
-    /// What the paper's shows, where, on which machine; empty if there is no paper.
+    /// The paper's result, with its section and machine, or what a figure of ours shows. May be
+    /// empty.
     pub remark: &'static str,
-    /// How long it takes at full size on two processors, about.
+    /// Approximate time at full size on two processors, minutes.
     pub minutes: u32,
-    /// How it is made.
+    /// How to make it.
     pub made: Made,
 }
 
@@ -63,7 +64,7 @@ pub enum Made {
 }
 
 impl Made {
-    /// In a word.
+    /// `simulated` or `native`.
     pub fn name(&self) -> &'static str {
         match self {
             Made::Simulated(_) => "simulated",
@@ -72,63 +73,107 @@ impl Made {
     }
 }
 
-/// Makes a table of results: its head, then its rows.
+/// Makes a table of the results: header first, then rows.
 pub type Tabulate = fn(&[Result]) -> Vec<Vec<String>>;
+
+/// A parameter that differs from the paper's.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    /// The paper's value.
+    pub paper: &'static str,
+    /// The value here.
+    pub here: &'static str,
+    /// The reason.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} instead of {}: {}", self.here, self.paper, self.why)
+    }
+}
 
 /// A figure on simulated machines.
 pub struct Simulated {
-    /// What is simulated.
+    /// The cells to simulate.
     pub plan: fn(Size) -> Vec<Cell>,
-    /// Whether the results have the shape. Claims for which results are missing do not hold.
+    /// Checks the paper's claims against the results of one seed. A claim without results fails.
     pub claims: fn(&[Result]) -> Vec<Claim>,
-    /// The horizontal axis.
+    /// Title of the horizontal axis.
     pub across: &'static str,
-    /// What is drawn.
+    /// The lines of each panel, from the results of one seed.
     pub panels: fn(&[Result]) -> Vec<Lines>,
-    /// The table of figures that are compared by one.
+    /// An additional table, if the figure has one.
     pub table: Option<Tabulate>,
+    /// Parameters that differ from the paper's. If there are any, the figure NAME-published has the
+    /// paper's.
+    pub changes: &'static [Change],
+    /// Whether the drawing shows the course of the first seed, because a median of courses would
+    /// have none of their swings.
+    pub is_first_seed: bool,
 }
 
 impl Simulated {
-    /// What is to be simulated, from this seed on.
+    /// The default: a drawing of medians, with the paper's parameters.
+    pub const MEDIANS: Simulated = Simulated {
+        plan: |_| Vec::new(),
+        claims: |_| Vec::new(),
+        across: "",
+        panels: |_| Vec::new(),
+        table: None,
+        changes: &[],
+        is_first_seed: false,
+    };
+
+    /// The cells to simulate, seeded from `seed`.
     pub fn cells(&self, size: Size, seed: u64) -> Vec<Cell> {
         let mut cells = (self.plan)(size);
         cells.iter_mut().for_each(|cell| cell.task.reseed(seed));
         cells
     }
+
+    /// A number that changes with any parameter of any cell, but not with the seed. Results of a
+    /// plan with another fingerprint are those of another experiment.
+    pub fn fingerprint(&self, size: Size) -> String {
+        // FNV-1a, which is the same in every build. The record keeps it.
+        let text = format!("{:?}", self.cells(size, 0));
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    }
 }
 
-/// Makes a panel of a record; takes the names of the legend so far, and adds its own.
+/// Draws a panel from a record. Takes the legend's names so far, and adds new ones.
 pub type Draw = fn(&Record, &mut Vec<String>) -> anyhow::Result<Panel>;
 
 /// A figure measured on this machine.
 pub struct Native {
-    /// The benchmarks that measure it: the words after `unconvoy bench`, a record each.
+    /// Command lines after `unconvoy bench`; each makes one record.
     pub benchmarks: &'static [&'static [&'static str]],
-    /// Benchmarks whose records it can be drawn from, if not just those that measure it.
+    /// Records that the figure can be drawn from.
     pub records: Records,
-    /// Makes a panel of a record; without it the record's tables are all there is.
+    /// Draws a panel; `None` if the figure consists of the record's tables.
     pub draw: Option<Draw>,
-    /// Whether one round is drawn, and not medians of all.
+    /// Whether the drawing shows the first round instead of medians.
     pub is_first_round: bool,
 }
 
-/// What a native figure can be drawn from.
+/// The records that a native figure can be drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Records {
-    /// Records of the benchmarks that measure it.
+    /// Records of the figure's own benchmarks.
     Own,
-    /// Those, and records of these.
+    /// Records of the figure's own benchmarks and of these.
     And(&'static [&'static str]),
-    /// All that have throughput over threads.
+    /// Every record with throughput over threads.
     Grids,
 }
 
 impl Native {
-    /// Medians of the benchmarks' own records, in tables.
-    pub const MEDIANS: Native = Native { benchmarks: &[], records: Records::Own, draw: None, is_first_round: false };
+    /// The default: tables of medians from the figure's own benchmarks.
+    pub const MEDIANS: Native =
+        Native { benchmarks: &[], records: Records::Own, draw: None, is_first_round: false };
 
-    /// Whether it can be drawn from a record of this benchmark.
+    /// Whether the figure can be drawn from a record of `benchmark`.
     pub fn takes(&self, benchmark: &str) -> bool {
         let also: &[&str] = if let Records::And(names) = self.records { names } else { &[] };
         self.records == Records::Grids || also.contains(&benchmark) || self.measures(benchmark)
@@ -138,9 +183,12 @@ impl Native {
         self.benchmarks.iter().any(|words| words[0] == benchmark)
     }
 
-    /// The benchmarks that measure it, for messages.
+    /// The figure's benchmarks, for messages.
     pub fn measured_by(&self) -> String {
         let names = self.benchmarks.iter().map(|words| words[0]).collect::<Vec<_>>().join(", ");
-        format!("{names}{}", if self.records == Records::Grids { " (or any other grid)" } else { "" })
+        format!(
+            "{names}{}",
+            if self.records == Records::Grids { " (or any other grid)" } else { "" }
+        )
     }
 }

@@ -1,17 +1,19 @@
-//! The apparatus of the papers that unconvoy implements: their figures and tables, native and
-//! simulated, the benchmarks that they are drawn from, and what they claim.
+//! The figures and tables of the papers that unconvoy implements: measured and simulated, with the
+//! benchmarks behind them and the papers' claims.
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | `asplos`, `damon`, `syncchar`, `taco`, `ours` | a folder a paper, a file a figure: what is simulated or measured, what is claimed, what is drawn |
-//! | [`figure`] | what a figure is |
-//! | [`plan`], [`claim`], [`view`] | what simulated figures are made of |
-//! | `record_view`, `over_threads` | panels of native records |
+//! | `asplos`, `damon`, `syncchar`, `taco`, `ours` | a folder per paper, a file per figure: plan, claims, drawing |
+//! | [`figure`] | the type of a figure |
+//! | [`plan`], [`claim`], [`view`] | the parts of a simulated figure |
+//! | `seeds`, `record_text` | results of several seeds: medians, judged claims; their records |
+//! | `record_view`, `over_threads` | panels drawn from measured records |
 //! | `workloads`, `databases` | the papers' programs; TATP and TPC-C |
 //! | [`catalogue`] | all figures |
-//! | `simulated`, `native` | a figure made |
+//! | `simulated`, `native` | how to make one figure |
 //! | `bench`, `command` | `unconvoy bench`, `unconvoy papers` |
-//! | [`study`] | `unconvoy-study`: both, and `unconvoy sim` |
+//! | `messages` | errors and warnings |
+//! | [`study`] | `unconvoy-study`, which runs `bench`, `papers` and `sim` |
 //!
 //! The programs in C and C++ are in `papers/workloads`.
 
@@ -23,11 +25,14 @@ mod command;
 mod damon;
 mod databases;
 pub mod figure;
+mod messages;
 mod native;
 mod ours;
 mod over_threads;
 pub mod plan;
+mod record_text;
 mod record_view;
+mod seeds;
 mod simulated;
 pub mod study;
 mod syncchar;

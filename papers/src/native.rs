@@ -1,4 +1,4 @@
-//! Draws a figure from records of this machine, or of another one.
+//! Draws a figure from measured records, of this machine or another.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,29 @@ use unconvoy_measure::output::print;
 use unconvoy_measure::record::Record;
 
 use crate::figure::{Draw, Figure, Native};
+use crate::messages;
 
-/// Draws the figure from these records into `base`.svg and `base`.png.
+/// Draws the figure from `paths` into `base`.svg and `base`.png.
 ///
 /// # Errors
 ///
-/// A record cannot be read or is of another benchmark, or a file cannot be written.
-pub fn draw(figure: &Figure, native: &Native, paths: &[PathBuf], base: &Path) -> anyhow::Result<()> {
+/// Fails if a record cannot be read or is of another benchmark, or if a file cannot be written.
+pub fn draw(
+    figure: &Figure,
+    native: &Native,
+    paths: &[PathBuf],
+    base: &Path,
+) -> anyhow::Result<()> {
     let mut records = Vec::new();
     for path in paths {
-        records.push(read(path).with_context(|| {
-            format!("figure {} is drawn from a record of `unconvoy bench {}`", figure.name, native.measured_by())
-        })?);
+        records.push(
+            read(path).with_context(|| {
+                messages::figure_needs_record(figure.name, &native.measured_by())
+            })?,
+        );
     }
-    let drawn = native.draw.map(|draw| compose(figure, native, draw, &records)?.write(base)).transpose()?;
+    let drawn =
+        native.draw.map(|draw| compose(figure, native, draw, &records)?.write(base)).transpose()?;
     let files = drawn.map(|files| {
         let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         format!("{}\n", files.join(" and "))
@@ -32,22 +41,24 @@ pub fn draw(figure: &Figure, native: &Native, paths: &[PathBuf], base: &Path) ->
 }
 
 fn read(path: &Path) -> anyhow::Result<Record> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no record of `unconvoy bench`", path.display()))
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    serde_json::from_str(&text).with_context(|| messages::not_a_record(path))
 }
 
-fn compose(figure: &Figure, native: &Native, draw: Draw, records: &[Record]) -> anyhow::Result<chart::Figure> {
+fn compose(
+    figure: &Figure,
+    native: &Native,
+    draw: Draw,
+    records: &[Record],
+) -> anyhow::Result<chart::Figure> {
     let mut names: Vec<String> = Vec::new();
     let mut panels: Vec<Panel> = Vec::new();
     for record in records {
         ensure!(
             native.takes(&record.benchmark),
-            "figure {} is drawn from a record of `unconvoy bench {}`, and this one is of {}",
-            figure.name,
-            native.measured_by(),
-            record.benchmark
+            messages::wrong_record(figure.name, &native.measured_by(), &record.benchmark)
         );
-        ensure!(!record.runs.is_empty(), "a record of {} has no run, so there is nothing to draw", record.benchmark);
+        ensure!(!record.runs.is_empty(), messages::record_without_runs(&record.benchmark));
         panels.push(draw(record, &mut names)?);
     }
     let remark = (!figure.remark.is_empty()).then(|| figure.remark.to_string());
@@ -55,14 +66,17 @@ fn compose(figure: &Figure, native: &Native, draw: Draw, records: &[Record]) -> 
     Ok(chart::Figure { title: figure.title.to_string(), names, panels, caption, remark })
 }
 
-/// What was measured, and on which machine; of several records, the first's.
+/// The number of runs, the machine and the date of the first record.
 fn caption(native: &Native, records: &[Record]) -> String {
     let Some(record) = records.first() else { return String::new() };
     let partial = if records.iter().all(|record| record.complete) { "" } else { "INCOMPLETE, " };
     let what = if native.is_first_round {
         "first round".to_string()
     } else {
-        let rounds = record.parameters.get("runs").map_or_else(|| "several".to_string(), ToString::to_string);
+        let rounds = record
+            .parameters
+            .get("runs")
+            .map_or_else(|| "several".to_string(), ToString::to_string);
         format!("median of {rounds} runs, band: smallest to largest")
     };
     let context = &record.context;
@@ -84,9 +98,12 @@ mod tests {
         }
     }
 
-    /// The figures that are drawn from records.
+    /// The native figures that have a drawing.
     fn drawn() -> impl Iterator<Item = &'static Figure> {
-        let is_drawn = |figure: &&Figure| matches!(&figure.made, Made::Native(native) if native.draw.is_some());
+        let is_drawn = |figure: &&Figure| match &figure.made {
+            Made::Native(native) => native.draw.is_some(),
+            _ => false,
+        };
         FIGURES.iter().filter(is_drawn)
     }
 
@@ -103,21 +120,30 @@ mod tests {
     }
 
     fn shaped(lines: &[&str]) -> Value {
-        json!({ "runs": 1, "shape": { "across": "ms", "up": "operations/s", "metric": "ops", "lines": lines, "places": [0.5, 2.0] } })
+        json!({
+            "runs": 1,
+            "shape": {
+                "across": "ms", "up": "operations/s", "metric": "ops", "lines": lines,
+                "places": [0.5, 2.0],
+            },
+        })
     }
 
     fn at(line: &str, x: f64, values: Value) -> Value {
         json!({ "cell": { "line": line, "threads": 2, "x": x }, "round": 1, "measured": values })
     }
 
-    /// A record that the figure can be drawn from.
+    /// A minimal record of the figure's benchmark.
     fn sample(figure: &Figure) -> Record {
         match figure.name {
             "asplos-8" => {
                 let change = |from: u32, to: u32| {
                     json!({
                         "cell": { "from": from, "to": to }, "round": 1,
-                        "measured": { "before": 8 - from, "expected": 8 - to, "end_ns": 5_000_000, "points": [{ "ns": 20_000, "awake": 8 - to }] },
+                        "measured": {
+                            "before": 8 - from, "expected": 8 - to, "end_ns": 5_000_000,
+                            "points": [{ "ns": 20_000, "awake": 8 - to }],
+                        },
                     })
                 };
                 record("bump", json!({ "threads": 8 }), vec![change(0, 6), change(6, 4)])
@@ -126,14 +152,25 @@ mod tests {
                 let run = |manager: &str, awake: u32| {
                     json!({
                         "cell": manager, "round": 1,
-                        "measured": { "target": 4, "counts": [{ "ns": 0, "awake": 4 }, { "ns": 9_000_000, "awake": awake }] },
+                        "measured": {
+                            "target": 4,
+                            "counts": [
+                                { "ns": 0, "awake": 4 }, { "ns": 9_000_000, "awake": awake },
+                            ],
+                        },
                     })
                 };
-                record("steadiness", json!({ "threads": 8 }), vec![run("control", 4), run("backoff", 8)])
+                record(
+                    "steadiness",
+                    json!({ "threads": 8 }),
+                    vec![run("control", 4), run("backoff", 8)],
+                )
             }
             "asplos-9" | "asplos-10" => {
-                let runs =
-                    vec![at("150 % load", 0.5, json!({ "ops": 5.0 })), at("150 % load", 2.0, json!({ "ops": 6.0 }))];
+                let runs = vec![
+                    at("150 % load", 0.5, json!({ "ops": 5.0 })),
+                    at("150 % load", 2.0, json!({ "ops": 6.0 })),
+                ];
                 record(parts(figure).benchmarks[0][0], shaped(&["150 % load"]), runs)
             }
             "asplos-12" => {
@@ -147,34 +184,56 @@ mod tests {
             _ => {
                 let cell = |name: &str, threads: u32, tps: f64| {
                     json!({
-                        "cell": { "configuration": name, "threads": threads }, "round": 1, "measured": { "ops_per_sec": tps, "tps": tps, "seconds": tps },
+                        "cell": { "configuration": name, "threads": threads }, "round": 1,
+                        "measured": { "ops_per_sec": tps, "tps": tps, "seconds": tps },
                     })
                 };
-                let runs =
-                    vec![cell("libc", 1, 5.0), cell("libc", 4, 9.0), cell("default", 1, 5.0), cell("default", 4, 10.0)];
-                let parameters =
-                    json!({ "configurations": ["libc", "default"], "threads": [1, 4], "runs": 1, "title": "t" });
+                let runs = vec![
+                    cell("libc", 1, 5.0),
+                    cell("libc", 4, 9.0),
+                    cell("default", 1, 5.0),
+                    cell("default", 4, 10.0),
+                ];
+                let parameters = json!({
+                    "configurations": ["libc", "default"], "threads": [1, 4], "runs": 1,
+                    "title": "t",
+                });
                 record(parts(figure).benchmarks[0][0], parameters, runs)
             }
         }
     }
 
     #[test]
-    fn every_figure_is_drawn_with_its_words() {
+    fn drawing_has_title_and_remark() {
         for paper in drawn() {
-            let figure = made(paper, &[sample(paper)]).unwrap_or_else(|error| panic!("{}: {error}", paper.name));
-            assert!(!figure.names.is_empty() && !figure.panels[0].series.is_empty(), "{}", paper.name);
-            assert!(figure.panels[0].series.iter().any(|series| series.points.len() > 1) || paper.name == "asplos-12");
+            let figure = made(paper, &[sample(paper)])
+                .unwrap_or_else(|error| panic!("{}: {error}", paper.name));
+            assert!(
+                !figure.names.is_empty() && !figure.panels[0].series.is_empty(),
+                "{}",
+                paper.name
+            );
+            assert!(
+                figure.panels[0].series.iter().any(|series| series.points.len() > 1)
+                    || paper.name == "asplos-12"
+            );
             let svg = figure.svg().expect("drawn");
-            assert!(paper.title.split('\'').all(|part| svg.contains(part)) && svg.contains("Linux"), "{}", paper.name);
-            // What has an apostrophe is escaped there.
-            let mut words = paper.remark.split_whitespace().filter(|word| word.chars().all(char::is_alphanumeric));
+            assert!(
+                paper.title.split('\'').all(|part| svg.contains(part)) && svg.contains("Linux"),
+                "{}",
+                paper.name
+            );
+            // SVG escapes apostrophes: look at plain words only.
+            let mut words = paper
+                .remark
+                .split_whitespace()
+                .filter(|word| word.chars().all(char::is_alphanumeric));
             assert_eq!(words.find(|word| !svg.contains(word)), None, "{}", paper.name);
         }
     }
 
     #[test]
-    fn another_benchmarks_record_is_refused() {
+    fn record_of_another_benchmark_is_rejected() {
         let wrong = record("pair", json!({}), vec![json!({})]);
         for paper in drawn() {
             let error = made(paper, std::slice::from_ref(&wrong)).expect_err("refused");
@@ -183,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn records_side_by_side_share_a_legend() {
+    fn several_records_share_one_legend() {
         let paper = &throughput::NATIVE;
         let mut other = sample(paper);
         other.parameters["configurations"] = json!(["libc", "tpmcs+none"]);

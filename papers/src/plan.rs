@@ -1,4 +1,4 @@
-//! What the plans of simulated figures are made of.
+//! Building blocks of the simulated figures' plans.
 
 use unconvoy_sim::experiment::Task;
 use unconvoy_sim::grid::Cell;
@@ -9,46 +9,52 @@ use unconvoy_sim::workload::{self, Workload};
 
 /// The papers' spin-then-block mutex.
 pub const BLOCKING: &str = "solaris";
-/// Their spin lock.
+/// The papers' spin lock.
 pub const SPINNING: &str = "tpmcs+none";
-/// Load control over it.
+/// The spin lock under load control.
 pub const CONTROLLED: &str = "tpmcs+control";
-/// Load-triggered backoff over it.
+/// The spin lock under load-triggered backoff.
 pub const BACKOFF: &str = "tpmcs+backoff";
 
-/// How much is simulated.
+/// How much to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// For the documentation.
+    /// The size for the documentation.
     Full,
-    /// For tests: fewer places, less time.
+    /// The size for tests: fewer points, less simulated time.
     Reduced,
 }
 
 impl Size {
-    /// One thing at full size, another one at reduced size.
+    /// Selects `full` or `reduced` by size.
     pub fn of<T>(self, full: T, reduced: T) -> T {
         if self == Size::Full { full } else { reduced }
     }
 }
 
-/// The preset of this name.
+/// The machine preset `name`; panics if there is none.
 pub fn machine(name: &str) -> Parameters {
     presets::named(name).expect("one of the presets")
 }
 
-/// The workload of this name.
+/// The workload `name`; panics if there is none.
 pub fn mix(name: &str) -> Workload {
     workload::named(name).expect("one of the workloads")
 }
 
-/// An experiment at its place.
+/// An experiment at its position in the figure.
 pub fn cell(panel: &str, series: &str, x: f64, task: Task) -> Cell {
     Cell { panel: panel.to_string(), series: series.to_string(), x, task }
 }
 
-/// The seed is set when the plan is used.
-pub fn point(machine: &Parameters, workload: &Workload, lock: &str, threads: u32, seconds: f64) -> Point {
+/// A point of one lock. [`crate::figure::Simulated::cells`] sets the seed later.
+pub fn point(
+    machine: &Parameters,
+    workload: &Workload,
+    lock: &str,
+    threads: u32,
+    seconds: f64,
+) -> Point {
     Point {
         machine: machine.clone(),
         workload: workload.clone(),
@@ -66,7 +72,8 @@ pub fn tm1(lock: &str, threads: u32, seconds: f64) -> Point {
     point(&machine("niagara2-64"), &mix("tm1"), lock, threads, seconds)
 }
 
-/// Lines of a panel: each series' lock at each number of threads.
+/// The lines of a panel: each series' lock at each thread count. Under load-triggered backoff the
+/// threads pass a checkpoint at the end of each transaction, where the papers' threads back off.
 pub fn lines(
     panel: &str,
     machine: &Parameters,
@@ -75,13 +82,20 @@ pub fn lines(
     threads: &[u32],
     seconds: f64,
 ) -> Vec<Cell> {
+    let with_checkpoints = workload.clone().with_checkpoints();
     let at = |(&(series, lock), threads): (&(&str, &str), u32)| {
-        cell(panel, series, f64::from(threads), Task::Point(point(machine, workload, lock, threads, seconds)))
+        let workload = if lock == BACKOFF { &with_checkpoints } else { workload };
+        cell(
+            panel,
+            series,
+            f64::from(threads),
+            Task::Point(point(machine, workload, lock, threads, seconds)),
+        )
     };
     locks.iter().flat_map(|lock| threads.iter().map(move |&threads| at((lock, threads)))).collect()
 }
 
-/// Lines of TM-1 on the paper's machine.
+/// The lines of TM-1 on the paper's machine.
 pub fn tm1_lines(locks: &[(&str, &str)], threads: &[u32], size: Size) -> Vec<Cell> {
     lines("TM-1", &machine("niagara2-64"), &mix("tm1"), locks, threads, size.of(3.0, 2.0))
 }

@@ -1,4 +1,4 @@
-//! What panels of records have in common.
+//! Shared parts of panels that are drawn from records.
 
 use serde_json::Value;
 use unconvoy_measure::chart::axis::Axis;
@@ -8,10 +8,10 @@ use unconvoy_measure::chart::{Colour, colour, index_of};
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::Spread;
 
-/// A line's name and its measured places.
+/// A line's name and its measured points.
 pub type Measured = (String, Vec<(f64, Spread)>);
 
-/// Lines over places that are positive and evenly spread by ratio.
+/// Draws lines over positive x values, spaced by ratio.
 pub fn lines(
     title: String,
     across_title: &str,
@@ -19,7 +19,9 @@ pub fn lines(
     measured: Vec<Measured>,
     names: &mut Vec<String>,
 ) -> Panel {
-    let ends = measured.iter().flat_map(|(_, line)| line.iter().flat_map(|(_, spread)| [spread.min, spread.max]));
+    let ends = measured
+        .iter()
+        .flat_map(|(_, line)| line.iter().flat_map(|(_, spread)| [spread.min, spread.max]));
     let up = Axis::values(&ends.collect::<Vec<_>>(), Unit::Plain);
     let series = measured.into_iter().map(|(name, line)| Series {
         colour: colour(index_of(&name, names)),
@@ -27,10 +29,17 @@ pub fn lines(
         has_markers: true,
     });
     let series = series.collect();
-    Panel { title, across: Axis::at_each(places), across_title: across_title.to_string(), up, series, mark: None }
+    Panel {
+        title,
+        across: Axis::at_each(places),
+        across_title: across_title.to_string(),
+        up,
+        series,
+        mark: None,
+    }
 }
 
-/// Counts over time, without marks or bands.
+/// A line of counts over time, without markers or bands.
 pub fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
     let point = |(at, count): (f64, u32)| Point::single(at, f64::from(count));
     Series { colour, points: counts.into_iter().map(point).collect(), has_markers: false }
@@ -41,9 +50,22 @@ pub fn first_round(record: &Record) -> impl Iterator<Item = &Value> {
     record.runs.iter().filter(|run| run.get("round").and_then(Value::as_u64) == Some(1))
 }
 
-/// Counts up to `most` until `end`.
-pub fn over_time(title: &str, across_title: &str, end: f64, most: u32, series: Vec<Series>) -> Panel {
+/// A panel of counts up to `most`, over time up to `end`.
+pub fn over_time(
+    title: &str,
+    across_title: &str,
+    end: f64,
+    most: u32,
+    series: Vec<Series>,
+) -> Panel {
     let (title, across_title) = (title.to_string(), across_title.to_string());
     let across = Axis { range: 0.0..end, ..Axis::up_to(end, Unit::Plain) };
-    Panel { title, across, across_title, up: Axis::up_to(f64::from(most), Unit::Plain), series, mark: None }
+    Panel {
+        title,
+        across,
+        across_title,
+        up: Axis::up_to(f64::from(most), Unit::Plain),
+        series,
+        mark: None,
+    }
 }

@@ -1,128 +1,344 @@
-//! Makes a figure on simulated machines: simulates, looks for the shapes, draws.
+//! Makes a figure on simulated machines: simulates it seed by seed, checks the claims, draws.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, ensure};
 use comfy_table::{Table, presets as styles};
 use serde::Serialize;
 use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::chart::{self, colour, index_of};
-use unconvoy_measure::output::{print, with_suffix};
-use unconvoy_sim::grid::{Ended, Result};
-use unconvoy_sim::points::{finish, simulate, write_json};
+use unconvoy_measure::output::{complain, print, with_suffix, write};
+use unconvoy_measure::statistics::Spread;
+use unconvoy_sim::grid::{Cell, Ended, Result};
+use unconvoy_sim::points::{finish, simulate};
 
-use crate::claim::Claim;
 use crate::figure::{Figure, Simulated};
+use crate::messages;
 use crate::plan::Size;
-use crate::view::Line;
+use crate::record_text;
+use crate::seeds::{self, Judged, Line, Stored};
 
-/// How a figure is simulated, and where it goes.
+/// How to simulate a figure, and where to put it.
 pub struct How<'a> {
-    /// How much is simulated.
+    /// How much to simulate.
     pub size: Size,
-    /// Of all that is left to chance.
-    pub seed: u64,
-    /// Points that are simulated at a time; as many as there are processors if it is not said.
+    /// The seeds, in order.
+    pub seeds: Vec<u64>,
+    /// Points to simulate at a time; `None` means the number of processors.
     pub jobs: Option<u32>,
-    /// Of the drawings, without their endings.
+    /// Whether to keep the finished points of an earlier record.
+    pub resume: bool,
+    /// Path of the files, without extension.
     pub base: &'a Path,
-    /// Where the record goes, if not beside the drawings.
+    /// Path of the record, if not beside the drawings.
     pub json: Option<PathBuf>,
 }
 
-/// What is left behind.
+/// Format of the record. Records before the second had one seed, and no schema.
+const SCHEMA: &str = "unconvoy-figure-2";
+
+/// The record of a simulated figure.
 #[derive(Serialize)]
 struct Record<'a> {
-    /// That nothing here was measured on a real machine.
+    schema: &'static str,
+    /// Always true: nothing here was measured on a real machine.
     simulated: bool,
-    unconvoy: &'static str,
+    unconvoy: &'a str,
+    /// The first seed.
     seed: u64,
-    /// Each point has its own.
+    seeds: &'a [u64],
+    /// Always null: each point has its own length.
     seconds: Option<f64>,
     figure: &'a str,
+    /// Fingerprint of the cells; null if the record was made from others.
+    plan: Option<&'a str>,
     complete: bool,
     failures: &'a [String],
+    /// Parameters that differ from the paper's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    claims: Vec<Claim>,
-    results: &'a [Result],
+    changes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<Judged>,
+    /// The drawing's data; not of a course, which the results have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<&'a [Line]>,
+    results: Vec<seeds::Cell>,
 }
 
-/// Simulates the figure, prints its shapes and writes record and drawings. The record is written
-/// again after each point.
+/// The results so far.
+struct SoFar<'a> {
+    figure: &'a Figure,
+    simulated: &'a Simulated,
+    seeds: Vec<u64>,
+    /// By seed; empty for a seed that has not begun.
+    results: Vec<(u64, Vec<Result>)>,
+    failures: Vec<String>,
+    complete: bool,
+    unconvoy: String,
+    plan: Option<String>,
+}
+
+/// Simulates the figure, prints its claims, and writes record and drawings. The record is rewritten
+/// after each point.
 ///
 /// # Errors
 ///
-/// A point failed, a file cannot be written, or a signal came.
+/// Fails if a point fails, a file cannot be written, or a signal arrives.
 pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result<()> {
     let json = how.json.clone().unwrap_or_else(|| with_suffix(how.base, ".json"));
-    let keep = |ended: &Ended| {
-        let record = Record {
-            simulated: true,
-            unconvoy: env!("CARGO_PKG_VERSION"),
-            seed: how.seed,
-            seconds: None,
-            figure: figure.name.trim_start_matches("sim-"),
-            complete: ended.complete,
-            failures: &ended.failures,
-            claims: (simulated.claims)(&ended.results),
-            results: &ended.results,
+    let plan = simulated.fingerprint(how.size);
+    let stored = how.resume.then(|| usable(figure, &json, &plan, &how.seeds)).flatten();
+    if let Some(stored) = &stored
+        && stored.has_all(&how.seeds)
+    {
+        complain(&messages::record_kept(figure.name, &json));
+        return Ok(());
+    }
+    // An extended record keeps the seeds that it has.
+    let mut seeds = stored.as_ref().map_or_else(Vec::new, |stored| stored.seeds.clone());
+    seeds.extend(&how.seeds);
+    seeds.sort_unstable();
+    seeds.dedup();
+    let known = |seed: u64| stored.as_ref().map_or_else(Vec::new, |stored| stored.of_seed(seed));
+    let so_far = RefCell::new(SoFar {
+        figure,
+        simulated,
+        results: seeds.iter().map(|&seed| (seed, known(seed))).collect(),
+        seeds: seeds.clone(),
+        failures: Vec::new(),
+        complete: false,
+        unconvoy: env!("CARGO_PKG_VERSION").to_string(),
+        plan: Some(plan),
+    });
+    let mut ended = Ended { complete: true, ..Ended::default() };
+    for (number, &seed) in seeds.iter().enumerate() {
+        let cells = simulated.cells(how.size, seed);
+        let done = std::mem::take(&mut so_far.borrow_mut().results[number].1);
+        let missing: Vec<Cell> =
+            cells.iter().filter(|cell| find(&done, cell).is_none()).cloned().collect();
+        if seeds.len() > 1 && !missing.is_empty() {
+            complain(&messages::simulating_seed(figure.name, seed, number + 1, seeds.len()));
+        }
+        let keep = |ended: &Ended| {
+            let mut so_far = so_far.borrow_mut();
+            let all = || done.iter().chain(&ended.results);
+            let in_order = cells.iter().filter_map(|cell| all().find(|one| is_of(one, cell)));
+            so_far.results[number].1 = in_order.cloned().collect();
+            write(&json, record_text::json(&so_far.record(&so_far.lines()))?)
         };
-        write_json(&json, &record)
-    };
-    let ended = simulate(how.jobs, &simulated.cells(how.size, how.seed), &keep)?;
-    let claims = (simulated.claims)(&ended.results);
-    let what = if ended.complete { "" } else { "INCOMPLETE. " };
-    let caption = format!("{what}Simulated, not measured: unconvoy {}, seed {}", env!("CARGO_PKG_VERSION"), how.seed);
-    let files = draw(figure, simulated, &ended.results, &claims, caption).write(how.base)?;
-    let mut text = format!("{}\n\n{}\n\n", figure.title, figure.remark);
-    for claim in &claims {
-        let verdict = if claim.holds { "holds        " } else { "DOES NOT HOLD" };
-        text.push_str(&format!("{verdict}  {} (found {})\n", claim.claim, claim.found));
+        let of_seed = simulate(how.jobs, &missing, &keep)?;
+        so_far.borrow_mut().failures.extend(of_seed.failures.iter().cloned());
+        ended.failures.extend(of_seed.failures);
+        ended.complete &= of_seed.complete;
+        if !ended.complete {
+            break;
+        }
     }
-    if let Some(rows) = simulated.table.map(|table| table(&ended.results)) {
-        let mut table = Table::new();
-        table.load_style(styles::ASCII_MARKDOWN);
-        let mut rows = rows.into_iter();
-        table.set_header(rows.next().unwrap_or_default());
-        table.add_rows(rows);
-        text.push_str(&format!("\nAt 32 tasks:\n\n{table}\n"));
-    }
-    text.push_str(&format!("\n{}, {} and {}\n", files[0].display(), files[1].display(), json.display()));
-    print(&text)?;
+    let mut so_far = so_far.into_inner();
+    so_far.complete = ended.complete;
+    so_far.write(how.base, &json)?;
     finish(&ended)
 }
 
-/// The figure of `results`; `caption` says what was simulated.
-fn draw(
+/// Draws the figure from records and checks its claims again. The seeds of several records are put
+/// together.
+///
+/// # Errors
+///
+/// Fails if a record cannot be read or is of another figure, or if a file cannot be written.
+pub fn redraw(
     figure: &Figure,
     simulated: &Simulated,
-    results: &[Result],
-    claims: &[Claim],
-    caption: String,
-) -> chart::Figure {
-    let mut names: Vec<String> = Vec::new();
-    let panels = (simulated.panels)(results);
-    let panels = panels.into_iter().map(|(title, lines)| panel(title, simulated.across, lines, &mut names)).collect();
-    let shape = claims.iter().map(|claim| {
-        let what = if claim.holds { "holds" } else { "DOES NOT HOLD" };
-        format!("{} ({}; found {})", claim.claim, what, claim.found)
-    });
-    let remark = [figure.remark.to_string(), "Looked for here:".to_string()].into_iter().chain(shape);
-    let remark = Some(remark.collect::<Vec<_>>().join(" * "));
-    chart::Figure { title: figure.title.to_string(), names, panels, caption, remark }
+    records: &[PathBuf],
+    base: &Path,
+) -> anyhow::Result<()> {
+    let stored: Vec<Stored> =
+        records.iter().map(|path| Stored::read(path)).collect::<anyhow::Result<_>>()?;
+    let name = short_name(figure);
+    let results = seeds::merged(name, &stored)?;
+    let first = stored.first().context(messages::record_lacks("its results"))?;
+    ensure!(
+        results.iter().any(|(_, results)| !results.is_empty()),
+        messages::record_lacks("its results")
+    );
+    let is_alike = |one: &Stored| one.plan == first.plan && one.unconvoy == first.unconvoy;
+    ensure!(stored.iter().all(is_alike), messages::records_of_different_plans());
+    let so_far = SoFar {
+        figure,
+        simulated,
+        seeds: results.iter().map(|(seed, _)| *seed).collect(),
+        results,
+        failures: Vec::new(),
+        complete: stored.iter().all(|stored| stored.complete),
+        unconvoy: first.unconvoy.clone(),
+        plan: first.plan.clone(),
+    };
+    so_far.write(base, &with_suffix(base, ".json"))
 }
 
-fn panel(title: String, across_title: &str, lines: Vec<Line>, names: &mut Vec<String>) -> Panel {
-    let values = |of: fn(&(f64, f64)) -> f64| lines.iter().flat_map(move |(_, line)| line.iter().map(of));
-    let across = Axis::up_to(values(|place| place.0).fold(0.0, f64::max), Unit::Plain);
-    let up = Axis::values(&values(|place| place.1).collect::<Vec<_>>(), Unit::Plain);
-    let mut series = Vec::new();
-    for (name, line) in lines {
-        let index = index_of(&name, names);
-        let point = |&(at, value): &(f64, f64)| Point::single(at, up.position(value));
-        let has_markers = line.len() < 40;
-        series.push(Series { colour: colour(index), points: line.iter().map(point).collect(), has_markers });
+/// The figure's name in records, which are all of simulated figures.
+fn short_name(figure: &Figure) -> &'static str {
+    figure.name.trim_start_matches("sim-")
+}
+
+/// The earlier record, if its results can be used: of the same plan and version. A record from
+/// before records named their plan cannot be extended, but is kept if nothing is missing.
+fn usable(figure: &Figure, json: &Path, plan: &str, seeds: &[u64]) -> Option<Stored> {
+    let stored = Stored::read(json).ok()?;
+    let is_same = stored.figure == short_name(figure)
+        && stored.unconvoy == env!("CARGO_PKG_VERSION")
+        && stored.plan.as_ref().map_or_else(|| stored.has_all(seeds), |known| known == plan);
+    if !is_same {
+        complain(&messages::record_of_another_plan(figure.name, json));
     }
+    is_same.then_some(stored)
+}
+
+fn is_of(result: &Result, cell: &Cell) -> bool {
+    result.x == cell.x && result.series == cell.series && result.panel == cell.panel
+}
+
+fn find<'a>(results: &'a [Result], cell: &Cell) -> Option<&'a Result> {
+    results.iter().find(|result| is_of(result, cell))
+}
+
+impl SoFar<'_> {
+    fn lines(&self) -> Vec<Line> {
+        seeds::lines(self.simulated, &self.results)
+    }
+
+    fn record<'a>(&'a self, lines: &'a [Line]) -> Record<'a> {
+        Record {
+            schema: SCHEMA,
+            simulated: true,
+            unconvoy: &self.unconvoy,
+            seed: self.seeds.first().copied().unwrap_or_default(),
+            seeds: &self.seeds,
+            seconds: None,
+            figure: short_name(self.figure),
+            plan: self.plan.as_deref(),
+            complete: self.complete,
+            failures: &self.failures,
+            changes: self.simulated.changes.iter().map(ToString::to_string).collect(),
+            claims: seeds::judged(self.simulated, &self.results),
+            lines: (!self.simulated.is_first_seed).then_some(lines),
+            results: seeds::joined(&self.results),
+        }
+    }
+
+    /// Writes record, CSV file and drawings, and prints the claims.
+    fn write(&self, base: &Path, json: &Path) -> anyhow::Result<()> {
+        let lines = self.lines();
+        let record = self.record(&lines);
+        write(json, record_text::json(&record)?)?;
+        let table = with_suffix(base, ".csv");
+        let drawn = if self.simulated.is_first_seed { &self.seeds[..1] } else { &self.seeds };
+        write(&table, seeds::csv(&lines, drawn)?)?;
+        let files = self.draw(&record, &lines).write(base)?;
+        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        print(&format!(
+            "{}\n{}, {} and {}\n",
+            self.text(&record)?,
+            files.join(", "),
+            table.display(),
+            json.display()
+        ))?;
+        Ok(())
+    }
+
+    /// What the terminal shows of the figure.
+    fn text(&self, record: &Record) -> anyhow::Result<String> {
+        let mut text = format!("{}\n\n{}\n\n", self.figure.title, self.figure.remark);
+        for change in &record.changes {
+            text.push_str(&format!("Changed against the paper: {change}.\n"));
+        }
+        if !record.changes.is_empty() {
+            text.push_str(&format!("{}.\n\n", messages::see_published(self.figure.name)));
+        }
+        for claim in &record.claims {
+            let verdict = if claim.holds { "holds        " } else { "DOES NOT HOLD" };
+            text.push_str(&format!("{verdict}  {} ({})\n", claim.claim, claim.evidence()));
+        }
+        if let Some(tabulate) = self.simulated.table {
+            let mut rows = tabulate(&seeds::medians(&record.results)?).into_iter();
+            let mut table = Table::new();
+            table.load_style(styles::ASCII_MARKDOWN);
+            table.set_header(rows.next().unwrap_or_default());
+            table.add_rows(rows);
+            text.push_str(&format!("\nAt 32 tasks:\n\n{table}\n"));
+        }
+        Ok(text)
+    }
+
+    /// Lays out the figure.
+    fn draw(&self, record: &Record, lines: &[Line]) -> chart::Figure {
+        let (figure, mut names) = (self.figure, Vec::new());
+        let mut panels: Vec<(&str, Vec<&Line>)> = Vec::new();
+        for line in lines {
+            match panels.iter_mut().find(|panel| panel.0 == line.panel) {
+                Some(panel) => panel.1.push(line),
+                None => panels.push((&line.panel, vec![line])),
+            }
+        }
+        let panel = |(title, lines): (&str, Vec<&Line>)| {
+            panel(title.to_string(), self.simulated.across, &lines, &mut names)
+        };
+        let panels = panels.into_iter().map(panel).collect();
+        let shape = record.claims.iter().map(|claim| {
+            let what = if claim.holds { "holds" } else { "DOES NOT HOLD" };
+            format!("{} ({what}; {})", claim.claim, claim.evidence())
+        });
+        let changes = record.changes.iter().map(|change| format!("Changed: {change}."));
+        let remark = [figure.remark.to_string()].into_iter().chain(changes);
+        let remark = remark.chain(["Claims checked here:".to_string()]).chain(shape);
+        let remark = Some(remark.collect::<Vec<_>>().join(" * "));
+        let title = figure.title.to_string();
+        chart::Figure { title, names, panels, caption: self.caption(), remark }
+    }
+
+    fn caption(&self) -> String {
+        let what = if self.complete { "" } else { "INCOMPLETE. " };
+        let shown = match self.seeds.as_slice() {
+            [one] => format!("seed {one}"),
+            all if self.simulated.is_first_seed => {
+                format!("{}; drawn: seed {}, claims: medians", named(all), all[0])
+            }
+            all => format!("{}: medians; band: smallest to largest", named(all)),
+        };
+        format!("{what}Simulated, not measured: unconvoy {}, {shown}", self.unconvoy)
+    }
+}
+
+/// Seeds as text: a range, if there are no gaps.
+fn named(seeds: &[u64]) -> String {
+    let (first, last) = (seeds[0], seeds[seeds.len() - 1]);
+    if last - first == seeds.len() as u64 - 1 {
+        return format!("seeds {first} to {last}");
+    }
+    let all: Vec<_> = seeds.iter().map(u64::to_string).collect();
+    format!("seeds {}", all.join(", "))
+}
+
+fn panel(title: String, across_title: &str, lines: &[&Line], names: &mut Vec<String>) -> Panel {
+    let places = || lines.iter().flat_map(|line| &line.points);
+    let across = Axis::up_to(places().map(|place| place.x).fold(0.0, f64::max), Unit::Plain);
+    let ends: Vec<f64> = places().flat_map(|place| [place.min, place.max]).collect();
+    let up = Axis::values(&ends, Unit::Plain);
+    let series = lines.iter().map(|line| {
+        let point = |place: &seeds::Place| match Spread::of(place.values.iter().copied().flatten())
+        {
+            Some(spread) => Point::of(place.x, &spread, &up),
+            None => Point::single(place.x, up.position(place.median)),
+        };
+        Series {
+            colour: colour(index_of(&line.line, names)),
+            points: line.points.iter().map(point).collect(),
+            has_markers: line.points.len() < 40,
+        }
+    });
+    let series = series.collect();
     Panel { title, across, across_title: across_title.to_string(), up, series, mark: None }
 }

@@ -1,5 +1,5 @@
-//! `unconvoy-study`: the commands `bench`, `sim` and `papers` of `unconvoy`, and the reference of all
-//! commands, since all options are known here.
+//! `unconvoy-study`: the commands `bench`, `sim` and `papers`. It also generates completions and
+//! manual pages for all commands, since only this binary knows every option.
 
 use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use unconvoy_sim::command::{SimArgs, sim};
 
 use crate::bench::{BenchArgs, bench};
 use crate::command::{PapersArgs, papers};
+use crate::messages;
 
-/// The whole command line, with the study's commands in the place of their stand-ins.
+/// The whole command line, in which the study's commands replace their placeholders.
 fn definition() -> Command {
     let with = |augment: fn(Command) -> Command| {
         move |stand_in: Command| {
@@ -22,12 +23,14 @@ fn definition() -> Command {
         }
     };
     let command = Cli::grouped().mut_subcommand("bench", with(BenchArgs::augment_args));
-    command.mut_subcommand("sim", with(SimArgs::augment_args)).mut_subcommand("papers", with(PapersArgs::augment_args))
+    command
+        .mut_subcommand("sim", with(SimArgs::augment_args))
+        .mut_subcommand("papers", with(PapersArgs::augment_args))
 }
 
-/// Does what the command line of this process says; the exit status.
+/// Runs this process's command line; returns the exit status.
 pub fn main() -> c_int {
-    // Under the name that users know, whatever this binary is called.
+    // Messages call the program `unconvoy`, the name that users know.
     let words = from_old_spelling(std::env::args_os().skip(1).collect());
     let words = [OsString::from("unconvoy")].into_iter().chain(words);
     let matches = definition().try_get_matches_from(words).and_then(|matches| run(&matches));
@@ -48,7 +51,7 @@ fn run(matches: &ArgMatches) -> Result<u8, clap::Error> {
             Ok(printed(reference::manual(directory, definition())))
         }
         _ => {
-            complain("unconvoy-study has bench, sim and papers; the other commands are those of unconvoy");
+            complain(messages::not_a_study_command());
             Ok(2)
         }
     }
@@ -64,11 +67,12 @@ fn printed(result: anyhow::Result<()>) -> u8 {
     )
 }
 
-/// `sim --figure NAME` and `bench --figure NAME RECORD...` as `papers run`.
+/// Rewrites `sim --figure NAME` and `bench --figure NAME RECORD...` to `papers run`.
 fn from_old_spelling(words: Vec<OsString>) -> Vec<OsString> {
     let command = words.first().and_then(|word| word.to_str()).unwrap_or_default();
     let is_sim = command == "sim";
-    let place = words.iter().position(|word| word == "--figure").filter(|_| is_sim || command == "bench");
+    let place =
+        words.iter().position(|word| word == "--figure").filter(|_| is_sim || command == "bench");
     let Some(place) = place else { return words };
     let mut renamed: Vec<OsString> = vec!["papers".into(), "run".into()];
     renamed.extend_from_slice(&words[1..place]);
@@ -100,9 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn old_spellings_are_papers_run() {
-        assert_eq!(spelled("sim --seed 2 --figure taco-1 --plot p"), "papers run --seed 2 sim-taco-1 --plot p");
-        assert_eq!(spelled("bench --figure asplos-9 r.json --plot p"), "papers run asplos-9 --from r.json --plot p");
+    fn old_figure_options_become_papers_run() {
+        assert_eq!(
+            spelled("sim --seed 2 --figure taco-1 --plot p"),
+            "papers run --seed 2 sim-taco-1 --plot p"
+        );
+        assert_eq!(
+            spelled("bench --figure asplos-9 r.json --plot p"),
+            "papers run asplos-9 --from r.json --plot p"
+        );
         assert_eq!(spelled("bench counter --out figure"), "bench counter --out figure");
     }
 }

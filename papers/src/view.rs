@@ -1,16 +1,16 @@
-//! What of simulated results is drawn: panels of lines.
+//! Selects lines from simulated results for drawing.
 
 use unconvoy_sim::experiment::Measured;
 use unconvoy_sim::grid::Result;
 use unconvoy_sim::outcome::Outcome;
 
-/// A line: its name and places.
+/// A line: its name and points.
 pub type Line = (String, Vec<(f64, f64)>);
 
 /// A panel: its title and lines.
 pub type Lines = (String, Vec<Line>);
 
-/// Adds a place to the line of this name.
+/// Adds a point to the line `name`, which is created if missing.
 pub fn add(lines: &mut Vec<Line>, name: &str, place: (f64, f64)) {
     match lines.iter_mut().find(|line| line.0 == name) {
         Some(line) => line.1.push(place),
@@ -18,7 +18,7 @@ pub fn add(lines: &mut Vec<Line>, name: &str, place: (f64, f64)) {
     }
 }
 
-/// Names in the order in which they come.
+/// Distinct names, in order of first appearance.
 fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut distinct: Vec<&str> = Vec::new();
     for name in names {
@@ -29,16 +29,17 @@ fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     distinct
 }
 
-/// What makes the lines of a panel, in the order of the figure's series.
+/// Extracts one quantity as a panel's lines, in the order of the figure's series.
 pub type Values<'a> = dyn Fn(&dyn Fn(&Measured) -> Option<f64>) -> Vec<Line> + 'a;
 
-/// For each panel of the results what `of` makes of it: of its name and its [`Values`].
+/// Applies `of` to each panel's name and [`Values`].
 pub fn each(results: &[Result], of: impl Fn(&str, &Values) -> Vec<Lines>) -> Vec<Lines> {
     let series = distinct(results.iter().map(|result| &result.series));
     let panels = distinct(results.iter().map(|result| &result.panel));
     let panel = |panel: &&str| {
         of(panel, &|value| {
-            let mut lines: Vec<Line> = series.iter().map(|name| (name.to_string(), Vec::new())).collect();
+            let mut lines: Vec<Line> =
+                series.iter().map(|name| (name.to_string(), Vec::new())).collect();
             for result in results.iter().filter(|result| result.panel == *panel) {
                 if let Some(value) = value(&result.measured) {
                     add(&mut lines, &result.series, (result.x, value));
@@ -51,10 +52,10 @@ pub fn each(results: &[Result], of: impl Fn(&str, &Values) -> Vec<Lines>) -> Vec
     panels.iter().flat_map(panel).collect()
 }
 
-/// A line of some quantity: its name, and the number of an outcome or a part of it.
+/// A named quantity of an outcome or of a part of one.
 pub type Quantity<T> = (&'static str, fn(&T) -> f64);
 
-/// A number of an outcome.
+/// Extracts a number from an outcome.
 pub fn outcome(of: fn(&Outcome) -> f64) -> impl Fn(&Measured) -> Option<f64> {
     move |measured| measured.outcome().map(of)
 }
@@ -64,21 +65,25 @@ fn rate(panel: &str, values: &Values) -> Lines {
 }
 
 fn waited(panel: &str, values: &Values) -> Lines {
-    (format!("{panel}: % of time waited for locks"), values(&outcome(|outcome| 100.0 * waiting(outcome))))
+    (
+        format!("{panel}: % of time spent waiting for locks"),
+        values(&outcome(|outcome| 100.0 * waiting(outcome))),
+    )
 }
 
-/// The part of the processor time in use that is waited for locks.
+/// Fraction of the used processor time spent waiting for locks.
 pub fn waiting(outcome: &Outcome) -> f64 {
-    let waiting = outcome.contexts.spinning + outcome.contexts.inverted;
+    let parts = &outcome.contexts;
+    let waiting = parts.spinning + parts.inverted + parts.mwait;
     waiting / (waiting + outcome.contexts.working)
 }
 
-/// Throughput.
+/// Panels of throughput.
 pub fn throughput(results: &[Result]) -> Vec<Lines> {
     each(results, |panel, values| vec![rate(panel, values)])
 }
 
-/// Throughput, and context switches in a second panel.
+/// Throughput, with context switches in a second panel.
 pub fn switches(results: &[Result]) -> Vec<Lines> {
     each(results, |panel, values| {
         let switches = values(&outcome(|outcome| outcome.switches_per_s));
@@ -86,17 +91,17 @@ pub fn switches(results: &[Result]) -> Vec<Lines> {
     })
 }
 
-/// Throughput, and the part of the processor time that is waited for locks.
+/// Throughput, with the share of processor time spent waiting for locks.
 pub fn collapse(results: &[Result]) -> Vec<Lines> {
     each(results, |panel, values| vec![rate(panel, values), waited(panel, values)])
 }
 
-/// That part alone.
+/// Only the share of processor time spent waiting for locks.
 pub fn waits(results: &[Result]) -> Vec<Lines> {
     each(results, |panel, values| vec![waited(panel, values)])
 }
 
-/// Contexts by what they do, a panel for each series.
+/// Contexts by activity, one panel per series.
 pub fn contexts(results: &[Result]) -> Vec<Lines> {
     let parts: [Quantity<Outcome>; 3] = [
         ("at work", |outcome| outcome.contexts.working),

@@ -1,29 +1,30 @@
-//! The papers' workloads: from this table come subcommands, headings and messages, as from that of
-//! the benchmarks.
+//! The papers' workloads. Subcommands, headings and messages come from this table.
 
 use unconvoy_bench::grid::workload::{Metric, PLAIN, Workload};
 
 const SECONDS: Metric = Metric { name: "seconds", heading: "seconds", lower_is_better: true };
 
-/// Very small transactions.
+/// TATP.
 pub const TATP: Workload = Workload {
     name: "tatp",
     program: "tatp",
     metric: Metric::throughput("transactions/s"),
     packages: &["librocksdb-dev"],
-    what: "TATP (TM-1): seven very small transactions of a telephone company, on RocksDB's TransactionDB",
+    what: "TATP (TM-1): seven very small transactions of a phone company, on RocksDB's \
+        TransactionDB",
     ..PLAIN
 };
-/// Large transactions.
+/// TPC-C.
 pub const TPCC: Workload = Workload {
     name: "tpcc",
     program: "tpcc",
     metric: Metric::throughput("transactions/s"),
     packages: &["librocksdb-dev"],
-    what: "TPC-C: orders, payments and deliveries of a wholesale company, on RocksDB's TransactionDB",
+    what: "TPC-C: orders, payments and deliveries of a wholesale company, on RocksDB's \
+        TransactionDB",
     ..PLAIN
 };
-/// A ray tracer as packaged.
+/// The packaged ray tracer, which hardly locks.
 pub const RAYTRACE: Workload = Workload {
     name: "raytrace",
     program: "tachyon",
@@ -40,65 +41,65 @@ pub const SPLASH: Workload = Workload {
     program: "raytrace",
     metric: SECONDS,
     is_timed: false,
-    what: "a ray tracer in the manner of SPLASH-2's, whose threads take their work from queues under locks",
+    what: "a ray tracer modelled on SPLASH-2's; threads take work from locked queues",
     ..PLAIN
 };
 
-/// Loads on the kernel's own locks, all of one program; see [`crate::taco::loads`].
+/// The loads on the kernel's own locks, which share one program; see [`crate::taco::loads`].
 const TASKS: Workload = Workload { program: "tasks", ..PLAIN };
-/// Mappings of a file.
+/// Maps a file.
 pub const MMAPBENCH: Workload = Workload {
     name: "mmapbench",
     metric: Metric::throughput("mappings/s"),
     what: "processes map one file, read the first byte of each page and unmap it",
     ..TASKS
 };
-/// Sockets.
+/// Opens sockets.
 pub const SOCKBENCH: Workload = Workload {
     name: "sockbench",
     metric: Metric::throughput("sockets/s"),
-    what: "processes make a socket and close it",
+    what: "processes open a socket and close it",
     ..TASKS
 };
-/// Small files.
+/// Works on small files.
 pub const POSTMARK: Workload = Workload {
     name: "postmark",
     metric: Metric::throughput("transactions/s"),
-    what: "threads work on small files of their own: create or delete one, then read or append to one",
+    what: "threads create or delete a small file of their own, then read or append to one",
     ..TASKS
 };
-/// Directories.
+/// Searches directories.
 pub const FIND: Workload = Workload {
     name: "find",
     metric: Metric::throughput("searches/s"),
-    what: "processes run find, each in a tree of its own, for a name that is not there",
+    what: "processes run find for a missing name, each in its own tree",
     ..TASKS
 };
-/// Files of all.
+/// Searches shared files.
 pub const GREP: Workload = Workload {
     name: "grep",
     metric: Metric::throughput("searches/s"),
-    what: "processes run grep on files that they share, for a text that is not there",
+    what: "processes run grep for a missing text in shared files",
     ..TASKS
 };
-/// A compiler.
+/// Compiles.
 pub const COMPILE: Workload = Workload {
     name: "compile",
     metric: Metric::throughput("sources/s"),
-    what: "processes compile sources, as make -j N does; in the place of kernbench",
+    what: "processes compile sources, as make -j N does; stands in for kernbench",
     ..TASKS
 };
 
-/// All of them.
-pub const WORKLOADS: [Workload; 10] =
-    [TATP, TPCC, RAYTRACE, SPLASH, MMAPBENCH, SOCKBENCH, POSTMARK, FIND, GREP, COMPILE];
+/// Every workload.
+pub const WORKLOADS: &[Workload] =
+    &[TATP, TPCC, RAYTRACE, SPLASH, MMAPBENCH, SOCKBENCH, POSTMARK, FIND, GREP, COMPILE];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_is_described() {
+    fn every_workload_has_a_description() {
         assert!(WORKLOADS.iter().all(Workload::is_described));
     }
 }

@@ -1,11 +1,11 @@
 /*
- * Changes one row of a closed RocksDB database, for tests of the workloads' consistency checks:
+ * Changes one row of a closed RocksDB database, to test the workloads' consistency checks:
  *
  *   alter_key DB delete KEY
  *   alter_key DB put KEY VALUE
- *   alter_key DB add KEY OFFSET AMOUNT   to the byte at OFFSET of the row's value
+ *   alter_key DB add KEY OFFSET AMOUNT   add AMOUNT to the byte at OFFSET of the value
  *
- * KEY and VALUE are in hexadecimal. The row must exist, except for `put`: status 3 if not.
+ * KEY and VALUE are in hexadecimal. Exits with 3 if the row does not exist, except for `put`.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -48,8 +48,9 @@ int main(int argc, char **argv)
 		if (action == "add")
 			value.at(static_cast<size_t>(atoi(argv[4]))) += static_cast<char>(atoi(argv[5]));
 	}
-	check(action == "delete" ? db->Delete(rocksdb::WriteOptions(), key) : db->Put(rocksdb::WriteOptions(), key, value));
-	/* Into table files: a run's copy is to find it there. */
+	check(action == "delete" ? db->Delete(rocksdb::WriteOptions(), key)
+				 : db->Put(rocksdb::WriteOptions(), key, value));
+	/* Flush the change into the table files, which a run copies. */
 	check(db->Flush(rocksdb::FlushOptions()));
 	check(db->Close());
 	return 0;

@@ -1,4 +1,5 @@
-//! `unconvoy bench`: every subcommand once, for moments: that it measures, and that its record has the shape that readers count on. No figure is judged here.
+//! `unconvoy bench`: runs every subcommand for a moment, and checks the shape of its record. No
+//! number is judged here.
 
 mod commands;
 
@@ -10,7 +11,7 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// No test may hang.
+/// Time limit of a command, so that no test hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn bench() -> Command {
@@ -23,7 +24,7 @@ fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// Runs a benchmark and reads what it wrote.
+/// Runs a benchmark and reads its record.
 fn record(directory: &Path, words: &[&str], programs: Option<&Built>) -> Value {
     let out = directory.join(words[0]);
     let mut command = bench();
@@ -39,14 +40,26 @@ fn record(directory: &Path, words: &[&str], programs: Option<&Built>) -> Value {
     assert_eq!(record["schema"], "unconvoy-bench-1");
     assert_eq!(record["benchmark"], words[0]);
     assert_eq!(record["complete"], true, "{:?}", record["ended_by"]);
-    for field in
-        ["cpu", "processors", "kernel", "libc", "date", "command", "load_average_before", "load_average_after", "seed"]
-    {
+    for field in [
+        "cpu",
+        "processors",
+        "kernel",
+        "libc",
+        "date",
+        "command",
+        "load_average_before",
+        "load_average_after",
+        "seed",
+    ] {
         assert!(!record["context"][field].is_null(), "no {field}");
     }
     for table in array(&record, "tables") {
         let columns = array(table, "header").len();
-        assert!(array(table, "rows").iter().all(|row| row.as_array().is_some_and(|row| row.len() == columns)));
+        assert!(
+            array(table, "rows")
+                .iter()
+                .all(|row| row.as_array().is_some_and(|row| row.len() == columns))
+        );
     }
     record
 }
@@ -55,7 +68,7 @@ fn array<'a>(value: &'a Value, field: &str) -> &'a Vec<Value> {
     value[field].as_array().unwrap_or_else(|| panic!("{field} is no array"))
 }
 
-/// The entry of a goal.
+/// The judgement of a goal.
 fn judgement<'a>(record: &'a Value, goal: &str) -> &'a Value {
     array(record, "judgements")
         .iter()
@@ -63,13 +76,14 @@ fn judgement<'a>(record: &'a Value, goal: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {goal}"))
 }
 
-/// Workload programs, and a shared object in the interposer's place: what is tested is the harness.
+/// Workload programs, and a shared object in place of the interposer, because these tests are about
+/// the harness.
 struct Built {
     directory: PathBuf,
     library: PathBuf,
 }
 
-/// Builds them, or says why that is impossible.
+/// Builds both, or prints why it cannot.
 fn build(directory: &Path) -> Option<Built> {
     let version = |program: &str| {
         let mut probe = Process::new(program);
@@ -85,7 +99,11 @@ fn build(directory: &Path) -> Option<Built> {
     let library = directory.join("libunconvoy.so");
     std::fs::write(&source, "int unconvoy_stand_in;\n").expect("a file");
     let mut make = Process::new("make");
-    make.arg("--silent").arg("-C").arg(sources).arg(format!("OUT={}", directory.display())).args(&programs);
+    make.arg("--silent")
+        .arg("-C")
+        .arg(sources)
+        .arg(format!("OUT={}", directory.display()))
+        .args(&programs);
     let mut compiler = Process::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
     commands::run([make, compiler]);
@@ -113,10 +131,14 @@ fn counter() {
         "--latency",
     ];
     let record = record(directory.path(), &words, Some(&built));
-    // Four rows, two counts, two think times; the serial limit is one of these cells.
+    // Four rows, two counts, two think times; one of these cells is the serial limit.
     assert_eq!(array(&record, "runs").len(), 2 * 16);
     let run = &array(&record, "runs")[0];
-    assert!(run["measured"]["ops_per_sec"].is_f64() && run["cell"]["configuration"].is_string() && run["round"] == 1);
+    assert!(
+        run["measured"]["ops_per_sec"].is_f64()
+            && run["cell"]["configuration"].is_string()
+            && run["round"] == 1
+    );
     assert!(judgement(&record, "saturated-throughput")["measured"].is_f64());
     assert!(judgement(&record, "saturated-latency")["measured"].is_f64());
     assert!(judgement(&record, "think-10us")["measured"].is_f64());
@@ -175,9 +197,14 @@ fn memory() {
     let Some(built) = build(directory.path()) else {
         return;
     };
-    let record =
-        record(directory.path(), &["memory", "--runs", "1", "--seconds", "0.1", "--threads", "4"], Some(&built));
-    assert!(array(&record, "runs").iter().all(|run| run["measured"]["private_kib"].as_u64() > Some(0)));
+    let record = record(
+        directory.path(),
+        &["memory", "--runs", "1", "--seconds", "0.1", "--threads", "4"],
+        Some(&built),
+    );
+    assert!(
+        array(&record, "runs").iter().all(|run| run["measured"]["private_kib"].as_u64() > Some(0))
+    );
     assert_eq!(judgement(&record, "memory-mutex")["verdict"], "PASS");
     assert!(judgement(&record, "memory-thread")["measured"].is_f64());
 }
@@ -228,17 +255,17 @@ fn idle() {
 }
 
 #[test]
-fn report_has_every_goal_and_every_record() {
+fn report_lists_every_goal_and_record() {
     let directory = directory();
     record(directory.path(), &["bump", "--runs", "1", "--threads", "4"], None);
     let page = bench().arg("report").arg(directory.path()).assert().success();
     let page = String::from_utf8_lossy(&page.get_output().stdout).into_owned();
     assert!(page.starts_with("# Measurements\n") && page.contains("\n## bump\n"));
-    assert!(page.contains("LevelDB readrandom") && page.contains("`unconvoy bench idle` does"));
+    assert!(page.contains("LevelDB readrandom") && page.contains("run `unconvoy bench idle`"));
 }
 
 #[test]
-fn bad_input_is_explained() {
+fn bad_input_names_the_remedy() {
     let says = |words: &[&str], status: i32, text: &str| {
         let ended = bench().args(words).assert().code(status);
         let stderr = String::from_utf8_lossy(&ended.get_output().stderr).into_owned();
@@ -254,12 +281,13 @@ fn bad_input_is_explained() {
 }
 
 #[test]
-fn a_failing_program_is_named_and_its_finished_runs_are_kept() {
+fn failing_program_is_named_and_finished_runs_are_kept() {
     let directory = directory();
     let Some(built) = build(directory.path()) else {
         return;
     };
-    // Loaded by nothing: the loader complains and goes on with libc, which must not pass for a measurement of the default.
+    // The dynamic loader prints an error and runs the program with libc. The result must not count
+    // as a measurement of the default.
     std::fs::write(&built.library, "no shared object").expect("a file");
     let out = directory.path().join("out");
     let ended = bench()
@@ -270,7 +298,9 @@ fn a_failing_program_is_named_and_its_finished_runs_are_kept() {
         .env("UNCONVOY_LIBRARY", &built.library)
         .assert()
         .code(1);
-    assert!(String::from_utf8_lossy(&ended.get_output().stderr).contains("complained"));
+    assert!(
+        String::from_utf8_lossy(&ended.get_output().stderr).contains("printed on standard error")
+    );
     let json = std::fs::read_to_string(out.with_extension("json")).expect("a record all the same");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["complete"], false);
@@ -285,7 +315,7 @@ fn catches_interrupts(process: u32) -> bool {
 }
 
 #[test]
-fn an_interrupt_keeps_the_finished_runs() {
+fn interrupt_keeps_finished_runs() {
     let directory = directory();
     let out = directory.path().join("out");
     let mut child = Process::new(env!("CARGO_BIN_EXE_unconvoy-study"))
@@ -300,11 +330,15 @@ fn an_interrupt_keeps_the_finished_runs() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::thread::sleep(Duration::from_secs(1)); // so that some runs have finished
-    let killed = Process::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill exists");
+    let killed =
+        Process::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill exists");
     assert!(killed.success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let json = std::fs::read_to_string(out.with_extension("json")).expect("a record all the same");
     let record: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((&record["complete"], &record["ended_by"]), (&Value::Bool(false), &Value::from("interrupted")));
+    assert_eq!(
+        (&record["complete"], &record["ended_by"]),
+        (&Value::Bool(false), &Value::from("interrupted"))
+    );
     assert_eq!(judgement(&record, "idle-uncontended")["verdict"], "not judged");
 }

@@ -1,6 +1,7 @@
 /*
- * Two transactions that meet in a deadlock, and one that waits too long: both are repeated until they commit, and
- * nothing of an earlier round stays. Argument: a directory that does not exist.
+ * Tests two transactions in a deadlock, and one that waits too long for a row. All must repeat
+ * until they commit, and keep nothing of an earlier round. The argument is a directory that does
+ * not exist yet.
  */
 #include <thread>
 
@@ -59,7 +60,7 @@ int main(int, char **argv)
 	if (!outcomes[0].committed || !outcomes[1].committed || deadlocks < 1)
 		die("a deadlock of two was not counted");
 
-	/* Holds the row for longer than the second that RocksDB lets a transaction wait. */
+	/* Holds the row for longer than RocksDB's lock time-out of 1 s. */
 	std::thread holder([&] {
 		Session session(database, {false, 1.5});
 		session.transact([&](Session &in) {
@@ -76,7 +77,7 @@ int main(int, char **argv)
 	});
 	holder.join();
 	if (!waited.committed || waited.timeouts != 1)
-		die("a wait of 1.5 s met %" PRIu64 " time-outs", waited.timeouts);
+		die("a wait of 1.5 s had %" PRIu64 " time-outs instead of 1", waited.timeouts);
 
 	waiter.transact([&](Session &in) {
 		uint64_t one = in.need<Row>(key(1)).count, two = in.need<Row>(key(2)).count;

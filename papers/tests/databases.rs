@@ -1,4 +1,5 @@
-//! The database workloads: that they measure, leave nothing behind, and that their consistency checks find what is broken.
+//! The database workloads: they measure, leave nothing behind, and their consistency checks find
+//! broken data.
 
 mod commands;
 
@@ -8,14 +9,24 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Looks for a C++ compiler with RocksDB's headers.
+/// Probes for a C++ compiler with RocksDB's headers.
 fn rocksdb() -> Command {
     let mut probe = Command::new("c++");
-    probe.args(["-std=c++17", "-E", "-include", "rocksdb/db.h", "-x", "c++", "/dev/null", "-o", "/dev/null"]);
+    probe.args([
+        "-std=c++17",
+        "-E",
+        "-include",
+        "rocksdb/db.h",
+        "-x",
+        "c++",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+    ]);
     probe
 }
 
-/// Builds the workload `name` and the program that breaks its data, or says why that is impossible.
+/// Builds the workload `name` and the program that breaks its data, or prints why it cannot.
 fn build(name: &'static str) -> Option<Workload> {
     if !commands::succeed([rocksdb()]) {
         return None;
@@ -28,7 +39,11 @@ fn build(name: &'static str) -> Option<Workload> {
     make.arg("--silent").arg("-C").arg(here.join("workloads"));
     make.arg(format!("OUT={}", directory.path().display())).arg(&program);
     let mut compiler = Command::new("c++");
-    compiler.args(["-std=c++17", "-O1", "-o"]).arg(&alter_key).arg(here.join("tests/alter_key.cc")).arg("-lrocksdb");
+    compiler
+        .args(["-std=c++17", "-O1", "-o"])
+        .arg(&alter_key)
+        .arg(here.join("tests/alter_key.cc"))
+        .arg("-lrocksdb");
     commands::run([make, compiler]);
     let data = directory.path().join("data");
     Some(Workload { name, directory, program, alter_key, data })
@@ -53,7 +68,7 @@ impl Workload {
         self.command(words).output().expect("the workload starts")
     }
 
-    /// Runs it and reads its `name value` lines; nothing but those may appear.
+    /// Runs the workload and reads its `name value` lines; it may print nothing else.
     fn values(&self, words: &[&str]) -> Values {
         let output = self.run(words);
         assert!(output.status.success(), "{output:?}");
@@ -63,19 +78,23 @@ impl Workload {
         Values(
             text.lines()
                 .map(|line| {
-                    let (name, value) = line.split_once(' ').unwrap_or_else(|| panic!("no value in {line:?}"));
-                    (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("no number in {line:?}")))
+                    let (name, value) =
+                        line.split_once(' ').unwrap_or_else(|| panic!("no value in {line:?}"));
+                    (
+                        name.to_owned(),
+                        value.parse().unwrap_or_else(|_| panic!("no number in {line:?}")),
+                    )
                 })
                 .collect(),
         )
     }
 
-    /// Runs it and returns the one line in which it says what it was refused.
+    /// Runs the workload, which must fail, and returns its one line of error.
     fn complaint(&self, words: &[&str]) -> String {
         self.ends_with(1, words)
     }
 
-    /// Checks the data set and returns the one line in which it says what is inconsistent.
+    /// Checks the data set, which must be inconsistent, and returns the one line of error.
     fn violation(&self) -> String {
         self.ends_with(3, &["--check"])
     }
@@ -95,7 +114,9 @@ impl Workload {
         let entries = std::fs::read_dir(self.directory.path()).expect("a directory");
         entries
             .map(|entry| entry.expect("an entry").path())
-            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+            })
             .collect()
     }
 
@@ -103,15 +124,19 @@ impl Workload {
         assert_eq!(self.copies(), Vec::<PathBuf>::new(), "a copy was left behind");
     }
 
-    /// Changes rows; false if there is no such row.
+    /// Changes a row; returns false if it does not exist.
     fn alter(&self, words: &str) -> bool {
         let mut alter = Command::new(&self.alter_key);
-        let altered = alter.arg(self.data.join("db")).args(words.split(' ')).output().expect("alter_key starts");
+        let altered = alter
+            .arg(self.data.join("db"))
+            .args(words.split(' '))
+            .output()
+            .expect("alter_key starts");
         assert!(altered.status.success() || altered.status.code() == Some(3), "{altered:?}");
         altered.status.success()
     }
 
-    /// The check finds what is wrong after these changes, which are undone.
+    /// Makes these changes, expects the check to find them, and undoes them.
     fn assert_found(&self, changes: &[String], expected: &str) {
         let saved = self.directory.path().join("saved");
         copy(&self.data.join("db"), &saved);
@@ -124,16 +149,19 @@ impl Workload {
         std::fs::rename(&saved, self.data.join("db")).expect("renamed");
     }
 
-    /// Starts a long run, waits until its copy is there, ends it by a signal and returns how it ended.
+    /// Starts a long run, waits for its copy, ends the run by a signal and returns its status.
     fn interrupted(&self, signal: libc::c_int) -> std::process::ExitStatus {
-        let mut child =
-            self.command(&["--seconds", "3000"]).stdout(Stdio::null()).spawn().expect("the workload starts");
+        let mut child = self
+            .command(&["--seconds", "3000"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the workload starts");
         let start = Instant::now();
         while self.copies().is_empty() {
             assert!(start.elapsed() < Duration::from_secs(600), "no copy appears");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // SAFETY: a signal to a child that has not been waited for, so the number is its own.
+        // SAFETY: the child has not been waited for, so its process ID is still its own.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
         child.wait().expect("the child ends")
     }
@@ -156,14 +184,17 @@ impl Values {
     }
 }
 
-/// What holds of either workload, loaded or not.
+/// Bad input that both workloads reject, before and after a load.
 fn bad_input(workload: &Workload, load: &[&str], scale: &str) {
     let complaint = workload.complaint(&[]);
-    assert!(complaint.contains(&format!("--data {} --{scale}", workload.data.display())), "{complaint}");
+    assert!(
+        complaint.contains(&format!("--data {} --{scale}", workload.data.display())),
+        "{complaint}"
+    );
     assert!(complaint.contains("--load"), "{complaint}");
 
     workload.values(load);
-    // Again, for nothing.
+    // A second load does nothing.
     workload.values(load);
     let complaint = workload.complaint(&["--seed", "77", "--load", load[1], load[2]]);
     assert!(complaint.contains("--seed 1 and not 77"), "{complaint}");
@@ -175,7 +206,7 @@ fn bad_input(workload: &Workload, load: &[&str], scale: &str) {
     let without = Command::new(&workload.program).output().expect("the workload starts");
     assert_eq!(without.status.code(), Some(2));
 
-    // A directory of something else, and a load that was cut short.
+    // A directory with other contents and an interrupted load are both rejected.
     let elsewhere = Workload {
         data: workload.directory.path().to_path_buf(),
         directory: tempfile::tempdir().expect("a temporary directory"),
@@ -192,10 +223,11 @@ fn bad_input(workload: &Workload, load: &[&str], scale: &str) {
     workload.values(load);
 }
 
-/// An engine that cannot write ends the run with one line; copies go away, those of killed runs in the next one.
+/// An engine that cannot write ends the run with one line of error. A run removes its copy, and
+/// also the copies that killed runs left behind.
 fn ends(workload: &Workload) {
-    // A log of at most 64 KiB, by the limit on the size of files: a full disk that needs no privilege. dash and bash
-    // count in 512 and 1024 bytes.
+    // A limit on the file size stands for a full disk, which would need privilege. `ulimit -f 128`
+    // is 64 KiB in dash, whose unit is 512 bytes, and 128 KiB in bash, whose unit is 1024 bytes.
     let script = format!(
         "trap '' XFSZ; ulimit -f 128; exec {} --data {} --seconds 10",
         workload.program.display(),
@@ -225,14 +257,21 @@ fn tatp() {
     bad_input(&workload, &load, "subscribers");
     ends(&workload);
     let below = workload.directory.path().join("not/there/yet");
-    let loaded = Command::new(&workload.program).arg("--data").arg(&below).args(load).output().expect("it starts");
+    let loaded = Command::new(&workload.program)
+        .arg("--data")
+        .arg(&below)
+        .args(load)
+        .output()
+        .expect("it starts");
     assert!(loaded.status.success() && below.join("dataset").exists(), "{loaded:?}");
 
     let values = workload.values(&["--seconds", "0.2", "--threads", "4"]);
     assert_eq!(values.get("threads"), 4.0);
     assert_eq!(values.get("subscribers"), 1000.0);
     assert!(values.get("mqth") < values.get("tps"));
-    for (name, share) in [("get_subscriber_data", 0.35), ("get_access_data", 0.35), ("update_location", 0.14)] {
+    for (name, share) in
+        [("get_subscriber_data", 0.35), ("get_access_data", 0.35), ("update_location", 0.14)]
+    {
         let measured = values.get(&format!("tps_{name}")) / values.get("tps");
         assert!((measured - share).abs() < 0.05, "{name}: {measured}");
         let success = values.get(&format!("success_percent_{name}"));
@@ -244,13 +283,15 @@ fn tatp() {
     let number: String = "000000000000500".bytes().map(|digit| format!("{digit:02x}")).collect();
     let found = |change: String, expected| workload.assert_found(&[change], expected);
     found("delete 01000001f4".into(), "SUBSCRIBER 500 is missing");
-    found("add 01000001f4 14 1".into(), "SUBSCRIBER 500 has another one's sub_nbr");
+    found("add 01000001f4 14 1".into(), "SUBSCRIBER 500 has another subscriber's sub_nbr");
     found(format!("delete 02{number}"), "the index on sub_nbr lacks SUBSCRIBER 500");
     found(format!("put 02{number} 01000000"), "from SUBSCRIBER 500's number to 1");
     found(format!("put 03ffffffff01 {}", "00".repeat(10)), "ACCESS_INFO (4294967295, 1) has no");
     found(format!("put 05000001f40508 {}", "00".repeat(16)), "has no SPECIAL_FACILITY");
-    // Which rows there are is the population's chance: the first that exists. It stays deleted.
-    let mut keys = (0..100).map(|n| format!("05{:08x}{:02x}{:02x}", 500 + n / 12, 1 + n / 3 % 4, n % 3 * 8));
+    // Which rows exist depends on the population. Delete the first one that exists, and do not
+    // restore it.
+    let mut keys =
+        (0..100).map(|n| format!("05{:08x}{:02x}{:02x}", 500 + n / 12, 1 + n / 3 % 4, n % 3 * 8));
     assert!(keys.any(|key| workload.alter(&format!("delete {key}"))), "no CALL_FORWARDING");
     assert!(workload.violation().contains("CALL_FORWARDING has"));
 }
@@ -269,14 +310,17 @@ fn tpcc() {
     assert_eq!(values.get("warehouses"), 1.0);
     assert!(values.get("tpmC") > 0.0);
     assert!(values.get("tps_payment") > values.get("tps_delivery"));
-    // Four threads that sleep 5 ms a commit: some 2 of 100 transactions only read.
+    // Four threads that sleep 5 ms per commit; about 2 of 100 transactions only read.
     let slow = workload.values(&["--seconds", "0.5", "--threads", "4", "--io-ms", "5"]);
     assert!(slow.get("ops_per_sec") < 4.0 / 0.005 / 0.9, "{}", slow.get("ops_per_sec"));
 
-    // Offsets are those of tpcc/schema.h; all rows are of the first district of the first warehouse.
+    // Offsets follow tpcc/schema.h; all rows are of the first district of the first warehouse.
     workload.values(&["--check"]);
     let found = |changes: &[&str], expected| {
-        workload.assert_found(&changes.iter().map(|change| change.to_string()).collect::<Vec<_>>(), expected);
+        workload.assert_found(
+            &changes.iter().map(|change| change.to_string()).collect::<Vec<_>>(),
+            expected,
+        );
     };
     found(
         &["add 020001 83 1"],
@@ -292,38 +336,52 @@ fn tpcc() {
     );
     found(
         &["delete 09000101000009c4"],
-        "condition 3, warehouse 1, district 1: the span of NO_O_ID and the rows of NEW-ORDER: 900 and 899",
+        "condition 3, warehouse 1, district 1: the span of NO_O_ID and the rows of NEW-ORDER: 900 \
+            and 899",
     );
     found(&["delete 0a0001010000000101"], "condition 4, warehouse 1, district 1");
     found(
         &["add 0700010100000bb8 10 1"],
-        "condition 5, warehouse 1, district 1: rows in NEW-ORDER and O_CARRIER_ID: 1 and 1, order 3000",
+        "condition 5, warehouse 1, district 1: rows in NEW-ORDER and O_CARRIER_ID: 1 and 1, order \
+            3000",
     );
-    found(&["add 0700010100000001 11 1", "add 0700010100000002 11 -1"], "condition 6, warehouse 1, district 1");
+    found(
+        &["add 0700010100000001 11 1", "add 0700010100000002 11 -1"],
+        "condition 6, warehouse 1, district 1",
+    );
     found(
         &["add 0a00010100000bb801 6 1"],
         "condition 7, warehouse 1, district 1: OL_DELIVERY_D and O_CARRIER_ID: 1 and 0, order 3000",
     );
     found(
         &["add 06000101000000000001 13 1"],
-        "condition 8, warehouse 1, district 0: W_YTD and the sum of H_AMOUNT: 300000.00 and 300000.01",
+        "condition 8, warehouse 1, district 0: W_YTD and the sum of H_AMOUNT: 300000.00 and \
+            300000.01",
     );
     found(
         &["add 03000101 83 1", "add 03000102 83 -1"],
-        "condition 9, warehouse 1, district 1: D_YTD and the sum of H_AMOUNT: 30000.01 and 30000.00",
+        "condition 9, warehouse 1, district 1: D_YTD and the sum of H_AMOUNT: 30000.01 and \
+         30000.00",
     );
     found(
         &["add 040001010001 141 1"],
-        "condition 10, warehouse 1, district 1: a C_BALANCE, and OL_AMOUNT delivered minus H_AMOUNT: -9.99 and -10.00",
+        "condition 10, warehouse 1, district 1: a C_BALANCE, and OL_AMOUNT delivered minus \
+            H_AMOUNT: -9.99 and -10.00",
     );
     found(&["add 040001010001 149 1"], "condition 12, warehouse 1, district 1");
-    found(&["add 040001010001 0 1"], "the index on names has customer 1 of district 1 of warehouse 1");
-    found(&["add 0700010100000001 0 1"], "the index on orders has order 1 of district 1 of warehouse 1");
+    found(
+        &["add 040001010001 0 1"],
+        "the index on names has customer 1 of district 1 of warehouse 1",
+    );
+    found(
+        &["add 0700010100000001 0 1"],
+        "the index on orders has order 1 of district 1 of warehouse 1",
+    );
     found(&["delete 0100000001"], "ITEM, warehouse 0: item 1 is missing");
     found(&["delete 0b0001000186a0"], "STOCK");
 }
 
-/// The loop that repeats a transaction after a deadlock or a time-out, by a program of its own.
+/// A separate program tests the loop that repeats a transaction after a deadlock or a time-out.
 #[test]
 #[ignore = "make test-all: builds and runs databases"]
 fn conflicts() {
@@ -335,11 +393,21 @@ fn conflicts() {
     let engine = tests.join("../workloads/engine");
     let program = directory.path().join("conflicts");
     let mut compiler = Command::new("c++");
-    compiler.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(tests.join("conflicts.cc"));
-    compiler.arg("-I").arg(tests.join("../../crates/bench/workloads")).arg("-I").arg(tests.join("../workloads"));
-    compiler.args(["database.cc", "dataset.cc", "scratch.cc", "session.cc"].map(|name| engine.join(name)));
+    compiler
+        .args(["-std=c++17", "-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(tests.join("conflicts.cc"));
+    compiler
+        .arg("-I")
+        .arg(tests.join("../../crates/bench/workloads"))
+        .arg("-I")
+        .arg(tests.join("../workloads"));
+    compiler.args(
+        ["database.cc", "dataset.cc", "scratch.cc", "session.cc"].map(|name| engine.join(name)),
+    );
     compiler.arg("-lrocksdb");
     commands::run([compiler]);
-    let output = Command::new(&program).arg(directory.path().join("data")).output().expect("it starts");
+    let output =
+        Command::new(&program).arg(directory.path().join("data")).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
 }

@@ -1,7 +1,9 @@
-//! Syncchar's predictions against hardware: what a program gains at two threads when glibc elides its locks (`GLIBC_TUNABLES=glibc.elision.enable=1`, Intel RTM), on the binaries that
-//! the prediction was made of. `make validate-elision` runs it for as long as it takes.
+//! Compares Syncchar's predictions with hardware: a program's gain at two threads when glibc elides
+//! its locks (`GLIBC_TUNABLES=glibc.elision.enable=1`, Intel RTM), on the binaries that the
+//! prediction analysed. `make validate-elision` runs it in full.
 //!
-//! Where no hardware transaction commits there is nothing to compare with; programs, prediction and comparison run nevertheless, for a moment and with elision off both times.
+//! Without hardware transactions there is nothing to compare. Programs, prediction and comparison
+//! still run for a moment, with elision off in both runs of a comparison.
 
 #[path = "elision/judge.rs"]
 mod judge;
@@ -19,19 +21,20 @@ use serde_json::Value;
 use stage::Stage;
 use unconvoy::catalogue::{Availability, availability};
 
-/// At least as good as that is the goal.
+/// The goal for the mean error.
 const MEAN_ERROR: f64 = 0.15;
 const REPEATS: usize = 5;
 
-/// How a program is run and how its throughput is read.
+/// How to run a program and read its throughput.
 enum Kind {
-    /// A workload program with these arguments, which tells its operations per second.
+    /// A workload program with these arguments, which prints its operations per second.
     Workload(&'static str, &'static [&'static str]),
     /// A server of two threads, driven by the load generator.
     Memcached,
 }
 
-/// The three programs of the report, a table under one lock at four rates of conflict, and two that are used.
+/// The three programs of the Syncchar report, a table under one lock at four rates of conflict, and
+/// two real programs.
 const SUBJECTS: [(&str, Kind); 9] = [
     ("Prob", Kind::Workload("optimistic", &["--program", "prob"])),
     ("RW", Kind::Workload("optimistic", &["--program", "rw"])),
@@ -44,7 +47,7 @@ const SUBJECTS: [(&str, Kind); 9] = [
     ("memcached", Kind::Memcached),
 ];
 
-/// Builds the workload programs, from the Makefile that users call.
+/// Builds the workload programs with the Makefile that users call.
 fn workloads(names: &[&str]) -> PathBuf {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("elision");
     let targets = names.iter().map(|name| out.join(name));
@@ -55,7 +58,7 @@ fn workloads(names: &[&str]) -> PathBuf {
     out
 }
 
-/// A part that is built beside this one.
+/// A build product beside this test's.
 fn beside(part: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_unconvoy-study")).with_file_name(part)
 }
@@ -78,21 +81,31 @@ fn has(program: &str) -> bool {
     Process::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// One validation.
+/// The set-up of a validation.
 struct Validation {
     stage: Stage,
     built: PathBuf,
-    /// Of each measurement, and of each of the two runs that a prediction takes.
+    /// Length of each measurement, and of the native and the emulated run of a prediction.
     seconds: String,
     elides: bool,
 }
 
 impl Validation {
-    /// The program's speed-up at two processors, by cache line: that is what hardware conflicts on.
+    /// Predicts the program's speed-up at two processors, by cache line, since hardware detects
+    /// conflicts by line.
     fn predicted(&self, kind: &Kind) -> f64 {
         let mut command = Process::new(beside("unconvoy"));
         command.current_dir(self.stage.path(".")).env_remove("UNCONVOY_LIBRARY");
-        command.args(["syncchar", "--processors", "2", "--json", "report.json", "--timeout", "100", "--"]);
+        command.args([
+            "syncchar",
+            "--processors",
+            "2",
+            "--json",
+            "report.json",
+            "--timeout",
+            "100",
+            "--",
+        ]);
         command.stdout(Stdio::null());
         match kind {
             Kind::Workload(name, arguments) => {
@@ -107,7 +120,7 @@ impl Validation {
             Kind::Memcached => {
                 command.args(self.memcached());
                 let mut child = command.spawn().unwrap();
-                // Once natively, once emulated.
+                // The server runs once natively and once emulated.
                 for _ in 0..2 {
                     self.rate_of_memcached();
                 }
@@ -133,7 +146,8 @@ impl Validation {
             Kind::Memcached => {
                 let arguments = self.memcached();
                 let mut server = Process::new(&arguments[0]);
-                let mut server = server.args(&arguments[1..]).env("GLIBC_TUNABLES", tunables).spawn().unwrap();
+                let mut server =
+                    server.args(&arguments[1..]).env("GLIBC_TUNABLES", tunables).spawn().unwrap();
                 let rate = self.rate_of_memcached();
                 assert!(ended(&mut server), "memcached does not end");
                 rate
@@ -147,15 +161,26 @@ impl Validation {
 
     fn memcached(&self) -> Vec<String> {
         let socket = self.socket().display().to_string();
-        ["memcached", "-A", "-u", "root", "-t", "2", "-m", "64", "-s", &socket].map(String::from).to_vec()
+        ["memcached", "-A", "-u", "root", "-t", "2", "-m", "64", "-s", &socket]
+            .map(String::from)
+            .to_vec()
     }
 
-    /// Waits for the server, drives it, and has it end.
+    /// Waits for the server, drives it, and shuts it down.
     fn rate_of_memcached(&self) -> f64 {
         let socket = self.socket();
         await_that("memcached does not start", || UnixStream::connect(&socket).is_ok());
         let mut client = Process::new(self.built.join("kv_load"));
-        client.args(["--protocol", "memcached", "--connections", "16", "--depth", "16", "--seconds", &self.seconds]);
+        client.args([
+            "--protocol",
+            "memcached",
+            "--connections",
+            "16",
+            "--depth",
+            "16",
+            "--seconds",
+            &self.seconds,
+        ]);
         let output = client.arg("--socket").arg(&socket).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let mut control = UnixStream::connect(&socket).unwrap();
@@ -165,7 +190,7 @@ impl Validation {
         value(&String::from_utf8_lossy(&output.stdout), "rate ")
     }
 
-    /// Predicts and measures; with elision off both times, the gain is that of nothing.
+    /// Predicts and measures. If elision is off in both runs, the gain is noise.
     fn case(&self, name: &'static str, kind: &Kind, repeats: usize) -> Case {
         let predicted = self.predicted(kind);
         let gain = |_| {
@@ -177,7 +202,10 @@ impl Validation {
 }
 
 fn value(text: &str, name: &str) -> f64 {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+    let rest = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap_or_else(|| panic!("no {name}: {text}"));
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
@@ -221,10 +249,10 @@ fn validate(seconds: &str, repeats: usize, elides: bool, wanted: impl Fn(&str) -
     judge(chosen().map(|(name, kind)| validation.case(name, kind, repeats)).collect())
 }
 
-/// Runs for minutes, and only where it can: `UNCONVOY_VALIDATE=1`.
+/// Takes minutes; runs only with `UNCONVOY_VALIDATE=1`.
 #[test]
 #[ignore = "make test-all: needs QEMU and databases"]
-fn what_is_predicted_is_what_elision_gains() {
+fn predicted_gain_matches_elision() {
     if let Availability::Refused(reason) = availability("elided") {
         return println!("skipped: no prediction was compared with elision: {reason}");
     }
@@ -232,31 +260,39 @@ fn what_is_predicted_is_what_elision_gains() {
         return;
     }
     if std::env::var_os("UNCONVOY_VALIDATE").is_none() {
-        return println!("skipped: it takes ten minutes of a quiet machine (make validate-elision)");
+        return println!(
+            "skipped: it takes ten minutes of a quiet machine (make validate-elision)"
+        );
     }
     let verdict = validate("5", REPEATS, true, |_| true);
     println!("{verdict}");
     assert!(verdict.mean_error <= MEAN_ERROR && verdict.inversions.is_empty(), "{verdict}");
 }
 
-/// All but the measurement itself: with elision off there is no gain, and predictions are what the programs' conflicts are.
+/// Tests everything but the comparison. With elision off there is no gain to compare, but the
+/// predictions must still follow the programs' conflicts.
 #[test]
 #[ignore = "make test-all: needs QEMU and databases"]
-fn the_whole_runs_without_elision_too() {
+fn validation_runs_without_elision() {
     if is_skipped() {
         return;
     }
     let wanted = ["Prob", "RB-Tree", "table of 1", "table of 1024", "LevelDB", "memcached"];
     let all = std::env::var_os("UNCONVOY_VALIDATE").is_some();
-    let verdict = validate(if all { "2" } else { "0.5" }, 1, false, |name| all || wanted.contains(&name));
-    println!("with elision off both times:\n{verdict}");
+    let verdict =
+        validate(if all { "2" } else { "0.5" }, 1, false, |name| all || wanted.contains(&name));
+    println!("with elision off in both runs:\n{verdict}");
     let case = |name: &str| verdict.cases.iter().find(|case| case.name == name).unwrap();
-    // Half of the sections write: of two, a quarter of the pairs conflicts. How much of the time is in sections depends on what else the machine does.
+    // Half of Prob's sections write, so a quarter of its pairs conflict. The bounds are wide,
+    // because the time in sections depends on the machine's other work.
     assert!((1.1..1.8).contains(&case("Prob").predicted), "{verdict}");
     assert!((0.9..1.1).contains(&case("table of 1").predicted), "{verdict}");
     assert!((1.2..2.01).contains(&case("table of 1024").predicted), "{verdict}");
     assert!((1.1..2.01).contains(&case("RB-Tree").predicted), "{verdict}");
-    assert!(verdict.cases.iter().all(|case| case.predicted >= 1.0 && case.measured.len() == 1), "{verdict}");
-    // Nothing is compared here but that it measures: a machine that does something else makes gains of its own.
+    assert!(
+        verdict.cases.iter().all(|case| case.predicted >= 1.0 && case.measured.len() == 1),
+        "{verdict}"
+    );
+    // Check only that gains were measured: their size depends on other work on the machine.
     assert!(verdict.cases.iter().all(|case| case.median() > 0.0), "{verdict}");
 }

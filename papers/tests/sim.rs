@@ -5,11 +5,15 @@ use predicates::prelude::PredicateBooleanExt as _;
 use predicates::str::contains;
 
 fn sim(arguments: &str) -> assert_cmd::assert::Assert {
-    Command::cargo_bin("unconvoy-study").expect("built").arg("sim").args(arguments.split_whitespace()).assert()
+    Command::cargo_bin("unconvoy-study")
+        .expect("built")
+        .arg("sim")
+        .args(arguments.split_whitespace())
+        .assert()
 }
 
 #[test]
-fn a_table_and_a_record() {
+fn run_prints_table_and_writes_record() {
     let directory = tempfile::tempdir().expect("a directory");
     let json = directory.path().join("r.json");
     sim(&format!(
@@ -18,7 +22,9 @@ fn a_table_and_a_record() {
     ))
     .success()
     .stdout(
-        contains("loiter").or(contains("default")).and(contains("Simulated: counter on niagara2-16 (16 contexts)")),
+        contains("loiter")
+            .or(contains("default"))
+            .and(contains("Simulated: counter on niagara2-16 (16 contexts)")),
     );
     let record: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
@@ -28,19 +34,23 @@ fn a_table_and_a_record() {
 }
 
 #[test]
-fn a_printed_machine_is_a_machine_file() {
+fn printed_machine_is_accepted_as_machine_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("m.toml");
     let printed = sim("--machine server --print-machine").success().get_output().stdout.clone();
     std::fs::write(&file, printed).expect("written");
-    sim(&format!("--machine {} --threads 4 --locks default --seconds 0.01", file.display())).success();
-    let wrong = std::fs::read_to_string(&file).expect("there").replace("sockets = 2", "sockets = 0");
+    sim(&format!("--machine {} --threads 4 --locks default --seconds 0.01", file.display()))
+        .success();
+    let wrong =
+        std::fs::read_to_string(&file).expect("there").replace("sockets = 2", "sockets = 0");
     std::fs::write(&file, wrong).expect("written");
-    sim(&format!("--machine {}", file.display())).failure().stderr(contains("sockets").and(contains("line ")));
+    sim(&format!("--machine {}", file.display()))
+        .failure()
+        .stderr(contains("sockets").and(contains("line ")));
 }
 
 #[test]
-fn unknown_names_are_told_with_what_there_is() {
+fn unknown_name_is_rejected_with_known_names() {
     sim("nosuch").failure().stderr(contains("raytrace"));
     sim("--machine nosuch").failure().stderr(contains("niagara2-64"));
     sim("--locks nosuch").failure().stderr(contains("CONTENTION+LOAD"));
@@ -48,18 +58,21 @@ fn unknown_names_are_told_with_what_there_is() {
 }
 
 #[test]
-fn transactions_are_simulated_where_the_machine_has_some() {
+fn transactions_need_machine_that_has_them() {
     let output =
-        sim("rb-tree --machine metatm-8 --threads 32 --locks ttas+none,elided+none,transactions --seconds 0.01")
-            .success();
+        sim("rb-tree --machine metatm-8 --threads 32 --locks ttas+none,elided+none,transactions \
+            --seconds 0.01")
+        .success();
     let output = String::from_utf8(output.get_output().stdout.clone()).expect("text");
     assert!(output.contains("aborts") && output.contains("│ transactions"), "{output}");
     sim("prob --machine metatm-32 --threads 32 --locks transactions --seconds 0.01").success();
     sim("rw --machine metatm-16 --threads 32 --locks transactions --seconds 0.01").success();
-    sim("rw --machine opteron-32 --threads 8 --locks transactions").failure().stderr(contains("[transactions]"));
+    sim("rw --machine opteron-32 --threads 8 --locks transactions")
+        .failure()
+        .stderr(contains("[transactions]"));
 }
 
-/// A calibration for the preset `host`, in a configuration directory of the test's own.
+/// Writes a calibration of the preset `host` into the test's own configuration directory.
 fn configured(directory: &std::path::Path, text: &str) -> Command {
     let file = directory.join("unconvoy/host.toml");
     std::fs::create_dir_all(file.parent().expect("it has one")).expect("made");
@@ -69,7 +82,7 @@ fn configured(directory: &std::path::Path, text: &str) -> Command {
     command
 }
 
-/// A record as `unconvoy bench counter` writes it, of these locks, threads and operations per second.
+/// A record as `unconvoy bench counter` writes it, from locks, threads and operations per second.
 fn record(runs: &[(&str, u32, f64)]) -> String {
     let run = |&(lock, threads, ops): &(&str, u32, f64)| {
         serde_json::json!({
@@ -90,7 +103,7 @@ fn record(runs: &[(&str, u32, f64)]) -> String {
 }
 
 #[test]
-fn a_record_is_compared_with_its_simulation() {
+fn validate_compares_record_with_simulation() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let runs = [
@@ -112,13 +125,19 @@ fn a_record_is_compared_with_its_simulation() {
     sim(&words)
         .success()
         .stdout(
-            contains("points with the same winner").and(contains("left out: libc: not a lock of unconvoy (1 runs)")),
+            contains("points with the same winner")
+                .and(contains("left out: libc: not a lock of unconvoy (1 runs)")),
         )
         .stderr(contains("not calibrated").and(contains("2 processors, and this one has 128")));
     let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(path("v.json")).expect("written")).expect("JSON");
+        serde_json::from_str(&std::fs::read_to_string(path("v.json")).expect("written"))
+            .expect("JSON");
     assert_eq!((&report["complete"], &report["simulated"]), (&true.into(), &true.into()));
-    assert_eq!((&report["verdict"]["rows"], &report["verdict"]["points"]), (&4.into(), &2.into()), "{report}");
+    assert_eq!(
+        (&report["verdict"]["rows"], &report["verdict"]["points"]),
+        (&4.into(), &2.into()),
+        "{report}"
+    );
     assert_eq!(report["verdict"]["same_winner"], 1.0);
     assert_eq!(report["rows"][0]["lock"], "loiter+control");
     assert_eq!(report["rows"][0]["measured"]["median"], 8.5e6);
@@ -126,50 +145,63 @@ fn a_record_is_compared_with_its_simulation() {
 }
 
 #[test]
-fn what_cannot_be_validated_is_told() {
+fn validate_rejects_unusable_records() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("r.json");
     let with = |text: &str| {
         std::fs::write(&file, text).expect("written");
         sim(&format!("--machine server --validate {}", file.display())).failure().code(1)
     };
-    sim("--machine server --validate").failure().stderr(contains("unconvoy bench counter --locks all"));
-    sim("--machine server --validate /nonexistent.json").failure().stderr(contains("cannot read /nonexistent.json"));
-    with("no JSON").stderr(contains("is no record of a benchmark").and(contains("unconvoy bench counter")));
-    with("{}").stderr(contains("is no record of a benchmark"));
-    with(&record(&[("nosuch+none", 1, 1e6)])).stderr(contains("there is no lock nosuch+none"));
-    with(&record(&[]).replace("unconvoy-bench-1", "unconvoy-bench-9")).stderr(contains("unconvoy-bench-9"));
-    with(&record(&[]).replace("\"counter\"", "\"nested\"")).stderr(contains("nested; counter and hashtable"));
-    with(&record(&[]).replace("\"latency\":false", "\"latency\":true")).stderr(contains("--latency"));
+    sim("--machine server --validate")
+        .failure()
+        .stderr(contains("unconvoy bench counter --locks all"));
+    sim("--machine server --validate /nonexistent.json")
+        .failure()
+        .stderr(contains("cannot read /nonexistent.json"));
+    with("no JSON")
+        .stderr(contains("is not a benchmark record").and(contains("unconvoy bench counter")));
+    with("{}").stderr(contains("is not a benchmark record"));
+    with(&record(&[("nosuch+none", 1, 1e6)])).stderr(contains("unknown lock nosuch+none"));
+    with(&record(&[]).replace("unconvoy-bench-1", "unconvoy-bench-9"))
+        .stderr(contains("unconvoy-bench-9"));
+    with(&record(&[]).replace("\"counter\"", "\"nested\""))
+        .stderr(contains("nested; counter and hashtable"));
+    with(&record(&[]).replace("\"latency\":false", "\"latency\":true"))
+        .stderr(contains("--latency"));
     sim("tm1 --validate r.json").failure().stderr(contains("cannot be used with"));
 }
 
 #[test]
-fn the_preset_host_is_the_calibration_if_there_is_one() {
+fn preset_host_uses_calibration() {
     let directory = tempfile::tempdir().expect("a directory");
     let words = "--threads 1 --locks default --seconds 0.01";
-    let run = |text: &str| configured(directory.path(), text).args(words.split_whitespace()).assert();
+    let run =
+        |text: &str| configured(directory.path(), text).args(words.split_whitespace()).assert();
     let printed = sim("--machine server --print-machine").success().get_output().stdout.clone();
-    let machine = String::from_utf8(printed).expect("text").replace("name = \"server\"", "name = \"host\"");
+    let machine =
+        String::from_utf8(printed).expect("text").replace("name = \"server\"", "name = \"host\"");
     run(&machine).success().stdout(contains("host (128 contexts, not calibrated)"));
     let calibrated = format!(
-        "{machine}\n[calibrated]\ndate = \"D\"\nprocessor = \"P\"\nkernel = \"K\"\nbusy = true\n[calibrated.programs]\n\
-         counter_turn_ps = 1\ncounter_dispatch_ps = 1\ntable_outside_ps = 1\ntable_section_ps = 1\ntable_visit_ps = 1\n\
+        "{machine}\n[calibrated]\ndate = \"D\"\nprocessor = \"P\"\nkernel = \"K\"\nbusy = true\n\
+         [calibrated.programs]\ncounter_turn_ps = 1\ncounter_dispatch_ps = 1\n\
+         table_outside_ps = 1\ntable_section_ps = 1\ntable_visit_ps = 1\n\
          table_call_ps = 1\ntable_dispatch_ps = 1\n"
     );
-    run(&calibrated).success().stdout(contains("host (128 contexts, calibrated D (P, K, WHILE IT WAS BUSY))"));
+    run(&calibrated)
+        .success()
+        .stdout(contains("host (128 contexts, calibrated D (P, K, WHILE IT WAS BUSY))"));
     let broken = calibrated.replace("hit_ns = ", "hit_ns = -");
     run(&broken)
         .failure()
-        .stderr(contains("host.toml, the calibration of this machine, is no machine").and(contains("line ")));
+        .stderr(contains("host.toml; calibrate again with").and(contains("line ")));
 }
 
 #[test]
-fn a_calibration_is_a_machine_file() {
+fn calibration_writes_machine_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("here");
     std::fs::write(&file, "").expect("written");
-    // Before anything is measured.
+    // Checked before anything is measured.
     sim(&format!("--calibrate {}", file.join("m.toml").display()))
         .failure()
         .stderr(contains("cannot make the directory"));
@@ -178,31 +210,45 @@ fn a_calibration_is_a_machine_file() {
         .success()
         .stdout(contains("Calibrated:").and(contains("--machine")));
     let text = std::fs::read_to_string(&machine).expect("written");
-    assert!(text.contains("same_cache_ns") && text.contains("# futex wake of nobody ("), "{text}");
-    sim(&format!("bench-counter --machine {} --threads 1,2 --locks default --seconds 0.01", machine.display()))
-        .success()
-        .stdout(contains(", calibrated 2"));
+    assert!(
+        text.contains("same_cache_ns") && text.contains("# futex wake without a sleeper ("),
+        "{text}"
+    );
+    sim(&format!(
+        "bench-counter --machine {} --threads 1,2 --locks default --seconds 0.01",
+        machine.display()
+    ))
+    .success()
+    .stdout(contains(", calibrated 2"));
     sim("tm1 --calibrate").failure().stderr(contains("cannot be used with"));
 }
 
 #[test]
-fn a_recorded_program_is_simulated() {
+fn profile_simulates_recorded_program() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("s.json");
-    // Of four threads: one lock for 500 ns and 2 us outside, then thrice another for 200 ns and 1 us outside.
+    // The statistics are of four threads. Each thread repeats: hold one lock for 500 ns, spend 2 us
+    // outside, then three times hold another lock for 200 ns and spend 1 us outside.
     std::fs::write(&file, include_str!("stats/two-locks.json")).expect("written");
     let with = |words: &str| {
-        sim(&format!("--profile {} --machine server --threads 2,8 --seconds 0.01 {words}", file.display()))
+        sim(&format!(
+            "--profile {} --machine server --threads 2,8 --seconds 0.01 {words}",
+            file.display()
+        ))
     };
-    with("--recorded-threads 4").success().stdout(contains("Simulated: profile of two-locks on server").and(contains(
-        "Assumed: its threads computed whenever they did not hold a lock: 1452 ns between two sections",
-    )));
+    with("--recorded-threads 4").success().stdout(
+        contains("Simulated: profile of two-locks on server").and(contains(
+            "Assumed: its threads computed whenever they did not hold a lock: 1452 ns between two \
+            sections",
+        )),
+    );
     with("").success().stdout(contains("Assumed: the program ran with 2 threads"));
     std::fs::write(&file, "{}").expect("written");
-    with("")
-        .failure()
-        .stderr(contains("is no record of locks; a record is what `unconvoy run --stats FILE -- PROGRAM`"));
-    std::fs::write(&file, include_str!("stats/two-locks.json").replace("stats-1", "stats-7")).expect("written");
+    with("").failure().stderr(contains(
+        "is not a record of locks; make one with `unconvoy run --stats FILE -- PROGRAM`",
+    ));
+    std::fs::write(&file, include_str!("stats/two-locks.json").replace("stats-1", "stats-7"))
+        .expect("written");
     with("").failure().stderr(contains("unconvoy-stats-7"));
     sim("--profile /nonexistent.json").failure().stderr(contains("cannot read /nonexistent.json"));
 }

@@ -1,17 +1,20 @@
 /*
- * The programs that Syncchar's predictions are validated with (Porter, Hofmann and Witchel 2008, section 5), and one more:
+ * The programs that validate Syncchar's predictions (Porter, Hofmann and Witchel 2008, section 5),
+ * and one more:
  *
- * prob     a section writes one shared variable with some probability, 50 % in the report; else it has private data only
- * rw       one thread writes a shared structure of four lines, all others read it
- * rb-tree  a section inserts a random key from 0 to 200 into a red-black tree, 75 % in the report, or removes it
- * table    a section updates one of --keys cells, each on a line of its own: two of them conflict with a probability of 1 / keys
- * all      each thread goes round all four, so that one run has four locks
+ *   prob     a section writes one shared variable with some probability, 50 % in the report
+ *   rw       one thread writes a shared structure of four lines, all others read it
+ *   rb-tree  a section inserts (75 % in the report) or removes a random key from 0 to 200
+ *   table    a section updates one of --keys cells, each on its own line: two sections
+ *            conflict with a probability of 1 / keys
+ *   all      each thread takes all four in turn, so that one run has four locks
  *
- * Each has one lock. All that is left to chance is drawn before a section, which may run more than once under a lock that is elided; in
- * a section a value is computed from private data, and only then written. So a section is as long as --work says, and what
- * is shared is written late, as in the simulator's programs of these names.
+ * Each program has one lock. All random draws come before the section, which may run more than once
+ * under an elided lock. A section first computes from private data and then writes, so it takes as
+ * long as --work says and writes shared data late, as in the simulator's programs of these names.
  *
- * Checked at the end: the tree is one, with as many keys as were inserted less those removed; every update of a cell and of the variable was counted.
+ * At the end, the program checks that the tree is a red-black tree with as many keys as were
+ * inserted less those removed, and that no update of a cell or of the variable was lost.
  */
 #include "measure.h"
 #include "red_black.h"
@@ -39,17 +42,17 @@ struct shared {
 	struct line *cells;
 	uint64_t together;
 	pthread_barrier_t meeting;
-	struct rb_node *nodes; /* by key, each in the tree or not */
+	struct rb_node *nodes; /* one per key, whether in the tree or not */
 	struct rb_tree tree __attribute__((aligned(MEASURE_LINE)));
 	struct window window;
 };
 
-/* Named, so that a report can name them. */
+/* Separate names, so that a report can name the locks. */
 static struct lock prob_lock, rw_lock, tree_lock, table_lock;
 static struct shared shared;
 
 struct worker {
-	struct tally *tally;
+	struct counter *counter;
 	uint64_t number, random;
 	int64_t grown;
 	uint64_t written, updated;
@@ -64,7 +67,7 @@ static void acquire(struct lock *lock)
 		die_inconsistent("lock: %s", strerror(error));
 }
 
-/* What a section computes, in the thread's own line. */
+/* The section's computation, on the thread's own line. */
 static uint64_t compute(struct worker *self)
 {
 	uint64_t value = self->private.value;
@@ -105,7 +108,7 @@ static void rw(struct worker *self)
 	}
 	pthread_mutex_unlock(&rw_lock.mutex);
 	if (torn)
-		die_inconsistent("a reader met half of a write: the lock did not exclude");
+		die_inconsistent("a reader saw half of a write: the lock did not exclude");
 }
 
 static void rb_tree(struct worker *self)
@@ -114,7 +117,8 @@ static void rb_tree(struct worker *self)
 	bool inserts = random_below(&self->random, 100) < shared.inserts;
 
 	acquire(&tree_lock);
-	bool changed = inserts ? rb_insert(&shared.tree, key, &shared.nodes[key]) : rb_remove(&shared.tree, key);
+	bool changed =
+		inserts ? rb_insert(&shared.tree, key, &shared.nodes[key]) : rb_remove(&shared.tree, key);
 	pthread_mutex_unlock(&tree_lock.mutex);
 	self->grown += changed ? inserts ? 1 : -1 : 0;
 }
@@ -124,7 +128,7 @@ static void table(struct worker *self)
 	struct line *cell = &shared.cells[random_below(&self->random, shared.keys)];
 
 	acquire(&table_lock);
-	/* Not in one instruction: who comes in between without the lock is found out, also on one processor. */
+	/* Load and store apart: even one processor then shows a second thread in the section. */
 	uint64_t value = *(volatile uint64_t *)&cell->value;
 	compute(self);
 	cell->value = value + 1;
@@ -137,8 +141,9 @@ static void *worker_main(void *argument)
 	static void (*const sections[])(struct worker *) = { prob, rw, rb_tree, table };
 	struct worker *self = argument;
 
-	pthread_barrier_wait(&shared.window.gate);
-	for (uint64_t done = 0; shared.sections ? done < shared.sections : window_phase(&shared.window) != PHASE_STOP;
+	pthread_barrier_wait(&shared.window.start_barrier);
+	for (uint64_t done = 0;
+	     shared.sections ? done < shared.sections : window_phase(&shared.window) != PHASE_STOP;
 	     done++) {
 		if (shared.kind == KIND_ALL)
 			for (int i = 0; i < KIND_ALL; i++)
@@ -149,7 +154,7 @@ static void *worker_main(void *argument)
 			sched_yield();
 		if (shared.together && (done + 1) % shared.together == 0)
 			pthread_barrier_wait(&shared.meeting);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
@@ -169,29 +174,37 @@ static void check(const struct worker *workers, long threads, int64_t keys)
 	if (written != shared.variable.value || updated != cells)
 		die_inconsistent("an update was lost: the lock did not exclude");
 	if (rb_check(shared.tree.root, 0, 200, &blacks) != (uint64_t)keys)
-		die_inconsistent("the tree has other keys than were inserted: the lock did not exclude");
+		die_inconsistent("the tree has the wrong number of keys: the lock did not exclude");
 }
 
 int main(int argc, char **argv)
 {
-	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, together = 0, seed = 1;
+	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, together = 0,
+	     seed = 1;
 	double seconds = 2;
 	const char *name = "prob";
 	const struct option_row rows[] = {
 		{ "program", "NAME", OPTION_TEXT, &name, 0, 0, "prob, rw, rb-tree, table or all" },
-		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that all do the same" },
+		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "identical threads" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
-		{ "sections", "N", OPTION_COUNT, &sections, 0, 1e12, "sections of each thread instead; 0: --seconds" },
-		{ "writes", "PERCENT", OPTION_COUNT, &writes, 0, 100, "prob: sections that write the variable" },
-		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100, "rb-tree: sections that insert" },
+		{ "sections", "N", OPTION_COUNT, &sections, 0, 1e12,
+		  "sections per thread; 0: run for --seconds" },
+		{ "writes", "PERCENT", OPTION_COUNT, &writes, 0, 100,
+		  "prob: share of sections that write" },
+		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100,
+		  "rb-tree: share of sections that insert" },
 		{ "keys", "N", OPTION_COUNT, &keys, 1, 1000000, "table: cells" },
-		{ "work", "N", OPTION_COUNT, &work, 0, 1000000, "multiplications in a section, a nanosecond each" },
-		{ "yield", NULL, OPTION_FLAG, &shared.yields, 0, 0, "let others run after each section" },
-		{ "together", "N", OPTION_COUNT, &together, 0, 1e9, "with --sections: wait for all after each N; 0: never" },
-		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "of all choices" },
+		{ "work", "N", OPTION_COUNT, &work, 0, 1000000,
+		  "multiplications in a section, a nanosecond each" },
+		{ "yield", NULL, OPTION_FLAG, &shared.yields, 0, 0,
+		  "yield the processor after each section" },
+		{ "together", "N", OPTION_COUNT, &together, 0, 1e9,
+		  "with --sections: meet at a barrier after each N; 0: never" },
+		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "seed of all random draws" },
 	};
-	const struct program program = { "optimistic", "Threads have critical sections that could mostly run at once.", rows,
-					 sizeof rows / sizeof *rows };
+	const struct program program = { "optimistic",
+					 "Threads run critical sections that mostly touch different data.",
+					 rows, sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 	shared.kind = (enum kind)parse_choice(&program, "program", name, kind_names, KIND_COUNT);
 	shared.writes = (uint64_t)writes;
@@ -203,7 +216,9 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&shared.meeting, NULL, (unsigned)threads);
 	shared.cells = line_alloc((size_t)keys, sizeof *shared.cells);
 	shared.nodes = line_alloc(201, sizeof *shared.nodes);
-	for (struct lock **lock = (struct lock *[]){ &prob_lock, &rw_lock, &tree_lock, &table_lock, NULL }; *lock; lock++)
+	for (struct lock **lock =
+		     (struct lock *[]){ &prob_lock, &rw_lock, &tree_lock, &table_lock, NULL };
+	     *lock; lock++)
 		pthread_mutex_init(&(*lock)->mutex, NULL);
 	int64_t filled = 0;
 	for (uint64_t key = 0; key < 201; key += 2, filled++)
@@ -213,13 +228,13 @@ int main(int argc, char **argv)
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	for (long i = 0; i < threads; i++) {
 		uint64_t own_seed = (uint64_t)seed ^ (uint64_t)i << 50;
-		workers[i].tally = &shared.window.tallies[i];
+		workers[i].counter = &shared.window.counters[i];
 		workers[i].number = (uint64_t)i;
 		workers[i].random = random_next(&own_seed);
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
 	if (sections) {
-		pthread_barrier_wait(&shared.window.gate);
+		pthread_barrier_wait(&shared.window.start_barrier);
 		window_begin(&shared.window);
 	} else {
 		window_run(&shared.window, seconds);

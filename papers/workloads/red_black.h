@@ -1,7 +1,8 @@
 /*
- * A red-black tree of numbers (Guibas and Sedgewick, FOCS 1978; the mending after a removal as in Cormen et al., Introduction to
- * Algorithms, chapter 13, but without a sentinel node: removals would write its parent, and so conflict with each other wherever they
- * are in the tree). A node is on a line of its own, made by the caller; nothing here locks.
+ * A red-black tree of numbers (Guibas and Sedgewick, FOCS 1978). Rebalancing after a removal
+ * follows Cormen et al., Introduction to Algorithms, chapter 13, without a sentinel node: removals
+ * anywhere in the tree would write the sentinel's parent and so conflict. The caller provides the
+ * nodes, each on its own line. Nothing here locks.
  */
 #ifndef UNCONVOY_RED_BLACK_H
 #define UNCONVOY_RED_BLACK_H
@@ -28,8 +29,9 @@ static inline int rb_side(const struct rb_node *parent, const struct rb_node *no
 	return parent->child[1] == node;
 }
 
-/* Puts `new`, which may be NULL, where `old` hangs below `parent`. */
-static inline void rb_replace(struct rb_tree *tree, struct rb_node *parent, struct rb_node *old, struct rb_node *new)
+/* Puts `new` (may be NULL) in the place of `old` below `parent`. */
+static inline void rb_replace(struct rb_tree *tree, struct rb_node *parent, struct rb_node *old,
+			      struct rb_node *new)
 {
 	if (!parent)
 		tree->root = new;
@@ -39,7 +41,7 @@ static inline void rb_replace(struct rb_tree *tree, struct rb_node *parent, stru
 		new->parent = parent;
 }
 
-/* `node` goes down to this side, and its child of the other side up. */
+/* Rotates `node` down towards `side`; its child of the other side moves up. */
 static inline void rb_rotate(struct rb_tree *tree, struct rb_node *node, int side)
 {
 	struct rb_node *up = node->child[!side], *between = up->child[side];
@@ -52,7 +54,9 @@ static inline void rb_rotate(struct rb_tree *tree, struct rb_node *node, int sid
 	node->parent = up;
 }
 
-/* Inserts `key` with the node `fresh`; false, and the node is not touched, if the tree has the key. */
+/*
+ * Inserts `key` with the node `fresh`. Returns false, without touching `fresh`, if the key exists.
+ */
 static inline bool rb_insert(struct rb_tree *tree, uint64_t key, struct rb_node *fresh)
 {
 	struct rb_node *parent = NULL, **link = &tree->root, *node = fresh;
@@ -92,7 +96,7 @@ static inline bool rb_insert(struct rb_tree *tree, uint64_t key, struct rb_node 
 	return true;
 }
 
-/* Below `parent`, the side of `node` (which may be NULL) has one black node too few. */
+/* Rebalances: the side of `node` (may be NULL) below `parent` has one black node too few. */
 static inline void rb_mend(struct rb_tree *tree, struct rb_node *parent, struct rb_node *node)
 {
 	while (parent && !rb_is_red(node)) {
@@ -126,7 +130,7 @@ static inline void rb_mend(struct rb_tree *tree, struct rb_node *parent, struct 
 		node->red = false;
 }
 
-/* Removes `key`; false if the tree has it not. */
+/* Removes `key`; returns false if the tree lacks it. */
 static inline bool rb_remove(struct rb_tree *tree, uint64_t key)
 {
 	struct rb_node *node = tree->root;
@@ -164,8 +168,12 @@ static inline bool rb_remove(struct rb_tree *tree, uint64_t key)
 	return true;
 }
 
-/* Keys below `node`, all within [low, high]; `blacks` gets the black nodes of each way down. Ends the program if it is no red-black tree. */
-static inline uint64_t rb_check(const struct rb_node *node, uint64_t low, uint64_t high, int *blacks)
+/*
+ * Returns the number of keys below `node`, and in `blacks` the number of black nodes on each path
+ * down. Ends the program unless this is a red-black tree with keys within [low, high].
+ */
+static inline uint64_t rb_check(const struct rb_node *node, uint64_t low, uint64_t high,
+				int *blacks)
 {
 	*blacks = 0;
 	if (!node)
@@ -173,7 +181,8 @@ static inline uint64_t rb_check(const struct rb_node *node, uint64_t low, uint64
 	int left_blacks, right_blacks;
 	uint64_t keys = 1;
 	if (node->key < low || node->key > high)
-		die_inconsistent("key %" PRIu64 " is in the wrong place: the lock did not exclude", node->key);
+		die_inconsistent("key %" PRIu64 " is in the wrong place: the lock did not exclude",
+				 node->key);
 	if (node->child[0])
 		keys += rb_check(node->child[0], low, node->key - 1, &left_blacks);
 	else

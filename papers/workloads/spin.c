@@ -1,19 +1,23 @@
 /*
- * The adversary: threads that burn processor time and do nothing else.
+ * The adversary: threads that only burn processor time.
  *
- * Johnson et al., ASPLOS 2010, section 5.5: a process under load control may lose to one "whose only purpose is
- * to consume CPU time". It takes no lock and makes no system call, so it is as greedy under any library.
+ * Johnson et al., ASPLOS 2010, section 5.5: a process under load control may lose to one "whose
+ * only purpose is to consume CPU time". This one takes no lock and makes no system call, so it is
+ * equally greedy under any library.
  *
- * cpu_seconds is what it got of the processors; jain and min_max say how its own threads shared that.
+ * cpu_seconds is the processor time; jain and min_max say how evenly the threads share it.
  */
 #include "measure.h"
 
-/* So rarely does a thread look whether it is to end that the look costs nothing: every few us. */
+/*
+ * Iterations between two checks of the window's phase. They take some microseconds, so a check
+ * costs next to nothing.
+ */
 enum { TURNS_PER_OP = 10000 };
 
 struct worker {
 	struct window *window;
-	struct tally *tally;
+	struct counter *counter;
 	pthread_t thread;
 };
 
@@ -21,11 +25,11 @@ static void *worker_main(void *argument)
 {
 	struct worker *self = argument;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	while (window_phase(self->window) != PHASE_STOP) {
 		for (volatile int turn = 0; turn < TURNS_PER_OP; turn = turn + 1)
 			;
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
@@ -38,7 +42,7 @@ int main(int argc, char **argv)
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that burn processor time" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 	};
-	const struct program program = { "spin", "Threads burn processor time and do nothing else.", rows,
+	const struct program program = { "spin", "Threads only burn processor time.", rows,
 					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 
@@ -47,7 +51,7 @@ int main(int argc, char **argv)
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	for (long i = 0; i < threads; i++) {
 		workers[i].window = window;
-		workers[i].tally = &window->tallies[i];
+		workers[i].counter = &window->counters[i];
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
 	window_run(window, seconds);

@@ -1,4 +1,4 @@
-//! The benchmarks of our own goals, as a user writes them after `unconvoy bench`.
+//! Subcommands of `unconvoy bench` for our own goals.
 
 use clap::Subcommand;
 use unconvoy_measure::record::Record;
@@ -7,42 +7,44 @@ use crate::grid::Grid;
 use crate::grid::workload::{HASHTABLE, NESTED};
 use crate::{condvar, counter, grid, idle, memory, pair, report, rwlock, sensor};
 
-/// What to measure.
+/// A benchmark.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Threads take one lock in a loop: throughput, fairness, processor time, latency
+    /// Measure throughput, fairness, processor time and latency of one lock
     Counter(counter::Options),
-    /// Threads use a hash table with a lock per bucket: every configuration at every thread count
+    /// Measure a hash table with a lock per bucket
     Hashtable(grid::GridOptions),
-    /// Threads take a contended lock, some inside another lock that others wait for
+    /// Measure a contended lock that some threads take inside another lock
     Nested(grid::GridOptions),
-    /// LevelDB: random writes, random reads, or reads beside a writer
+    /// Measure LevelDB: random writes, random reads, or reads beside a writer
     Leveldb(grid::LeveldbOptions),
-    /// A lock/unlock pair that nobody contends for
+    /// Measure an uncontended lock/unlock pair
     Pair(pair::Options),
-    /// Condition variables: two threads that alternate, one that wakes many, a bounded queue
+    /// Measure condition variables: alternation, broadcast, a bounded queue
     Condvar(condvar::Options),
-    /// Readers and writers of a table under one reader-writer lock
+    /// Measure a table under one reader-writer lock
     Rwlock(rwlock::Options),
-    /// What a reading of the load sensor costs, and the controller's share of a processor
+    /// Measure the load sensor's cost and the controller's share of a processor
     Sensor(sensor::Options),
-    /// Threads, wake-ups and context switches while there is nothing for unconvoy to do
+    /// Count threads, wake-ups and context switches of an idle unconvoy
     Idle(idle::Options),
-    /// Memory per mutex and per contending thread
+    /// Measure memory per mutex and per contending thread
     Memory(memory::Options),
-    /// Turns the JSON records of a directory into one Markdown page on standard output
+    /// Print the JSON records of a directory as one Markdown page
     Report(report::Options),
 }
 
-/// Runs a benchmark; the record, of which a report has none.
+/// Runs a benchmark and returns its record; `None` for a report.
 ///
 /// # Errors
 ///
-/// It cannot begin, or be written; a record that is not complete is none.
+/// The benchmark cannot start, or its record cannot be written. Incompleteness is not an error.
 pub fn run(command: &Command) -> anyhow::Result<Option<Record>> {
     Ok(Some(match command {
         Command::Counter(options) => counter::run(options)?,
-        Command::Hashtable(options) => Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options)?,
+        Command::Hashtable(options) => {
+            Grid { is_saturated: true, ..Grid::of(&HASHTABLE) }.run(options)?
+        }
         Command::Nested(options) => Grid::of(&NESTED).run(options)?,
         Command::Leveldb(options) => grid::leveldb(options)?,
         Command::Pair(options) => pair::run(options)?,

@@ -1,4 +1,4 @@
-//! `condvar`: condition variables in the shapes that programs use.
+//! `condvar`: condition variables in the patterns of real programs.
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +12,8 @@ use crate::versus::{Benchmark, Case, Metric};
 const CONDVAR: Benchmark = Benchmark {
     program: "condvar",
     metric: Metric { name: "ops_per_sec", heading: "operations/s" },
-    title: "Condition variables; an operation is a round trip, a round that all waiters have acknowledged, an item taken",
+    title: "Condition variables; an operation is a round trip, a broadcast acknowledged by all \
+        waiters, or an item taken",
 };
 
 /// Options of `condvar`.
@@ -22,10 +23,11 @@ pub struct Options {
     common: Common,
     #[command(flatten)]
     places: Places,
-    /// Threads of pingpong (odd counts are left out), producers of queue
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,16", value_parser = threads)]
+    /// Numbers of pingpong threads (even ones only) and of queue producers
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,16",
+          value_parser = threads)]
     threads: Vec<u32>,
-    /// Threads that broadcast wakes
+    /// Number of threads that a broadcast wakes
     #[arg(long, value_name = "N", default_value = "64", value_parser = threads)]
     waiters: u32,
 }
@@ -41,13 +43,18 @@ fn case(mode: &str, option: &str, count: u32, what: &str) -> Case {
 
 fn cases(threads: &[u32], waiters: u32) -> Vec<Case> {
     let even = threads.iter().filter(|&&count| count % 2 == 0);
-    let mut cases: Vec<Case> = even.map(|&count| case("pingpong", "--threads", count, "threads")).collect();
+    let mut cases: Vec<Case> =
+        even.map(|&count| case("pingpong", "--threads", count, "threads")).collect();
     cases.push(case("broadcast", "--waiters", waiters, "waiters"));
-    cases.extend(threads.iter().map(|&count| case("queue", "--threads", count, "producers and consumers each")));
+    cases.extend(
+        threads
+            .iter()
+            .map(|&count| case("queue", "--threads", count, "producers and consumers each")),
+    );
     cases
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let cases = cases(&options.threads, options.waiters);
     let parameters = json!({ "threads": options.threads, "waiters": options.waiters });
@@ -64,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pingpong_takes_even_counts_only() {
+    fn pingpong_skips_odd_counts() {
         let names: Vec<String> = cases(&[2, 3], 8).into_iter().map(|case| case.name).collect();
         assert_eq!(names.len(), 4);
         assert!(!names.contains(&"pingpong, 3 threads".to_string()));

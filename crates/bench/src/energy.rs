@@ -1,7 +1,10 @@
-//! Joules, from the processors' own counters (RAPL) as the kernel's powercap interface offers them.
+//! Energy in joules, from the processors' counters (RAPL) in the kernel's powercap interface.
 //!
-//! What counts are the packages and, where it is told apart, their memory: their sum is what the processors and the memory of the whole machine take, whoever uses them. `core` and `uncore` are parts of a package,
-//! `psys` is more than the packages, and the `mmio` zones are the packages once more, so these are passed over. A counter starts over at a limit, after minutes at full power; between two readings it must not do so twice.
+//! The sum covers the packages and, if counted separately, their memory: the consumption of all
+//! processors and memory, whichever program causes it. `core` and `uncore` are parts of a package,
+//! `psys` contains the packages, and the `mmio` zones repeat the packages, so all of them are
+//! ignored. A counter wraps around at a limit, after minutes at full power. Between two readings it
+//! must not wrap twice.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,24 +13,27 @@ use std::sync::OnceLock;
 
 use unconvoy::catalogue::environment;
 
-/// Names another directory than [`POWERCAP`].
+use crate::messages;
+
+/// Variable that overrides [`POWERCAP`].
 const VARIABLE: &str = environment::POWERCAP.name;
-/// Where the kernel has the counters.
+/// Directory of the kernel's counters.
 const POWERCAP: &str = "/sys/class/powercap";
-/// Set for a workload program, it says on standard output when its window opens and closes; see `window_mark` of workloads/measure.h.
+/// Variable that makes a workload program print when its measured window opens and closes; see
+/// `window_mark` of workloads/measure.h.
 pub const WINDOW: &str = environment::WINDOW.name;
-/// How it says so.
+/// Lines that the program prints.
 const OPEN: &[u8] = b"window open\n";
 const CLOSED: &[u8] = b"window closed\n";
 
-/// Energy per operation, joules, among what was measured.
+/// Measured value: energy per operation, joules.
 pub const PER_OPERATION: &str = "joules_per_op";
-/// Energy during the measured window, joules.
+/// Measured value: energy during the measured window, joules.
 const IN_WINDOW: &str = "joules";
-/// Energy from a program's start to its end, joules: for those that do a fixed amount of work.
+/// Measured value: energy of the whole run, joules, for programs with a fixed amount of work.
 pub const IN_RUN: &str = "process_joules";
 
-/// The counters of a machine.
+/// The energy counters of a machine.
 #[derive(Debug)]
 pub struct Counters {
     domains: Vec<Domain>,
@@ -36,46 +42,52 @@ pub struct Counters {
 #[derive(Debug)]
 struct Domain {
     name: String,
-    /// Of the file that has its microjoules.
+    /// File with the counter in microjoules.
     path: PathBuf,
-    /// The largest number that it shows before it starts over, microjoules.
+    /// Largest value before the counter wraps around, microjoules.
     range: u64,
 }
 
 impl Counters {
-    /// Those that lie below `directory`.
+    /// Finds the counters below `directory`.
     ///
     /// # Errors
     ///
-    /// There are none, or this process may not read one; says so.
+    /// There are no counters, or this process may not read one.
     pub fn below(directory: &Path) -> Result<Self, String> {
-        let shown = directory.display();
         let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => format!("there is no {shown}"),
-            _ => format!("{shown}: {error}"),
+            ErrorKind::NotFound => messages::no_such_directory(directory),
+            _ => messages::unreadable(directory, error),
         })?;
-        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let mut paths: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         paths.sort();
         let mut domains = Vec::new();
         for path in paths {
-            let text = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default().trim().to_string();
-            let is_copy = path.file_name().is_none_or(|name| name.to_string_lossy().contains("mmio"));
+            let text = |name: &str| {
+                fs::read_to_string(path.join(name)).unwrap_or_default().trim().to_string()
+            };
+            let is_copy =
+                path.file_name().is_none_or(|name| name.to_string_lossy().contains("mmio"));
             let name = text("name");
             if is_copy || !(name.starts_with("package") || name == "dram") {
                 continue;
             }
-            let domain =
-                Domain { name, path: path.join("energy_uj"), range: text("max_energy_range_uj").parse().unwrap_or(0) };
+            let domain = Domain {
+                name,
+                path: path.join("energy_uj"),
+                range: text("max_energy_range_uj").parse().unwrap_or(0),
+            };
             domain.read()?;
             domains.push(domain);
         }
         if domains.is_empty() {
-            return Err(format!("{shown} has no energy counter of a processor"));
+            return Err(messages::no_energy_counter(directory));
         }
         Ok(Self { domains })
     }
 
-    /// What is counted: `package-0, dram`.
+    /// Returns the names of the domains: `package-0, dram`.
     pub fn names(&self) -> String {
         self.domains.iter().map(|domain| domain.name.as_str()).collect::<Vec<_>>().join(", ")
     }
@@ -93,18 +105,18 @@ impl Counters {
 
 impl Domain {
     fn read(&self) -> Result<u64, String> {
-        let shown = self.path.display();
-        let text = fs::read_to_string(&self.path).map_err(|error| format!("{shown}: {error}"))?;
-        text.trim().parse().map_err(|_| format!("{shown}: no number"))
+        let text = fs::read_to_string(&self.path)
+            .map_err(|error| messages::unreadable(&self.path, error))?;
+        text.trim().parse().map_err(|_| messages::not_a_number(&self.path))
     }
 
-    /// Microjoules from one reading to the next.
+    /// Returns the microjoules between two readings.
     fn between(&self, from: u64, to: u64) -> u64 {
         if to >= from { to - from } else { (self.range.saturating_sub(from)).saturating_add(to) }
     }
 }
 
-/// This machine's, or why there are none.
+/// Returns this machine's counters, or why there are none.
 pub fn counters() -> Result<&'static Counters, &'static str> {
     static FOUND: OnceLock<Result<Counters, String>> = OnceLock::new();
     let find = || {
@@ -114,20 +126,23 @@ pub fn counters() -> Result<&'static Counters, &'static str> {
     FOUND.get_or_init(find).as_ref().map_err(String::as_str)
 }
 
-/// For a record: what its energy is, or what stands in.
+/// Returns a note for the record: the energy's source, or its substitute.
 pub fn note() -> String {
     match counters() {
         Ok(counters) => format!(
-            "Energy: the processors' own counters (RAPL: {}), of the whole machine, idle processors and other programs included, during the measured window.",
+            "Energy: the processors' own counters (RAPL: {}), for the whole machine with idle \
+             processors and other programs, during the measured window.",
             counters.names()
         ),
         Err(why) => {
-            format!("Energy: no counter can be read ({why}); processor time per operation, user and system, stands in.")
+            format!(
+                "Energy: no counter can be read ({why}); see processor time per operation instead."
+            )
         }
     }
 }
 
-/// The energy of one run, and of its measured window.
+/// Measures the energy of one run and of its measured window.
 #[derive(Debug, Default)]
 pub struct Meter {
     began: Option<Vec<u64>>,
@@ -136,12 +151,13 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The run begins now.
+    /// Starts at the beginning of a run.
     pub fn begin() -> Self {
         Self { began: counters().ok().and_then(Counters::read), ..Self::default() }
     }
 
-    /// Looks at what the program has printed so far, and reads the counters when its window opens and when it closes.
+    /// Searches the program's output so far for the window's marks, and reads the counters when the
+    /// window opens and closes.
     pub fn see(&mut self, printed: &[u8]) {
         let Ok(counters) = counters() else { return };
         self.see_with(printed, || counters.read(), |from, to| counters.joules(from, to));
@@ -153,7 +169,7 @@ impl Meter {
         read: impl Fn() -> Option<Vec<u64>>,
         joules: impl Fn(&[u64], &[u64]) -> f64,
     ) {
-        let has = |mark: &[u8]| printed.windows(mark.len()).any(|part| part == mark);
+        let has = |marker: &[u8]| printed.windows(marker.len()).any(|part| part == marker);
         if self.joules.is_some() {
             return;
         }
@@ -167,16 +183,23 @@ impl Meter {
         }
     }
 
-    /// The run ends now: its energy.
+    /// Returns the energy of the run, which ends now.
     pub fn end(&self) -> Option<f64> {
         let counters = counters().ok()?;
         Some(counters.joules(self.began.as_ref()?, &counters.read()?))
     }
 
-    /// Names and numbers of the window for the record; none where there is no counter or the program does not say when its window is.
+    /// Returns the window's values for the record; none without a counter or without marks of the
+    /// window.
     pub fn values(&self, operations: Option<f64>) -> impl Iterator<Item = (&'static str, f64)> {
-        let each = self.joules.zip(operations.filter(|&count| count > 0.0)).map(|(joules, count)| joules / count);
-        self.joules.map(|joules| (IN_WINDOW, joules)).into_iter().chain(each.map(|each| (PER_OPERATION, each)))
+        let each = self
+            .joules
+            .zip(operations.filter(|&count| count > 0.0))
+            .map(|(joules, count)| joules / count);
+        self.joules
+            .map(|joules| (IN_WINDOW, joules))
+            .into_iter()
+            .chain(each.map(|each| (PER_OPERATION, each)))
     }
 }
 
@@ -195,7 +218,11 @@ mod tests {
     fn two_packages() -> tempfile::TempDir {
         let directory = tempfile::tempdir().expect("a directory");
         let domain = |place: &str, name: &str, energy: &str| {
-            zone(directory.path(), place, &[("name", name), ("energy_uj", energy), ("max_energy_range_uj", "1000000")]);
+            zone(
+                directory.path(),
+                place,
+                &[("name", name), ("energy_uj", energy), ("max_energy_range_uj", "1000000")],
+            );
         };
         zone(directory.path(), "intel-rapl", &[("enabled", "1")]);
         domain("intel-rapl:0", "package-0", "900000");
@@ -208,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counts_twice() {
+    fn counters_below_ignores_parts_and_copies() {
         let directory = two_packages();
         let counters = Counters::below(directory.path()).expect("counters");
         assert_eq!(counters.names(), "package-0, dram, package-1");
@@ -216,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_starts_over_at_its_limit() {
+    fn counter_wraps_around_at_its_limit() {
         let directory = two_packages();
         let counters = Counters::below(directory.path()).expect("counters");
         let before = counters.read().expect("readings");
@@ -227,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn counters_below_names_missing_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let none = Counters::below(directory.path()).expect_err("empty");
         assert!(none.contains("no energy counter"), "{none}");
@@ -239,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_between_the_marks() {
+    fn meter_measures_between_window_marks() {
         let reading = std::cell::Cell::new(0);
         let read = || {
             reading.set(reading.get() + 5);

@@ -1,7 +1,7 @@
-//! `idle`: that unconvoy does nothing while there is nothing for it to do.
+//! `idle`: checks that unconvoy does nothing without contention.
 //!
-//! Three phases of this process, interleaved: threads that sleep in a loop; the same with a mutex each in the loop, uncontended; and the time after contention, once
-//! the controller has gone.
+//! Three phases of this process are interleaved: threads that sleep in a loop; the same with an
+//! uncontended mutex per thread; and the time after contention, once the controller has exited.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,18 +21,19 @@ use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
 use crate::goals;
+use crate::messages;
 use crate::options::Common;
 use crate::process;
 use crate::threads::Threads;
 
-/// Threads of the first two phases, and their sleep between two turns.
+/// Threads of the first two phases, and their sleep per iteration.
 const THREADS: u32 = 4;
 const NAP: Duration = Duration::from_millis(1);
-/// From the start of a phase to its window.
+/// Time from a phase's start to its window.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How long threads contend before the third phase.
+/// Duration of the contention before the third phase.
 const CONTENTION: Duration = Duration::from_millis(300);
-/// The controller leaves after some tenths of a second without contention; longer than this and it stays.
+/// Time limit for the controller's exit, which takes a few tenths of a second without contention.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Options of `idle`.
@@ -42,7 +43,7 @@ pub struct Options {
     common: Common,
 }
 
-/// What goes on in the window.
+/// Activity during the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Phase {
@@ -63,16 +64,16 @@ impl Phase {
     }
 }
 
-/// Counts over one window.
+/// Counts during one window.
 #[derive(Debug, Clone, Serialize)]
 struct Counts {
     /// Controllers started.
     starts: u32,
-    /// Times that a controller woke.
+    /// Controllers' wake-ups.
     ticks: u32,
-    /// Sleepers that unconvoy woke.
+    /// Sleepers woken by unconvoy.
     woken: u32,
-    /// Threads of the process at the end, less those of the phase itself.
+    /// Threads at the end, besides those of the phase.
     extra_threads: i64,
     /// Context switches of the process per second.
     switches_per_s: f64,
@@ -81,13 +82,16 @@ struct Counts {
 }
 
 impl Counts {
-    /// Everything that should not be.
+    /// Returns the sum of all counts that should be zero.
     fn unwanted(&self) -> f64 {
-        f64::from(self.starts) + f64::from(self.ticks) + f64::from(self.woken) + self.extra_threads as f64
+        f64::from(self.starts)
+            + f64::from(self.ticks)
+            + f64::from(self.woken)
+            + self.extra_threads as f64
     }
 }
 
-/// Counts over `seconds`, with `own` threads beside the main thread.
+/// Counts for `seconds`, with `own` threads besides the main thread.
 fn window(seconds: f64, own: usize, starts_before: u32) -> anyhow::Result<Counts> {
     let slots = &load_control().slots;
     let (begin, switches, report, totals) =
@@ -135,7 +139,7 @@ fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     let ended = Instant::now();
     while controller_report().running || controller_report().thread != 0 {
         if ended.elapsed() > LEAVE {
-            bail!("the controller was still there {} s after the contention", LEAVE.as_secs());
+            bail!(messages::controller_stayed(LEAVE.as_secs()));
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -143,25 +147,30 @@ fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     window(seconds, 0, controller_report().starts.wrapping_sub(starts))
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
-    let parameters = json!({ "threads": THREADS, "nap_ns": NAP.as_nanos() as u64, "seconds": common.seconds, "runs": common.runs() });
+    let parameters = json!({
+        "threads": THREADS, "nap_ns": NAP.as_nanos() as u64, "seconds": common.seconds,
+        "runs": common.runs(),
+    });
     let mut record = common.begin("idle", parameters)?;
     let name = |phase: &Phase| phase.name().to_string();
-    let samples = common.interleave(&mut record, &PHASES, name, |&phase| measure(phase, common.seconds))?;
+    let samples =
+        common.interleave(&mut record, &PHASES, name, |&phase| measure(phase, common.seconds))?;
     record.judgements = vec![judge(&goals::IDLE, &samples, 1), judge_gone(&samples)];
     record.tables = vec![table(&samples)];
     record.finish(common.out.as_deref())
 }
 
-/// The worst window decides, not the median: a single wake-up is one too many.
+/// Judges the worst window instead of the median, because a single wake-up is too many.
 fn judge(goal: &Goal, samples: &Samples<Counts>, phase: usize) -> Judgement {
     match samples.spread(phase, |counts| Some(counts.unwanted())) {
         Some(spread) => goal.judge(
             spread.max,
             format!(
-                "largest of {} windows: starts + controller wake-ups + sleepers woken + threads too many",
+                "largest of {} windows: starts + controller wake-ups + sleepers woken + extra \
+                 threads",
                 spread.count
             ),
         ),
@@ -201,7 +210,9 @@ fn table(samples: &Samples<Counts>) -> Table {
             |counts| counts.switches_per_s,
             |counts| counts.starts_before.into(),
         ];
-        let text = |metric: fn(&Counts) -> f64| shown(samples.spread(index, |counts| Some(metric(counts))), short);
+        let text = |metric: fn(&Counts) -> f64| {
+            shown(samples.spread(index, |counts| Some(metric(counts))), short)
+        };
         table.line(phase.name(), metrics.map(text));
     }
     table

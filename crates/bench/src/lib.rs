@@ -1,19 +1,19 @@
-//! The benchmarks of unconvoy's own goals: they measure its locks, and judge them by what they
-//! promise. And what the papers' benchmarks (`papers/`) stand on as well.
+//! The benchmarks of unconvoy's own goals, and the modules that the papers' benchmarks (`papers/`)
+//! share with them.
 //!
 //! | module | idea |
 //! | --- | --- |
 //! | [`setup`], [`programs`], [`run`], [`scratch`] | a workload program under given locks |
-//! | [`energy`], [`process`] | joules; what the kernel says of this process |
-//! | [`goals`] | the promises, as one table |
+//! | [`energy`], [`process`] | energy; the kernel's accounting of this process |
+//! | [`goals`] | the goals, as one table |
 //! | [`options`] | options that several benchmarks share |
 //! | [`grid`] | tables over thread counts |
-//! | [`threads`], [`readings`] | threads of this process that contend; the runs of a record |
-//! | [`cli`] | the list of benchmarks; each has its options beside it |
+//! | [`threads`], [`readings`] | contending threads of this process; the runs of a record |
+//! | [`cli`] | the list of benchmarks, whose options are in their modules |
 //! | the others | one benchmark each |
 //!
-//! The loop, statistics, records and charts are crates/measure's, which `unconvoy compare` and
-//! `unconvoy sim` stand on too.
+//! The loop, statistics, records and charts are those of crates/measure, which `unconvoy compare`
+//! and `unconvoy sim` use too.
 
 pub mod cli;
 pub mod energy;
@@ -32,6 +32,7 @@ mod condvar;
 mod counter;
 mod idle;
 mod memory;
+mod messages;
 mod pair;
 mod report;
 mod rwlock;
@@ -43,15 +44,15 @@ use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::record::Record;
 
-/// A workload program found its data inconsistent, as a lock that does not exclude leaves it.
+/// Exit status: a workload program found inconsistent data, so a lock does not exclude.
 const EXIT_VIOLATION: u8 = 3;
-/// A signal asked to end; as a shell has it after SIGINT. Above a violation, so that a script that
-/// runs one benchmark after the other ends too.
+/// Exit status after a signal, as a shell's after SIGINT. It takes precedence over a violation, so
+/// that a script of several benchmarks stops.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// The exit status of a benchmark: 0 when everything was measured, whether or not a goal was met; 1
-/// when something failed, which is said on standard error; 3 when a program found its data
-/// inconsistent; 130 when interrupted.
+/// Returns the exit status of a benchmark: 0 if everything was measured, whether or not the goals
+/// were met; 1 after a failure, which is printed; 3 if a program found inconsistent data; 130 after
+/// a signal.
 pub fn status(result: anyhow::Result<Option<Record>>) -> u8 {
     match result {
         Ok(Some(record)) => {
@@ -67,11 +68,11 @@ pub fn status(result: anyhow::Result<Option<Record>>) -> u8 {
     }
 }
 
-/// The record, if it is complete.
+/// Returns the record if it is complete.
 ///
 /// # Errors
 ///
-/// It is not: it was written, and is a failure all the same.
+/// The record, although written, is incomplete.
 pub fn ended(record: Record) -> anyhow::Result<Record> {
     match record.ended_by {
         None => Ok(record),
@@ -80,7 +81,7 @@ pub fn ended(record: Record) -> anyhow::Result<Record> {
     }
 }
 
-/// The exit status of what ended so; what failed is said on standard error.
+/// Prints the error, if any, and returns its exit status.
 pub fn exit(result: anyhow::Result<()>) -> u8 {
     let Err(error) = result else {
         return 0;

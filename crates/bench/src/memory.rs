@@ -1,4 +1,4 @@
-//! `memory`: bytes per mutex, and what a contending thread costs beyond libc.
+//! `memory`: bytes per mutex, and memory of a contending thread beyond libc's.
 
 use std::fs;
 use std::thread;
@@ -18,12 +18,13 @@ use unconvoy_measure::statistics::{Spread, short, shown};
 use unconvoy_measure::table::Table;
 
 use crate::goals;
+use crate::messages;
 use crate::options::{Common, Places};
 use crate::programs::Programs;
 use crate::run::{Job, options};
 use crate::setup::Setup;
 
-/// Samples while the program runs, spread over the later part of its time.
+/// Samples during a run, spread over the later part of its window.
 const SAMPLES: u32 = 4;
 
 /// Options of `memory`.
@@ -34,7 +35,8 @@ pub struct Options {
     #[command(flatten)]
     places: Places,
     /// Thread counts
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512", value_parser = threads)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64,512",
+          value_parser = threads)]
     threads: Vec<u32>,
 }
 
@@ -44,23 +46,23 @@ struct Cell {
     setup: Setup,
 }
 
-/// Memory of a process, KiB; the largest of the samples.
+/// Memory of a process, KiB: the maximum of the samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 struct Memory {
-    /// Resident, pages shared with other processes included.
+    /// Resident memory, shared pages included.
     resident_kib: u64,
-    /// Its own: pages that it wrote and nobody shares.
+    /// Private memory: dirty pages that no other process shares.
     private_kib: u64,
 }
 
-/// A name for a column, and which of the two numbers it holds.
+/// A column's name and its value.
 type Account = (&'static str, fn(&Memory) -> u64);
 
 impl Memory {
     fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/smaps_rollup");
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        Self::parse(&text).with_context(|| format!("{path} has no Rss or Private_Dirty"))
+        let text = fs::read_to_string(&path).with_context(|| messages::cannot_read(&path))?;
+        Self::parse(&text).with_context(|| messages::field_missing(&path))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -79,7 +81,7 @@ fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Mem
     let options = options([("threads", cell.threads.to_string())]);
     let running = Job::window("counter", options, cell.setup, seconds).start(programs)?;
     let mut memory = Memory::default();
-    // Half of the window for the threads to start; its end is not touched.
+    // The threads start during the first half of the window. No sample falls on its end.
     thread::sleep(Duration::from_secs_f64(seconds / 2.0));
     for _ in 0..SAMPLES {
         thread::sleep(Duration::from_secs_f64(seconds / 2.0 / f64::from(SAMPLES + 1)));
@@ -89,10 +91,11 @@ fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Mem
     Ok(memory)
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
-    let parameters = json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
+    let parameters =
+        json!({ "threads": options.threads, "seconds": common.seconds, "runs": common.runs() });
     let mut record = common.begin("memory", parameters)?;
     let programs = options.places.find(&["counter"], &[])?;
     let cells: Vec<Cell> = options
@@ -109,17 +112,26 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         judge(&options.threads, &samples),
     ];
     record.tables = vec![sizes(), table(&options.threads, &samples)];
-    record
-        .notes
-        .push("The difference holds what the library needs once per process too, divided by the threads.".to_string());
+    record.notes.push(
+        "The difference includes the library's memory per process, divided by the threads."
+            .to_string(),
+    );
     record.finish(common.out.as_deref())
 }
 
-/// KiB per thread beyond libc, round by round, at the thread count with this index.
-fn per_thread(samples: &Samples<Memory>, index: usize, threads: u32, of: fn(&Memory) -> u64) -> Option<Spread> {
+/// Returns the KiB per thread beyond libc, round by round, at the thread count with this index.
+fn per_thread(
+    samples: &Samples<Memory>,
+    index: usize,
+    threads: u32,
+    of: fn(&Memory) -> u64,
+) -> Option<Spread> {
     let by_round = |cell| samples.by_round(cell, |memory| Some(of(memory) as f64));
     let (libc, ours) = (by_round(2 * index), by_round(2 * index + 1));
-    Spread::of(ours.iter().filter_map(|(round, ours)| Some((ours - libc.get(round)?) / f64::from(threads))))
+    Spread::of(
+        ours.iter()
+            .filter_map(|(round, ours)| Some((ours - libc.get(round)?) / f64::from(threads))),
+    )
 }
 
 fn judge(threads: &[u32], samples: &Samples<Memory>) -> Judgement {
@@ -130,14 +142,22 @@ fn judge(threads: &[u32], samples: &Samples<Memory>) -> Judgement {
     goals::THREAD_SIZE.judge_worst(medians)
 }
 
-/// KiB for each further thread, beyond libc: the same from the fewest threads to the most, without what the library needs once.
-fn per_further_thread(samples: &Samples<Memory>, threads: &[u32], of: fn(&Memory) -> u64) -> Option<Spread> {
+/// Returns the KiB per additional thread beyond libc: the growth from the fewest threads to the
+/// most, without the library's memory per process.
+fn per_further_thread(
+    samples: &Samples<Memory>,
+    threads: &[u32],
+    of: fn(&Memory) -> u64,
+) -> Option<Spread> {
     let by_count = |&(_, &count): &(usize, &u32)| count;
-    let (fewest, most) =
-        (threads.iter().enumerate().min_by_key(by_count)?, threads.iter().enumerate().max_by_key(by_count)?);
+    let (fewest, most) = (
+        threads.iter().enumerate().min_by_key(by_count)?,
+        threads.iter().enumerate().max_by_key(by_count)?,
+    );
     let between = f64::from(*most.1 - *fewest.1);
     let beyond = |index: usize, round: u32| {
-        let of_round = |cell| samples.by_round(cell, |memory| Some(of(memory) as f64)).get(&round).copied();
+        let of_round =
+            |cell| samples.by_round(cell, |memory| Some(of(memory) as f64)).get(&round).copied();
         Some(of_round(2 * index + 1)? - of_round(2 * index)?)
     };
     let rounds = samples.by_round(2 * most.0, |_| Some(0.0)).into_keys();
@@ -146,11 +166,15 @@ fn per_further_thread(samples: &Samples<Memory>, threads: &[u32], of: fn(&Memory
 }
 
 fn sizes() -> Table {
-    let mut table = Table::new("Sizes, bytes; a lock keeps all its state in itself", ["type", "bytes"]);
+    let mut table =
+        Table::new("Sizes, bytes; a lock keeps all its state in itself", ["type", "bytes"]);
     let sizes = [
         ("unconvoy::Mutex<()>", size_of::<Mutex<()>>()),
         ("unconvoy::RwLock<()>", size_of::<RwLock<()>>()),
-        ("pthread_mutex_t, which the interposer's mutex lives in", size_of::<libc::pthread_mutex_t>()),
+        (
+            "pthread_mutex_t, which the interposer's mutex lives in",
+            size_of::<libc::pthread_mutex_t>(),
+        ),
         ("pthread_rwlock_t, likewise", size_of::<libc::pthread_rwlock_t>()),
     ];
     for (name, size) in sizes {
@@ -164,8 +188,10 @@ fn table(threads: &[u32], samples: &Samples<Memory>) -> Table {
         "Memory of the counter program while it runs, KiB",
         ["threads", "account", "libc", "default", "difference per thread"],
     );
-    let accounts: [Account; 2] =
-        [("private and written", |memory| memory.private_kib), ("resident", |memory| memory.resident_kib)];
+    let accounts: [Account; 2] = [
+        ("private and written", |memory| memory.private_kib),
+        ("resident", |memory| memory.resident_kib),
+    ];
     let text = |spread| shown(spread, short);
     for (index, &count) in threads.iter().enumerate() {
         for (name, of) in accounts {
@@ -191,15 +217,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smaps_rollup() {
-        let text =
-            "00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPrivate_Clean: 3 kB\nPrivate_Dirty:  120 kB\n";
+    fn memory_parses_smaps_rollup() {
+        let text = "00400000-7fff ---p 00000000 00:00 0 [rollup]\n\
+            Rss:  900 kB\nPrivate_Clean: 3 kB\nPrivate_Dirty:  120 kB\n";
         assert_eq!(Memory::parse(text), Some(Memory { resident_kib: 900, private_kib: 120 }));
         assert_eq!(Memory::parse(""), None);
     }
 
     #[test]
-    fn the_difference_is_per_thread() {
+    fn difference_is_divided_by_threads() {
         let sample = |cell, private_kib| unconvoy_measure::cells::Sample {
             cell,
             round: 1,
@@ -207,6 +233,9 @@ mod tests {
         };
         let samples = Samples { all: vec![sample(0, 100), sample(1, 356)], ended_by: None };
         assert_eq!(per_further_thread(&samples, &[64], |memory| memory.private_kib), None);
-        assert_eq!(per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median), Some(4.0));
+        assert_eq!(
+            per_thread(&samples, 0, 64, |memory| memory.private_kib).map(|spread| spread.median),
+            Some(4.0)
+        );
     }
 }

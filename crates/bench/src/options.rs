@@ -18,13 +18,13 @@ use crate::run::GRACE;
 /// Options of every benchmark.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Common {
-    /// Rounds; every cell is measured once in each [default: 5; bump: 20]
+    /// Number of rounds, each of which measures every cell once [default: 5; bump: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
-    /// Length of one measured window, in seconds
+    /// Length of a measured window, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Seed of the order of the runs
+    /// Seed of the order of runs
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write BASENAME.json, BASENAME.csv and BASENAME.md
@@ -33,22 +33,22 @@ pub struct Common {
 }
 
 impl Common {
-    /// Rounds, where no other number is usual.
+    /// Returns the number of rounds, 5 by default.
     pub fn runs(&self) -> u32 {
         self.runs.unwrap_or(5)
     }
 
-    /// The record of a benchmark of a few moments.
+    /// Starts the record of a short benchmark.
     ///
     /// # Errors
     ///
-    /// It could not be kept, which is better known before it is measured.
+    /// The record could not be written.
     pub fn begin(&self, benchmark: &str, parameters: Value) -> anyhow::Result<Record> {
         self.out.as_deref().map_or(Ok(()), can_write)?;
         Ok(Record::begin(benchmark, self.seed, parameters))
     }
 
-    /// Measures every cell once per round, for this record.
+    /// Measures every cell once per round and adds the samples to the record.
     ///
     /// # Errors
     ///
@@ -66,16 +66,16 @@ impl Common {
     }
 }
 
-/// Where programs lie.
+/// Directories of programs.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Places {
-    /// Directory of the built workload programs [default: those of this build or installation]
+    /// Directory of the workload programs [default: this build's or installation's]
     #[arg(long, value_name = "DIR")]
     workloads: Option<PathBuf>,
 }
 
 impl Places {
-    /// The programs `needed`, built against some Debian packages, and the interposer.
+    /// Finds the `needed` programs, which use some Debian packages, and the interposer.
     ///
     /// # Errors
     ///
@@ -85,32 +85,39 @@ impl Places {
     }
 }
 
-/// Options of every benchmark that can be continued.
+/// Options of every benchmark that can be resumed.
 #[derive(Debug, Clone, Args)]
 pub struct SessionOptions {
-    /// Those of every benchmark.
+    /// Options of every benchmark.
     #[command(flatten)]
     pub common: Common,
-    /// Where programs lie.
+    /// Directories of programs.
     #[command(flatten)]
     pub places: Places,
-    /// Go on where a record stopped that Ctrl-C or a failure ended; wants the options that it was begun with
+    /// Resume an incomplete record, with the same options
     #[arg(long, value_name = "BASENAME.json")]
     pub resume: Option<PathBuf>,
-    /// Longest that one run may take, in seconds; then it is ended and counts as failed [default: its window and a minute]
+    /// Longest time for one run, in seconds; a longer run fails [default: the window and a minute]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 }
 
 impl SessionOptions {
-    /// The session that they ask for, over these cells.
+    /// Creates the session for these cells.
     pub fn session<'a, C>(&self, cells: &'a [C]) -> Session<'a, C> {
         let Common { seed, out, .. } = &self.common;
-        Session { cells, rounds: self.common.runs(), seed: *seed, out: out.clone(), resume: self.resume.clone() }
+        Session {
+            cells,
+            rounds: self.common.runs(),
+            seed: *seed,
+            out: out.clone(),
+            resume: self.resume.clone(),
+        }
     }
 
-    /// How long a run may take.
-    pub fn patience(&self) -> Duration {
-        self.timeout.map_or(Duration::from_secs_f64(self.common.seconds) + GRACE, Duration::from_secs_f64)
+    /// Returns the time limit of a run.
+    pub fn time_limit(&self) -> Duration {
+        self.timeout
+            .map_or(Duration::from_secs_f64(self.common.seconds) + GRACE, Duration::from_secs_f64)
     }
 }

@@ -1,6 +1,6 @@
-//! `pair`: what a lock/unlock pair costs when nobody else wants the lock.
+//! `pair`: cost of an uncontended lock/unlock pair.
 //!
-//! glibc takes a shortcut as long as a process has never had a second thread, so both states are measured.
+//! glibc takes a shortcut until a process creates its second thread, so both states are measured.
 
 use clap::Args;
 use serde_json::json;
@@ -11,8 +11,9 @@ use crate::goals;
 use crate::options::{Common, Places};
 use crate::versus::{Benchmark, Case, Metric, Versus};
 
-/// As the workload names them.
-const KINDS: [&str; 7] = ["normal", "recursive", "errorcheck", "adaptive", "spin", "rwlock-write", "rwlock-read"];
+/// Kinds of locks, as the workload program names them.
+const KINDS: [&str; 7] =
+    ["normal", "recursive", "errorcheck", "adaptive", "spin", "rwlock-write", "rwlock-read"];
 
 const PAIR: Benchmark = Benchmark {
     program: "pair",
@@ -28,7 +29,8 @@ pub struct Options {
     #[command(flatten)]
     places: Places,
     /// Kinds of locks
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = KINDS, value_parser = clap::builder::PossibleValuesParser::new(KINDS))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = KINDS,
+          value_parser = clap::builder::PossibleValuesParser::new(KINDS))]
     kinds: Vec<String>,
 }
 
@@ -42,10 +44,12 @@ fn name(kind: &str, threaded: bool) -> String {
     format!("{kind}, {}", if threaded { "beside a sleeping thread" } else { "single-threaded" })
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
-    let cases: Vec<Case> =
-        [false, true].iter().flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded))).collect();
+    let cases: Vec<Case> = [false, true]
+        .iter()
+        .flat_map(|&threaded| options.kinds.iter().map(move |kind| case(kind, threaded)))
+        .collect();
     let parameters = json!({ "kinds": options.kinds });
     PAIR.run(&cases, parameters, &options.common, &options.places, |versus| {
         vec![judge(versus, &goals::PAIR_SINGLE, false), judge(versus, &goals::PAIR_THREADED, true)]

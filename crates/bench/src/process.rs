@@ -1,65 +1,66 @@
-//! What the kernel says about this process.
+//! The kernel's accounting of this process.
 
 use std::fs;
 use std::io;
 
-/// Nanoseconds that a thread spent on a processor, and waiting for one.
+/// Times of a thread, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedstat {
-    /// On a processor.
+    /// Time on a processor.
     pub run_ns: u64,
-    /// In a run queue.
+    /// Time in a run queue.
     pub wait_ns: u64,
 }
 
-/// The account of one thread of this process; `None` if there is no such thread.
+/// Returns the times of one thread of this process; `None` if there is no such thread.
 pub fn schedstat(thread: i32) -> Option<Schedstat> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
     Some(Schedstat { run_ns: numbers.next()?.ok()?, wait_ns: numbers.next()?.ok()? })
 }
 
-/// How many threads this process has.
+/// Returns the number of this process's threads.
 pub fn threads() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Context switches of all threads of this process so far, those that have ended included.
+/// Returns the context switches of all this process's threads so far, finished ones included.
 pub fn context_switches() -> io::Result<i64> {
-    // SAFETY: all zeroes is a valid `rusage`, which is made of numbers.
+    // SAFETY: `rusage` consists of integers, so all-zero bytes are a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid place for the kernel to write to.
+    // SAFETY: the kernel writes to `usage`, a live local of its type.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(usage.ru_nvcsw + usage.ru_nivcsw)
 }
 
-/// Raises the limit of open files as far as this process may. The new limit.
+/// Raises the limit of open files to the maximum and returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid place for the kernel to write to.
+    // SAFETY: the kernel writes to `limit`, a live local of its type.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
     limit.rlim_cur = limit.rlim_max;
-    // SAFETY: `limit` is a valid limit, for the kernel to read.
+    // SAFETY: the kernel only reads `limit`.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(limit.rlim_cur)
 }
 
-/// Puts the calling thread into the realtime class, at its lowest priority: no ordinary thread preempts it.
+/// Moves the calling thread to the lowest priority of the real-time class SCHED_FIFO, so that
+/// ordinary threads cannot preempt it.
 ///
 /// # Errors
 ///
-/// The process may not (CAP_SYS_NICE).
+/// The process lacks CAP_SYS_NICE.
 pub fn enter_realtime() -> io::Result<()> {
-    // SAFETY: all zeroes is a valid `sched_param`, which is made of numbers.
+    // SAFETY: `sched_param` consists of integers, so all-zero bytes are a valid value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
-    // SAFETY: 0 is the calling thread, and `parameters` is for the kernel to read.
+    // SAFETY: 0 is the calling thread, and the kernel only reads `parameters`.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_answers() {
+    fn accounting_of_this_process_is_readable() {
         let own = i32::try_from(std::process::id()).expect("ids are small");
         assert!(schedstat(own).is_some() && schedstat(-1).is_none());
         assert!(threads().is_ok_and(|count| count >= 1));

@@ -1,4 +1,4 @@
-//! Where the built workloads and the interposer lie.
+//! Paths of the workload programs and the interposer.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,13 @@ use anyhow::bail;
 use unconvoy::catalogue::environment;
 use unconvoy_measure::parts::{self, beside_the_command};
 
-/// Directories of the workload programs, relative to that of this binary: a build tree, then an
+use crate::messages;
+
+/// Directories of the workload programs, relative to this binary's: a build tree, then an
 /// installation.
 const PLACES: [&str; 2] = ["../workloads", "workloads"];
 
-/// What is measured.
+/// A directory of workload programs, and the interposer.
 #[derive(Debug, Clone)]
 pub struct Programs {
     workloads: PathBuf,
@@ -19,30 +21,33 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks for the programs `needed`, all in one directory, and for the interposer; they are
-    /// built against `packages`.
+    /// Finds a directory with all `needed` programs, which need `packages` to be built, and the
+    /// interposer.
     ///
     /// # Errors
     ///
-    /// Says what is missing where, and how to build it.
-    pub fn find(directory: Option<&Path>, needed: &[&str], packages: &[&str]) -> anyhow::Result<Self> {
+    /// A file is missing; the message says how to build it.
+    pub fn find(
+        directory: Option<&Path>,
+        needed: &[&str],
+        packages: &[&str],
+    ) -> anyhow::Result<Self> {
         let candidates = match directory {
             Some(named) => vec![named.to_path_buf()],
             None => beside_the_command(&PLACES),
         };
-        let first_missing =
-            |directory: &PathBuf| needed.iter().map(|name| directory.join(name)).find(|path| !path.is_file());
-        let Some(workloads) = candidates.iter().find(|directory| first_missing(directory).is_none()) else {
-            let missing: Vec<String> =
-                candidates.iter().filter_map(first_missing).map(|path| path.display().to_string()).collect();
-            let install = match packages {
-                [] => String::new(),
-                some => format!(" after `apt-get install {}`", some.join(" ")),
-            };
-            bail!(
-                "{} is missing: build it with `make workloads`{install}, or say where it is with --workloads DIR",
-                missing.join(" or ")
-            );
+        let first_missing = |directory: &PathBuf| {
+            needed.iter().map(|name| directory.join(name)).find(|path| !path.is_file())
+        };
+        let Some(workloads) =
+            candidates.iter().find(|directory| first_missing(directory).is_none())
+        else {
+            let missing: Vec<String> = candidates
+                .iter()
+                .filter_map(first_missing)
+                .map(|path| path.display().to_string())
+                .collect();
+            bail!(messages::program_missing(&missing.join(" or "), packages));
         };
         Ok(Self {
             workloads: workloads.clone(),
@@ -50,12 +55,13 @@ impl Programs {
         })
     }
 
-    /// The program's path.
+    /// Returns the path of a program.
     pub fn workload(&self, name: &str) -> PathBuf {
         self.workloads.join(name)
     }
 
-    /// The interposer's absolute path, without a character that the dynamic loader would split it at.
+    /// Returns the absolute path of the interposer, without characters at which the dynamic loader
+    /// splits LD_PRELOAD.
     pub fn library(&self) -> &Path {
         &self.library
     }

@@ -1,4 +1,4 @@
-//! The runs of a record that hold plain numbers, however long ago they were written.
+//! The runs of a record that consist of plain numbers.
 
 use serde_json::Value;
 use unconvoy_measure::record::Record;
@@ -6,30 +6,30 @@ use unconvoy_measure::statistics::Spread;
 
 use crate::run::Values;
 
-/// One run.
+/// A run of plain numbers.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// What describes its cell.
+    /// Description of the cell.
     pub cell: Value,
     /// Round, from 1.
     pub round: u64,
-    /// What was measured.
+    /// Measured values.
     pub values: Values,
 }
 
 impl Reading {
-    /// A text that describes the cell.
+    /// Returns a text member of the cell's description.
     pub fn text(&self, member: &str) -> Option<&str> {
         self.cell.get(member)?.as_str()
     }
 
-    /// A number that describes the cell.
+    /// Returns a number member of the cell's description.
     pub fn number(&self, member: &str) -> Option<f64> {
         self.cell.get(member)?.as_f64()
     }
 }
 
-/// All runs of a record that are plain numbers by name.
+/// Returns a record's runs that consist of plain numbers by name.
 pub fn readings(record: &Record) -> Vec<Reading> {
     let reading = |run: &Value| {
         Some(Reading {
@@ -41,8 +41,15 @@ pub fn readings(record: &Record) -> Vec<Reading> {
     record.runs.iter().filter_map(reading).collect()
 }
 
-/// Some number of the readings of one line at one place, over the rounds.
-pub fn spread(readings: &[Reading], line: &str, x: f64, of: impl Fn(&Reading) -> Option<f64>) -> Option<Spread> {
-    let here = readings.iter().filter(|reading| reading.text("line") == Some(line) && reading.number("x") == Some(x));
+/// Returns the spread of a value over the rounds of one line at one `x`.
+pub fn spread(
+    readings: &[Reading],
+    line: &str,
+    x: f64,
+    of: impl Fn(&Reading) -> Option<f64>,
+) -> Option<Spread> {
+    let here = readings
+        .iter()
+        .filter(|reading| reading.text("line") == Some(line) && reading.number("x") == Some(x));
     Spread::of(here.filter_map(of))
 }

@@ -1,4 +1,4 @@
-//! `report`: the JSON records of a directory as one Markdown page, on standard output.
+//! `report`: prints the JSON records of a directory as one Markdown page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use unconvoy_measure::record::{Record, SCHEMA};
 use unconvoy_measure::table::Table;
 
 use crate::goals::{self, GOALS};
+use crate::messages;
 
-/// What `unconvoy compare` calls its records.
 const COMPARE_SCHEMA: &str = "unconvoy-compare-1";
 
 /// Options of `report`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Directory with the JSON records of this command and of `unconvoy compare`
+    /// Directory with JSON records of this command and of `unconvoy compare`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -30,38 +30,44 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut records = Vec::new();
     let mut compared = Vec::new();
     for path in json_files(&options.directory)? {
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let value: Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
+        let text =
+            fs::read_to_string(&path).with_context(|| messages::cannot_read(path.display()))?;
+        let value: Value =
+            serde_json::from_str(&text).with_context(|| messages::not_json(&path))?;
         match value.get("schema").and_then(Value::as_str) {
-            Some(SCHEMA) => records.push(
-                serde_json::from_value::<Record>(value).with_context(|| format!("{} is no record", path.display()))?,
-            ),
+            Some(SCHEMA) => {
+                let record = serde_json::from_value(value)
+                    .with_context(|| messages::incomplete_record(&path))?;
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                records.push((name.into_owned(), record));
+            }
             Some(COMPARE_SCHEMA) => compared.extend(leveldb(&value)),
-            _ => complain(&format!("{} is left out: no record of a benchmark", path.display())),
+            _ => complain(&messages::not_a_benchmark(&path)),
         }
     }
-    ensure!(
-        !records.is_empty() || !compared.is_empty(),
-        "{} holds no record: make one with --out {}/NAME",
-        options.directory.display(),
-        options.directory.display()
-    );
+    ensure!(!records.is_empty() || !compared.is_empty(), messages::no_records(&options.directory));
     Ok(output::print(&page(&records, &compared))?)
 }
 
 fn json_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
-        fs::read_dir(directory).with_context(|| format!("cannot read the directory {}", directory.display()))?;
-    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
-    let mut paths: Vec<PathBuf> =
-        paths?.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect();
+        fs::read_dir(directory).with_context(|| messages::cannot_read_directory(directory))?;
+    let paths: Result<Vec<PathBuf>, _> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths: Vec<PathBuf> = paths?
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .collect();
     paths.sort();
     Ok(paths)
 }
 
-/// The verdict on a comparison of LevelDB runs, recognised by its title and command line. The default lock's ratio to the first configuration, which is libc, decides.
+/// Judges a comparison of LevelDB runs, recognised by its title and command line. The ratio of the
+/// default lock to the first configuration, libc, decides.
 fn leveldb(compared: &Value) -> Option<Judgement> {
-    let words = [compared.get("title")?, compared.get("context")?.get("command")?].map(Value::to_string).concat();
+    let words = [compared.get("title")?, compared.get("context")?.get("command")?]
+        .map(Value::to_string)
+        .concat();
     let goal = [("readrandom", &goals::READRANDOM), ("fillrandom", &goals::FILLRANDOM)]
         .into_iter()
         .find(|(word, _)| words.contains(word))?
@@ -73,12 +79,21 @@ fn leveldb(compared: &Value) -> Option<Judgement> {
     };
     let judgement = goal.judge_worst(rows.filter_map(ratio));
     let is_complete = compared.get("complete").and_then(Value::as_bool) == Some(true);
-    Some(if is_complete { judgement } else { judgement.without_verdict("not all runs were measured") })
+    Some(if is_complete {
+        judgement
+    } else {
+        judgement.without_verdict("not all runs were measured")
+    })
 }
 
-fn page(records: &[Record], compared: &[Judgement]) -> String {
-    let all: Vec<&Judgement> = records.iter().flat_map(|record| &record.judgements).chain(compared).collect();
-    let mut table = Table::new("Every goal, and the worst number measured", ["", "goal", "measured", "limit", "note"]);
+/// The page of named records.
+fn page(records: &[(String, Record)], compared: &[Judgement]) -> String {
+    let all: Vec<&Judgement> =
+        records.iter().flat_map(|(_, record)| &record.judgements).chain(compared).collect();
+    let mut table = Table::new(
+        "Every goal, and the worst number measured",
+        ["", "goal", "measured", "limit", "note"],
+    );
     for goal in GOALS {
         for judgement in of_goal(goal, &all) {
             table.row([
@@ -91,8 +106,8 @@ fn page(records: &[Record], compared: &[Judgement]) -> String {
         }
     }
     let mut page = format!("# Measurements\n\n{}\n", table.markdown());
-    for record in records {
-        page.push_str(&format!("## {}\n\n", record.benchmark));
+    for (name, record) in records {
+        page.push_str(&format!("## {name}\n\n"));
         if let Some(why) = &record.ended_by {
             page.push_str(&format!("**Not complete:** {why}\n\n"));
         }
@@ -101,12 +116,19 @@ fn page(records: &[Record], compared: &[Judgement]) -> String {
     page
 }
 
-/// The judgements of a goal; those without a verdict only if there is no other, and one that says so if there is none at all.
+/// Returns a goal's judgements: all with a verdict; if there are none, one without; if there is no
+/// judgement at all, one that names the benchmark to run.
 fn of_goal(goal: &Goal, all: &[&Judgement]) -> Vec<Judgement> {
-    let of_goal: Vec<Judgement> =
-        all.iter().filter(|judgement| judgement.goal == goal.id).map(|&judgement| judgement.clone()).collect();
-    let judged: Vec<Judgement> =
-        of_goal.iter().filter(|judgement| judgement.verdict != Verdict::NotJudged).cloned().collect();
+    let of_goal: Vec<Judgement> = all
+        .iter()
+        .filter(|judgement| judgement.goal == goal.id)
+        .map(|&judgement| judgement.clone())
+        .collect();
+    let judged: Vec<Judgement> = of_goal
+        .iter()
+        .filter(|judgement| judgement.verdict != Verdict::NotJudged)
+        .cloned()
+        .collect();
     if !judged.is_empty() {
         judged
     } else if let Some(first) = of_goal.into_iter().next() {
@@ -117,7 +139,7 @@ fn of_goal(goal: &Goal, all: &[&Judgement]) -> Vec<Judgement> {
         } else {
             format!("`unconvoy bench {}`", goal.measured_by)
         };
-        vec![goal.not_judged(format!("not measured; {how} does"))]
+        vec![goal.not_judged(format!("not measured: run {how}"))]
     }
 }
 
@@ -127,11 +149,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn leveldb_comparisons_are_judged() {
-        let row = |configuration: &str, threads: u32, ratio: Option<f64>| json!({ "configuration": configuration, "threads": threads, "ratio": ratio });
+    fn leveldb_comparison_is_judged() {
+        let row = |configuration: &str, threads: u32, ratio: Option<f64>| {
+            json!({
+                "configuration": configuration, "threads": threads, "ratio": ratio,
+            })
+        };
         let mut compared = json!({
-            "schema": COMPARE_SCHEMA, "complete": true, "title": "LevelDB readrandom", "context": { "command": [] },
-            "summary": [row("libc", 4, None), row("loiter+control", 4, Some(0.9)), row("mcs+none", 4, Some(0.1))],
+            "schema": COMPARE_SCHEMA, "complete": true, "title": "LevelDB readrandom",
+            "context": { "command": [] },
+            "summary": [
+                row("libc", 4, None), row("loiter+control", 4, Some(0.9)),
+                row("mcs+none", 4, Some(0.1)),
+            ],
         });
         let judgement = leveldb(&compared).expect("a LevelDB comparison");
         assert_eq!(
@@ -143,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn every_goal_has_a_line() {
+    fn page_lists_every_goal_once() {
         let missed = goals::CPU.judge(2.0, "worst: 4 threads");
         let unsure = goals::CPU.not_judged("no");
         let page = page(&[], &[unsure, missed]);
         assert!(GOALS.iter().all(|goal| page.contains(goal.text)));
         assert_eq!(page.matches(goals::CPU.text).count(), 1);
-        assert!(page.contains("MISS") && page.contains("`unconvoy bench idle` does"));
+        assert!(page.contains("MISS") && page.contains("run `unconvoy bench idle`"));
     }
 }

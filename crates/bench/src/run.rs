@@ -1,4 +1,4 @@
-//! One run of a workload program, and the `name value` lines it prints.
+//! One run of a workload program, and the `name value` lines that it prints.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus};
@@ -11,15 +11,16 @@ use unconvoy_measure::failure::Failed;
 use unconvoy_measure::interrupt::{Interrupted, Interrupts};
 
 use crate::energy::{self, Meter};
+use crate::messages;
 use crate::programs::Programs;
 use crate::setup::Setup;
 use unconvoy::catalogue::environment;
 
-/// Longer than this beyond its time, and the program hangs.
+/// Time beyond the window after which a program is considered hung.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Set for no run but one that is meant to have them.
-const VARIABLES: [&str; 13] = [
+/// Variables that are removed from every run's environment and set only where needed.
+const VARIABLES: [&str; 14] = [
     environment::PRELOAD.name,
     environment::LOCK.name,
     environment::LOAD_MANAGER.name,
@@ -30,81 +31,86 @@ const VARIABLES: [&str; 13] = [
     environment::SLEEP.name,
     environment::BACKOFF.name,
     environment::NESTED.name,
+    environment::RULES.name,
     environment::STATS.name,
     environment::SPECIAL_SET.name,
     environment::CHILDREN.name,
 ];
 
-/// What a program printed.
+/// Values that a program printed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Values(BTreeMap<String, f64>);
 
 impl Values {
-    /// The number behind `name`.
+    /// Returns the value of `name`.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
 
-    /// Adds a number that the program did not print itself.
+    /// Adds a value that the program did not print.
     pub fn supply(&mut self, name: &str, value: f64) {
         self.0.entry(name.to_string()).or_insert(value);
     }
 
-    /// Names and numbers, by name.
+    /// Returns names and values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.0.iter().map(|(name, &value)| (name.as_str(), value))
     }
 
-    /// The `name value` lines of `text`; other lines are passed over, and so are values that are no finite number.
+    /// Parses the `name value` lines of `text`. Other lines and values that are not finite numbers
+    /// are ignored.
     pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, value) = line.split_once(' ')?;
-            Some((name.to_string(), value.trim().parse().ok().filter(|value: &f64| value.is_finite())?))
+            Some((
+                name.to_string(),
+                value.trim().parse().ok().filter(|value: &f64| value.is_finite())?,
+            ))
         };
         Self(text.lines().filter_map(line).collect())
     }
 }
 
-/// Options by name, as a program takes them.
+/// Formats options as command-line arguments.
 pub fn options<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
     pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect()
 }
 
-/// A program, its options and its locks.
+/// A program with its options and its locks.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// Name of the workload.
+    /// Name of the workload program.
     pub program: &'a str,
-    /// All its options.
+    /// All options.
     pub words: Vec<String>,
-    /// Its locks.
+    /// Source of the locks.
     pub setup: Setup,
-    /// Variables beyond those that its locks need.
+    /// Variables besides those for the locks.
     pub environment: Vec<(&'a str, String)>,
-    /// How long it may take.
-    pub patience: Duration,
-    /// For messages.
+    /// Time limit.
+    pub time_limit: Duration,
+    /// Name for messages.
     pub name: String,
 }
 
-/// A program that runs. Dropped before its end, it is killed.
+/// A running program, killed when dropped.
 pub struct Running {
     child: child::Running,
     name: String,
     /// See [`Setup::notice`].
     notice: Option<String>,
-    patience: Duration,
+    time_limit: Duration,
     meter: Meter,
 }
 
 impl<'a> Job<'a> {
-    /// Named after program and options.
-    pub fn new(program: &'a str, words: Vec<String>, setup: Setup, patience: Duration) -> Self {
+    /// Creates a job named after program and options.
+    pub fn new(program: &'a str, words: Vec<String>, setup: Setup, time_limit: Duration) -> Self {
         let name = format!("{program} {}", words.join(" "));
-        Self { program, words, setup, environment: Vec::new(), patience, name }
+        Self { program, words, setup, environment: Vec::new(), time_limit, name }
     }
 
-    /// Of one window of `seconds`; named after its locks too.
+    /// Creates a job of one window of `seconds`, named after its locks too.
     pub fn window(program: &'a str, mut words: Vec<String>, setup: Setup, seconds: f64) -> Self {
         words.extend(options([("seconds", seconds.to_string())]));
         let mut job = Self::new(program, words, setup, Duration::from_secs_f64(seconds) + GRACE);
@@ -116,20 +122,21 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     ///
-    /// [`Failed`]: it cannot be started, fails, prints anything on standard error (a loader that could not preload goes on without), or does not end.
-    /// [`Interrupted`]: a signal came.
+    /// [`Failed`]: the program cannot be started, fails, exceeds its time limit, or prints on
+    /// standard error. The last covers a loader that could not preload the library and continued.
+    ///
+    /// [`Interrupted`]: a signal arrived.
     pub fn run(self, programs: &Programs) -> anyhow::Result<Values> {
         self.start(programs)?.finish()
     }
 
-    /// Starts the program with exactly these options and, beyond what its locks need, exactly these
-    /// variables.
+    /// Starts the program with exactly these options and with no unconvoy variables but its own.
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn start(self, programs: &Programs) -> anyhow::Result<Running> {
-        let Self { program, words, setup, environment, patience, name } = self;
+        let Self { program, words, setup, environment, time_limit, name } = self;
         let path = programs.workload(program);
         let mut command = Command::new(&path);
         command.args(words);
@@ -141,7 +148,10 @@ impl<'a> Job<'a> {
         }
         command.envs(match setup {
             Setup::Named(pair) => {
-                vec![(environment::LOCK.name, pair.lock), (environment::LOAD_MANAGER.name, pair.load)]
+                vec![
+                    (environment::LOCK.name, pair.lock),
+                    (environment::LOAD_MANAGER.name, pair.load),
+                ]
             }
             Setup::Tuned(tuning) => vec![(tuning.variable, tuning.value)],
             Setup::Libc | Setup::Default => Vec::new(),
@@ -151,8 +161,9 @@ impl<'a> Job<'a> {
         }
         command.envs(environment);
         let meter = Meter::begin();
-        let child = child::Running::start(command).with_context(|| format!("cannot start {}", path.display()))?;
-        Ok(Running { child, name, notice: setup.notice(), patience, meter })
+        let child =
+            child::Running::start(command).with_context(|| messages::cannot_start(&path))?;
+        Ok(Running { child, name, notice: setup.notice(), time_limit, meter })
     }
 }
 
@@ -162,15 +173,18 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the program's end. Asleep meanwhile: whoever polls takes time from what is measured.
+    /// Waits for the program. This process sleeps meanwhile, because polling would disturb the
+    /// measurement.
     ///
     /// # Errors
     ///
     /// As [`Job::run`].
     pub fn finish(self) -> anyhow::Result<Values> {
-        let Self { child, name, notice, patience, mut meter } = self;
+        let Self { child, name, notice, time_limit, mut meter } = self;
         let (outcome, output) =
-            child.finish_watched(Some(patience), Interrupts::of_process()?, |printed| meter.see(printed))?;
+            child.finish_watched(Some(time_limit), Interrupts::of_process()?, |printed| {
+                meter.see(printed)
+            })?;
         let joules = meter.end();
         let failed = |why: String, status: Option<ExitStatus>| Failed {
             why: format!("{name} {why}"),
@@ -179,21 +193,25 @@ impl Running {
         let usage = match outcome {
             Outcome::Interrupted(_) => return Err(Interrupted.into()),
             Outcome::TimedOut => {
-                let why = format!("had not ended {:.0} s after its start, and was killed", patience.as_secs_f64());
+                let why = messages::killed_after(time_limit.as_secs_f64());
                 return Err(failed(why, None).into());
             }
             Outcome::Ended(usage) => usage,
         };
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let is_complaint = |line: &&str| !notice.as_ref().is_some_and(|notice| line.starts_with(notice));
+        let is_complaint =
+            |line: &&str| !notice.as_ref().is_some_and(|notice| line.starts_with(notice));
         let complaint = complaint.lines().filter(is_complaint).collect::<Vec<_>>().join("\n");
         let complaint = complaint.trim();
         if !usage.status.success() {
-            let why = format!("failed with {}: {}", child::describe(usage.status), last_words(complaint, &output));
+            let why = messages::failed_with(
+                child::describe(usage.status),
+                &last_line(complaint, &output),
+            );
             return Err(failed(why, Some(usage.status)).into());
         }
         if !complaint.is_empty() {
-            return Err(failed(format!("complained: {complaint}"), None).into());
+            return Err(failed(messages::printed_on_stderr(complaint), None).into());
         }
         let mut values = Values::parse(&String::from_utf8_lossy(&output.stdout));
         for (name, value) in meter.values(values.get("ops")) {
@@ -202,7 +220,8 @@ impl Running {
         if let Some(joules) = joules {
             values.supply(energy::IN_RUN, joules);
         }
-        // For programs that do not say themselves, wrapped ones above all: over the whole run, its preparations included.
+        // These values are for programs that do not report their own, above all those started by a
+        // wrapper. They cover the whole run with its preparation.
         values.supply("process_cpu_seconds", (usage.user + usage.system).as_secs_f64());
         values.supply("process_wall_seconds", usage.wall.as_secs_f64());
         values.supply("process_voluntary_csw", usage.voluntary_switches as f64);
@@ -212,13 +231,17 @@ impl Running {
     }
 }
 
-/// What it said on standard error, else the last line that it printed at all.
-fn last_words(complaint: &str, output: &Output) -> String {
+/// Returns the program's standard error, or else the last line that it printed.
+fn last_line(complaint: &str, output: &Output) -> String {
     if !complaint.is_empty() {
         return complaint.to_string();
     }
     let printed = String::from_utf8_lossy(&output.tail);
-    printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it printed nothing").to_string()
+    printed
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or(messages::printed_nothing())
+        .to_string()
 }
 
 #[cfg(test)]
@@ -226,16 +249,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_values() {
+    fn parse_reads_names_and_finite_values() {
         let values = Values::parse("threads 4\nops_per_sec 12.5\nsome words here\nnone nan\n\n");
         assert_eq!(
-            (values.get("threads"), values.get("ops_per_sec"), values.get("some"), values.get("none")),
+            (
+                values.get("threads"),
+                values.get("ops_per_sec"),
+                values.get("some"),
+                values.get("none")
+            ),
             (Some(4.0), Some(12.5), None, None)
         );
     }
 
     #[test]
-    fn what_the_program_says_itself_counts() {
+    fn supply_keeps_values_of_the_program() {
         let mut values = Values::parse("cpu 1\n");
         values.supply("cpu", 2.0);
         values.supply("wall", 3.0);

@@ -12,13 +12,14 @@ use crate::versus::{Benchmark, Case, Metric};
 const RWLOCK: Benchmark = Benchmark {
     program: "rwlock",
     metric: Metric { name: "ops_per_sec", heading: "operations/s" },
-    title: "A table of 256 entries under one reader-writer lock; an operation is a lookup or a change",
+    title: "A table of 256 entries under one reader-writer lock; an operation is a lookup or a \
+        change",
 };
 
-/// Changes in a million operations: none, read-mostly, and as many as lookups.
+/// Writes per million operations: none, few, and as many as lookups.
 const WRITES: [u32; 3] = [0, 10_000, 500_000];
 
-/// The case that the goal is about.
+/// Thread count of the goal.
 const READERS: u32 = 2;
 
 /// Options of `rwlock`.
@@ -28,8 +29,9 @@ pub struct Options {
     common: Common,
     #[command(flatten)]
     places: Places,
-    /// Threads that use the table
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,8", value_parser = threads)]
+    /// Numbers of threads that use the table
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,8",
+          value_parser = threads)]
     threads: Vec<u32>,
 }
 
@@ -39,13 +41,16 @@ fn name(threads: u32, writes: u32) -> String {
 
 fn cases(threads: &[u32]) -> Vec<Case> {
     let options = |threads: u32, writes: u32| {
-        ["--threads", &threads.to_string(), "--writes", &writes.to_string()].map(str::to_string).to_vec()
+        ["--threads", &threads.to_string(), "--writes", &writes.to_string()]
+            .map(str::to_string)
+            .to_vec()
     };
-    let case = |threads, writes| Case { name: name(threads, writes), options: options(threads, writes) };
+    let case =
+        |threads, writes| Case { name: name(threads, writes), options: options(threads, writes) };
     threads.iter().flat_map(|&threads| WRITES.map(|writes| case(threads, writes))).collect()
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let parameters = json!({ "threads": options.threads });
     RWLOCK.run(&cases(&options.threads), parameters, &options.common, &options.places, |versus| {
@@ -59,9 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cases_that_are_judged_are_measured_by_default() {
+    fn judged_cases_are_measured_by_default() {
         let names: Vec<String> = cases(&[1, 2, 8]).into_iter().map(|case| case.name).collect();
         assert_eq!(names.len(), 9);
-        assert!(names.contains(&name(READERS, WRITES[0])) && names.contains(&"2 threads, 1 % changes".to_string()));
+        assert!(
+            names.contains(&name(READERS, WRITES[0]))
+                && names.contains(&"2 threads, 1 % changes".to_string())
+        );
     }
 }

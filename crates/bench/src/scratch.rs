@@ -1,4 +1,5 @@
-//! A directory for files that nobody wants to keep: those of a load on the kernel, or what a run leaves for this process to read. It goes when the benchmark ends, whatever a program that had to be killed left in it.
+//! A directory for temporary files: those of a kernel workload, or the results that a run passes to
+//! this process. It is removed when the benchmark ends, even if a killed program left files in it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,28 +12,30 @@ use anyhow::{Context as _, ensure};
 use nix::sys::statvfs::statvfs;
 use unconvoy_measure::interrupt::Interrupts;
 
-/// Memory: what is measured is the kernel, not a disk.
+use crate::messages;
+
+/// File system in memory, because the benchmarks measure the kernel and not a disk.
 const MEMORY: &str = "/dev/shm";
 
-/// Tries to remove what others may still be filling: a second's worth.
+/// Attempts at removal, about a second's worth, because killed programs may still be writing.
 const TRIES: u32 = 50;
-/// Between two of them.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-/// A directory of its own; dropped, it is removed with all that is in it.
+/// A temporary directory, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes it in `directory`; without one in memory where there is a file system for that, else where temporary files go.
+    /// Creates the directory in `directory`; by default in memory if possible, else in the
+    /// temporary directory.
     ///
     /// # Errors
     ///
-    /// It cannot be made there, or there is less room than `bytes`.
+    /// The directory cannot be created, or less than `bytes` is free.
     pub fn make(directory: Option<&Path>, bytes: u64) -> anyhow::Result<Self> {
-        // From here on a signal must not end this process where it stands.
+        // Install the handlers now: from here on a signal must not end the process without cleanup.
         Interrupts::of_process()?;
         let memory = Path::new(MEMORY);
         let below = match directory {
@@ -40,22 +43,16 @@ impl Scratch {
             None if memory.is_dir() => memory.to_path_buf(),
             None => std::env::temp_dir(),
         };
-        let shown = below.display();
-        let space = statvfs(&below).with_context(|| format!("cannot look at the directory {shown}"))?;
+        let space = statvfs(&below).with_context(|| messages::cannot_read_free_space(&below))?;
         let free = space.blocks_available() * space.fragment_size();
-        ensure!(
-            free >= bytes,
-            "no space: {} MB are needed in {shown}, which has {}; --directory names another, and other options or fewer --tasks make it less",
-            bytes.div_ceil(1 << 20),
-            free >> 20
-        );
-        let path = below.join(format!("unconvoy-bench-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-        fs::create_dir(&path)
-            .with_context(|| format!("cannot make a directory in {shown} (--directory names another)"))?;
+        ensure!(free >= bytes, messages::no_space(&below, bytes.div_ceil(1 << 20), free >> 20));
+        let path =
+            below.join(format!("unconvoy-bench-{}-{:08x}", std::process::id(), fastrand::u32(..)));
+        fs::create_dir(&path).with_context(|| messages::cannot_create_directory(&below))?;
         Ok(Self { path })
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -63,7 +60,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Whoever was killed a moment ago may still be writing. What cannot be removed at all stays: results are worth more than an exit status that says so.
+        // A program killed a moment ago may still be writing. If removal fails for good, leave the
+        // directory: the results matter more.
         for _ in 0..TRIES {
             match fs::remove_dir_all(&self.path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => thread::sleep(BETWEEN_TRIES),
@@ -73,14 +71,15 @@ impl Drop for Scratch {
     }
 }
 
-/// Fails unless `program` is a path of a file or a name that `PATH` finds; `package` is what to install.
+/// Checks that `program` is an existing path or a name in `PATH`. `package` is the package to
+/// install.
 ///
 /// # Errors
 ///
-/// It is not there.
+/// The program does not exist.
 pub fn installed(program: &str, package: &str) -> anyhow::Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    ensure!(is_found(program, &path), "{program} is not installed: apt-get install {package}");
+    ensure!(is_found(program, &path), messages::not_installed(program, package));
     Ok(())
 }
 
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left() {
+    fn drop_removes_directory_with_contents() {
         let directory = tempfile::tempdir().expect("a directory");
         let scratch = Scratch::make(Some(directory.path()), 1).expect("made");
         fs::create_dir(scratch.path().join("left")).expect("made");
@@ -106,22 +105,28 @@ mod tests {
     }
 
     #[test]
-    fn too_small_or_missing_is_said() {
+    fn make_names_missing_space_or_directory() {
         let directory = tempfile::tempdir().expect("a directory");
-        let full = Scratch::make(Some(directory.path()), u64::MAX).expect_err("too much").to_string();
+        let full =
+            Scratch::make(Some(directory.path()), u64::MAX).expect_err("too much").to_string();
         assert!(full.contains("no space") && full.contains("--directory"), "{full}");
-        let missing = Scratch::make(Some(&directory.path().join("nosuch")), 0).expect_err("not there");
+        let missing =
+            Scratch::make(Some(&directory.path().join("nosuch")), 0).expect_err("not there");
         assert!(format!("{missing:#}").contains("nosuch"), "{missing:#}");
     }
 
     #[test]
-    fn programs_are_found_by_name_and_by_path() {
+    fn is_found_accepts_names_and_paths() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("tool");
         fs::write(&file, "").expect("written");
         assert!(
-            is_found("tool", directory.path().as_os_str()) && is_found(&file.display().to_string(), OsStr::new(""))
+            is_found("tool", directory.path().as_os_str())
+                && is_found(&file.display().to_string(), OsStr::new(""))
         );
-        assert!(!is_found("tool", OsStr::new("/nosuch")) && !is_found("/nosuch/tool", directory.path().as_os_str()));
+        assert!(
+            !is_found("tool", OsStr::new("/nosuch"))
+                && !is_found("/nosuch/tool", directory.path().as_os_str())
+        );
     }
 }

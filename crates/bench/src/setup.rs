@@ -1,4 +1,4 @@
-//! Which locks a program gets: libc's, or unconvoy's by name.
+//! Source of a program's locks: libc, or unconvoy by name.
 
 use std::str::FromStr;
 
@@ -6,8 +6,11 @@ use serde::Serialize;
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
 
 use unconvoy::catalogue::environment;
+use unconvoy::load::rules::ABLATIONS;
 
-/// A contention manager and a load manager by their catalogue names.
+use crate::messages;
+
+/// A contention manager and a load manager, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Pair {
     /// `UNCONVOY_LOCK`.
@@ -17,7 +20,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// As a user writes it: `LOCK+LOAD`.
+    /// Returns the user's notation: `LOCK+LOAD`.
     pub fn name(self) -> String {
         format!("{}+{}", self.lock, self.load)
     }
@@ -27,15 +30,17 @@ impl FromStr for Pair {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (lock, load) = text
-            .split_once('+')
-            .ok_or_else(|| format!("expected LOCK+LOAD, such as {}+{}", CONTENTION[1].name, LOAD[0].name))?;
+        let (lock, load) = text.split_once('+').ok_or_else(|| {
+            messages::not_a_pair(&format!("{}+{}", CONTENTION[1].name, LOAD[0].name))
+        })?;
         let pair = Self { lock: find(lock, CONTENTION)?, load: find(load, LOAD)? };
-        usable(pair.lock).map(|()| pair).map_err(|reason| format!("{lock} is not available here: {reason}"))
+        usable(pair.lock)
+            .map(|()| pair)
+            .map_err(|reason| messages::lock_not_available(lock, reason))
     }
 }
 
-/// Whether this machine can run `lock` at all; else why not.
+/// Checks that this machine can run `lock`; the error is the reason.
 fn usable(lock: &str) -> Result<(), &'static str> {
     match availability(lock) {
         Availability::Refused(reason) => Err(reason),
@@ -43,7 +48,7 @@ fn usable(lock: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether `lock` is on this machine what it is made to be; else why not.
+/// Checks that `lock` works without reductions on this machine; the error is the reason.
 fn entire(lock: &str) -> Result<(), &'static str> {
     match availability(lock) {
         Availability::Full => Ok(()),
@@ -54,15 +59,15 @@ fn entire(lock: &str) -> Result<(), &'static str> {
 fn find(name: &str, entries: &'static [Entry]) -> Result<&'static str, String> {
     let names = || entries.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
     let found = entries.iter().find(|entry| entry.name == name);
-    found.map(|entry| entry.name).ok_or_else(|| format!("{name} is none of {}", names()))
+    found.map(|entry| entry.name).ok_or_else(|| messages::unknown_name(name, &names()))
 }
 
-/// Another control policy or sensor than the default's.
+/// A control policy or sensor instead of the default's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Tuning {
-    /// The interposer's variable for it.
+    /// Variable of the interposer.
     pub variable: &'static str,
-    /// Its catalogue name.
+    /// Name in the catalogue.
     pub value: &'static str,
 }
 
@@ -70,33 +75,44 @@ impl FromStr for Tuning {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // `fixed:N` wants a number, and `bpf` what `unconvoy run` prepares before it starts the program.
-        let sensors = || SENSOR.iter().filter(|entry| !entry.name.starts_with("fixed") && entry.name != "bpf");
-        let policies =
-            POLICY.iter().map(|entry| Self { variable: environment::CONTROL_POLICY.name, value: entry.name });
-        let tunings =
-            policies.chain(sensors().map(|entry| Self { variable: environment::LOAD_SENSOR.name, value: entry.name }));
+        // `fixed:N` needs a number, and `bpf` needs `unconvoy run`.
+        let sensors = || {
+            SENSOR.iter().filter(|entry| !entry.name.starts_with("fixed") && entry.name != "bpf")
+        };
+        let policies = POLICY
+            .iter()
+            .map(|entry| Self { variable: environment::CONTROL_POLICY.name, value: entry.name });
+        let tunings = policies.chain(
+            sensors()
+                .map(|entry| Self { variable: environment::LOAD_SENSOR.name, value: entry.name }),
+        );
+        let rules =
+            ABLATIONS.iter().map(|&(value, _)| Self { variable: environment::RULES.name, value });
+        let tunings = tunings.chain(rules);
         let names = || tunings.clone().map(|tuning| tuning.value).collect::<Vec<_>>().join(", ");
-        tunings.clone().find(|tuning| tuning.value == text).ok_or_else(|| format!("{text} is none of {}", names()))
+        tunings
+            .clone()
+            .find(|tuning| tuning.value == text)
+            .ok_or_else(|| messages::unknown_name(text, &names()))
     }
 }
 
-/// Where a program's locks come from.
+/// Source of a program's locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Setup {
     /// The C library.
     Libc,
-    /// The interposer, with nothing said about which lock.
+    /// The interposer with its default lock.
     Default,
-    /// The interposer's default lock, with another policy or sensor.
+    /// The interposer's default lock with another policy or sensor.
     Tuned(Tuning),
-    /// The interposer, with a lock by name.
+    /// The interposer with a lock by name.
     Named(Pair),
 }
 
 impl Setup {
-    /// `libc`, `default`, `default@POLICY`, `default@SENSOR` or `LOCK+LOAD`.
+    /// Returns the name: `libc`, `default`, `default@POLICY`, `default@SENSOR` or `LOCK+LOAD`.
     pub fn name(self) -> String {
         match self {
             Self::Libc => "libc".to_string(),
@@ -106,8 +122,7 @@ impl Setup {
         }
     }
 
-    /// How the line begins that the interposer writes to standard error about a lock which runs without what sets it
-    /// apart.
+    /// Returns how the interposer's line on standard error begins if a lock has reduced function.
     pub fn notice(self) -> Option<String> {
         let Self::Named(pair) = self else { return None };
         match availability(pair.lock) {
@@ -117,14 +132,14 @@ impl Setup {
     }
 }
 
-/// What a user may write between the commas of `--locks`.
+/// One element of the list of `--locks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Every pair of the catalogue that is on this machine what it is made to be.
+    /// Every pair of the catalogue that works without reductions on this machine.
     All,
     /// libc's normal mutex.
     Libc,
-    /// libc's adaptive mutex, which a program asks for itself.
+    /// libc's adaptive mutex, for which the program has an option.
     LibcAdaptive,
     /// unconvoy's default.
     Default,
@@ -146,32 +161,35 @@ impl FromStr for Choice {
             "libc" => Ok(Self::Libc),
             "libc-adaptive" => Ok(Self::LibcAdaptive),
             "default" => Ok(Self::Default),
-            _ => text.parse().map(Self::Named).map_err(|error| {
-                format!("{error}; or libc, libc-adaptive, default, default@POLICY, default@SENSOR, all")
-            }),
+            _ => text.parse().map(Self::Named).map_err(|error| messages::unknown_choice(&error)),
         }
     }
 }
 
-/// One row of a table: locks, and the kind of mutex that the program asks for.
+/// One row of a table: locks, and the kind of mutex in the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
-    /// As a user writes it.
+    /// Name in the user's notation.
     pub name: String,
-    /// Where the locks come from.
+    /// Source of the locks.
     pub setup: Setup,
-    /// Whether the program asks for libc's adaptive mutex.
+    /// Whether the program uses libc's adaptive mutex.
     pub is_adaptive: bool,
 }
 
-/// The rows that some choices ask for, each once, libc and the default always among them, and what was left out or is less than its name says, and why.
+/// Returns the rows for some choices without duplicates, always with libc and the default, and
+/// remarks about locks that are left out or reduced.
 ///
-/// `has_kind`: the program can ask for an adaptive mutex. Unless it can, that row is refused if named, and not there otherwise.
+/// `has_kind` says whether the program has an option for the adaptive mutex. Without that option
+/// the row is rejected if named, and otherwise absent.
 ///
 /// # Errors
 ///
-/// A choice that the program cannot serve.
-pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configuration>, Vec<String>), String> {
+/// A choice that the program does not support.
+pub fn configurations(
+    choices: &[Choice],
+    has_kind: bool,
+) -> Result<(Vec<Configuration>, Vec<String>), String> {
     let row = |name: String, setup, is_adaptive| Configuration { name, setup, is_adaptive };
     let of_setup = |setup: Setup| row(setup.name(), setup, false);
     let mut rows = vec![of_setup(Setup::Libc)];
@@ -185,12 +203,13 @@ pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configu
             Choice::Libc | Choice::Default => {}
             Choice::LibcAdaptive if has_kind => {}
             Choice::LibcAdaptive => {
-                return Err("libc-adaptive: this program does not ask for a kind of mutex".to_string());
+                return Err(messages::no_option_for_kind().to_string());
             }
             Choice::Tuned(tuning) => rows.push(of_setup(Setup::Tuned(tuning))),
             Choice::Named(pair) => {
-                left_out
-                    .extend(entire(pair.lock).err().map(|why| format!("{} runs as another lock: {why}", pair.lock)));
+                left_out.extend(
+                    entire(pair.lock).err().map(|why| messages::lock_reduced(pair.lock, why)),
+                );
                 rows.push(of_setup(Setup::Named(pair)));
             }
             Choice::All => {
@@ -211,7 +230,8 @@ pub fn configurations(choices: &[Choice], has_kind: bool) -> Result<(Vec<Configu
     Ok((rows, left_out))
 }
 
-/// The cross product of the catalogue, but for halves that `available` refuses; these with its reason.
+/// Returns all pairs of names that `available` accepts, and a remark with the reason for each
+/// rejected name.
 fn every_pair(available: impl Fn(&str) -> Result<(), &'static str>) -> (Vec<Pair>, Vec<String>) {
     let mut left_out = Vec::new();
     let mut names = |entries: &'static [Entry]| -> Vec<&'static str> {
@@ -220,14 +240,15 @@ fn every_pair(available: impl Fn(&str) -> Result<(), &'static str>) -> (Vec<Pair
             .filter(|name| match available(name) {
                 Ok(()) => true,
                 Err(why) => {
-                    left_out.push(format!("{name} is left out: {why}"));
+                    left_out.push(messages::lock_skipped(name, why));
                     false
                 }
             })
             .collect()
     };
     let (locks, loads) = (names(CONTENTION), names(LOAD));
-    let pairs = locks.iter().flat_map(|&lock| loads.iter().map(move |&load| Pair { lock, load })).collect();
+    let pairs =
+        locks.iter().flat_map(|&lock| loads.iter().map(move |&load| Pair { lock, load })).collect();
     (pairs, left_out)
 }
 
@@ -236,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_come_from_the_catalogue() {
+    fn pair_parses_catalogue_names_only() {
         assert_eq!("tpmcs+control".parse::<Pair>().map(Pair::name).as_deref(), Ok("tpmcs+control"));
         assert!("tpmcs".parse::<Pair>().is_err_and(|error| error.contains("LOCK+LOAD")));
         assert!("nosuch+none".parse::<Pair>().is_err_and(|error| error.contains("ticket")));
@@ -244,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_the_cross_product_once() {
+    fn all_is_the_cross_product_without_duplicates() {
         let choices: Vec<Choice> =
             ["all", "tpmcs+none", "default"].map(|text| text.parse().expect("a choice")).to_vec();
         let (rows, left_out) = configurations(&choices, true).expect("a program with --kind");
@@ -252,27 +273,40 @@ mod tests {
         assert_eq!(rows.len(), 3 + locks * LOAD.len());
         assert_eq!(left_out.len(), CONTENTION.len() - locks);
         assert_eq!(rows.iter().filter(|row| row.name == "tpmcs+none").count(), 1);
-        assert!(configurations(&[Choice::LibcAdaptive], false).is_err_and(|error| error.contains("kind")));
+        assert!(
+            configurations(&[Choice::LibcAdaptive], false)
+                .is_err_and(|error| error.contains("kind"))
+        );
         assert!("nosuch".parse::<Choice>().is_err_and(|error| error.contains("libc-adaptive")));
     }
 
     #[test]
-    fn the_default_has_policies_and_sensors() {
+    fn default_accepts_policies_and_sensors() {
         let tuned = |text: &str| match text.parse() {
             Ok(Choice::Tuned(tuning)) => (Setup::Tuned(tuning).name(), tuning.variable),
             other => panic!("{text}: {other:?}"),
         };
-        assert_eq!(tuned("default@pid"), ("default@pid".to_string(), environment::CONTROL_POLICY.name));
-        assert_eq!(tuned("default@psi"), ("default@psi".to_string(), environment::LOAD_SENSOR.name));
+        assert_eq!(
+            tuned("default@pid"),
+            ("default@pid".to_string(), environment::CONTROL_POLICY.name)
+        );
+        assert_eq!(
+            tuned("default@without-grace"),
+            ("default@without-grace".to_string(), environment::RULES.name)
+        );
+        assert_eq!(
+            tuned("default@psi"),
+            ("default@psi".to_string(), environment::LOAD_SENSOR.name)
+        );
         assert!("default@nosuch".parse::<Choice>().is_err_and(|error| error.contains("kalman")));
         assert!("default@bpf".parse::<Choice>().is_err(), "needs `unconvoy run`");
     }
 
     #[test]
-    fn what_the_machine_lacks_is_left_out_with_the_reason() {
+    fn unavailable_lock_is_skipped_with_reason() {
         let lacking = |name: &str| if name == "mcs" { Err("no such processor") } else { Ok(()) };
         let (pairs, left_out) = every_pair(lacking);
         assert_eq!(pairs.len(), (CONTENTION.len() - 1) * LOAD.len());
-        assert_eq!(left_out, ["mcs is left out: no such processor"]);
+        assert_eq!(left_out, ["mcs skipped: no such processor"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Threads of this process that do the same again and again, as long as they are wanted.
+//! Threads of this process that repeat a function until dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +12,20 @@ use unconvoy::load::control::Control;
 use unconvoy::primitive::Native;
 use unconvoy::raw::RawLock;
 
-/// Running threads; dropping them ends them.
+use crate::messages;
+
+/// Running threads, ended when dropped.
 pub struct Threads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    /// Starts `count` threads, each with a turn of its own that it takes over and over; a turn may
-    /// park.
+    /// Starts `count` threads, each of which repeats its own `turn`. A turn may park.
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// A thread cannot be created.
     pub fn start<T: FnMut() + Send + 'static>(
         count: u32,
         stack: Option<usize>,
@@ -38,8 +39,9 @@ impl Threads {
                     turn();
                 }
             };
-            let builder = stack.map_or_else(thread::Builder::new, |size| thread::Builder::new().stack_size(size));
-            started.threads.push(builder.spawn(body).context("cannot start a thread")?);
+            let builder = stack
+                .map_or_else(thread::Builder::new, |size| thread::Builder::new().stack_size(size));
+            started.threads.push(builder.spawn(body).context(messages::cannot_start_thread())?);
         }
         Ok(started)
     }
@@ -48,17 +50,17 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// A thread cannot be created.
     pub fn contend(count: u32, section: Duration) -> anyhow::Result<Self> {
         Self::contend_under::<Control>(count, section, Arc::new(|| {}))
     }
 
-    /// As [`contend`](Self::contend), for the default lock under the load manager `L`; `inside` is
-    /// called in every section, by the thread that holds the lock.
+    /// As [`contend`](Self::contend), for the default lock under load manager `L`. The lock's
+    /// holder calls `inside` in every section.
     ///
     /// # Errors
     ///
-    /// The system refuses a thread.
+    /// A thread cannot be created.
     pub fn contend_under<L: LoadManager>(
         count: u32,
         section: Duration,
@@ -83,7 +85,7 @@ impl Drop for Threads {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // No turn has anything that panics.
+            // Turns do not panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A program under libc's locks and under the default, side by side.
+//! Comparison of a program under libc's locks and under the default.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ use crate::options::{Common, Places};
 use crate::run::{Job, Values};
 use crate::setup::Setup;
 
-/// Some of a program's options.
+/// A named selection of a program's options.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// For the tables.
+    /// Name in the tables.
     pub name: String,
-    /// Without the length of the window.
+    /// Options without the length of the window.
     pub options: Vec<String>,
 }
 
-/// What is compared.
+/// The compared value.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// Name in the program's output.
@@ -31,7 +31,7 @@ pub struct Metric {
     pub heading: &'static str,
 }
 
-/// What an operation takes: name among what is measured, heading, what turns it into the heading's unit.
+/// Costs of an operation: name of the value, heading, and factor to the heading's unit.
 const COSTS: [(&str, &str, f64); 2] = [
     ("cpu_ns_per_op", "processor time per operation, ns", 1.0),
     (energy::PER_OPERATION, "energy per operation, nJ", 1e9),
@@ -45,25 +45,25 @@ struct Cell {
     setup: Setup,
 }
 
-/// The measured cases.
+/// Measured cases.
 pub struct Versus {
     names: Vec<String>,
     metric: Metric,
     samples: Samples<Values>,
 }
 
-/// A workload program whose cases run under both.
+/// A workload program whose cases run under libc and the default.
 pub struct Benchmark {
-    /// Of the program and the subcommand.
+    /// Name of the program and the subcommand.
     pub program: &'static str,
-    /// What is compared.
+    /// The compared value.
     pub metric: Metric,
-    /// Of the table.
+    /// Title of the table.
     pub title: &'static str,
 }
 
 impl Benchmark {
-    /// Measures, prints and writes.
+    /// Measures, prints and writes the record.
     ///
     /// # Errors
     ///
@@ -82,7 +82,11 @@ impl Benchmark {
         let programs = places.find(&[self.program], &[])?;
         record.notes.push(energy::note());
         let cell = |(index, case): (usize, &Case)| {
-            [Setup::Libc, Setup::Default].map(|setup| Cell { case: case.name.clone(), index, setup })
+            [Setup::Libc, Setup::Default].map(|setup| Cell {
+                case: case.name.clone(),
+                index,
+                setup,
+            })
         };
         let cells: Vec<Cell> = cases.iter().enumerate().flat_map(cell).collect();
         let name = |cell: &Cell| format!("{} under {}", cell.case, cell.setup.name());
@@ -99,7 +103,7 @@ impl Benchmark {
 }
 
 impl Versus {
-    /// The default's number divided by libc's, round by round.
+    /// Returns the default's value divided by libc's, round by round.
     pub fn ratio(&self, case: &str) -> Option<Spread> {
         let index = self.names.iter().position(|name| name == case)?;
         self.samples.ratio(2 * index + 1, 2 * index, |values| values.get(self.metric.name))
@@ -107,14 +111,16 @@ impl Versus {
 
     /// Judges the worst of these cases.
     pub fn judge_worst(&self, goal: &Goal, cases: impl IntoIterator<Item = String>) -> Judgement {
-        goal.judge_worst(cases.into_iter().filter_map(|case| Some((self.ratio(&case)?.median, case))))
+        goal.judge_worst(
+            cases.into_iter().filter_map(|case| Some((self.ratio(&case)?.median, case))),
+        )
     }
 
     fn is_measured(&self, name: &str) -> bool {
         self.samples.all.iter().any(|sample| sample.value.get(name).is_some())
     }
 
-    /// One row per case.
+    /// Creates a table with one row per case.
     fn table(&self, title: &str) -> Table {
         let mut table = Table::new(
             title,
@@ -133,10 +139,16 @@ impl Versus {
         for (index, name) in self.names.iter().enumerate() {
             let spread = |cell| self.samples.spread(cell, |values| values.get(self.metric.name));
             let cost = |&(name, _, unit): &(&'static str, &str, f64)| {
-                [2 * index, 2 * index + 1]
-                    .map(|cell| text(self.samples.spread(cell, |values| Some(values.get(name)? * unit))))
+                [2 * index, 2 * index + 1].map(|cell| {
+                    text(self.samples.spread(cell, |values| Some(values.get(name)? * unit)))
+                })
             };
-            let first = [name.clone(), text(spread(2 * index)), text(spread(2 * index + 1)), text(self.ratio(name))];
+            let first = [
+                name.clone(),
+                text(spread(2 * index)),
+                text(spread(2 * index + 1)),
+                text(self.ratio(name)),
+            ];
             table.row(first.into_iter().chain(costs.iter().flat_map(cost)));
         }
         table

@@ -1,8 +1,8 @@
-# What the scripts of the compressors share: read by their `.`, after program.sh.
+# Functions of the compressors' scripts. Source it after program.sh.
 # shellcheck shell=sh
 
-# Words from a small alphabet, neither random nor constant, so that there is work to do; the same everywhere. Made
-# of 2 MiB that repeat, which is further apart than any of the blocks here.
+# Write deterministic text: words from a small alphabet, neither random nor constant. The text
+# repeats every 2 MiB, a distance larger than the compressors' blocks.
 make_text() {
 	awk 'BEGIN {
 		state = 1
@@ -18,8 +18,9 @@ make_text() {
 	rm "$1.unit" "$1.more"
 }
 
-# compress MIB EXPAND COMMAND...: COMMAND compresses standard input to standard output. All these programs cut their
-# input in blocks of a fixed size, so the bytes are those of the first run under libc, which EXPAND turned back.
+# compress MIB EXPAND COMMAND...: compress with COMMAND, from standard input to standard output.
+# These programs compress blocks of a fixed size, so the result must equal that of the first run
+# under libc, which EXPAND has verified.
 compress() {
 	mib=$1
 	expand=$2
@@ -29,12 +30,12 @@ compress() {
 	reference=${PROGRAMS_CACHE:-$dir}/$(basename "$0" .sh)-$mib-$threads
 	if [ ! -e "$reference" ]; then
 		"$@" <"$dir/in" >"$dir/reference"
-		$expand <"$dir/reference" | cmp - "$dir/in" || fail "expands to other bytes, under libc"
+		$expand <"$dir/reference" | cmp - "$dir/in" || fail "expands to different data under libc"
 		mv "$dir/reference" "$reference"
 	fi
 	from=$(now)
 	measured "$@" <"$dir/in" >"$dir/out"
 	to=$(now)
-	cmp "$dir/out" "$reference" || fail "compresses to other bytes"
+	cmp "$dir/out" "$reference" || fail "compresses to different data"
 	rate "$mib" "$from" "$to" MiB/s
 }

@@ -1,27 +1,28 @@
 /*
- * Condition variables in the three shapes that programs use: two threads that alternate (pingpong), one that
- * wakes many (broadcast), and a bounded queue between producers and consumers (queue).
+ * Condition variables in three patterns of real programs: two threads that alternate (pingpong),
+ * one thread that wakes many (broadcast), and a bounded queue between producers and consumers
+ * (queue).
  *
- * Every mode also checks itself: no turn out of order, no round missed by a waiter, no item lost or doubled.
- * A thread that is still waiting long after the end means a lost wake-up, and is reported as such.
+ * Every mode checks itself: turns in order, rounds seen by every waiter, items neither lost nor
+ * duplicated. A thread that still waits long after the end has missed a wake-up, and is reported.
  */
 #include "measure.h"
 
 enum mode { MODE_PINGPONG, MODE_BROADCAST, MODE_QUEUE, MODE_COUNT };
 static const char *const mode_names[MODE_COUNT] = { "pingpong", "broadcast", "queue" };
 
-/* A thread that has not ended this long after the window never will. */
+/* A thread that has not ended this long after the window is stuck. */
 enum { STUCK_SECONDS = 20 };
 
 enum { QUEUE_CAPACITY = 64 };
 
-/* One mutex with two conditions; each mode says what they stand for. */
+/* One mutex with two condition variables, whose meaning depends on the mode. */
 struct meeting {
 	pthread_mutex_t mutex __attribute__((aligned(MEASURE_LINE)));
 	pthread_cond_t conditions[2];
-	bool closed; /* as all below, under the mutex */
+	bool closed; /* this and the fields below are protected by the mutex */
 
-	int turn; /* pingpong: which side may go, and condition `turn` tells it */
+	int turn; /* pingpong: the side whose turn it is; it waits on condition `turn` */
 
 	/* broadcast: condition 0 announces a round, condition 1 its last acknowledgement */
 	uint64_t round;
@@ -35,9 +36,9 @@ struct meeting {
 struct worker {
 	struct meeting *meeting;
 	struct window *window;
-	struct tally *tally;
-	long index; /* the side, for pingpong; the number of waiters, for broadcast's announcer */
-	uint64_t sum; /* queue: of all items that this thread put or took */
+	struct counter *counter;
+	long index; /* pingpong: the side; broadcast's announcer: number of waiters */
+	uint64_t sum; /* queue: sum of the items that this thread put or took */
 	pthread_t thread;
 };
 
@@ -53,7 +54,7 @@ static bool stopped(const struct worker *self)
 	return window_phase(self->window) == PHASE_STOP;
 }
 
-/* Called with the mutex held. Nobody waits after this. */
+/* The mutex is held. No thread waits from here on. */
 static void close_meeting(struct meeting *meeting)
 {
 	meeting->closed = true;
@@ -67,7 +68,7 @@ static void *pingpong_side(void *argument)
 	struct meeting *meeting = self->meeting;
 	int side = (int)self->index;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	pthread_mutex_lock(&meeting->mutex);
 	while (!meeting->closed) {
 		while (meeting->turn != side && !meeting->closed)
@@ -77,9 +78,9 @@ static void *pingpong_side(void *argument)
 		if (meeting->closed)
 			break;
 		meeting->turn = !side;
-		/* The ball is back where it started: one round trip. */
+		/* Back at the first side: one round trip. */
 		if (side == 1)
-			tally_one(self->tally);
+			counter_increment(self->counter);
 		pthread_cond_signal(&meeting->conditions[!side]);
 	}
 	pthread_mutex_unlock(&meeting->mutex);
@@ -91,7 +92,7 @@ static void *broadcast_announcer(void *argument)
 	struct worker *self = argument;
 	struct meeting *meeting = self->meeting;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	pthread_mutex_lock(&meeting->mutex);
 	while (!stopped(self)) {
 		meeting->round++;
@@ -99,7 +100,7 @@ static void *broadcast_announcer(void *argument)
 		pthread_cond_broadcast(&meeting->conditions[0]);
 		while (meeting->missing > 0)
 			pthread_cond_wait(&meeting->conditions[1], &meeting->mutex);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	close_meeting(meeting);
 	pthread_mutex_unlock(&meeting->mutex);
@@ -111,18 +112,19 @@ static void *broadcast_waiter(void *argument)
 	struct worker *self = argument;
 	struct meeting *meeting = self->meeting;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	pthread_mutex_lock(&meeting->mutex);
 	for (uint64_t seen = 0;;) {
 		while (meeting->round == seen && !meeting->closed)
 			pthread_cond_wait(&meeting->conditions[0], &meeting->mutex);
 		if (meeting->round == seen)
 			break;
-		/* The announcer waits for all, so a round can neither be missed nor come twice. */
+		/* The announcer waits for all waiters, so a waiter can neither miss nor repeat a
+		 * round. */
 		if (meeting->round != ++seen)
 			die_inconsistent("condvar: a waiter expected round %" PRIu64 " and saw %" PRIu64, seen,
 					 meeting->round);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 		if (--meeting->missing == 0)
 			pthread_cond_signal(&meeting->conditions[1]);
 	}
@@ -136,18 +138,19 @@ static void *queue_producer(void *argument)
 	struct meeting *meeting = self->meeting;
 	uint64_t random = (uint64_t)self->index;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	while (!stopped(self)) {
 		uint64_t item = random_next(&random);
 		pthread_mutex_lock(&meeting->mutex);
-		/* The consumers go on until the queue is closed, so this wait ends without a look at `closed`. */
+		/* Consumers run until the queue is closed, so this wait ends without checking
+		 * `closed`. */
 		while (meeting->put - meeting->taken == QUEUE_CAPACITY)
 			pthread_cond_wait(&meeting->conditions[1], &meeting->mutex);
 		meeting->items[meeting->put++ % QUEUE_CAPACITY] = item;
 		pthread_cond_signal(&meeting->conditions[0]);
 		pthread_mutex_unlock(&meeting->mutex);
 		self->sum += item;
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
@@ -157,7 +160,7 @@ static void *queue_consumer(void *argument)
 	struct worker *self = argument;
 	struct meeting *meeting = self->meeting;
 
-	pthread_barrier_wait(&self->window->gate);
+	pthread_barrier_wait(&self->window->start_barrier);
 	for (;;) {
 		pthread_mutex_lock(&meeting->mutex);
 		while (meeting->put == meeting->taken && !meeting->closed)
@@ -170,7 +173,7 @@ static void *queue_consumer(void *argument)
 		if (empty)
 			return NULL;
 		self->sum += item;
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 }
 
@@ -181,11 +184,13 @@ static void join_or_die(pthread_t thread)
 	clock_gettime(CLOCK_REALTIME, &deadline);
 	deadline.tv_sec += STUCK_SECONDS;
 	if (pthread_timedjoin_np(thread, NULL, &deadline))
-		die_inconsistent("condvar: a thread still waits %d s after the end: a wake-up was lost", STUCK_SECONDS);
+		die_inconsistent("condvar: a thread still waits %d s after the end: a wake-up was lost",
+				 STUCK_SECONDS);
 }
 
-/* Runs `count` workers; the first `early` of them must end before the meeting is closed for the rest. */
-static void run_workers(struct worker *workers, long count, long early, struct window *window, double seconds)
+/* Runs `count` workers. The first `early` of them must end before the queue is closed. */
+static void run_workers(struct worker *workers, long count, long early, struct window *window,
+			double seconds)
 {
 	window_run(window, seconds);
 	for (long i = 0; i < early; i++)
@@ -213,16 +218,17 @@ static struct meeting *new_meetings(long count)
 }
 
 static void start_worker(struct worker *worker, void *(*body)(void *), struct meeting *meeting,
-			 struct window *window, struct tally *tally, long index)
+			 struct window *window, struct counter *counter, long index)
 {
 	worker->meeting = meeting;
 	worker->window = window;
-	worker->tally = tally;
+	worker->counter = counter;
 	worker->index = index;
 	worker->thread = start_thread(body, worker);
 }
 
-/* Pairs of threads, each with a mutex of its own; an operation is a round trip, fairness is among pairs. */
+/* Pairs of threads, each with its own mutex. An operation is a round trip; fairness is among pairs.
+ * */
 static void pingpong(long threads, double seconds)
 {
 	long pairs = threads / 2;
@@ -232,7 +238,8 @@ static void pingpong(long threads, double seconds)
 
 	window_init(&window, pairs, 2 * pairs);
 	for (long i = 0; i < 2 * pairs; i++)
-		start_worker(&workers[i], pingpong_side, &meetings[i / 2], &window, &window.tallies[i / 2], i % 2);
+		start_worker(&workers[i], pingpong_side, &meetings[i / 2], &window, &window.counters[i / 2],
+			     i % 2);
 	run_workers(workers, 2 * pairs, 0, &window, seconds);
 	window_report(&window);
 }
@@ -242,45 +249,46 @@ static void broadcast(long waiters, double seconds)
 {
 	struct worker *workers = new_workers(waiters + 1);
 	struct meeting *meeting = new_meetings(1);
-	struct tally *acknowledged = line_alloc((size_t)waiters, sizeof *acknowledged);
+	struct counter *acknowledged = line_alloc((size_t)waiters, sizeof *acknowledged);
 	struct window window;
 
 	window_init(&window, 1, waiters + 1);
 	for (long i = 0; i < waiters; i++)
 		start_worker(&workers[i], broadcast_waiter, meeting, &window, &acknowledged[i], i);
-	start_worker(&workers[waiters], broadcast_announcer, meeting, &window, &window.tallies[0], waiters);
+	start_worker(&workers[waiters], broadcast_announcer, meeting, &window, &window.counters[0],
+		     waiters);
 	run_workers(workers, waiters + 1, 0, &window, seconds);
 	for (long i = 0; i < waiters; i++)
-		if (tally_read(&acknowledged[i]) != meeting->round)
+		if (counter_read(&acknowledged[i]) != meeting->round)
 			die_inconsistent("condvar: waiter %ld saw %" PRIu64 " of %" PRIu64 " rounds", i,
-					 tally_read(&acknowledged[i]), meeting->round);
+					 counter_read(&acknowledged[i]), meeting->round);
 	window_report(&window);
 }
 
-/* An operation is an item taken, fairness is among the consumers. */
+/* An operation is an item taken; fairness is among consumers. */
 static void queue(long pairs, double seconds)
 {
 	struct worker *workers = new_workers(2 * pairs);
 	struct meeting *meeting = new_meetings(1);
-	struct tally *produced = line_alloc((size_t)pairs, sizeof *produced);
+	struct counter *produced = line_alloc((size_t)pairs, sizeof *produced);
 	struct window window;
 	uint64_t put = 0, taken = 0, put_sum = 0, taken_sum = 0;
 
 	window_init(&window, pairs, 2 * pairs);
 	for (long i = 0; i < pairs; i++) {
 		start_worker(&workers[i], queue_producer, meeting, &window, &produced[i], i);
-		start_worker(&workers[pairs + i], queue_consumer, meeting, &window, &window.tallies[i], i);
+		start_worker(&workers[pairs + i], queue_consumer, meeting, &window, &window.counters[i], i);
 	}
 	run_workers(workers, 2 * pairs, pairs, &window, seconds);
 	for (long i = 0; i < pairs; i++) {
-		put += tally_read(&produced[i]);
+		put += counter_read(&produced[i]);
 		put_sum += workers[i].sum;
-		taken += tally_read(&window.tallies[i]);
+		taken += counter_read(&window.counters[i]);
 		taken_sum += workers[pairs + i].sum;
 	}
 	if (put != taken || put_sum != taken_sum)
-		die_inconsistent("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64 " with sum %" PRIu64
-				 " taken",
+		die_inconsistent("condvar: %" PRIu64 " items with sum %" PRIu64 " put, %" PRIu64
+				 " with sum %" PRIu64 " taken",
 				 put, put_sum, taken, taken_sum);
 	window_report(&window);
 }
@@ -294,10 +302,12 @@ int main(int argc, char **argv)
 		{ "mode", "MODE", OPTION_TEXT, &mode, 0, 0, "pingpong, broadcast or queue" },
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096,
 		  "pingpong: threads, an even number; queue: producers, and as many consumers" },
-		{ "waiters", "N", OPTION_COUNT, &waiters, 1, 4096, "broadcast: threads that wait for each round" },
+		{ "waiters", "N", OPTION_COUNT, &waiters, 1, 4096,
+		  "broadcast: threads that wait for each round" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 	};
-	const struct program program = { "condvar", "Threads wait for each other on condition variables.", rows,
+	const struct program program = { "condvar",
+					 "Threads wait for each other on condition variables.", rows,
 					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 

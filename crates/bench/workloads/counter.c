@@ -1,9 +1,9 @@
 /*
- * One lock, taken by every thread in a loop: the saturated case, or, with --think, a tunable one.
+ * One lock, taken by every thread in a loop: saturated, or with --think below saturation.
  *
- * The critical section adds one to each of --lines counters, on lines of their own, and then holds the lock for
- * --cs nanoseconds. The counters are no decoration: at the end each must equal the sum of all threads'
- * operations, or the lock let two threads in.
+ * The critical section increments --lines counters, each on its own cache line, and then holds the
+ * lock for --cs nanoseconds. At the end each counter must equal the sum of all threads' operations;
+ * otherwise the lock let two threads in.
  */
 #include "lock_kind.h"
 #include "preemption.h"
@@ -21,12 +21,13 @@ struct shared {
 	uint64_t think_ticks;
 	long line_count;
 	enum lock_kind kind;
+	bool checkpoint;
 	struct window window;
 };
 
 struct worker {
 	struct shared *shared;
-	struct tally *tally;
+	struct counter *counter;
 	struct histogram *histogram;     /* NULL without --latency */
 	struct preemptions *preemptions; /* NULL without --preemptions */
 	pthread_t thread;
@@ -35,7 +36,7 @@ struct worker {
 __attribute__((always_inline)) static inline void work(enum lock_kind kind, struct shared *shared,
 						       struct worker *self)
 {
-	/* Volatile: the lines must be touched in every turn, inside the lock. */
+	/* Volatile, so that every iteration accesses the lines inside the lock. */
 	volatile struct line *lines = shared->lines;
 	enum phase phase;
 
@@ -54,13 +55,15 @@ __attribute__((always_inline)) static inline void work(enum lock_kind kind, stru
 			delay_ticks(shared->cs_ticks);
 		uint64_t end = self->preemptions ? ticks() : 0;
 		any_lock_release(&shared->lock, kind);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 		if (self->preemptions)
 			preemptions_section(self->preemptions, end - begin, phase == PHASE_MEASURE);
 		if (self->histogram && phase == PHASE_MEASURE)
 			histogram_record(self->histogram, waited);
 		if (shared->think_ticks)
 			delay_ticks(shared->think_ticks);
+		if (shared->checkpoint)
+			unconvoy_checkpoint_if_loaded();
 	}
 }
 
@@ -70,7 +73,7 @@ static void *worker_main(void *argument)
 
 	if (self->preemptions)
 		preemptions_begin(self->preemptions);
-	pthread_barrier_wait(&self->shared->window.gate);
+	pthread_barrier_wait(&self->shared->window.start_barrier);
 	with_lock_kind(self->shared->kind, work, self->shared, self);
 	return NULL;
 }
@@ -81,11 +84,11 @@ static void check_counters(const struct shared *shared)
 
 	if (shared->kind == KIND_RWLOCK_READ)
 		return;
-	for (long i = 0; i < shared->window.tally_count; i++)
-		sum += tally_read(&shared->window.tallies[i]);
+	for (long i = 0; i < shared->window.counters_count; i++)
+		sum += counter_read(&shared->window.counters[i]);
 	for (long i = 0; i < shared->line_count; i++)
 		if (shared->lines[i].counter != sum)
-			die_inconsistent("counter: %" PRIu64 " critical sections, but a counter says %" PRIu64
+			die_inconsistent("counter: %" PRIu64 " critical sections, but a counter has %" PRIu64
 					 ": the lock did not exclude",
 					 sum, shared->lines[i].counter);
 }
@@ -95,17 +98,19 @@ int main(int argc, char **argv)
 	long threads = 2, lines = 1;
 	double seconds = 2, cs_ns = 100, think_ns = 0;
 	const char *kind = "normal";
-	bool latency = false, preemptions = false;
+	bool latency = false, preemptions = false, checkpoint = false;
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that take the lock" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 		{ "lines", "N", OPTION_COUNT, &lines, 1, MAX_LINES, "cache lines written inside the lock" },
 		{ "cs", "NS", OPTION_REAL, &cs_ns, 0, 1e9, "nanoseconds inside the lock" },
-		{ "think", "NS", OPTION_REAL, &think_ns, 0, 1e9, "nanoseconds between two acquires" },
+		{ "think", "NS", OPTION_REAL, &think_ns, 0, 1e9, "nanoseconds between two acquisitions" },
 		{ "kind", "KIND", OPTION_TEXT, &kind, 0, 0, LOCK_KIND_HELP },
-		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0, "also print percentiles of the time to acquire" },
+		CHECKPOINT_OPTION(&checkpoint),
+		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0,
+		  "also print percentiles of the time to acquire" },
 		{ "preemptions", NULL, OPTION_FLAG, &preemptions, 0, 0,
-		  "also print how often a holder was preempted, and what that took" },
+		  "also print the number of holder preemptions and the time they cost" },
 	};
 	const struct program program = { "counter", "Threads take one lock in a loop.", rows,
 					 sizeof rows / sizeof *rows };
@@ -113,17 +118,19 @@ int main(int argc, char **argv)
 
 	struct shared *shared = line_alloc(1, sizeof *shared);
 	double ticks_per_ns = calibrate_ticks_per_ns();
-	shared->kind = (enum lock_kind)parse_choice(&program, "kind", kind, lock_kind_names, KIND_COUNT);
+	shared->kind =
+		(enum lock_kind)parse_choice(&program, "kind", kind, lock_kind_names, KIND_COUNT);
 	shared->cs_ticks = (uint64_t)(cs_ns * ticks_per_ns);
 	shared->think_ticks = (uint64_t)(think_ns * ticks_per_ns);
 	shared->line_count = lines;
+	shared->checkpoint = checkpoint;
 	any_lock_init(&shared->lock, shared->kind);
 	window_init(&shared->window, threads, threads);
 
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	for (long i = 0; i < threads; i++) {
 		workers[i].shared = shared;
-		workers[i].tally = &shared->window.tallies[i];
+		workers[i].counter = &shared->window.counters[i];
 		workers[i].histogram = latency ? line_alloc(1, sizeof(struct histogram)) : NULL;
 		if (preemptions)
 			workers[i].preemptions =

@@ -1,21 +1,22 @@
-# What the scripts of the video encoders share: read by their `.`, after program.sh.
+# Functions of the video encoders' scripts. Source it after program.sh.
 # shellcheck shell=sh
 
-# Twenty seconds of 640x360 that move in every way: a zoom into the Mandelbrot set with noise over it.
+# Create 20 seconds of 640x360 video with varied motion: a zoom into the Mandelbrot set, with noise.
 make_film() {
-	ffmpeg -nostdin -loglevel error -f lavfi -i mandelbrot=size=640x360:rate=30 -vf 'noise=alls=8:all_seed=1' -frames:v 600 \
-		-pix_fmt yuv420p -f yuv4mpegpipe "$1"
+	ffmpeg -nostdin -loglevel error -f lavfi -i mandelbrot=size=640x360:rate=30 \
+		-vf 'noise=alls=8:all_seed=1' -frames:v 600 -pix_fmt yuv420p -f yuv4mpegpipe "$1"
 }
 
-# encode FRAMES COMMAND...: COMMAND encodes FRAMES frames to $dir/out. The bytes may differ from run to run
-# (x265's do, also under libc), so what is checked is that every frame is there.
+# encode FRAMES COMMAND...: COMMAND encodes FRAMES frames to $dir/out. The check counts frames,
+# because the bytes may differ between runs (x265's do, also under libc).
 encode() {
 	frames=$1
 	shift
 	from=$(now)
-	measured "$@" >"$dir/log" 2>&1 || fail "does not encode"
+	measured "$@" >"$dir/log" 2>&1 || fail "the encoder failed"
 	to=$(now)
-	decoded=$(ffprobe -v error -count_packets -select_streams v -show_entries stream=nb_read_packets -of csv=p=0 "$dir/out" 2>"$dir/log" | head -n 1)
-	[ "$decoded" = "$frames" ] && [ ! -s "$dir/log" ] || fail "$decoded of $frames frames"
+	decoded=$(ffprobe -v error -count_packets -select_streams v \
+		-show_entries stream=nb_read_packets -of csv=p=0 "$dir/out" 2>"$dir/log" | head -n 1)
+	[ "$decoded" = "$frames" ] && [ ! -s "$dir/log" ] || fail "decoded $decoded of $frames frames"
 	rate "$frames" "$from" "$to" frames/s
 }

@@ -1,22 +1,24 @@
 /*
- * A hash table with a mutex per bucket, and a hot set that moves: the lock that everybody wants is another one
- * every quarter of a second.
+ * A hash table with a mutex per bucket and a moving hot set: every quarter of a second another lock
+ * becomes the contended one.
  *
- * After the hash table of FlexGuard's evaluation (Laforet et al., SOSP 2025): 100 buckets, keys by Zipf's law,
- * 40 shifts of the hot set in 10 seconds, as many writes as reads, and a bucket holds neighbouring keys, so that
- * the hottest keys share a lock. Different here: a bucket is a list, so its section's length depends on what it
- * holds; half of the writes remove, so that the table's size, and with it the work, stays the same for however
- * long it runs; there are 10,000 keys, not 100,000, since a list of 1000 would make the lists the workload; and
- * theta is YCSB's.
+ * After the hash table of FlexGuard's evaluation (Laforet et al., SOSP 2025): 100 buckets,
+ * Zipf-distributed keys, 40 shifts of the hot set in 10 seconds, as many writes as reads, and
+ * neighbouring keys in one bucket, so that the hottest keys share a lock. Differences: a bucket is
+ * a list, so its section's length depends on its contents. Half of the writes remove keys, so that
+ * the table's size and the work per operation stay constant. There are 10,000 keys instead of
+ * 100,000, because lists of 1000 elements would dominate the workload. theta is YCSB's.
  *
- * Every key has a node of its own, in the table or not: so no allocator's locks are measured, and the memory in use
- * is the same whatever the number of threads. (With free lists of the threads' own, what 64 threads left lying about
- * cost a quarter of the throughput, with hardly any contention: --theta 0, 2 processors.)
+ * Every key has its own node, whether or not the key is in the table. So no allocator's locks are
+ * measured, and the memory in use does not depend on the number of threads. (With per-thread free
+ * lists, the free memory of 64 threads cost a quarter of the throughput with hardly any contention:
+ * --theta 0, 2 processors.)
  *
- * Where the hot set is follows from the clock, so no thread has to move it, and no line is shared to say it.
+ * The hot set's position is a function of the clock, so no thread moves it, and its position needs
+ * no shared line.
  *
- * Checked at the end: each bucket holds its own keys only, each once and with its value, and the elements are as
- * many as were there, plus those inserted, minus those removed.
+ * Checks at the end: each bucket holds only its own keys, each once and with its value, and the
+ * number of elements equals the initial number, plus inserts, minus removes.
  */
 #include "measure.h"
 #include "zipf.h"
@@ -33,10 +35,10 @@ struct bucket {
 
 struct shared {
 	struct bucket *buckets;
-	struct node *nodes; /* by key */
+	struct node *nodes; /* indexed by key */
 	uint64_t bucket_count, key_count;
 	struct zipf zipf;
-	uint64_t start_ticks, shift_ticks; /* no shifts if that is 0 */
+	uint64_t start_ticks, shift_ticks; /* shift_ticks 0: no shifts */
 	uint64_t seed;
 	uint64_t write_percent, remove_percent; /* writes include removes */
 	struct window window;
@@ -44,14 +46,14 @@ struct shared {
 
 struct worker {
 	struct shared *shared;
-	struct tally *tally;
+	struct counter *counter;
 	struct histogram *histogram; /* NULL without --latency */
 	uint64_t random;
 	uint64_t inserted, removed;
 	pthread_t thread;
 };
 
-/* What a key's value must be. */
+/* The value that a key must have. */
 static uint64_t value_of(uint64_t key)
 {
 	return random_next(&key);
@@ -62,7 +64,7 @@ static struct bucket *bucket_of(const struct shared *shared, uint64_t key)
 	return &shared->buckets[key * shared->bucket_count / shared->key_count];
 }
 
-/* The link that points at `key`'s node, or at the end of the list. */
+/* Returns the link to `key`'s node, or the last link of the list. */
 static struct node **find(struct bucket *bucket, uint64_t key)
 {
 	struct node **link = &bucket->first;
@@ -74,7 +76,8 @@ static struct node **find(struct bucket *bucket, uint64_t key)
 static void check_value(const struct node *node)
 {
 	if (node->value != value_of(node->key))
-		die_inconsistent("hashtable: key %" PRIu64 " has a wrong value: the lock did not exclude", node->key);
+		die_inconsistent("hashtable: key %" PRIu64 " has a wrong value: the lock did not exclude",
+				 node->key);
 }
 
 static void lock(struct worker *self, struct bucket *bucket, bool record)
@@ -98,7 +101,7 @@ static void get(struct worker *self, uint64_t key, bool record)
 	pthread_mutex_unlock(&bucket->lock);
 }
 
-/* A key that is there gets its value anew. */
+/* Sets the value again if the key exists. */
 static void insert(struct worker *self, uint64_t key, bool record)
 {
 	struct bucket *bucket = bucket_of(self->shared, key);
@@ -143,10 +146,11 @@ static void *worker_main(void *argument)
 	struct shared *shared = self->shared;
 	enum phase phase;
 
-	pthread_barrier_wait(&shared->window.gate);
+	pthread_barrier_wait(&shared->window.start_barrier);
 	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
 		bool record = self->histogram && phase == PHASE_MEASURE;
-		uint64_t key = (zipf_next(&shared->zipf, &self->random) + hot_offset(shared)) % shared->key_count;
+		uint64_t key =
+			(zipf_next(&shared->zipf, &self->random) + hot_offset(shared)) % shared->key_count;
 		uint64_t operation = random_below(&self->random, 100);
 		if (operation < shared->remove_percent)
 			delete(self, key, record);
@@ -154,12 +158,13 @@ static void *worker_main(void *argument)
 			insert(self, key, record);
 		else
 			get(self, key, record);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
 
-/* Every other key, which is about where as many inserts as removes keep it. Returns how many. */
+/* Inserts every other key, because about half of the keys stay in the table if inserts and removes
+ * are equally frequent. Returns the number of inserted keys. */
 static uint64_t fill(struct shared *shared)
 {
 	uint64_t count = 0;
@@ -182,10 +187,12 @@ static void check_table(const struct shared *shared, uint64_t expected)
 
 	for (uint64_t i = 0; i < shared->bucket_count; i++)
 		for (const struct node *node = shared->buckets[i].first; node; node = node->next, count++) {
-			if (node->key >= shared->key_count || bucket_of(shared, node->key) != &shared->buckets[i])
+			if (node->key >= shared->key_count ||
+			    bucket_of(shared, node->key) != &shared->buckets[i])
 				die_inconsistent("hashtable: key %" PRIu64 " is in the wrong bucket", node->key);
 			if (seen[node->key])
-				die_inconsistent("hashtable: key %" PRIu64 " is there twice: the lock did not exclude",
+				die_inconsistent("hashtable: key %" PRIu64
+						 " is in the table twice: the lock did not exclude",
 						 node->key);
 			seen[node->key] = true;
 			check_value(node);
@@ -199,29 +206,38 @@ static void check_table(const struct shared *shared, uint64_t expected)
 
 int main(int argc, char **argv)
 {
-	long threads = 2, buckets = 100, keys = 10000, inserts = 25, removes = 25, shift_ms = 250, seed = 1;
+	long threads = 2, buckets = 100, keys = 10000, inserts = 25, removes = 25, shift_ms = 250,
+	     seed = 1;
 	double seconds = 2, theta = 0.99;
 	bool latency = false;
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that use the table" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
-		{ "buckets", "N", OPTION_COUNT, &buckets, 1, 1000000, "buckets, each with a lock and a list" },
-		{ "keys", "N", OPTION_COUNT, &keys, 1, 10000000, "different keys; half of them are there at first" },
-		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100, "operations that insert a key or change it" },
-		{ "removes", "PERCENT", OPTION_COUNT, &removes, 0, 100, "operations that remove a key; the rest looks up" },
+		{ "buckets", "N", OPTION_COUNT, &buckets, 1, 1000000,
+		  "buckets, each with a lock and a list" },
+		{ "keys", "N", OPTION_COUNT, &keys, 1, 10000000,
+		  "number of keys; half of them are in the table initially" },
+		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100,
+		  "operations that insert or change a key" },
+		{ "removes", "PERCENT", OPTION_COUNT, &removes, 0, 100,
+		  "operations that remove a key; the others look one up" },
 		{ "theta", "X", OPTION_REAL, &theta, 0, 20, "Zipf's exponent; 0 is uniform" },
-		{ "shift", "MS", OPTION_COUNT, &shift_ms, 0, 3600000, "milliseconds until the hot set moves; 0: never" },
-		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "of the keys, the operations and the shifts" },
-		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0, "also print percentiles of the time to acquire" },
+		{ "shift", "MS", OPTION_COUNT, &shift_ms, 0, 3600000,
+		  "milliseconds between moves of the hot set; 0: never" },
+		{ "seed", "N", OPTION_COUNT, &seed, 0, 1e15, "seed of keys, operations and shifts" },
+		{ "latency", NULL, OPTION_FLAG, &latency, 0, 0,
+		  "also print percentiles of the time to acquire" },
 	};
-	const struct program program = { "hashtable", "Threads use a hash table with a lock per bucket.", rows,
+	const struct program program = { "hashtable",
+					 "Threads use a hash table with a lock per bucket.", rows,
 					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 	if (inserts + removes > 100)
 		usage_error(&program, "--inserts and --removes are %ld %% together: expected 100 at most",
 			    inserts + removes);
 	if (keys < buckets)
-		usage_error(&program, "--keys %ld: expected at least as many as --buckets, %ld", keys, buckets);
+		usage_error(&program, "--keys %ld: expected at least as many as --buckets, %ld", keys,
+			    buckets);
 
 	struct shared *shared = line_alloc(1, sizeof *shared);
 	double ticks_per_ns = calibrate_ticks_per_ns();
@@ -242,9 +258,10 @@ int main(int argc, char **argv)
 
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	for (long i = 0; i < threads; i++) {
-		uint64_t own_seed = (uint64_t)seed ^ (uint64_t)i << 50; /* apart from the others' and the shifts' */
+		/* Distinct from other threads' and the shifts'. */
+		uint64_t own_seed = (uint64_t)seed ^ (uint64_t)i << 50;
 		workers[i].shared = shared;
-		workers[i].tally = &shared->window.tallies[i];
+		workers[i].counter = &shared->window.counters[i];
 		workers[i].random = random_next(&own_seed);
 		workers[i].histogram = latency ? line_alloc(1, sizeof(struct histogram)) : NULL;
 		workers[i].thread = start_thread(worker_main, &workers[i]);

@@ -1,10 +1,11 @@
 /*
- * A load generator for memcached and Redis: one thread, many connections on a Unix socket, several requests
- * under way on each.
+ * A load generator for memcached and Redis: one thread with many connections on a Unix socket, and
+ * several requests in flight on each.
  *
- * It is to take little of the processors that the server needs, so requests and the answers they must get are
- * made before the measurement, and an answer costs one comparison. For that a value is a function of its key, and
- * a set writes what is already there. Nine requests of ten are gets.
+ * It must leave the processors to the server. So requests and expected answers are prepared before
+ * the measurement, and checking an answer costs one comparison. This works because a value is a
+ * function of its key, and a set writes the value that is already stored. Nine requests of ten are
+ * gets.
  */
 #include "measure.h"
 
@@ -16,7 +17,7 @@
 
 enum { KEYS = 10000, VALUE_BYTES = 64, BATCHES = 512, GETS_OF_TEN = 9, REQUEST_BYTES = 160 };
 
-/* Requests that are sent together, and what answers them. */
+/* Requests that are sent together, and the expected answer. */
 struct batch {
 	char *request, *answer;
 	size_t request_bytes, answer_bytes;
@@ -25,7 +26,7 @@ struct batch {
 struct connection {
 	int fd;
 	const struct batch *batch;
-	size_t received; /* of its answer, all as expected */
+	size_t received; /* bytes of the answer, all as expected */
 };
 
 enum protocol { PROTOCOL_MEMCACHED, PROTOCOL_REDIS };
@@ -46,7 +47,8 @@ static void append(char **at, const char *format, ...)
 static void add_request(struct batch *batch, uint64_t key, bool is_get)
 {
 	char name[16], value[VALUE_BYTES + 1];
-	char *request = batch->request + batch->request_bytes, *answer = batch->answer + batch->answer_bytes;
+	char *request = batch->request + batch->request_bytes,
+	     *answer = batch->answer + batch->answer_bytes;
 
 	snprintf(name, sizeof name, "key-%08" PRIu64, key);
 	for (int i = 0; i < VALUE_BYTES; i += 16)
@@ -101,12 +103,13 @@ static void send_batch(struct connection *connection, const struct batch *batch)
 {
 	connection->batch = batch;
 	connection->received = 0;
-	/* A batch is smaller than a socket's buffer, which is empty when all was answered. */
-	if (send(connection->fd, batch->request, batch->request_bytes, MSG_NOSIGNAL) != (ssize_t)batch->request_bytes)
-		die("the server takes no request: %s", strerror(errno));
+	/* A batch is smaller than a socket's buffer, which is empty once every request is answered. */
+	if (send(connection->fd, batch->request, batch->request_bytes, MSG_NOSIGNAL) !=
+	    (ssize_t)batch->request_bytes)
+		die("the server rejects a request: %s", strerror(errno));
 }
 
-/* Reads what is there; true once the whole batch is answered. */
+/* Reads the available bytes. Returns true once the whole batch is answered. */
 static bool receive(struct connection *connection)
 {
 	static char buffer[1 << 16];
@@ -117,12 +120,12 @@ static bool receive(struct connection *connection)
 		die("the server closed a connection: %s", bytes ? strerror(errno) : "end of file");
 	if ((size_t)bytes > batch->answer_bytes - connection->received ||
 	    memcmp(buffer, batch->answer + connection->received, (size_t)bytes))
-		die("a wrong answer: %.*s", (int)bytes, buffer);
+		die("wrong answer: %.*s", (int)bytes, buffer);
 	connection->received += (size_t)bytes;
 	return connection->received == batch->answer_bytes;
 }
 
-/* Stores every key, a few at a time. */
+/* Stores every key, in small batches. */
 static void store_keys(void)
 {
 	struct connection connection = { .fd = connect_server() };
@@ -148,24 +151,26 @@ int main(int argc, char **argv)
 	double seconds = 2, warm_up = 0.5;
 	const struct option_row rows[] = {
 		{ "protocol", "NAME", OPTION_TEXT, &protocol_name, 0, 0, "memcached or redis" },
-		{ "socket", "PATH", OPTION_TEXT, &path, 0, 0, "the server's Unix socket" },
-		{ "connections", "N", OPTION_COUNT, &count, 1, 10000, "connections" },
-		{ "depth", "N", OPTION_COUNT, &depth, 1, 100, "requests under way on each" },
-		{ "warm-up", "S", OPTION_REAL, &warm_up, 0, 3600, "seconds before the measured ones" },
-		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "seconds to measure" },
+		{ "socket", "PATH", OPTION_TEXT, &path, 0, 0, "Unix socket of the server" },
+		{ "connections", "N", OPTION_COUNT, &count, 1, 10000, "number of connections" },
+		{ "depth", "N", OPTION_COUNT, &depth, 1, 100, "requests in flight on each" },
+		{ "warm-up", "S", OPTION_REAL, &warm_up, 0, 3600, "warm-up time in seconds" },
+		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 	};
-	const struct program program = { "kv_load", "Loads memcached or Redis, and checks every answer.", rows,
+	const struct program program = { "kv_load",
+					 "Loads memcached or Redis, and checks every answer.", rows,
 					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 	protocol = (enum protocol)parse_choice(&program, "protocol", protocol_name, protocols, 2);
 	if (!path)
-		usage_error(&program, "--socket is missing");
+		usage_error(&program, "--socket PATH is required");
 
 	uint64_t random = 1;
 	for (int b = 0; b < BATCHES; b++) {
 		batches[b] = make_batch(depth);
 		for (long i = 0; i < depth; i++)
-			add_request(&batches[b], random_below(&random, KEYS), random_below(&random, 10) < GETS_OF_TEN);
+			add_request(&batches[b], random_below(&random, KEYS),
+				    random_below(&random, 10) < GETS_OF_TEN);
 	}
 	store_keys();
 

@@ -1,8 +1,8 @@
 /*
- * The pthread locks that a workload can be asked for with --kind, behind one pair of functions.
+ * The pthread locks of a workload's --kind, behind one pair of functions.
  *
- * `kind` is meant to be a constant at the call: with_lock_kind() below turns a run-time kind into one, so
- * that the measured loop holds the call of one pthread function and no branch on the kind.
+ * `kind` should be a constant at the call. with_lock_kind() below turns a run-time kind into one,
+ * so that the measured loop calls one pthread function and has no branch on the kind.
  */
 #ifndef UNCONVOY_LOCK_KIND_H
 #define UNCONVOY_LOCK_KIND_H
@@ -34,9 +34,10 @@ union any_lock {
 
 static inline void any_lock_init(union any_lock *lock, enum lock_kind kind)
 {
-	/* Indexed by kind. The first is DEFAULT, not NORMAL: it is what a program without attributes gets. */
-	static const int types[] = { PTHREAD_MUTEX_DEFAULT, PTHREAD_MUTEX_ADAPTIVE_NP, PTHREAD_MUTEX_RECURSIVE,
-				     PTHREAD_MUTEX_ERRORCHECK };
+	/* Indexed by kind. The first is DEFAULT instead of NORMAL, as in a program without
+	 * attributes. */
+	static const int types[] = { PTHREAD_MUTEX_DEFAULT, PTHREAD_MUTEX_ADAPTIVE_NP,
+				     PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK };
 	pthread_mutexattr_t attributes;
 
 	switch (kind) {
@@ -55,7 +56,8 @@ static inline void any_lock_init(union any_lock *lock, enum lock_kind kind)
 	}
 }
 
-__attribute__((always_inline)) static inline void any_lock_acquire(union any_lock *lock, enum lock_kind kind)
+__attribute__((always_inline)) static inline void
+any_lock_acquire(union any_lock *lock, enum lock_kind kind)
 {
 	int error;
 
@@ -71,7 +73,8 @@ __attribute__((always_inline)) static inline void any_lock_acquire(union any_loc
 		die_inconsistent("lock: %s", strerror(error));
 }
 
-__attribute__((always_inline)) static inline void any_lock_release(union any_lock *lock, enum lock_kind kind)
+__attribute__((always_inline)) static inline void
+any_lock_release(union any_lock *lock, enum lock_kind kind)
 {
 	int error;
 
@@ -85,7 +88,8 @@ __attribute__((always_inline)) static inline void any_lock_release(union any_loc
 		die_inconsistent("unlock: %s", strerror(error));
 }
 
-/* Calls `loop(kind, ...)`, an always-inline function, with the kind as a constant; the mutexes share one. */
+/* Calls `loop(kind, ...)`, an always-inline function, with a constant kind. All kinds of mutexes
+ * share one constant. */
 #define with_lock_kind(kind, loop, ...)                        \
 	do {                                                   \
 		switch (kind) {                                \

@@ -1,21 +1,23 @@
 /*
- * Nested critical sections: what load control does to a lock whose holder waits for another one.
+ * Nested critical sections: the effect of load control on a lock whose holder waits for another
+ * lock.
  *
- * Johnson et al., ASPLOS 2010, section 6.1.2: load control sends waiters to sleep on the assumption that nobody
- * needs them soon. A thread that holds an outer lock O and is sent to sleep while it waits for an inner lock I is
- * needed by all who wait for O. Three kinds of threads bring this about and measure it:
+ * Johnson et al., ASPLOS 2010, section 6.1.2: load control puts waiters to sleep on the assumption
+ * that no thread needs them soon. But a thread that holds an outer lock O, and sleeps while it
+ * waits for an inner lock I, blocks every thread that waits for O. Three kinds of threads cause and
+ * measure this:
  *
- *   --threads   take I in a loop; many of them are the contention and the overload
- *   --nesting   take an O, and inside it I
- *   --probes    take an O now and then, and record how long they waited
+ *   --threads   take I in a loop; many of them cause contention and overload
+ *   --nesting   take an O, and I inside it
+ *   --probes    take an O from time to time, and record their wait
  *
- * With several outer locks, the threads of the last two kinds are dealt out to them in turn.
+ * With several outer locks, the threads of the last two kinds are distributed over them in turn.
  *
- * outer_wait_* are the probes' waits: the pause as a bystander sees it, with all that the scheduler adds.
- * outer_hold_* is how long the nesting threads held their O: the pause itself, at its source. ops and what follows
- * from it are of the first kind only.
+ * outer_wait_* are the probes' waits: the delay that other threads see, including the scheduler's
+ * share of it. outer_hold_* are the times that the nesting threads hold O: the delay at its source.
+ * ops and the values derived from it are those of the first kind only.
  *
- * Each lock guards a counter, which must at the end equal the sections of all its threads.
+ * Each lock protects a counter, which at the end must equal the sections of all its threads.
  */
 #include "measure.h"
 
@@ -27,7 +29,8 @@ struct guarded {
 struct shared {
 	struct guarded inner;
 	struct guarded *outers;
-	uint64_t inner_ticks, outer_ticks; /* lengths of the sections; the outer's without the inner one */
+	/* Lengths of the sections, outer_ticks without the inner one. */
+	uint64_t inner_ticks, outer_ticks;
 	uint64_t nesting_gap_ticks;
 	double probe_gap_seconds;
 	struct window window;
@@ -35,11 +38,11 @@ struct shared {
 
 struct worker {
 	struct shared *shared;
-	struct guarded *outer;       /* NULL for a thread that takes only the inner lock */
-	struct histogram *histogram; /* of waits or holds of the outer lock; NULL likewise */
-	struct tally *tally;         /* only of threads that have no outer lock */
+	struct guarded *outer;       /* NULL if the thread takes only the inner lock */
+	struct histogram *histogram; /* of waits for, or holds of, the outer lock; NULL without one */
+	struct counter *counter;     /* only if the thread has no outer lock */
 	uint64_t inner_sections, outer_sections;
-	uint64_t measured; /* turns begun in the measured window */
+	uint64_t measured; /* iterations begun in the measured window */
 	pthread_t thread;
 } __attribute__((aligned(MEASURE_LINE)));
 
@@ -50,7 +53,7 @@ static void lock(struct guarded *guarded)
 		die_inconsistent("lock: %s", strerror(error));
 }
 
-/* The section's work, inside the lock. Volatile: the line must be touched in every turn. */
+/* The section's work, inside the lock. Volatile, so that every iteration accesses the line. */
 static void work(struct guarded *guarded, uint64_t length)
 {
 	*(volatile uint64_t *)&guarded->sections += 1;
@@ -72,10 +75,10 @@ static void *inner_main(void *argument)
 {
 	struct worker *self = argument;
 
-	pthread_barrier_wait(&self->shared->window.gate);
+	pthread_barrier_wait(&self->shared->window.start_barrier);
 	while (window_phase(&self->shared->window) != PHASE_STOP) {
 		inner_section(self);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
@@ -94,7 +97,7 @@ static void *nesting_main(void *argument)
 	struct shared *shared = self->shared;
 	enum phase phase;
 
-	pthread_barrier_wait(&shared->window.gate);
+	pthread_barrier_wait(&shared->window.start_barrier);
 	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
 		lock(self->outer);
 		uint64_t begin = ticks();
@@ -116,7 +119,7 @@ static void *probe_main(void *argument)
 	struct shared *shared = self->shared;
 	enum phase phase;
 
-	pthread_barrier_wait(&shared->window.gate);
+	pthread_barrier_wait(&shared->window.start_barrier);
 	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
 		sleep_seconds(shared->probe_gap_seconds);
 		uint64_t before = ticks();
@@ -133,14 +136,15 @@ static void *probe_main(void *argument)
 static void check_sections(const char *name, const struct guarded *guarded, uint64_t sections)
 {
 	if (guarded->sections != sections)
-		die_inconsistent("nested: %" PRIu64 " sections of the %s lock, but its counter says %" PRIu64
+		die_inconsistent("nested: %" PRIu64 " sections of the %s lock, but its counter has %" PRIu64
 				 ": the lock did not exclude",
 				 sections, name, guarded->sections);
 }
 
-/* Of `count` threads of one kind: their turns in the window, and the percentiles of what they recorded. */
-static void report_kind(const struct worker *workers, long count, const char *turns, const char *prefix,
-			double ticks_per_ns)
+/* Prints the iterations of `count` threads of one kind in the window, and the percentiles of their
+ * recorded times. */
+static void report_kind(const struct worker *workers, long count, const char *turns,
+			const char *prefix, double ticks_per_ns)
 {
 	static const struct {
 		const char *name;
@@ -163,27 +167,34 @@ static void report_kind(const struct worker *workers, long count, const char *tu
 int main(int argc, char **argv)
 {
 	long threads = 8, nesting = 1, probes = 1, outers = 1;
-	double seconds = 2, inner_ns = 1000, outer_ns = 1000, nesting_gap_ns = 100000, probe_gap_ns = 1000000;
+	double seconds = 2, inner_ns = 1000, outer_ns = 1000, nesting_gap_ns = 100000,
+	       probe_gap_ns = 1000000;
 	const struct option_row rows[] = {
-		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that take only the inner lock, in a loop" },
-		{ "nesting", "N", OPTION_COUNT, &nesting, 1, 1024, "threads that take an outer lock, then the inner" },
-		{ "probes", "N", OPTION_COUNT, &probes, 1, 1024, "threads that measure their wait for an outer lock" },
-		{ "outers", "N", OPTION_COUNT, &outers, 1, 1024, "outer locks, each with at least one nesting thread" },
+		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096,
+		  "threads that take only the inner lock, in a loop" },
+		{ "nesting", "N", OPTION_COUNT, &nesting, 1, 1024,
+		  "threads that take an outer lock, then the inner" },
+		{ "probes", "N", OPTION_COUNT, &probes, 1, 1024,
+		  "threads that measure their wait for an outer lock" },
+		{ "outers", "N", OPTION_COUNT, &outers, 1, 1024,
+		  "outer locks, each with at least one nesting thread" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 		{ "inner-cs", "NS", OPTION_REAL, &inner_ns, 0, 1e9, "nanoseconds inside the inner lock" },
 		{ "outer-cs", "NS", OPTION_REAL, &outer_ns, 0, 1e9,
 		  "nanoseconds inside the outer lock, before the inner one" },
 		{ "nesting-gap", "NS", OPTION_REAL, &nesting_gap_ns, 0, 1e9,
-		  "nanoseconds that a nesting thread works between its turns" },
-		{ "probe-gap", "NS", OPTION_REAL, &probe_gap_ns, 0, 1e9, "nanoseconds that a probe sleeps in between" },
+		  "nanoseconds of work between a nesting thread's sections" },
+		{ "probe-gap", "NS", OPTION_REAL, &probe_gap_ns, 0, 1e9,
+		  "nanoseconds of sleep between a probe's sections" },
 	};
 	const struct program program = { "nested",
-					 "Threads take a contended lock, some of them inside another lock, which "
-					 "others wait for.",
+					 "Threads take a contended lock, some of them inside another lock that "
+					 "other threads wait for.",
 					 rows, sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 	if (nesting < outers)
-		usage_error(&program, "--nesting %ld: expected at least as many as --outers, %ld", nesting, outers);
+		usage_error(&program, "--nesting %ld: expected at least as many as --outers, %ld", nesting,
+			    outers);
 
 	struct shared *shared = line_alloc(1, sizeof *shared);
 	double ticks_per_ns = calibrate_ticks_per_ns();
@@ -203,7 +214,7 @@ int main(int argc, char **argv)
 		bool nests = i >= threads && i < threads + nesting;
 		workers[i].shared = shared;
 		if (i < threads) {
-			workers[i].tally = &shared->window.tallies[i];
+			workers[i].counter = &shared->window.counters[i];
 		} else {
 			long turn = nests ? i - threads : i - threads - nesting;
 			workers[i].outer = &shared->outers[turn % outers];

@@ -1,14 +1,16 @@
 /*
- * What an uncontended lock/unlock pair costs: one thread, batches of pairs, the median batch.
+ * The cost of an uncontended lock/unlock pair: the median over batches of pairs of one thread.
  *
- * libc takes a shortcut with plain stores while a process has never had a second thread. Both states are of
- * interest, so nothing here creates one unless --threaded asks for it; that one only sleeps.
+ * libc takes a shortcut with plain stores until a process creates its second thread. Both states
+ * are of interest, so this program creates no thread unless --threaded asks for one, which only
+ * sleeps.
  */
 #include "lock_kind.h"
 
 #include <unistd.h>
 
-/* About 100 us at 10 ns a pair: long against the clock's 30 ns, short against a time slice. */
+/* About 100 us at 10 ns a pair: long compared with the clock's 30 ns, short compared with a time
+ * slice. */
 enum { PAIRS_PER_BATCH = 10000 };
 
 __attribute__((always_inline)) static inline void batch(enum lock_kind kind, union any_lock *lock)
@@ -39,12 +41,12 @@ int main(int argc, char **argv)
 	const char *kind_name = "normal";
 	bool threaded = false;
 	const struct option_row rows[] = {
-		{ "seconds", "S", OPTION_REAL, &seconds, 0.001, 60, "how long to repeat batches" },
+		{ "seconds", "S", OPTION_REAL, &seconds, 0.001, 60, "time for batches" },
 		{ "kind", "KIND", OPTION_TEXT, &kind_name, 0, 0, LOCK_KIND_HELP },
-		{ "threaded", NULL, OPTION_FLAG, &threaded, 0, 0, "have a second, sleeping thread in the process" },
+		{ "threaded", NULL, OPTION_FLAG, &threaded, 0, 0, "start a second, sleeping thread first" },
 	};
-	const struct program program = { "pair", "One thread locks and unlocks a lock that nobody else wants.", rows,
-					 sizeof rows / sizeof *rows };
+	const struct program program = { "pair", "One thread locks and unlocks an uncontended lock.",
+					 rows, sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 	enum lock_kind kind =
 		(enum lock_kind)parse_choice(&program, "kind", kind_name, lock_kind_names, KIND_COUNT);
@@ -54,20 +56,21 @@ int main(int argc, char **argv)
 	if (threaded)
 		start_thread(sleep_for_good, NULL);
 
-	/* No batch takes less than a nanosecond per pair, so this many are enough. */
+	/* Enough room: a pair takes at least a nanosecond. */
 	size_t capacity = (size_t)(seconds * 1e9 / PAIRS_PER_BATCH) + 1, batches = 0;
 	double *ns_per_pair = line_alloc(capacity, sizeof *ns_per_pair);
 	struct window window;
 	window_init(&window, 1, 1);
 	with_lock_kind(kind, batch, &lock);
 	window_begin(&window);
-	for (uint64_t now = window.start_ns, end = now + (uint64_t)(seconds * 1e9); now < end && batches < capacity;) {
+	for (uint64_t now = window.start_ns, end = now + (uint64_t)(seconds * 1e9);
+	     now < end && batches < capacity;) {
 		with_lock_kind(kind, batch, &lock);
 		uint64_t after = now_ns();
 		ns_per_pair[batches++] = (double)(after - now) / PAIRS_PER_BATCH;
 		now = after;
 	}
-	window.tallies[0].count = batches * PAIRS_PER_BATCH;
+	window.counters[0].count = batches * PAIRS_PER_BATCH;
 	window_end(&window);
 
 	window_report(&window);

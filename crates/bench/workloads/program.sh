@@ -1,20 +1,20 @@
-# What every script of programs/ begins with: read by its `.`, with the arguments THREADS [SECONDS].
+# Common start of every script of programs/: source it with the arguments THREADS [SECONDS].
 #
-# A script starts its program with `measured` or `start`, under the LD_PRELOAD that the script itself was
-# started with, and everything else - clients, tools, preparation - without it. At the end it prints the line
-# `rate NUMBER UNIT`, where more is better. Whatever goes wrong ends it with another status than 0.
+# A script starts its program with `measured` or `start`, under the script's own LD_PRELOAD, and
+# everything else (clients, tools, preparation) without it. At the end it prints the line
+# `rate NUMBER UNIT`, where more is better. Any failure ends it with a non-zero status.
 #
-#   PROGRAMS_CACHE   a directory that keeps what takes long to prepare; without it, each run prepares anew
-#   PROGRAMS_TMPDIR  where databases and results of one run go [default: /dev/shm, so that no disk is measured]
+#   PROGRAMS_CACHE   directory for results of slow preparations; without it, each run prepares again
+#   PROGRAMS_TMPDIR  directory for one run's files [default: /dev/shm, to measure no disk]
 # shellcheck shell=sh
 set -eu
 export LC_ALL=C
 PATH=$PATH:/usr/sbin
 
 threads=${1:?"usage: $0 THREADS [SECONDS]"}
-# shellcheck disable=SC2034 # read by the scripts
+# shellcheck disable=SC2034 # used by the scripts
 seconds=${2:-2}
-# shellcheck disable=SC2034 # read by the scripts
+# shellcheck disable=SC2034 # used by the scripts
 workloads=${WORKLOADS:-$(dirname "$0")/../../../../target/workloads}
 preload=${LD_PRELOAD-}
 unset LD_PRELOAD
@@ -23,11 +23,11 @@ if [ -z "${PROGRAMS_TMPDIR-}" ]; then
 	if [ -w /dev/shm ]; then PROGRAMS_TMPDIR=/dev/shm; else PROGRAMS_TMPDIR=/tmp; fi
 fi
 dir=$(mktemp -d "$PROGRAMS_TMPDIR/unconvoy-XXXXXX")
-# Servers that give up root still have to get in.
+# Servers that give up root must still be able to enter.
 chmod 755 "$dir"
 server=
 
-# A program that does not end when asked to is killed: a run that failed must leave nothing that disturbs the next.
+# Kill a program that does not end on request: a failed run must not disturb the next one.
 clean_up() {
 	trap - EXIT HUP INT TERM
 	if [ -n "$server" ]; then
@@ -39,7 +39,7 @@ clean_up() {
 		done
 		kill -9 "$server" 2>/dev/null || :
 	fi
-	# Chromium's helpers outlive it for a moment, and would make their directory anew.
+	# Chromium's helpers outlive it for a moment, and would create their directory again.
 	tries=0
 	while [ "$tries" -lt 20 ] && pgrep -f "$dir/" >/dev/null 2>&1; do
 		sleep 0.1
@@ -58,27 +58,27 @@ fail() {
 	exit 1
 }
 
-# Runs what is measured, to its end.
+# Run the measured program to its end.
 measured() { env ${preload:+"LD_PRELOAD=$preload"} "$@"; }
 
-# Starts the server that is measured; its output goes to $dir/log, its process id to $server.
+# Start the measured server, with its output in $dir/log and its process id in $server.
 start() {
 	env ${preload:+"LD_PRELOAD=$preload"} "$@" >"$dir/log" 2>&1 </dev/null &
 	server=$!
 }
 
-# Waits until a command succeeds, as long as the server lives and for 30 seconds at most.
+# Wait until a command succeeds, while the server lives and for 30 seconds at most.
 await() {
 	tries=0
 	until "$@" >/dev/null 2>&1; do
-		kill -0 "$server" 2>/dev/null || fail "the server ended at once"
-		[ "$tries" -lt 600 ] || fail "the server does not answer"
+		kill -0 "$server" 2>/dev/null || fail "the server ended during startup"
+		[ "$tries" -lt 600 ] || fail "the server did not answer within 30 s"
 		sleep 0.05
 		tries=$((tries + 1))
 	done
 }
 
-# Asks the server to end; one that crashed, then or before, makes the run fail.
+# Ask the server to end. The run fails if it crashed, now or before.
 stop() {
 	kill "-${1:-TERM}" "$server"
 	status=0
@@ -90,8 +90,8 @@ stop() {
 	esac
 }
 
-# Prints the path of NAME in the cache, made by the command `make_NAME PATH` where it is not there yet. A
-# preparation that is cut short leaves nothing under the final name.
+# Print the path of NAME in the cache. If it does not exist, `make_NAME PATH` creates it. An
+# interrupted preparation leaves nothing under the final name.
 prepared() {
 	cached=${PROGRAMS_CACHE:-$dir}/$1
 	if [ ! -e "$cached" ]; then
@@ -106,8 +106,11 @@ prepared() {
 	printf '%s\n' "$cached"
 }
 
-# Nanoseconds since some moment.
+# Nanoseconds since an arbitrary time.
 now() { date +%s%N; }
 
-# Prints `rate` for COUNT things between two moments of now().
-rate() { awk -v n="$1" -v from="$2" -v to="$3" -v unit="$4" 'BEGIN { printf "rate %.6g %s\n", n / ((to - from) / 1e9), unit }'; }
+# Print `rate` for COUNT items between two results of now().
+rate() {
+	awk -v n="$1" -v from="$2" -v to="$3" -v unit="$4" \
+		'BEGIN { printf "rate %.6g %s\n", n / ((to - from) / 1e9), unit }'
+}

@@ -1,9 +1,12 @@
 /*
- * A table under one reader-writer lock: threads look keys up, and now and then change one.
+ * A table under one reader-writer lock: threads look keys up, and occasionally change one.
  *
- * Each entry is kept twice, on two lines. A writer changes one copy after the other, so a reader that finds them
- * unlike was inside together with a writer. At the end the entries must add up to the number of changes.
+ * Each entry has two copies, on two lines. A writer changes first one copy and then the other, so
+ * a reader that finds them different was in the lock together with a writer. At the end the entries
+ * must add up to the number of changes.
  */
+#include <sys/syscall.h>
+
 #include "measure.h"
 
 enum { ENTRIES = 256 };
@@ -16,22 +19,47 @@ struct entry {
 struct shared {
 	pthread_rwlock_t lock __attribute__((aligned(MEASURE_LINE)));
 	struct entry entries[ENTRIES];
-	uint64_t writes_per_million;
+	uint64_t writes_per_million, work, calls_per_million;
 	struct window window;
 };
 
 struct worker {
-	struct shared *shared;
-	struct tally *tally;
+	struct shared *shared __attribute__((aligned(MEASURE_LINE)));
+	struct counter *counter;
 	uint64_t random;
 	uint64_t writes;
+	uint64_t result;
 	pthread_t thread;
 };
 
+/* The rest of a section: a calculation of one to two nanoseconds a step. */
+static void work(struct worker *self)
+{
+	uint64_t value = self->result;
+	for (uint64_t step = 0; step < self->shared->work; step++) {
+		value += step;
+		value ^= value << 13;
+		value ^= value >> 7;
+		__asm__ volatile("" : "+r"(value)); /* keeps each step */
+	}
+	self->result = value;
+}
+
+/* Whether the next change makes a system call. Drawn before its section. */
+static bool draws_call(struct worker *self)
+{
+	return self->shared->calls_per_million &&
+	       random_below(&self->random, 1000000) < self->shared->calls_per_million;
+}
+
 static void write_one(struct worker *self, volatile struct entry *entry)
 {
+	bool calls = draws_call(self);
 	pthread_rwlock_wrlock(&self->shared->lock);
 	entry->first = entry->first + 1;
+	work(self);
+	if (calls)
+		syscall(SYS_gettid);
 	entry->second = entry->second + 1;
 	pthread_rwlock_unlock(&self->shared->lock);
 	self->writes++;
@@ -40,11 +68,14 @@ static void write_one(struct worker *self, volatile struct entry *entry)
 static void read_one(struct worker *self, volatile struct entry *entry)
 {
 	pthread_rwlock_rdlock(&self->shared->lock);
-	uint64_t first = entry->first, second = entry->second;
+	uint64_t first = entry->first;
+	work(self);
+	uint64_t second = entry->second;
 	pthread_rwlock_unlock(&self->shared->lock);
 	if (first != second)
-		die_inconsistent("rwlock: an entry reads %" PRIu64 " and %" PRIu64 ": a writer was inside", first,
-				 second);
+		die_inconsistent("rwlock: an entry reads %" PRIu64 " and %" PRIu64
+				 ": a writer was in the lock",
+				 first, second);
 }
 
 static void *worker_main(void *argument)
@@ -52,31 +83,37 @@ static void *worker_main(void *argument)
 	struct worker *self = argument;
 	struct shared *shared = self->shared;
 
-	pthread_barrier_wait(&shared->window.gate);
+	pthread_barrier_wait(&shared->window.start_barrier);
 	while (window_phase(&shared->window) != PHASE_STOP) {
 		struct entry *entry = &shared->entries[random_below(&self->random, ENTRIES)];
-		if (shared->writes_per_million && random_below(&self->random, 1000000) < shared->writes_per_million)
+		if (shared->writes_per_million &&
+		    random_below(&self->random, 1000000) < shared->writes_per_million)
 			write_one(self, entry);
 		else
 			read_one(self, entry);
-		tally_one(self->tally);
+		counter_increment(self->counter);
 	}
 	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	long threads = 2, writes = 0;
+	long threads = 2, writes = 0, work = 0, calls = 0;
 	double seconds = 2;
 	bool prefer_writers = false;
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that use the table" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
-		{ "writes", "N", OPTION_COUNT, &writes, 0, 1000000, "changes in a million operations" },
-		{ "prefer-writers", NULL, OPTION_FLAG, &prefer_writers, 0, 0, "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP" },
+		{ "writes", "N", OPTION_COUNT, &writes, 0, 1000000, "changes per million operations" },
+		{ "work", "N", OPTION_COUNT, &work, 0, 1000000, "steps of a calculation in each section" },
+		{ "calls", "N", OPTION_COUNT, &calls, 0, 1000000,
+		  "changes per million that make a system call in the section" },
+		{ "prefer-writers", NULL, OPTION_FLAG, &prefer_writers, 0, 0,
+		  "PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP" },
 	};
-	const struct program program = { "rwlock", "Threads read and change a table under one reader-writer lock.",
-					 rows, sizeof rows / sizeof *rows };
+	const struct program program = { "rwlock",
+					 "Threads read and change a table under one reader-writer lock.", rows,
+					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 
 	struct shared *shared = line_alloc(1, sizeof *shared);
@@ -86,12 +123,14 @@ int main(int argc, char **argv)
 		pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&shared->lock, &attributes);
 	shared->writes_per_million = (uint64_t)writes;
+	shared->work = (uint64_t)work;
+	shared->calls_per_million = (uint64_t)calls;
 	window_init(&shared->window, threads, threads);
 
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	for (long i = 0; i < threads; i++) {
 		workers[i].shared = shared;
-		workers[i].tally = &shared->window.tallies[i];
+		workers[i].counter = &shared->window.counters[i];
 		workers[i].random = (uint64_t)i + 1;
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
@@ -104,7 +143,7 @@ int main(int argc, char **argv)
 	for (long i = 0; i < ENTRIES; i++)
 		sum += shared->entries[i].first;
 	if (sum != changes)
-		die_inconsistent("rwlock: %" PRIu64 " changes, but the entries say %" PRIu64
+		die_inconsistent("rwlock: %" PRIu64 " changes, but the entries have %" PRIu64
 				 ": the lock did not exclude",
 				 changes, sum);
 	window_report(&shared->window);

@@ -1,10 +1,11 @@
 /*
- * Ranks that follow Zipf's law, drawn exactly and in constant time: rank k of 0..n-1 has a probability
+ * Zipf-distributed ranks, drawn exactly and in constant time: rank k of 0..n-1 has a probability
  * proportional to 1 / (k + 1)^theta.
  *
- * The alias method (Walker 1977, with the table built as by Vose 1991): n columns of the same height, each made
- * of at most two ranks. A draw picks a column, and within it a height. One number in [0, n) does for both: the
- * column is its integer part, the height the rest, which has 29 random bits even with ten million ranks.
+ * Alias method (Walker 1977, with Vose's table construction of 1991): n columns of equal height,
+ * each made of at most two ranks. A draw picks a column and a height in it. One number in [0, n)
+ * gives both: the column is its integer part, and the height its fraction, which has 29 random bits
+ * even with ten million ranks.
  */
 #ifndef UNCONVOY_ZIPF_H
 #define UNCONVOY_ZIPF_H
@@ -12,8 +13,8 @@
 #include "measure.h"
 
 struct zipf_column {
-	double own;     /* the share of the column that belongs to its own rank */
-	uint32_t alias; /* whose the rest is */
+	double own;     /* share of the column's own rank */
+	uint32_t alias; /* rank of the rest */
 };
 
 struct zipf {
@@ -23,8 +24,9 @@ struct zipf {
 
 static inline struct zipf zipf_new(uint32_t count, double theta)
 {
-	struct zipf zipf = { (struct zipf_column *)line_alloc(count, sizeof(struct zipf_column)), count };
-	/* Ranks whose share is below a column's height, from the front; the others, from the back. */
+	struct zipf zipf = { (struct zipf_column *)line_alloc(count, sizeof(struct zipf_column)),
+			     count };
+	/* Ranks below a column's height, from the front; the others, from the back. */
 	uint32_t *worklist = (uint32_t *)line_alloc(count, sizeof *worklist);
 	uint32_t low = 0, high = count;
 	double sum = 0;
@@ -45,7 +47,7 @@ static inline struct zipf zipf_new(uint32_t count, double theta)
 			worklist[low++] = large;
 		}
 	}
-	/* What is left is as high as a column, but for rounding: its alias is itself. */
+	/* Each remaining rank fills its column, except for rounding, so it stays its own alias. */
 	free(worklist);
 	return zipf;
 }

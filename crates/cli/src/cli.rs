@@ -1,4 +1,4 @@
-//! What a user may write on the command line: options, their values and the examples of `--help`.
+//! The command line: subcommands, their groups and the examples of `--help`.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::compare::options::{self as comparison, CompareArgs};
 use crate::predict::options::{self, PredictArgs};
+use crate::profile::options::{self as profiling, ProfileArgs};
 use crate::run::{self, RunArgs};
 use crate::sched::{self, SchedArgs};
 use crate::stats::{self, StatsArgs};
@@ -15,7 +16,7 @@ use crate::study;
 #[derive(Debug, Parser)]
 #[command(name = "unconvoy", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -26,51 +27,54 @@ pub enum Command {
     /// Run a program with its pthread locks replaced.
     #[command(after_help = run::EXAMPLES)]
     Run(RunArgs),
+    /// Show which locks a program waits for, from where, and which places hold them.
+    #[command(after_help = profiling::EXAMPLES)]
+    Profile(Box<ProfileArgs>),
     /// Measure a program under several locks, side by side.
     #[command(after_help = comparison::EXAMPLES)]
     Compare(Box<CompareArgs>),
-    /// Measure unconvoy's locks on workloads of its own, and judge them by what they promise.
+    /// Benchmark unconvoy's locks and judge them against their goals.
     Bench,
     /// Run unconvoy's locks on a simulated machine of any size.
     Sim,
-    /// Make the papers' figures and tables, native and simulated.
+    /// Reproduce the papers' figures and tables, native and simulated.
     Papers,
-    /// Predict, lock by lock, what transactions or finer locks would gain.
+    /// Predict what transactions or finer locks would gain, lock by lock.
     #[command(alias = "syncchar", after_help = options::EXAMPLES)]
     Predict(Box<PredictArgs>),
-    /// Confine tasks that wait too much for the kernel's locks to few cores.
+    /// Keep tasks that wait long for kernel locks on a few cores.
     #[command(after_help = sched::EXAMPLES)]
     Sched(SchedArgs),
-    /// List the locks, the load managers and the controller's policies.
+    /// List the locks, load managers and controller policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
-    /// Print what `run --stats FILE` has written, worst lock first.
+    /// Print the record of `run --stats FILE`, worst lock first.
     #[command(after_help = stats::EXAMPLES)]
     Stats(StatsArgs),
-    /// Print the completions for a shell.
+    /// Print a shell's completions.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// The shell to complete for.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write one page per subcommand into a directory.
+    /// Print the manual page, or write one page per subcommand.
     #[command(after_help = MAN_EXAMPLES)]
     Man {
-        /// Directory for the pages; without it the main page goes to standard output.
+        /// Directory for the pages [default: print the main page].
         #[arg(value_hint = ValueHint::DirPath)]
         dir: Option<PathBuf>,
     },
 }
 
-/// What the subcommands are for, in the order of `--help`.
+/// Headings of `--help` and their subcommands, in the order shown.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("From symptom to remedy", &["run", "stats", "predict", "compare", "sched"]),
+    ("From symptom to remedy", &["run", "profile", "stats", "predict", "compare", "sched"]),
     ("Study", &study::COMMANDS),
     ("Reference", &["locks", "completions", "man", "help"]),
 ];
 
 impl Cli {
-    /// The definition of the command line, its subcommands in [`GROUPS`].
+    /// The command's definition, whose help lists the subcommands under the headings of [`GROUPS`].
     pub fn grouped() -> clap::Command {
         let mut command = Self::command();
         command.build();
@@ -85,12 +89,13 @@ impl Cli {
             groups.push('\n');
         }
         let template = format!(
-            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n\
+             {{options}}{{after-help}}"
         );
         Self::command().help_template(template)
     }
 
-    /// Reads the command line of this process.
+    /// Parses this process's command line.
     ///
     /// # Errors
     ///
@@ -104,7 +109,8 @@ const EXAMPLES: &str = "\
 Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
-  unconvoy compare --metric 'throughput: ([0-9.]+)' -- ./bench --threads {threads}
+  unconvoy profile -- ./server --threads 64
+  unconvoy compare --threads 1,8,64 -- ./bench --threads {threads}
   unconvoy predict --html report.html -- ./server --threads 8
   unconvoy locks";
 
@@ -114,7 +120,7 @@ Examples:
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  unconvoy completions bash > ~/.local/share/bash-completion/completions/unconvoy
+  unconvoy completions bash >> ~/.bash_completion
   unconvoy completions zsh > ~/.zfunc/_unconvoy";
 
 const MAN_EXAMPLES: &str = "\
@@ -128,28 +134,34 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn definitions_are_consistent() {
+    fn definition_passes_claps_checks() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_subcommand_is_in_one_group() {
+    fn subcommand_is_in_exactly_one_group() {
         let mut command = Cli::command();
         command.build();
-        let mut named: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        let mut known: Vec<_> = command.get_subcommands().map(|subcommand| subcommand.get_name()).collect();
+        let mut named: Vec<_> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut known: Vec<_> =
+            command.get_subcommands().map(|subcommand| subcommand.get_name()).collect();
         named.sort_unstable();
         known.sort_unstable();
         assert_eq!(named, known);
     }
 
     #[test]
-    fn old_names_work_and_are_not_listed() {
+    fn old_names_parse_unlisted() {
         assert!(Cli::try_parse_from(["unconvoy", "syncchar", "--", "true"]).is_ok());
         assert!(Cli::try_parse_from(["unconvoy", "run", "--ssc=published", "--", "true"]).is_ok());
         let help = Cli::grouped().render_long_help().to_string();
         assert!(help.contains("predict") && !help.contains("syncchar"), "{help}");
-        let run = Cli::command().find_subcommand_mut("run").expect("there").render_long_help().to_string();
+        let run = Cli::command()
+            .find_subcommand_mut("run")
+            .expect("there")
+            .render_long_help()
+            .to_string();
         assert!(run.contains("--confine") && !run.contains("--ssc"), "{run}");
     }
 }

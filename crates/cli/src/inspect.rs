@@ -1,8 +1,8 @@
-//! Looks into a program before it starts: can a preloaded library replace anything in it?
+//! Inspection of a program before it starts: can a preloaded library replace anything in it?
 //!
-//! The dynamic loader ignores `LD_PRELOAD` without a word in several cases, and an empty profile
-//! without a reason helps nobody. Each case here has its sentence. The inspection never keeps a
-//! program from running, and whatever it cannot read it passes over in silence.
+//! The dynamic loader silently ignores `LD_PRELOAD` in several cases. Each case here has a message
+//! that explains why the program runs unchanged. The inspection never stops a program from running,
+//! and ignores files that it cannot read.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,42 +16,44 @@ use nix::unistd::AccessFlags;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Architecture, Object, ObjectSymbol, ReadCache, ReadRef};
 
-/// Scripts may name scripts; the kernel stops after about as many steps.
+use crate::messages::command as messages;
+
+/// Longest chain of script interpreters that is followed, which is about the kernel's own limit.
 const DEEPEST_SCRIPT: u32 = 4;
-/// The kernel reads this much of a `#!` line (`BINPRM_BUF_SIZE`).
+/// Bytes that the kernel reads of a `#!` line (`BINPRM_BUF_SIZE`).
 const LONGEST_SCRIPT_LINE: usize = 256;
 
-/// Why nothing can be replaced in a program.
+/// Reason why nothing can be replaced in a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Go's runtime has its own locks and does not call libc's.
+    /// A Go program: its runtime has locks of its own and does not call libc's.
     Go,
-    /// No dynamic loader, so nobody reads `LD_PRELOAD`.
+    /// A static program: no dynamic loader reads `LD_PRELOAD`.
     Static,
-    /// The loader drops `LD_PRELOAD` in secure execution (`AT_SECURE`, see ld.so(8)).
+    /// The loader ignores `LD_PRELOAD` in secure execution (`AT_SECURE`, see ld.so(8)).
     Secure(&'static str),
-    /// Another libc than the library was built for.
+    /// A program for another libc than the library's.
     Musl(String),
-    /// Another machine than the library was built for.
+    /// A program for another architecture than the library's.
     Foreign(Architecture),
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Go => f.write_str("it is a Go program, whose locks are those of the Go runtime"),
-            Self::Static => f.write_str("it is statically linked (static: it has no dynamic loader)"),
-            Self::Secure(what) => write!(f, "it is {what}, and the dynamic loader then ignores LD_PRELOAD"),
-            Self::Musl(loader) => write!(f, "it uses musl ({loader}), libunconvoy.so needs glibc"),
+            Self::Go => f.write_str(messages::go_program()),
+            Self::Static => f.write_str(messages::static_program()),
+            Self::Secure(what) => f.write_str(&messages::secure_program(what)),
+            Self::Musl(loader) => f.write_str(&messages::musl_program(loader)),
             Self::Foreign(architecture) => {
-                write!(f, "it is a program for {architecture:?}, libunconvoy.so is for {}", std::env::consts::ARCH)
+                f.write_str(&messages::foreign_program(&format!("{architecture:?}")))
             }
         }
     }
 }
 
-/// The file that `execvp` would take for `program`, if any: the first executable one in `PATH`,
-/// else the first that at least is there.
+/// Returns the file that `execvp` would execute for `program`: the first executable one in `PATH`,
+/// else the first one that exists.
 pub fn resolve(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         let path = PathBuf::from(program);
@@ -66,12 +68,12 @@ pub fn resolve(program: &OsStr) -> Option<PathBuf> {
     files().find(is_executable).or_else(|| files().next())
 }
 
-/// Why nothing can be replaced in the program at `path`; for a script, in its interpreter.
+/// Returns why nothing can be replaced in the program at `path`, or in a script's interpreter.
 pub fn obstacle(path: &Path) -> Option<Obstacle> {
     obstacle_at_depth(path, 0)
 }
 
-/// The line for standard error, naming the program and, for a script, its interpreter's fault.
+/// Returns the warning for standard error, with the program and a script's interpreter.
 pub fn warning(program: &OsStr) -> Option<String> {
     let path = resolve(program)?;
     let obstacle = obstacle(&path)?;
@@ -79,10 +81,10 @@ pub fn warning(program: &OsStr) -> Option<String> {
         Some(Script { interpreter, .. }) => format!(" (a script for {})", interpreter.display()),
         None => String::new(),
     };
-    Some(format!("nothing is replaced in {}{script}: {obstacle}", program.to_string_lossy()))
+    Some(messages::no_lock_replaced(&program.to_string_lossy(), &script, obstacle))
 }
 
-/// The loader or script interpreter that the file at `path` asks for.
+/// Returns the loader or script interpreter that the file at `path` names.
 pub fn interpreter(path: &Path) -> Option<String> {
     if let Some(script) = script_interpreter(path) {
         return Some(script.interpreter.display().to_string());
@@ -91,8 +93,9 @@ pub fn interpreter(path: &Path) -> Option<String> {
     elf_interpreter(&cache)
 }
 
-/// What the kernel would execute for the file at `path`, and what it would put before the file's own arguments: for a script, its interpreter (for
-/// `env NAME`, that of that name) and its words, then the script; else the file and nothing.
+/// Returns the file that the kernel would execute for `path`, and the arguments that it would
+/// insert before the file's own. For a script these are its interpreter (with `env NAME`, the file
+/// found for NAME), and the words of its `#!` line and the script's path.
 pub fn executed(path: &Path) -> (PathBuf, Vec<OsString>) {
     let (mut file, mut before) = (path.to_path_buf(), Vec::new());
     for _ in 0..DEEPEST_SCRIPT {
@@ -101,7 +104,11 @@ pub fn executed(path: &Path) -> (PathBuf, Vec<OsString>) {
         let name = named_by_env(&script);
         let next = match name.and_then(|name| resolve(OsStr::new(name))) {
             Some(next) => {
-                let after = script.words.iter().position(|word| Some(word) == name).map_or(0, |place| place + 1);
+                let after = script
+                    .words
+                    .iter()
+                    .position(|word| Some(word) == name)
+                    .map_or(0, |place| place + 1);
                 words.drain(..after);
                 next
             }
@@ -114,10 +121,14 @@ pub fn executed(path: &Path) -> (PathBuf, Vec<OsString>) {
     (file, before)
 }
 
-/// `#!/usr/bin/env NAME`: what matters is NAME, which env replaces itself with.
+/// Returns the NAME of `#!/usr/bin/env NAME`, the program that env executes.
 fn named_by_env(script: &Script) -> Option<&String> {
     let is_env = script.interpreter.file_name() == Some(OsStr::new("env"));
-    script.words.iter().find(|word| !word.starts_with('-') && !word.contains('=')).filter(|_| is_env)
+    script
+        .words
+        .iter()
+        .find(|word| !word.starts_with('-') && !word.contains('='))
+        .filter(|_| is_env)
 }
 
 fn obstacle_at_depth(path: &Path, depth: u32) -> Option<Obstacle> {
@@ -151,13 +162,13 @@ fn script_interpreter(path: &Path) -> Option<Script> {
     Some(Script { interpreter: PathBuf::from(words.next()?), words: words.collect() })
 }
 
-/// Whether the file at `path` is a program for some machine, and so no text for a shell.
+/// Returns whether the file at `path` is an ELF file, for any machine, and so no shell script.
 pub fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"\x7fELF"
 }
 
-/// What the ELF file itself says.
 fn elf_obstacle(cache: &ReadCache<File>) -> Option<Obstacle> {
     let file = object::File::parse(cache).ok()?;
     if file.format() != object::BinaryFormat::Elf {
@@ -166,8 +177,10 @@ fn elf_obstacle(cache: &ReadCache<File>) -> Option<Obstacle> {
     if file.architecture() != OWN_ARCHITECTURE && OWN_ARCHITECTURE != Architecture::Unknown {
         return Some(Obstacle::Foreign(file.architecture()));
     }
-    let is_go = [".go.buildinfo", ".note.go.buildid"].iter().any(|name| file.section_by_name(name).is_some());
-    // With cgo the C part of a Go program does lock through libc.
+    let is_go = [".go.buildinfo", ".note.go.buildid"]
+        .iter()
+        .any(|name| file.section_by_name(name).is_some());
+    // A Go program with cgo does lock through libc, in its C part.
     if is_go && !file.dynamic_symbols().any(|symbol| symbol.is_undefined() && is_pthread(&symbol)) {
         return Some(Obstacle::Go);
     }
@@ -182,7 +195,7 @@ fn is_pthread<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
     symbol.name().is_ok_and(|name| name.starts_with("pthread_"))
 }
 
-/// What this command, and so the library beside it, was built for.
+/// Architecture of this command, and so of the library beside it.
 const OWN_ARCHITECTURE: Architecture = if cfg!(target_arch = "x86_64") {
     Architecture::X86_64
 } else if cfg!(target_arch = "aarch64") {
@@ -191,7 +204,7 @@ const OWN_ARCHITECTURE: Architecture = if cfg!(target_arch = "x86_64") {
     Architecture::Unknown
 };
 
-/// The path in `PT_INTERP`.
+/// Returns the path in `PT_INTERP`.
 fn elf_interpreter(cache: &ReadCache<File>) -> Option<String> {
     fn find<'data, Elf: FileHeader, R: ReadRef<'data>>(header: &Elf, data: R) -> Option<String> {
         let endian = header.endian().ok()?;
@@ -206,11 +219,13 @@ fn elf_interpreter(cache: &ReadCache<File>) -> Option<String> {
     }
 }
 
-/// Whether the kernel would start this file in secure execution for the user who runs us: a
-/// set-user-ID file of the same user changes nothing, nor does one where privileges cannot grow.
+/// Returns why the kernel would start this file in secure execution for the current user, if it
+/// would. A file whose owner or group is the user's own does not count, nor does any file if this
+/// process or the file system forbids new privileges.
 fn secure_execution(path: &Path, file: &Metadata) -> Option<&'static str> {
     let cannot_grow = nix::sys::prctl::get_no_new_privs().unwrap_or(false)
-        || nix::sys::statvfs::statvfs(path).is_ok_and(|fs| fs.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID));
+        || nix::sys::statvfs::statvfs(path)
+            .is_ok_and(|fs| fs.flags().contains(nix::sys::statvfs::FsFlags::ST_NOSUID));
     if cannot_grow {
         return None;
     }
@@ -218,12 +233,14 @@ fn secure_execution(path: &Path, file: &Metadata) -> Option<&'static str> {
     if file.mode() & libc::S_ISUID != 0 && file.uid() != user.as_raw() {
         return Some("set-user-ID");
     }
-    // Without the group's execute bit, set-group-ID once meant mandatory locking.
-    if file.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && file.gid() != group.as_raw() {
+    // Set-group-ID without the group's execute bit once requested mandatory locking.
+    if file.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
+        && file.gid() != group.as_raw()
+    {
         return Some("set-group-ID");
     }
     let has_capabilities = matches!(xattr::get(path, "security.capability"), Ok(Some(_)));
-    // Root has them anyway, and the kernel does not call that secure execution.
+    // Root has the capabilities anyway, and the kernel does not treat that as secure execution.
     (has_capabilities && !user.is_root()).then_some("given file capabilities")
 }
 
@@ -240,27 +257,28 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_program_has_no_obstacle() {
+    fn obstacle_of_dynamic_program_is_none() {
         assert_eq!(obstacle(&std::env::current_exe().unwrap()), None);
     }
 
     #[test]
-    fn a_script_is_as_good_as_its_interpreter() {
+    fn obstacle_of_script_is_that_of_interpreter() {
         let directory = tempfile::tempdir().unwrap();
-        for line in ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S A=1 sh"] {
+        for line in ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S A=1 sh"]
+        {
             assert_eq!(obstacle(&script(&directory, line)), None, "{line}");
         }
     }
 
     #[test]
-    fn a_script_that_names_itself_ends() {
+    fn obstacle_of_self_referring_script_terminates() {
         let directory = tempfile::tempdir().unwrap();
         let line = format!("#!{}", directory.path().join("script").display());
         assert_eq!(obstacle(&script(&directory, &line)), None);
     }
 
     #[test]
-    fn an_own_set_user_id_file_is_not_secure_execution() {
+    fn set_user_id_file_of_same_user_is_not_secure_execution() {
         let directory = tempfile::tempdir().unwrap();
         let path = script(&directory, "#!/bin/sh");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -268,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_passed_over() {
+    fn obstacle_of_non_program_is_none() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(obstacle(directory.path()), None);
         assert_eq!(obstacle(Path::new("/nonexistent")), None);

@@ -1,14 +1,19 @@
-//! The `unconvoy` command: run a program under load-controlled locks, compare locks, explain them.
+//! The `unconvoy` command: run a program with faster locks, compare locks, explain them.
 //!
-//! The commands that study unconvoy and its papers are another binary, which finds its definition
-//! of the whole command line here.
+//! The study commands are in another binary, which takes the definition of the whole command line
+//! from here.
 
 mod bpf;
+mod child;
 pub mod cli;
 mod compare;
+mod images;
 mod inspect;
 mod listing;
+mod members;
+mod messages;
 mod predict;
+mod profile;
 pub mod reference;
 mod refusal;
 mod run;
@@ -24,7 +29,7 @@ use unconvoy_measure::output::{complain, print_all};
 use cli::{Cli, Command};
 use refusal::Refusal;
 
-/// Does what the command line of this process says; the exit status.
+/// Runs the command line of this process and returns the exit status.
 pub fn main() -> c_int {
     if study::is_wanted(std::env::args_os().skip(1)) {
         return ended(study::become_it().map(|never| match never {}));
@@ -45,13 +50,14 @@ fn ended(result: anyhow::Result<u8>) -> c_int {
     )
 }
 
-/// Runs one subcommand and returns the exit status.
+/// Runs one subcommand and returns its exit status.
 fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => match run::run(&args)? {},
         Command::Compare(args) => return compare::compare(&args),
         Command::Bench | Command::Sim | Command::Papers => match study::become_it()? {},
         Command::Predict(args) => return predict::predict(&args),
+        Command::Profile(args) => return profile::profile(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Locks => print_all(listing::locks())?,
         Command::Stats(args) => print_all(stats::table(&args.file, args.top)?)?,

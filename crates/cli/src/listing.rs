@@ -1,9 +1,9 @@
-//! `unconvoy locks`: what `--lock`, `--load`, `--policy` and `--sensor` accept.
+//! `unconvoy locks`: the names that `--lock`, `--load`, `--policy` and `--sensor` accept.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, SENSOR, availability};
 
-/// The catalogue, and how to name a pair.
+/// Renders the catalogue and the notation for a pair.
 pub fn locks() -> String {
     format!(
         "Contention managers (--lock): the order in which waiters get the lock\n{}\n\n\
@@ -31,11 +31,13 @@ fn table(title: &str, entries: &[Entry]) -> Table {
     table
 }
 
-/// What the entry does, and what stands in its way here.
+/// Returns what the entry does, and any limits on this machine.
 fn with_availability(entry: &Entry) -> String {
     match availability(entry.name) {
         Availability::Full => entry.summary.to_string(),
-        Availability::Reduced(reason) => format!("{}\nHere: {reason}", entry.summary),
-        Availability::Refused(reason) => format!("{}\nNot available here: {reason}", entry.summary),
+        Availability::Reduced(reason) => format!("{}\nOn this machine: {reason}", entry.summary),
+        Availability::Refused(reason) => {
+            format!("{}\nNot available on this machine: {reason}", entry.summary)
+        }
     }
 }

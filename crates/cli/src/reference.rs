@@ -1,4 +1,4 @@
-//! `unconvoy completions` and `unconvoy man`, of a definition of the command line.
+//! `unconvoy completions` and `unconvoy man`, generated from the command line's definition.
 
 use std::path::Path;
 
@@ -6,26 +6,28 @@ use anyhow::Context as _;
 use clap::Command;
 use unconvoy_measure::output::print_all;
 
-/// Prints the completions for a shell.
+use crate::messages::command as messages;
+
+/// Prints a shell's completions.
 ///
 /// # Errors
 ///
-/// They cannot be printed.
+/// Standard output cannot be written.
 pub fn completions(shell: clap_complete::Shell, mut command: Command) -> anyhow::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "unconvoy", &mut text);
     Ok(print_all(text)?)
 }
 
-/// Writes one manual page per subcommand into `dir`, or prints the main page.
+/// Writes one manual page per subcommand to `dir`, or prints the main page.
 ///
 /// # Errors
 ///
-/// They cannot be written.
+/// The pages cannot be written.
 pub fn manual(dir: Option<&Path>, command: Command) -> anyhow::Result<()> {
     match dir {
         Some(dir) => clap_mangen::generate_to(command, dir)
-            .with_context(|| format!("cannot write the manual pages into {}", dir.display())),
+            .with_context(|| messages::cannot_write_manual(dir)),
         None => {
             let mut text = Vec::new();
             clap_mangen::Man::new(command).render(&mut text)?;

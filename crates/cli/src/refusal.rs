@@ -1,8 +1,10 @@
-//! An error that ends the command with a status of its own.
+//! Errors that end the command with an exit status of their own.
 
 use std::fmt;
 
-/// Why the command goes no further, and the exit status that says so.
+use crate::messages::command as messages;
+
+/// An error that ends the command, and its exit status.
 #[derive(Debug)]
 pub struct Refusal {
     /// Exit status: 2 wrong usage, 125 unconvoy's own installation, 126 and 127 as in a shell.
@@ -12,32 +14,32 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Wrong usage that only several options together show.
+    /// Wrong usage that only a combination of options shows.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: 2, message: message.into() }
     }
 
-    /// A part of unconvoy is missing or unusable.
+    /// A part of unconvoy is missing or does not work.
     pub fn installation(message: String) -> Self {
         Self { status: 125, message }
     }
 
-    /// The program cannot be started: 127 when it is not there, 126 when it is but does not run.
+    /// The program cannot be started: 127 if it does not exist, 126 if it cannot be executed.
     pub fn not_started(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
         let name = program.to_string_lossy();
         if error.kind() == std::io::ErrorKind::NotFound {
             let hint = match crate::inspect::resolve(program) {
-                // The file is there: what execve(2) misses is its interpreter.
+                // The file exists, so execve(2) did not find its interpreter.
                 Some(path) => match crate::inspect::interpreter(&path) {
-                    Some(wanted) => format!("{name}: its interpreter {wanted} is not installed"),
-                    None => format!("{name}: program not found"),
+                    Some(wanted) => messages::interpreter_not_installed(&name, &wanted),
+                    None => messages::program_not_found(&name),
                 },
-                None if name.contains('/') => format!("{name}: program not found"),
-                None => format!("{name}: program not found in PATH"),
+                None if name.contains('/') => messages::program_not_found(&name),
+                None => messages::program_not_in_path(&name),
             };
             return Self { status: 127, message: hint };
         }
-        Self { status: 126, message: format!("{name}: cannot be executed: {error}") }
+        Self { status: 126, message: messages::cannot_execute(name, error) }
     }
 }
 

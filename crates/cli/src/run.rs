@@ -1,7 +1,7 @@
-//! `unconvoy run`: become the program, with the interposer in front of libc.
+//! `unconvoy run`: becomes the program, with the interposer preloaded.
 //!
-//! The command replaces itself (`execvp`), so process id, exit status, signals, terminal and open
-//! files are the program's own; nothing of unconvoy stays behind except the library in it.
+//! The command replaces itself (`execvp`), so the program keeps the process id, exit status,
+//! signals, terminal and open files. Nothing of unconvoy remains but the library in the program.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -19,89 +19,91 @@ use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 
+use crate::messages::command as messages;
 use crate::refusal::Refusal;
 use crate::{bpf, inspect};
 
 /// `unconvoy run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Contention manager: the order in which waiters get the lock.
+    /// Set the contention manager: the order in which waiters get the lock.
     #[arg(long, value_name = "LOCK", value_parser = names(CONTENTION))]
     pub lock: Option<String>,
-    /// Load manager: which waiters leave the processor, and when.
+    /// Set the load manager: which waiters leave the processor, and when.
     #[arg(long, value_name = "LOAD", value_parser = names(LOAD))]
     pub load: Option<String>,
-    /// Write what each lock did to FILE, as JSON, when the program ends.
+    /// Write per-lock statistics to FILE as JSON when the program ends.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
-    /// What the load controller reads the load from: schedstat, loadavg, psi, bpf (with privilege), or
-    /// fixed:N for a target of N processors.
+    /// Set the load sensor: schedstat, loadavg, psi, bpf (privileged) or fixed:N (N processors)
+    /// [default: schedstat].
     #[arg(long, value_name = "SENSOR", value_parser = sensor)]
     pub sensor: Option<String>,
-    /// Interval at which the load controller looks at the load, in milliseconds (0.5 to 1000).
+    /// Set the load controller's interval, 0.5 to 1000 milliseconds [default: 7, 10 with
+    /// `--load backoff`].
     #[arg(long, value_name = "MS", value_parser = interval)]
     pub interval: Option<f64>,
-    /// Longest sleep of a waiter that load control has put aside, in milliseconds.
+    /// Limit a waiter's sleep under load control, 1 to 10000 milliseconds [default: 100].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub sleep_timeout: Option<u32>,
-    /// How the load controller gets from the load to the number of waiters that sleep.
+    /// Set the policy that turns the load into a number of sleeping waiters.
     #[arg(long, value_name = "NAME", value_parser = names(POLICY))]
     pub policy: Option<String>,
-    /// Mean sleep of a waiter under `--load backoff`, in milliseconds.
+    /// Set a waiter's mean sleep under `--load backoff`, 1 to 10000 milliseconds [default: 100].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub backoff: Option<u32>,
-    /// Confine threads that wait too much for locks to a set of cores, of the size at which they get
-    /// most done (Cui et al., ACM TACO 9(4), 2013; `published`: the paper's search for that size).
-    #[arg(long, alias = "ssc", value_name = "SEARCH", num_args = 0..=1, require_equals = true, default_missing_value = "refined",
-          value_parser = ["refined", "published"])]
+    /// Keep threads that wait too much for locks on a set of cores (Cui et al., ACM TACO 9(4),
+    /// 2013), sized by a refined or the published search.
+    #[arg(long, alias = "ssc", value_name = "SEARCH", num_args = 0..=1, require_equals = true,
+          default_missing_value = "refined", value_parser = ["refined", "published"])]
     pub confine: Option<String>,
-    /// Leave alone the programs that PROGRAM starts.
+    /// Exclude the programs that PROGRAM starts.
     #[arg(long)]
     pub no_children: bool,
-    /// The program and its arguments.
+    /// Program and arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
           value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 
-/// Below the options in `--help`.
+/// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: the program's own, and its signals. 127: program not found. 126: it cannot be
-executed. 125: libunconvoy.so is missing. 2: wrong options.
+Exit status: the program's own, signals included. 127: program not found. 126:
+cannot execute it. 125: libunconvoy.so missing. 2: wrong options.
 
-A program in which nothing can be replaced (static, set-user-ID, Go) runs all the same, and one
-line on standard error says so.
+A program whose locks cannot be replaced (static, set-user-ID, Go) runs
+unchanged, with a warning on standard error.
 
 Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --lock tpmcs --load control -- ./server
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
   sudo unconvoy run --sensor bpf -- ./server
-  UNCONVOY_LIBRARY=target/release/libunconvoy.so unconvoy run -- ./server";
+  UNCONVOY_LIBRARY=./libunconvoy.so unconvoy run -- ./server";
 
-/// Accepts the names of one half of the catalogue; an error lists them all.
+/// Accepts the names of one part of the catalogue. An error lists them all.
 fn names(entries: &'static [Entry]) -> PossibleValuesParser {
     entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
 }
 
-/// A sensor's name; an error lists them all.
+/// Parses a sensor's name. An error lists them all.
 fn sensor(text: &str) -> Result<String, String> {
     let names = || SENSOR.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| format!("the sensors are {}", names()))
+    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| messages::unknown_sensor(&names()))
 }
 
-/// A number of milliseconds that the controller's interval may have.
+/// Parses the controller's interval, in milliseconds.
 fn interval(text: &str) -> Result<f64, String> {
     let (least, most) = INTERVAL_MS.into_inner();
     let ms = text.parse().ok().filter(|ms| INTERVAL_MS.contains(ms));
-    ms.ok_or_else(|| format!("an interval has {least} to {most} milliseconds"))
+    ms.ok_or_else(|| messages::interval_out_of_range(least, most))
 }
 
-/// Replaces this process by the program; returns only if that fails.
+/// Replaces this process by the program; returns only on failure.
 ///
 /// # Errors
 ///
-/// 125 when the interposer is missing, 127 when the program is, 126 when it cannot be executed.
+/// Status 125 if the interposer is missing, 127 if the program is, 126 if it cannot be executed.
 pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     let program = &args.program[0];
     let mut environment = Environment::inherited();
@@ -135,8 +137,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if let Some(file) = &args.stats {
         match writable(file) {
             Ok(path) => environment.set(environment::STATS.name, path),
-            // The interposer is not told, or it would complain a second time.
-            Err(why) => complain(&format!("--stats {}: {why}; running without statistics", file.display())),
+            // Leave the variable unset, or the interposer would report the same failure.
+            Err(why) => complain(&messages::no_statistics(file, &why)),
         }
     }
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
@@ -151,24 +153,30 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     Err(execute(&args.program, &environment).into())
 }
 
-/// Sets up the `bpf` sensor, which takes more than a name. Where that fails, the default one serves.
+/// Starts the `bpf` sensor, which needs more than a name. On failure the default sensor is used.
 fn prepare_sensor(environment: &mut Environment) {
     environment.remove(environment::BPF.name);
-    let chosen = environment.get(environment::LOAD_SENSOR.name).and_then(OsStr::to_str).and_then(Choice::parse);
+    let chosen = environment
+        .get(environment::LOAD_SENSOR.name)
+        .and_then(OsStr::to_str)
+        .and_then(Choice::parse);
     if chosen != Some(Choice::Bpf) {
         return;
     }
     match bpf::count_this_process() {
         Ok(count) => environment.set(environment::BPF.name, count),
         Err(why) => {
-            // Once for all: the programs that it starts would say it again.
+            // Name the default for child programs too, which would otherwise repeat the warning.
             environment.set(environment::LOAD_SENSOR.name, Choice::default().name());
-            complain(&format!("no bpf sensor, using {}: {why:#}", Choice::default().name()));
+            complain(&messages::bpf_not_available(
+                Choice::default().name(),
+                format_args!("{why:#}"),
+            ));
         }
     }
 }
 
-/// `execvp`, except that a program for another machine is not taken for a shell script.
+/// Like `execvp`, but never runs a program for another machine as a shell script.
 fn execute(program: &[OsString], environment: &Environment) -> Refusal {
     let started = || -> Result<Infallible, std::io::Error> {
         let path = inspect::resolve(&program[0]).ok_or(std::io::ErrorKind::NotFound)?;
@@ -177,9 +185,10 @@ fn execute(program: &[OsString], environment: &Environment) -> Refusal {
         let executable = c_string(path.as_os_str())?;
         let Err(error) = nix::unistd::execve(&executable, &arguments, &environment);
         if error == Errno::ENOEXEC && !inspect::is_elf(&path) {
-            // A script without a `#!` line, which every shell and execvp(3) give to sh.
+            // A script without a `#!` line. Shells and execvp(3) pass it to sh.
             let shell = [c"sh".to_owned(), executable];
-            let arguments: Vec<CString> = shell.into_iter().chain(arguments.into_iter().skip(1)).collect();
+            let arguments: Vec<CString> =
+                shell.into_iter().chain(arguments.into_iter().skip(1)).collect();
             nix::unistd::execve(c"/bin/sh", &arguments, &environment)?;
         }
         Err(error.into())
@@ -194,23 +203,24 @@ fn c_string(word: impl AsRef<OsStr>) -> Result<CString, std::ffi::NulError> {
     CString::new(word.as_ref().as_bytes())
 }
 
-/// The absolute path of a file that will be written when the program ends, or why it cannot be.
+/// Returns the absolute path of a file to write when the program ends, or why it cannot be written.
 pub fn writable(file: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;
     if path.is_dir() {
-        return Err("this is a directory, name a file in it".to_string());
+        return Err(messages::is_directory().to_string());
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     let access = |path: &Path, mode| nix::unistd::access(path, mode);
     access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
-        .map_err(|error| format!("cannot write into {} ({})", directory.display(), error.desc()))?;
+        .map_err(|error| messages::cannot_write_to_directory(directory, error.desc()))?;
     if path.exists() {
-        access(&path, AccessFlags::W_OK).map_err(|error| format!("cannot write it ({})", error.desc()))?;
+        access(&path, AccessFlags::W_OK)
+            .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
     }
     Ok(path)
 }
 
-/// The program's environment: ours, in its order, with some values replaced.
+/// The program's environment: the inherited one in its order, with some values replaced.
 struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
@@ -234,7 +244,7 @@ impl Environment {
         self.0.retain(|(key, _)| key != name);
     }
 
-    /// `NAME=VALUE` strings as `execve` takes them.
+    /// Returns the `NAME=VALUE` strings for `execve`.
     fn block(&self) -> Result<Vec<CString>, std::ffi::NulError> {
         let entry = |(key, value): &(OsString, OsString)| {
             let mut bytes = key.clone().into_vec();
@@ -251,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_may_be_half_a_millisecond() {
+    fn interval_accepts_half_a_millisecond_to_a_second() {
         assert_eq!(interval("0.5"), Ok(0.5));
         assert_eq!(interval("1000"), Ok(1000.0));
         for wrong in ["0.4", "0", "-1", "1001", "nan", "inf", "soon", ""] {
@@ -260,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sensor_is_one_of_the_list() {
+    fn sensor_rejects_unknown_names() {
         assert_eq!(sensor("fixed:2.5").as_deref(), Ok("fixed:2.5"));
         assert!(sensor("fixed:none").unwrap_err().contains("loadavg"));
     }
 
     #[test]
-    fn values_are_replaced_in_place() {
+    fn set_replaces_in_place_or_appends() {
         let mut environment = Environment(vec![("A".into(), "1".into()), ("B".into(), "2".into())]);
         environment.set("A", "3");
         environment.set("C", "4");
@@ -276,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statistics_file_needs_a_directory() {
+    fn writable_rejects_directories_and_missing_parents() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("stats.json");
         assert_eq!(writable(&file), Ok(file));

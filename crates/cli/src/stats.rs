@@ -1,6 +1,7 @@
-//! `unconvoy stats`: the record of `run --stats`, as tables.
+//! `unconvoy stats`: prints the record of `run --stats` as tables.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -10,35 +11,39 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use unconvoy_measure::chart::quantity;
 
+use crate::images::{Images, Mapping};
+use crate::members::LockType;
+use crate::messages::command as messages;
+
 /// `unconvoy stats`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// How many locks to list, by time waited.
+    /// Number of locks to list, longest total wait first.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// The file that `unconvoy run --stats FILE` has written.
+    /// File that `unconvoy run --stats FILE` wrote.
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 }
 
-/// Below the options in `--help`.
+/// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   unconvoy run --stats locks.json -- ./server
   unconvoy stats --top 5 locks.json";
 
-/// The record format this command reads.
+/// Version of the record's format.
 const SCHEMA: &str = "unconvoy-stats-1";
 
-/// What the interposer writes when a program ends. Missing numbers count as zero, so that a
-/// newer command reads an older record.
+/// The record that the interposer writes when a program ends. A missing number counts as zero, so
+/// that this command reads records of older versions.
 #[derive(Debug, Deserialize)]
 pub struct Record {
     program: String,
     pid: u32,
     lock: String,
     load: String,
-    /// From the interposer's start to the program's end.
+    /// Time from the interposer's start to the program's end.
     pub wall_ns: u64,
     #[serde(default)]
     processors: u32,
@@ -46,12 +51,12 @@ pub struct Record {
     controller: Controller,
     #[serde(default)]
     slots: Slots,
-    /// Of a program that was to have one.
+    /// Present if the program ran with `--confine`.
     special: Option<Special>,
-    /// Locks that found no place in the interposer's table.
+    /// Number of locks that did not fit in the interposer's table.
     #[serde(default)]
     pub dropped_locks: u64,
-    /// All others.
+    /// The locks in the table.
     #[serde(default)]
     pub locks: Vec<Lock>,
 }
@@ -81,31 +86,31 @@ struct Slots {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Special {
-    /// Processors that it was chosen from; 0: there was no contention.
+    /// Processors that the set was chosen from; 0 if there was no contention.
     cores: u32,
     most_tasks: u32,
     moves: u64,
     votes: u64,
     searches: u64,
-    /// What the controller took for it; that is part of its time.
+    /// Processor time of the confinement, part of the controller's.
     cpu_ns: u64,
-    /// When the set had another size, in nanoseconds, and which; 0: there was none from then on.
+    /// Changes of the set's size: time in nanoseconds and the new size; 0 dissolves the set.
     changes: Vec<(u64, u32)>,
     changes_left_out: u64,
 }
 
-/// Changes of the set's size that a line has room for.
+/// Changes of the set's size that fit in a line.
 const CHANGES: usize = 12;
 
 impl Special {
     fn render(&self, wall_ns: u64) -> String {
         if self.cores == 0 {
-            return "special set: none, no thread waited long enough\n".to_string();
+            return "special set: never used, because no thread waited long enough\n".to_string();
         }
         let Special { cores, most_tasks, moves, votes, searches, .. } = self;
         let mut text = format!(
-            "special set: up to {most_tasks} threads, {} of {cores} processors for most of the time; \
-             {moves} moves, {votes} votes, {searches} searches anew, {} of processor time\n",
+            "special set: up to {most_tasks} threads, {} of {cores} processors for most of the \
+             time; {moves} moves, {votes} votes, {searches} searches, {} of processor time\n",
             self.usual(wall_ns),
             quantity::seconds(self.cpu_ns as f64 * 1e-9)
         );
@@ -117,19 +122,23 @@ impl Special {
         text.push_str(&format!("its processors:{}", changes.collect::<Vec<_>>().join(",")));
         let hidden = self.changes.len().saturating_sub(CHANGES) as u64 + self.changes_left_out;
         if hidden > 0 {
-            text.push_str(&format!(", and {hidden} changes more"));
+            text.push_str(&format!("and {hidden} more changes"));
         }
         text + "\n"
     }
 
-    /// The size that the set had longest, while there was one.
+    /// Returns the size that the set had for the longest time.
     fn usual(&self, wall_ns: u64) -> u32 {
         let ends = self.changes.iter().skip(1).map(|&(ns, _)| ns).chain([wall_ns]);
         let mut times = std::collections::BTreeMap::<u32, u64>::new();
         for (&(begin, bound), end) in self.changes.iter().zip(ends) {
             *times.entry(bound).or_default() += end.saturating_sub(begin);
         }
-        times.into_iter().filter(|&(bound, _)| bound > 0).max_by_key(|&(_, ns)| ns).map_or(0, |(bound, _)| bound)
+        times
+            .into_iter()
+            .filter(|&(bound, _)| bound > 0)
+            .max_by_key(|&(_, ns)| ns)
+            .map_or(0, |(bound, _)| bound)
     }
 }
 
@@ -141,27 +150,71 @@ pub struct Lock {
     kind: String,
     #[serde(rename = "where")]
     place: String,
-    /// Where it lies, if in a file's memory.
+    /// Its address within a mapped file, if the file has one.
     pub at: Option<Offset>,
-    /// Where the caller of its first acquisition goes on, if that is code of a file.
+    /// Return address of its first acquisition, if that is in a file.
     pub first_taken: Option<Offset>,
-    /// Times it was acquired.
+    /// Number of acquisitions.
     pub acquisitions: u64,
     contended: u64,
-    /// Time that threads waited for it, all together.
+    /// Total time that threads waited for it.
     pub wait_ns: u64,
     max_wait_ns: u64,
-    /// Time it was held.
+    /// Total time that it was held.
     pub hold_ns: u64,
     slept: u64,
 }
 
-/// A place in a loaded file: the same in each run, wherever the file is loaded.
+/// Names of locks from their files: the files are mapped one after another.
+struct Names {
+    images: Images,
+    bases: BTreeMap<PathBuf, u64>,
+}
+
+/// Room for each file.
+const FILE: u64 = 1 << 40;
+
+impl Names {
+    fn new(locks: &[Lock]) -> Self {
+        let offsets = locks.iter().flat_map(|lock| lock.at.iter().chain(&lock.first_taken));
+        let files: BTreeSet<&PathBuf> = offsets.map(|offset| &offset.object).collect();
+        let bases: BTreeMap<PathBuf, u64> =
+            files.into_iter().cloned().zip((1..).map(|number: u64| number * FILE)).collect();
+        let mapping = |(path, &base): (&PathBuf, &u64)| Mapping {
+            base,
+            end: base + FILE,
+            offset: 0,
+            path: path.clone(),
+        };
+        let mappings: Vec<Mapping> = bases.iter().map(mapping).collect();
+        Names { images: Images::new(&mappings), bases }
+    }
+
+    /// The variable, or the member of the object that the first acquisition names, or else what the
+    /// record says.
+    fn of(&self, lock: &Lock) -> String {
+        let address = |at: &Offset| Some(self.bases.get(&at.object)? + at.offset);
+        let kind = LockType::of(&lock.kind);
+        let variable = || {
+            let address = address(lock.at.as_ref()?)?;
+            let name = self.images.variable(address)?;
+            let is_whole = !name.contains("+0x");
+            if is_whole { Some(name) } else { self.images.static_member(address, kind?) }
+        };
+        let member = || {
+            let taken = address(lock.first_taken.as_ref()?)?;
+            self.images.locked_member(&[taken], kind?)
+        };
+        variable().or_else(member).unwrap_or_else(|| lock.place.clone())
+    }
+}
+
+/// A position in a mapped file, the same in each run wherever the file is mapped.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Offset {
     /// The file.
     pub object: PathBuf,
-    /// From the lowest address at which the file is mapped, in bytes.
+    /// Distance from the lowest address at which the file is mapped, in bytes.
     #[serde(deserialize_with = "hexadecimal")]
     pub offset: u64,
 }
@@ -180,31 +233,33 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
     Ok(render(read(file)?, top))
 }
 
-/// Reads `file`.
+/// Reads a record.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no JSON, or is not a record of this format.
+/// The file cannot be read, is not JSON, or is not a record of this format.
 pub fn read(file: &Path) -> anyhow::Result<Record> {
-    let name = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    let value: serde_json::Value = serde_json::from_str(&text)
-        .with_context(|| format!("{name} is not JSON; was the program killed while it wrote?"))?;
+    let text = std::fs::read_to_string(file).with_context(|| messages::cannot_read(file))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| messages::statistics_not_json(file))?;
     match value.get("schema").and_then(|schema| schema.as_str()) {
         Some(SCHEMA) => {}
-        Some(other) => bail!("{name} has the format {other}, this command reads {SCHEMA}"),
-        None => bail!("{name} is no record of `unconvoy run --stats` (it has no \"schema\")"),
+        Some(other) => bail!(messages::statistics_of_other_format(file, other, SCHEMA)),
+        None => bail!(messages::not_statistics(file)),
     }
-    serde_json::from_value(value).with_context(|| format!("{name} is not a complete {SCHEMA} record"))
+    serde_json::from_value(value).with_context(|| messages::statistics_incomplete(file, SCHEMA))
 }
 
 fn render(mut record: Record, top: usize) -> String {
     let nanoseconds = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
     let Controller { starts, ticks, cpu_ns, sensor, runnable, capacity } = record.controller;
-    // A process without contention has no controller, and nobody looked.
+    // A process without contention never starts the controller and has no sensor reading.
     let load = match capacity {
         0.0 => String::new(),
-        _ => format!("load: {runnable:.1} runnable on {capacity:.2} processors when last looked at, by {sensor}\n"),
+        _ => format!(
+            "load: {runnable:.1} runnable on {capacity:.2} processors at the last reading of \
+             {sensor}\n"
+        ),
     };
     let Slots { slept, left, woken, timed_out, given_back } = record.slots;
     let mut text = format!(
@@ -226,8 +281,8 @@ fn render(mut record: Record, top: usize) -> String {
     }
     if record.locks.is_empty() {
         text.push_str(
-            "No lock is listed: the program took none that unconvoy replaces, \
-             or it ended before they were counted.\n",
+            "No locks recorded: the program took no lock that unconvoy replaces, or ended before \
+             the first was counted.\n",
         );
         return text;
     }
@@ -247,6 +302,7 @@ fn render(mut record: Record, top: usize) -> String {
     for column in table.column_iter_mut().skip(2).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    let names = Names::new(&record.locks);
     for lock in record.locks.iter().take(top) {
         let share = 100.0 * lock.contended as f64 / lock.acquisitions.max(1) as f64;
         table.add_row([
@@ -258,17 +314,17 @@ fn render(mut record: Record, top: usize) -> String {
             nanoseconds(lock.max_wait_ns),
             nanoseconds(lock.hold_ns),
             lock.slept.to_string(),
-            lock.place.clone(),
+            names.of(lock),
         ]);
     }
     text.push_str(&format!("{table}\n"));
     let hidden = record.locks.len().saturating_sub(top);
     if hidden > 0 {
-        text.push_str(&format!("{hidden} more locks waited less; --top shows more.\n"));
+        text.push_str(&format!("{hidden} more locks not shown: raise --top.\n"));
     }
     if record.dropped_locks > 0 {
         text.push_str(&format!(
-            "{} more locks were not recorded: the interposer's table was full.\n",
+            "{} more locks not recorded: the interposer's table was full.\n",
             record.dropped_locks
         ));
     }

@@ -1,7 +1,7 @@
-//! Wrong options end with the list of what there is.
+//! Adds the list of options or subcommands to the error for wrong usage.
 //!
-//! clap lists the possible *values* of an option; for an unknown option or subcommand it only
-//! points to `--help`, so the list is added here.
+//! clap lists the possible *values* of an option. For an unknown option or subcommand it only
+//! points to `--help`, so this module appends the list.
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -9,10 +9,9 @@ use std::io::Write;
 use clap::Command;
 use clap::error::ErrorKind;
 
-/// Prints a clap error (or the help or version that was asked for) of a command line, and returns
-/// the exit status.
+/// Prints a clap error, help or version, and returns the exit status.
 pub fn explain(error: &clap::Error, command: &Command) -> c_int {
-    // A closed standard error must not change the status.
+    // Ignore a closed standard error: it must not change the exit status.
     let _ = error.print();
     let arguments = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
     let addition = match error.kind() {
@@ -20,7 +19,7 @@ pub fn explain(error: &clap::Error, command: &Command) -> c_int {
         ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand => {
             Some(subcommands(&subcommand_named_in(command, arguments)))
         }
-        // The value parser of `--locks` names what it knows by itself.
+        // The value parser of `--locks` lists the valid names itself.
         _ => None,
     };
     if let Some(text) = addition {
@@ -29,7 +28,7 @@ pub fn explain(error: &clap::Error, command: &Command) -> c_int {
     error.exit_code()
 }
 
-/// The subcommand that a command line means: its first argument that is one, and within it the same again; with the words that lead there.
+/// Finds the subcommand of a command line, nested ones included, and the words that lead to it.
 fn subcommand_named_in(command: &Command, args: impl Iterator<Item = String>) -> (String, Command) {
     let mut command = command.clone();
     let mut path = command.get_name().to_string();
@@ -42,7 +41,7 @@ fn subcommand_named_in(command: &Command, args: impl Iterator<Item = String>) ->
     (path, command)
 }
 
-/// One line per option.
+/// Lists the options, one per line.
 fn options((path, command): &(String, Command)) -> String {
     let mut text = format!("Options of {path}:");
     for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
@@ -57,7 +56,7 @@ fn options((path, command): &(String, Command)) -> String {
     text
 }
 
-/// One line per subcommand.
+/// Lists the subcommands, one per line.
 fn subcommands((path, command): &(String, Command)) -> String {
     let mut text = format!("Commands of {path}:");
     for command in command.get_subcommands() {
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_that_of_the_subcommand() {
+    fn options_are_those_of_the_subcommand() {
         assert!(list_for("unconvoy run --lok mcs").contains("--sleep-timeout <MS>"));
         assert!(list_for("unconvoy compare --metrik x").contains("--lower-is-better"));
         assert!(!list_for("unconvoy run --metric x").contains("--lower-is-better"));

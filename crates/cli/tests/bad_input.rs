@@ -1,4 +1,4 @@
-//! Every wrong input has its status, its cause and its remedy.
+//! Wrong input ends with an exit status, a cause and a remedy.
 
 mod stage;
 
@@ -7,7 +7,7 @@ use predicates::str::contains;
 use stage::Stage;
 
 #[test]
-fn unknown_names_end_with_the_list() {
+fn unknown_name_lists_valid_names() {
     let stage = Stage::new();
     for (option, known) in [("--lock", "tpmcs"), ("--load", "yield")] {
         stage
@@ -28,7 +28,7 @@ fn unknown_names_end_with_the_list() {
 }
 
 #[test]
-fn unknown_options_end_with_the_list() {
+fn unknown_option_lists_valid_options() {
     let stage = Stage::new();
     let run = ["run", "--nosuch", "--", "true"];
     stage.unconvoy().args(run).assert().code(2).stderr(contains("--sleep-timeout"));
@@ -39,7 +39,7 @@ fn unknown_options_end_with_the_list() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_127() {
+fn missing_program_exits_127() {
     let stage = Stage::new();
     for command in ["run", "compare"] {
         for program in ["no-such-program", "./no-such-program"] {
@@ -54,19 +54,19 @@ fn a_program_that_is_not_there_is_127() {
 }
 
 #[test]
-fn a_program_that_is_not_executable_is_126() {
+fn non_executable_program_exits_126() {
     let stage = Stage::new();
     stage.write("data", "no program\n");
     for command in ["run", "compare"] {
         for program in ["./data", "./"] {
             let assert = stage.unconvoy().args([command, "--", program]).assert();
-            assert.code(126).stderr(contains("cannot be executed"));
+            assert.code(126).stderr(contains("cannot execute"));
         }
     }
 }
 
 #[test]
-fn a_missing_interpreter_is_named() {
+fn missing_interpreter_is_named() {
     let stage = Stage::new();
     stage.script("script", "#!/nonexistent/interpreter\n");
     for command in ["run", "compare"] {
@@ -80,7 +80,7 @@ fn a_missing_interpreter_is_named() {
 }
 
 #[test]
-fn numbers_out_of_range_are_refused() {
+fn number_out_of_range_exits_2() {
     let stage = Stage::new();
     for wrong in [
         &["run", "--interval", "0", "--", "true"][..],
@@ -105,13 +105,18 @@ fn numbers_out_of_range_are_refused() {
 }
 
 #[test]
-fn thread_counts_need_a_place() {
+fn thread_counts_without_placeholder_exit_2() {
     let stage = Stage::new();
-    stage.unconvoy().args(["compare", "--threads", "1,2", "--", "true"]).assert().code(2).stderr(contains("{threads}"));
+    stage
+        .unconvoy()
+        .args(["compare", "--threads", "1,2", "--", "true"])
+        .assert()
+        .code(2)
+        .stderr(contains("{threads}"));
 }
 
 #[test]
-fn statistics_that_are_none_are_said_to_be_none() {
+fn invalid_statistics_file_names_cause() {
     let stage = Stage::new();
     stage.write("empty", "");
     stage.write("other", "{}");
@@ -120,7 +125,7 @@ fn statistics_that_are_none_are_said_to_be_none() {
     for (file, cause) in [
         ("missing", "cannot read missing"),
         ("empty", "not JSON"),
-        ("other", "no record of"),
+        ("other", "not a record of"),
         ("newer", "unconvoy-stats-9"),
         ("cut", "not a complete"),
     ] {
@@ -128,12 +133,14 @@ fn statistics_that_are_none_are_said_to_be_none() {
     }
 }
 
-/// Before anything was measured, which would take longer than a test may.
+/// The check happens before the measurement, whose time would exceed the test's.
 #[test]
-fn a_benchmark_that_could_not_write_its_record_does_not_begin() {
+fn benchmark_with_unwritable_record_does_not_start() {
     let stage = Stage::new();
     std::fs::write(stage.path("file"), "").expect("a file");
-    for benchmark in ["pair", "condvar", "rwlock", "sensor", "bump", "steadiness", "idle", "memory", "counter"] {
+    for benchmark in
+        ["pair", "condvar", "rwlock", "sensor", "bump", "steadiness", "idle", "memory", "counter"]
+    {
         let out = stage.path("file").join("record");
         let mut command = stage.unconvoy();
         command.args(["bench", benchmark, "--seconds", "3000", "--out"]).arg(out);

@@ -1,4 +1,4 @@
-//! A program in which nothing can be replaced runs, and one line says why.
+//! A program without replaceable locks runs, with one line that says why nothing is replaced.
 
 mod stage;
 
@@ -12,7 +12,7 @@ use stage::Stage;
 
 const PROGRAM: &str = "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 7; }\n";
 
-fn runs_with_one_line(stage: &Stage, program: &Path, reason: &str) {
+fn assert_runs_with_one_line(stage: &Stage, program: &Path, reason: &str) {
     let one_line = predicate::function(|text: &str| text.lines().count() == 1);
     stage
         .unconvoy()
@@ -21,11 +21,11 @@ fn runs_with_one_line(stage: &Stage, program: &Path, reason: &str) {
         .assert()
         .code(7)
         .stdout("ran\n")
-        .stderr(contains("nothing is replaced").and(contains(reason)).and(one_line));
+        .stderr(contains("no lock is replaced").and(contains(reason)).and(one_line));
 }
 
 #[test]
-fn a_dynamic_program_runs_in_silence() {
+fn dynamic_program_runs_without_message() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     let program = stage.compile("program", &source, &[]).unwrap();
@@ -34,40 +34,43 @@ fn a_dynamic_program_runs_in_silence() {
 }
 
 #[test]
-fn a_static_program() {
+fn static_program_is_named() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     match stage.compile("static", &source, &["-static"]) {
-        Ok(program) => runs_with_one_line(&stage, &program, "static"),
+        Ok(program) => assert_runs_with_one_line(&stage, &program, "static"),
         Err(why) => println!("skipped: this compiler does not link statically: {why}"),
     }
 }
 
 #[test]
-fn a_static_position_independent_program() {
+fn static_position_independent_program_is_named() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     match stage.compile("static", &source, &["-static-pie", "-fPIE"]) {
-        Ok(program) => runs_with_one_line(&stage, &program, "static"),
+        Ok(program) => assert_runs_with_one_line(&stage, &program, "static"),
         Err(why) => println!("skipped: this compiler does not link static PIEs: {why}"),
     }
 }
 
 #[test]
-fn a_go_program() {
-    // The linker's mark alone makes it one here: no Go toolchain is needed.
+fn go_program_is_named() {
+    // The section that Go's linker adds is enough; no Go toolchain is needed.
     let stage = Stage::new();
-    let mark = "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
+    let mark =
+        "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
     let source = stage.write("program.c", &format!("{PROGRAM}{mark}"));
     let program = stage.compile("go", &source, &[]).unwrap();
-    runs_with_one_line(&stage, &program, "Go");
+    assert_runs_with_one_line(&stage, &program, "Go");
 }
 
 #[test]
-fn a_go_program_that_locks_through_libc_is_not_named() {
+fn go_program_that_uses_libc_locks_is_not_named() {
     let stage = Stage::new();
-    let mark = "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
-    let lock = "#include <pthread.h>\npthread_mutex_t m;\nint lock(void) { return pthread_mutex_trylock(&m); }\n";
+    let mark =
+        "__attribute__((section(\".go.buildinfo\"), used)) static const char mark[] = \"Go\";\n";
+    let lock = "#include <pthread.h>\npthread_mutex_t m;\n\
+        int lock(void) { return pthread_mutex_trylock(&m); }\n";
     let source = stage.write("program.c", &format!("{PROGRAM}{mark}{lock}"));
     let program = stage.compile("cgo", &source, &["-pthread"]).unwrap();
     let assert = stage.unconvoy().args(["run", "--"]).arg(program).assert();
@@ -75,13 +78,13 @@ fn a_go_program_that_locks_through_libc_is_not_named() {
 }
 
 #[test]
-fn a_set_user_id_program() {
+fn set_user_id_program_is_named() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     let program = stage.compile("setuid", &source, &[]).unwrap();
-    // 65534 is nobody, which only root can give a file to.
+    // User 65534 is nobody. Only root can give it a file.
     if chown(&program, Some(65534), None).is_err() {
-        println!("skipped: only root can make a file of another user's");
+        println!("skipped: only root can give a file to another user");
         return;
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
@@ -90,11 +93,11 @@ fn a_set_user_id_program() {
         println!("skipped: the temporary directory is mounted nosuid");
         return;
     }
-    runs_with_one_line(&stage, &program, "set-user-ID");
+    assert_runs_with_one_line(&stage, &program, "set-user-ID");
 }
 
 #[test]
-fn a_script_for_such_a_program() {
+fn script_of_static_interpreter_is_named() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     let Ok(program) = stage.compile("static", &source, &["-static"]) else {
@@ -102,11 +105,11 @@ fn a_script_for_such_a_program() {
         return;
     };
     let script = stage.script("script", &format!("#!{}\n", program.display()));
-    runs_with_one_line(&stage, &script, "a script for");
+    assert_runs_with_one_line(&stage, &script, "a script for");
 }
 
 #[test]
-fn a_program_for_musl() {
+fn musl_program_is_named() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     let loader = "-Wl,--dynamic-linker=/nonexistent/ld-musl-x86_64.so.1";
@@ -116,20 +119,20 @@ fn a_program_for_musl() {
 }
 
 #[test]
-fn a_program_for_another_machine() {
+fn program_for_another_machine_exits_126() {
     let stage = Stage::new();
     let source = stage.write("program.c", PROGRAM);
     let program = stage.compile("foreign", &source, &[]).unwrap();
     let mut bytes = fs::read(&program).unwrap();
-    // e_machine, two bytes at 18: an S/390 runs nothing here, with binfmt_misc or without.
+    // e_machine, two bytes at offset 18: S/390, which no machine runs here, even with binfmt_misc.
     bytes[18..20].copy_from_slice(&22_u16.to_ne_bytes());
     fs::write(&program, bytes).unwrap();
     let assert = stage.unconvoy().args(["run", "--"]).arg(program).assert();
-    assert.code(126).stderr(contains("S390x").and(contains("nothing is replaced")));
+    assert.code(126).stderr(contains("S390x").and(contains("no lock is replaced")));
 }
 
 #[test]
-fn compare_says_it_too() {
+fn compare_warns_of_static_program() {
     let stage = Stage::new();
     let source = stage.write("program.c", "int main(void) { return 0; }\n");
     let Ok(program) = stage.compile("static", &source, &["-static"]) else {
@@ -138,5 +141,5 @@ fn compare_says_it_too() {
     };
     let mut command = stage.unconvoy();
     command.args(["compare", "--runs", "1", "--quiet", "--"]).arg(program);
-    command.assert().success().stderr(contains("nothing is replaced").and(contains("static")));
+    command.assert().success().stderr(contains("no lock is replaced").and(contains("static")));
 }

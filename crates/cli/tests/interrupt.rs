@@ -1,4 +1,4 @@
-//! Ctrl-C: children end, what was measured is kept, the status says so.
+//! Ctrl-C ends the children, keeps the finished runs and sets the exit status.
 
 mod stage;
 
@@ -10,12 +10,17 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use stage::Stage;
 
-/// Two quick runs, then one that waits.
+/// A program whose first two runs are quick, and whose third run waits.
 const PROGRAM: &str = "#!/bin/sh\necho >> count\nif [ $(wc -l < count) -gt 2 ]; then\n  \
                        sleep 3000 & echo $! > child.new; mv child.new child; wait\nfi\n";
 
-/// Sends `signal` while the third run waits; returns exit status and what was printed.
-fn interrupted(stage: &Stage, signal: Signal, program: &str, options: &[&str]) -> (Option<i32>, String) {
+/// Sends `signal` during the third run, and returns the exit status and all output.
+fn interrupted(
+    stage: &Stage,
+    signal: Signal,
+    program: &str,
+    options: &[&str],
+) -> (Option<i32>, String) {
     stage.script("program", program);
     let mut process = stage.process();
     process.args(["compare", "--runs", "3"]).args(options).args(["--", "./program"]);
@@ -27,26 +32,27 @@ fn interrupted(stage: &Stage, signal: Signal, program: &str, options: &[&str]) -
     }
     kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(Instant::now() < deadline, "it took too long to end");
+    assert!(Instant::now() < deadline, "the command did not end in time");
     let both = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(both).unwrap())
 }
 
 #[test]
-fn what_was_measured_is_kept_and_printed() {
+fn signal_saves_and_prints_finished_runs() {
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let stage = Stage::new();
         let (code, text) = interrupted(&stage, signal, PROGRAM, &[]);
         assert_eq!(code, Some(status), "{text}");
-        assert!(text.contains("2 finished runs are kept") && text.contains("wall time"), "{text}");
-        let record: Value = serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
+        assert!(text.contains("saved the 2 finished runs") && text.contains("wall time"), "{text}");
+        let record: Value =
+            serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
         assert_eq!(record["runs"].as_array().unwrap().len(), 2);
         assert!(stage::has_ended(&stage.read("child")));
     }
 }
 
 #[test]
-fn the_files_that_were_asked_for_are_written() {
+fn signal_writes_requested_files() {
     let stage = Stage::new();
     let options = ["--json", "o.json", "--csv", "o.csv", "--plot", "figure"];
     let (code, text) = interrupted(&stage, Signal::SIGINT, PROGRAM, &options);
@@ -58,7 +64,7 @@ fn the_files_that_were_asked_for_are_written() {
 }
 
 #[test]
-fn a_program_that_ignores_the_signal_is_killed() {
+fn program_that_ignores_signal_is_killed() {
     let stage = Stage::new();
     let stubborn = PROGRAM.replacen("\n", "\ntrap '' INT TERM\n", 1);
     let (code, text) = interrupted(&stage, Signal::SIGINT, &stubborn, &[]);

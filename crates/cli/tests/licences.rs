@@ -1,10 +1,10 @@
-//! Everything that is linked into what this workspace ships may be: its licence is one of a short list.
+//! Every dependency that is linked into the shipped artefacts has a licence from a short list.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Licences that ask for nothing but attribution.
+/// Licences that require attribution at most.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -21,16 +21,26 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// What is shipped as an artefact of its own under another licence, and the core that two of them share: QEMU loads them, or the command executes it, and nothing else links them.
-const ARTEFACTS: &[&str] =
-    &["unconvoy-plugin-user", "unconvoy-plugin-system", "unconvoy-trace-collector", "unconvoy-sched-ext"];
+/// Packages shipped under another licence as artefacts of their own, and the core that two of them
+/// share. QEMU loads them or the command executes them; nothing else may link them.
+const ARTEFACTS: &[&str] = &[
+    "unconvoy-plugin-user",
+    "unconvoy-plugin-system",
+    "unconvoy-trace-collector",
+    "unconvoy-sched-ext",
+];
 
-/// Whether an SPDX expression can be met from the list: one alternative of which all parts are allowed. Parentheses are read
-/// as if `AND` bound tighter everywhere, which is right for `(A OR B) AND C` only if C is allowed, and that is checked.
+/// Returns whether an SPDX expression has an alternative whose parts are all allowed. Parentheses
+/// are ignored, with `AND` binding tighter. For `(A OR B) AND C` the result is right only if C
+/// is allowed, which is checked too.
 fn is_allowed(expression: &str) -> bool {
     let flat = expression.replace(['(', ')'], "").replace('/', " OR ");
-    flat.split(" OR ").any(|choice| choice.split(" AND ").all(|part| ALLOWED.contains(&part.trim())))
-        && flat.split(" AND ").skip(1).all(|part| part.split(" OR ").any(|choice| ALLOWED.contains(&choice.trim())))
+    flat.split(" OR ")
+        .any(|choice| choice.split(" AND ").all(|part| ALLOWED.contains(&part.trim())))
+        && flat
+            .split(" AND ")
+            .skip(1)
+            .all(|part| part.split(" OR ").any(|choice| ALLOWED.contains(&choice.trim())))
 }
 
 fn cargo(arguments: &[&str]) -> String {
@@ -40,35 +50,44 @@ fn cargo(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn licences_are_compatible() {
+fn dependencies_have_allowed_licences() {
     let version = cargo(&["-vV"]);
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo tells its host");
-    // Other hosts' packages were not fetched for the build.
-    let metadata = cargo(&["metadata", "--format-version", "1", "--offline", "--filter-platform", host]);
+    let host = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .expect("cargo prints its host");
+    // Packages for other hosts were not fetched for the build.
+    let metadata =
+        cargo(&["metadata", "--format-version", "1", "--offline", "--filter-platform", host]);
     let metadata: Value = serde_json::from_str(&metadata).expect("cargo writes JSON");
     let packages = metadata["packages"].as_array().expect("packages");
-    assert!(packages.len() > 50, "these are not all of them: {}", packages.len());
+    assert!(packages.len() > 50, "only {} packages were found", packages.len());
     let wrong: Vec<_> = packages
         .iter()
         .filter(|package| !package["license"].as_str().is_some_and(is_allowed))
         .filter(|package| !package["name"].as_str().is_some_and(|name| ARTEFACTS.contains(&name)))
-        .map(|package| format!("{} {}: {}", package["name"], package["version"], package["license"]))
-        // Build and test tools that are run, never linked into anything shipped.
+        .map(|package| {
+            format!("{} {}: {}", package["name"], package["version"], package["license"])
+        })
+        // Build and test tools, which are executed and never linked into a shipped artefact.
         .filter(|wrong| !wrong.starts_with("\"cbindgen\""))
         .collect();
     assert!(wrong.is_empty(), "not on the list: {wrong:#?}");
     let links = |package: &&Value| {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
-        dependencies.iter().any(|dependency| dependency["name"].as_str().is_some_and(|name| ARTEFACTS.contains(&name)))
+        dependencies.iter().any(|dependency| {
+            dependency["name"].as_str().is_some_and(|name| ARTEFACTS.contains(&name))
+        })
     };
-    let is_artefact = |package: &&Value| package["name"].as_str().is_some_and(|name| ARTEFACTS.contains(&name));
+    let is_artefact =
+        |package: &&Value| package["name"].as_str().is_some_and(|name| ARTEFACTS.contains(&name));
     let others = packages.iter().filter(|package| !is_artefact(package));
     let linked: Vec<_> = others.filter(links).map(|package| &package["name"]).collect();
     assert!(linked.is_empty(), "these link an artefact under another licence: {linked:?}");
 }
 
 #[test]
-fn expressions_are_read_as_spdx_means_them() {
+fn spdx_expressions_are_evaluated() {
     assert!(is_allowed("MIT OR Apache-2.0"));
     assert!(is_allowed("MIT/Apache-2.0"));
     assert!(is_allowed("GPL-3.0 OR MIT"));

@@ -1,4 +1,4 @@
-//! The commands that print what there is.
+//! The commands that print lists and reference text.
 
 mod stage;
 
@@ -8,7 +8,7 @@ use stage::Stage;
 use unconvoy::catalogue::{Availability, CONTENTION, LOAD, POLICY, availability};
 
 #[test]
-fn every_lock_is_listed() {
+fn locks_lists_every_name() {
     let stage = Stage::new();
     let output = stage.unconvoy().arg("locks").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -17,30 +17,36 @@ fn every_lock_is_listed() {
     }
 }
 
-/// As one line: the table breaks it where it must.
+/// Joins the lines of a wrapped table cell.
 fn unwrapped(text: &str) -> String {
     text.replace(['│', '┆'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn what_cannot_run_here_is_listed_with_the_reason_and_not_compared() {
+fn unavailable_lock_is_listed_with_reason_and_rejected() {
     let stage = Stage::new();
     let text = String::from_utf8(stage.unconvoy().arg("locks").output().unwrap().stdout).unwrap();
     let mut refused = 0;
     for entry in CONTENTION {
         match availability(entry.name) {
             Availability::Full => {}
-            Availability::Reduced(reason) => assert!(unwrapped(&text).contains(&format!("Here: {reason}")), "{text}"),
+            Availability::Reduced(reason) => {
+                assert!(unwrapped(&text).contains(&format!("On this machine: {reason}")), "{text}")
+            }
             Availability::Refused(reason) => {
                 refused += 1;
-                assert!(unwrapped(&text).contains(&format!("Not available here: {reason}")), "{text}");
-                let compare = stage.unconvoy().args(["compare", "--locks", entry.name, "true"]).assert();
+                assert!(
+                    unwrapped(&text).contains(&format!("Not available on this machine: {reason}")),
+                    "{text}"
+                );
+                let compare =
+                    stage.unconvoy().args(["compare", "--locks", entry.name, "true"]).assert();
                 compare.code(2).stderr(contains(reason));
             }
         }
     }
     if refused == 0 {
-        println!("skipped: every lock can run here");
+        println!("skipped: every lock runs on this machine");
     }
 }
 
@@ -61,22 +67,28 @@ fn help_has_examples() {
 }
 
 #[test]
-fn study_gets_the_arguments_and_its_absence_has_a_remedy() {
+fn study_gets_arguments_or_its_absence_has_a_remedy() {
     let stage = Stage::new();
     let study = stage.script("study", "#!/bin/sh\necho \"$*\"; exit 3\n");
-    for line in
-        ["bench counter --threads 2", "sim --help", "papers list", "help bench counter", "man .", "completions x"]
-    {
+    for line in [
+        "bench counter --threads 2",
+        "sim --help",
+        "papers list",
+        "help bench counter",
+        "man .",
+        "completions x",
+    ] {
         let assert = stage.unconvoy().env("UNCONVOY_STUDY", &study).args(line.split(' ')).assert();
         assert.code(3).stdout(format!("{line}\n"));
     }
-    let missing = stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("bench").assert().code(125);
+    let missing =
+        stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("bench").assert().code(125);
     missing.stderr(contains("unconvoy-study is missing").and(contains("-p unconvoy-papers")));
     stage.unconvoy().env("UNCONVOY_STUDY", "/nonexistent").arg("man").assert().success();
 }
 
 #[test]
-fn completions_and_manual_pages() {
+fn completions_and_manual_pages_name_every_part() {
     let stage = Stage::new();
     for shell in ["bash", "zsh", "fish"] {
         let assert = stage.unconvoy().args(["completions", shell]).assert();
@@ -86,13 +98,15 @@ fn completions_and_manual_pages() {
     stage.unconvoy().arg("man").assert().success().stdout(contains(".TH unconvoy"));
     stage.unconvoy().args(["man", "."]).assert().success();
     assert!(stage.read("unconvoy-compare.1").contains("lower"));
-    assert!(stage.read("unconvoy-bench.1").contains("promise"));
+    assert!(stage.read("unconvoy-bench.1").contains("goals"));
     let assert = stage.unconvoy().args(["man", "missing"]).assert();
-    assert.code(1).stderr(contains("cannot write the manual pages into missing"));
+    assert.code(1).stderr(contains("cannot write the manual pages to missing"));
 }
 
-const STATISTICS: &str = r#"{"schema":"unconvoy-stats-1","program":"server","pid":42,"lock":"loiter",
-    "load":"control","wall_ns":2000000000,"processors":2,"controller":{"starts":1,"ticks":280,"cpu_ns":900000},
+const STATISTICS: &str = r#"{
+    "schema":"unconvoy-stats-1","program":"server","pid":42,"lock":"loiter",
+    "load":"control","wall_ns":2000000000,"processors":2,
+    "controller":{"starts":1,"ticks":280,"cpu_ns":900000},
     "slots":{"slept":5,"left":2,"woken":2,"timed_out":1,"given_back":3},"dropped_locks":4,"locks":[
     {"address":"0x1000","kind":"mutex","where":"server+0x12","acquisitions":1000,"contended":250,
      "wait_ns":5000000,"max_wait_ns":90000,"hold_ns":700,"slept":1},
@@ -102,58 +116,81 @@ const STATISTICS: &str = r#"{"schema":"unconvoy-stats-1","program":"server","pid
      "wait_ns":8000000000,"max_wait_ns":1,"hold_ns":1,"slept":0}]}"#;
 
 #[test]
-fn statistics_name_the_worst_lock_first() {
+fn stats_lists_longest_waited_for_lock_first() {
     let stage = Stage::new();
     stage.write("s.json", STATISTICS);
     let output = stage.unconvoy().args(["stats", "s.json"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let at = |address: &str| text.find(address).unwrap();
     assert!(at("0x3000") < at("0x1000") && at("0x1000") < at("0x2000"));
-    for part in ["loiter+control", "2.00 s", "250 (25.0 %)", "5.00 ms", "280 ticks", "4 more locks were not"] {
+    for part in [
+        "loiter+control",
+        "2.00 s",
+        "250 (25.0 %)",
+        "5.00 ms",
+        "280 ticks",
+        "4 more locks not recorded",
+    ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
-    stage
-        .unconvoy()
-        .args(["stats", "--top", "1", "s.json"])
-        .assert()
-        .success()
-        .stdout(contains("0x3000").and(contains("0x1000").not()).and(contains("2 more locks waited less")));
+    stage.unconvoy().args(["stats", "--top", "1", "s.json"]).assert().success().stdout(
+        contains("0x3000").and(contains("0x1000").not()).and(contains("2 more locks not shown")),
+    );
 }
 
 #[test]
-fn statistics_show_the_special_set() {
+fn stats_shows_special_set() {
     let stage = Stage::new();
-    let with =
-        |special: &str| STATISTICS.replace(r#""dropped_locks""#, &format!("\"special\":{special},\"dropped_locks\""));
+    let with = |special: &str| {
+        STATISTICS
+            .replace(r#""dropped_locks""#, &format!("\"special\":{special},\"dropped_locks\""))
+    };
     stage.write(
         "s.json",
         &with(
-            r#"{"cores":8,"bound":4,"tasks":9,"most_tasks":16,"moves":120,"votes":300,"searches":1,"cpu_ns":1500000,
+            r#"{"cores":8,"bound":4,"tasks":9,"most_tasks":16,
+        "moves":120,"votes":300,"searches":1,"cpu_ns":1500000,
         "changes":[[1000000,1],[8000000,2],[15000000,4],[1900000000,0]],"changes_left_out":0}"#,
         ),
     );
     let assert = stage.unconvoy().args(["stats", "s.json"]).assert().success();
     assert.stdout(
         contains("up to 16 threads, 4 of 8 processors")
-            .and(contains("120 moves, 300 votes, 1 searches anew, 1.50 ms of processor time"))
+            .and(contains("120 moves, 300 votes, 1 searches, 1.50 ms of processor time"))
             .and(contains("1 at 1.00 ms, 2 at 8.00 ms, 4 at 15.0 ms, 0 at 1.90 s\n")),
     );
     stage.write("none.json", &with(r#"{"cores":0}"#));
-    stage.unconvoy().args(["stats", "none.json"]).assert().success().stdout(contains("special set: none"));
+    stage
+        .unconvoy()
+        .args(["stats", "none.json"])
+        .assert()
+        .success()
+        .stdout(contains("special set: never used"));
     stage.write("off.json", &with("null"));
-    stage.unconvoy().args(["stats", "off.json"]).assert().success().stdout(contains("special set").not());
+    stage
+        .unconvoy()
+        .args(["stats", "off.json"])
+        .assert()
+        .success()
+        .stdout(contains("special set").not());
 }
 
 #[test]
-fn statistics_without_locks_say_why() {
+fn stats_without_locks_states_reason() {
     let stage = Stage::new();
-    let text = r#"{"schema":"unconvoy-stats-1","program":"p","pid":1,"lock":"mcs","load":"none","wall_ns":1}"#;
+    let text = r#"{"schema":"unconvoy-stats-1","program":"p","pid":1,
+        "lock":"mcs","load":"none","wall_ns":1}"#;
     stage.write("s.json", text);
-    stage.unconvoy().args(["stats", "s.json"]).assert().success().stdout(contains("No lock is listed"));
+    stage
+        .unconvoy()
+        .args(["stats", "s.json"])
+        .assert()
+        .success()
+        .stdout(contains("No locks recorded"));
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let stage = Stage::new();
     let script = format!("{} completions zsh | head -1", env!("CARGO_BIN_EXE_unconvoy"));
     let mut shell = assert_cmd::Command::new("sh");
@@ -162,7 +199,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_no_panic() {
+fn full_disk_is_an_error_without_panic() {
     let stage = Stage::new();
     for command in ["locks", "man", "completions bash"] {
         let script = format!("{} {command} > /dev/full", env!("CARGO_BIN_EXE_unconvoy"));

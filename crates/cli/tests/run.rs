@@ -1,4 +1,4 @@
-//! `unconvoy run` hands over exactly the process that the program would have had.
+//! `unconvoy run` starts the program in the process state that it would have without unconvoy.
 
 mod stage;
 
@@ -9,16 +9,21 @@ use predicates::str::{contains, is_empty};
 use stage::Stage;
 
 #[test]
-fn the_exit_status_is_the_programs() {
+fn exit_status_is_the_programs() {
     let stage = Stage::new();
     for status in [0, 1, 42, 255] {
         let script = format!("exit {status}");
-        stage.unconvoy().args(["run", "--", "sh", "-c", &script]).assert().code(status).stderr(is_empty());
+        stage
+            .unconvoy()
+            .args(["run", "--", "sh", "-c", &script])
+            .assert()
+            .code(status)
+            .stderr(is_empty());
     }
 }
 
 #[test]
-fn a_signal_is_the_programs() {
+fn signal_status_is_the_programs() {
     let stage = Stage::new();
     for signal in [9, 11, 13, 15] {
         let script = format!("kill -{signal} $$");
@@ -28,7 +33,7 @@ fn a_signal_is_the_programs() {
 }
 
 #[test]
-fn the_process_is_the_programs() {
+fn process_id_is_the_programs() {
     let stage = Stage::new();
     let script = format!("echo $$; exec {} run -- sh -c 'echo $$'", env!("CARGO_BIN_EXE_unconvoy"));
     let mut shell = assert_cmd::Command::new("sh");
@@ -41,7 +46,7 @@ fn the_process_is_the_programs() {
 }
 
 #[test]
-fn signal_dispositions_are_inherited_as_they_are() {
+fn signal_dispositions_are_inherited() {
     let stage = Stage::new();
     let ignored_in = |prefix: &str, setup: &str| {
         let script = format!("{setup} exec {prefix} grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status");
@@ -58,22 +63,31 @@ fn signal_dispositions_are_inherited_as_they_are() {
 }
 
 #[test]
-fn a_special_set_is_asked_for_by_its_search() {
+fn confine_sets_search_variable() {
     let stage = Stage::new();
-    for (option, value) in
-        [("--confine", "refined"), ("--confine=published", "published"), ("--ssc", "refined"), ("--no-children", "")]
-    {
+    for (option, value) in [
+        ("--confine", "refined"),
+        ("--confine=published", "published"),
+        ("--ssc", "refined"),
+        ("--no-children", ""),
+    ] {
         let arguments = ["run", option, "--", "sh", "-c", "echo $UNCONVOY_SSC"];
         stage.unconvoy().args(arguments).assert().success().stdout(format!("{value}\n"));
     }
-    stage.unconvoy().args(["run", "--confine=nosuch", "--", "true"]).assert().failure().stderr(contains("refined"));
+    stage
+        .unconvoy()
+        .args(["run", "--confine=nosuch", "--", "true"])
+        .assert()
+        .failure()
+        .stderr(contains("refined"));
 }
 
 #[test]
-fn the_environment_says_what_the_options_say() {
+fn options_set_environment_variables() {
     let stage = Stage::new();
     let script = "echo $LD_PRELOAD $UNCONVOY_LOCK $UNCONVOY_LOAD $UNCONVOY_INTERVAL_MS \
-                  $UNCONVOY_SLEEP_MS $UNCONVOY_POLICY $UNCONVOY_BACKOFF_MS $UNCONVOY_CHILDREN $UNCONVOY_STATS";
+                  $UNCONVOY_SLEEP_MS $UNCONVOY_POLICY $UNCONVOY_BACKOFF_MS $UNCONVOY_CHILDREN \
+                  $UNCONVOY_STATS";
     let expected = format!(
         "{} tpmcs none 9 50 kalman 20 0 {}\n",
         stage.library().display(),
@@ -82,7 +96,17 @@ fn the_environment_says_what_the_options_say() {
     stage
         .unconvoy()
         .args(["run", "--lock", "tpmcs", "--load", "none", "--interval", "9"])
-        .args(["--sleep-timeout", "50", "--policy", "kalman", "--backoff", "20", "--no-children", "--stats", "s.json"])
+        .args([
+            "--sleep-timeout",
+            "50",
+            "--policy",
+            "kalman",
+            "--backoff",
+            "20",
+            "--no-children",
+            "--stats",
+            "s.json",
+        ])
         .args(["--", "sh", "-c", script])
         .assert()
         .success()
@@ -90,7 +114,7 @@ fn the_environment_says_what_the_options_say() {
 }
 
 #[test]
-fn what_was_preloaded_stays_behind_the_interposer() {
+fn existing_preload_follows_interposer() {
     let stage = Stage::new();
     let source = stage.write("other.c", "int other;\n");
     let other = stage.compile("other.so", &source, &["-shared", "-fPIC"]).unwrap();
@@ -105,7 +129,7 @@ fn what_was_preloaded_stays_behind_the_interposer() {
 }
 
 #[test]
-fn the_users_own_variables_hold_without_options() {
+fn users_variables_hold_without_options() {
     let stage = Stage::new();
     stage
         .unconvoy()
@@ -116,7 +140,7 @@ fn the_users_own_variables_hold_without_options() {
 }
 
 #[test]
-fn arguments_pass_untouched() {
+fn arguments_pass_unchanged() {
     let stage = Stage::new();
     stage
         .unconvoy()
@@ -127,26 +151,37 @@ fn arguments_pass_untouched() {
 }
 
 #[test]
-fn a_script_without_interpreter_line_runs_as_in_a_shell() {
+fn script_without_interpreter_line_runs_under_sh() {
     let stage = Stage::new();
     stage.script("plain", "echo plain $1\n");
     stage.unconvoy().args(["run", "--", "./plain", "x"]).assert().success().stdout("plain x\n");
 }
 
 #[test]
-fn statistics_that_cannot_be_written_are_one_line_and_the_program_runs() {
+fn unwritable_statistics_warn_and_program_runs() {
     let stage = Stage::new();
     stage
         .unconvoy()
-        .args(["run", "--stats", "missing/s.json", "--", "sh", "-c", "echo ran \"$UNCONVOY_STATS\""])
+        .args([
+            "run",
+            "--stats",
+            "missing/s.json",
+            "--",
+            "sh",
+            "-c",
+            "echo ran \"$UNCONVOY_STATS\"",
+        ])
         .assert()
         .success()
         .stdout("ran \n")
-        .stderr(contains("cannot write into").and(predicate::function(|text: &str| text.lines().count() == 1)));
+        .stderr(
+            contains("cannot write to")
+                .and(predicate::function(|text: &str| text.lines().count() == 1)),
+        );
 }
 
 #[test]
-fn a_missing_library_is_said_with_places_and_remedy() {
+fn missing_library_names_places_and_remedy() {
     let stage = Stage::new();
     stage
         .unconvoy()
@@ -158,7 +193,7 @@ fn a_missing_library_is_said_with_places_and_remedy() {
 }
 
 #[test]
-fn a_library_that_the_loader_cannot_name_is_refused() {
+fn library_path_with_space_is_rejected() {
     let stage = Stage::new();
     let path = stage.path("with space.so");
     std::fs::copy(stage.library(), &path).unwrap();

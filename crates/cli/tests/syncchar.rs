@@ -1,4 +1,4 @@
-//! `unconvoy predict` on small programs of which the answer is known.
+//! `unconvoy predict` on small programs with known results.
 
 mod stage;
 
@@ -12,10 +12,12 @@ use predicates::str::contains;
 use serde_json::Value;
 use stage::Stage;
 
-/// Emulated, on a machine that does something else too.
+/// Time limit for emulated runs on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What each thread does is `SECTION`, with its number in `me` and the round in `i`. They stay together, however busy the machine is: of two rounds' sections, 320, a window of 512 has all.
+/// `SECTION` is each thread's work, with the thread's number in `me` and the iteration in `i`. A
+/// barrier every 40 iterations keeps the threads together on a busy machine. Two such rounds have
+/// 320 sections, so that a window of 512 contains sections of all threads.
 const FRAME: &str = "\
 #include <pthread.h>
 #include <stdio.h>
@@ -59,11 +61,15 @@ fn locked(statement: &str) -> String {
     format!("pthread_mutex_lock(&lock); {statement} pthread_mutex_unlock(&lock); sched_yield();")
 }
 
-/// What the tests need besides a compiler, or why they are skipped.
+/// Returns whether a part besides the compiler is missing, and prints which.
 fn is_skipped() -> bool {
-    if !Process::new("qemu-x86_64").arg("-version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    if !Process::new("qemu-x86_64")
+        .arg("-version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
     {
-        println!("missing: there is no qemu-x86_64 (scripts/packages-syncchar.txt)");
+        println!("missing: qemu-x86_64 not found (scripts/packages-syncchar.txt)");
         return true;
     }
     let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
@@ -76,29 +82,32 @@ fn is_skipped() -> bool {
     false
 }
 
-/// Compiles a program of that section and end.
+/// Compiles a program with this section and end.
 fn program(stage: &Stage, section: &str, end: &str) -> PathBuf {
-    let text =
-        format!("#define _GNU_SOURCE\n#include <sched.h>\n{}", FRAME.replace("SECTION", section).replace("END", end));
+    let text = format!(
+        "#define _GNU_SOURCE\n#include <sched.h>\n{}",
+        FRAME.replace("SECTION", section).replace("END", end)
+    );
     let source = stage.write("program.c", &text);
     stage.compile("program", &source, &["-O1", "-g", "-pthread"]).unwrap()
 }
 
-/// The command with the parts that lie beside it.
+/// Returns the command with the real parts beside it.
 fn unconvoy(stage: &Stage) -> Command {
     let mut command = stage.unconvoy();
     command.env_remove("UNCONVOY_LIBRARY").timeout(LIMIT).arg("syncchar");
     command
 }
 
-/// The report on a program, with all sections sampled.
+/// Returns the report of a program with every section sampled.
 fn report(section: &str) -> Option<Value> {
     if is_skipped() {
         return None;
     }
     let stage = Stage::new();
     program(&stage, section, "");
-    let arguments = ["--rate", "1", "--processors", "2,4", "--json", "report.json", "--", "./program"];
+    let arguments =
+        ["--rate", "1", "--processors", "2,4", "--json", "report.json", "--", "./program"];
     unconvoy(&stage).args(arguments).assert().success().stderr("");
     Some(serde_json::from_str(&stage.read("report.json")).unwrap())
 }
@@ -109,7 +118,7 @@ fn lock<'a>(report: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {name}: {report:#}"))
 }
 
-/// The sections' speed-up for 4 processors.
+/// Returns the sections' speed-up for 4 processors.
 fn speed_up(lock: &Value, unit: &str) -> f64 {
     let estimate = &lock["analysis"]["estimates"][1][unit];
     let part = |name: &str| estimate[name].as_f64().unwrap();
@@ -117,19 +126,24 @@ fn speed_up(lock: &Value, unit: &str) -> f64 {
 }
 
 fn advice(lock: &Value) -> Vec<&str> {
-    lock["advice"].as_array().unwrap().iter().map(|advice| advice["kind"].as_str().unwrap()).collect()
+    lock["advice"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|advice| advice["kind"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn independent_sections_gain_as_many_times_as_there_are_threads() {
+fn independent_sections_speed_up_by_thread_count() {
     let Some(report) = report(&locked("lines[me].cells[i % 64]++;")) else { return };
     let lock = lock(&report, "lock");
     assert_eq!(lock["name"], "lock");
     assert!(speed_up(lock, "byte") > 3.8, "{lock:#}");
     assert!(speed_up(lock, "line") > 3.8, "{lock:#}");
     assert_eq!(advice(lock), ["transactions"]);
-    // 4 threads, 4000 times each; natively, too.
+    // 4 threads with 4000 acquisitions each, also natively.
     assert_eq!(lock["times"]["acquisitions"], 16000);
     assert!(lock["times"]["held"].as_f64().unwrap() > 0.0);
     assert!(lock["projections"][1]["program"].as_f64().unwrap() > 1.0);
@@ -137,7 +151,7 @@ fn independent_sections_gain_as_many_times_as_there_are_threads() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn one_counter_gains_nothing() {
+fn shared_counter_has_no_speed_up() {
     let Some(report) = report(&locked("counter++;")) else { return };
     let lock = lock(&report, "lock");
     assert!(speed_up(lock, "byte") < 1.05, "{lock:#}");
@@ -151,7 +165,7 @@ fn one_counter_gains_nothing() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn false_sharing_is_the_difference_between_line_and_byte() {
+fn false_sharing_slows_lines_only() {
     let Some(report) = report(&locked("words[me]++;")) else { return };
     let lock = lock(&report, "lock");
     assert!(speed_up(lock, "byte") > 3.8, "{lock:#}");
@@ -163,8 +177,9 @@ fn false_sharing_is_the_difference_between_line_and_byte() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn a_lock_on_the_heap_has_times_and_the_name_of_its_allocation() {
-    let section = "pthread_mutex_lock(&shared->lock); shared->value++; pthread_mutex_unlock(&shared->lock);";
+fn heap_lock_is_named_after_allocation() {
+    let section =
+        "pthread_mutex_lock(&shared->lock); shared->value++; pthread_mutex_unlock(&shared->lock);";
     let Some(report) = report(section) else { return };
     let lock = lock(&report, "lock at byte 0 of 48 bytes allocated in main (program.c:");
     assert_eq!(lock["times"]["acquisitions"], 16000);
@@ -175,13 +190,14 @@ fn a_lock_on_the_heap_has_times_and_the_name_of_its_allocation() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn a_kept_trace_is_analysed_again_without_the_program() {
+fn kept_trace_gives_same_report_without_program() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
     program(&stage, &locked("counter++;"), "");
-    let arguments = ["--rate", "2", "--keep-trace", "kept.parquet", "--json", "first.json", "--", "./program"];
+    let arguments =
+        ["--rate", "2", "--keep-trace", "kept.parquet", "--json", "first.json", "--", "./program"];
     unconvoy(&stage).args(arguments).assert().success();
     let first: Value = serde_json::from_str(&stage.read("first.json")).unwrap();
     std::fs::remove_file(stage.path("program")).unwrap();
@@ -190,7 +206,8 @@ fn a_kept_trace_is_analysed_again_without_the_program() {
     unconvoy(&stage).args(again).assert().success().stderr("").stdout(contains("counter"));
     assert_eq!(first, serde_json::from_str::<Value>(&stage.read("again.json")).unwrap());
 
-    let other = ["--analyse", "kept.parquet", "--processors", "3", "--window", "64", "--html", "page.html"];
+    let other =
+        ["--analyse", "kept.parquet", "--processors", "3", "--window", "64", "--html", "page.html"];
     unconvoy(&stage).args(other).assert().success().stdout(contains("indep. 3"));
     assert!(stage.read("page.html").contains("program.c:"));
 
@@ -202,26 +219,40 @@ fn a_kept_trace_is_analysed_again_without_the_program() {
 }
 
 #[test]
-fn foreign_traces_are_refused_at_an_offset() {
+fn invalid_trace_names_offset() {
     let stage = Stage::new();
     stage.write("text", "not a trace, but long enough to be one");
     stage.write("cut.stream", "UNCVSET1\u{1}\0\0\0\u{9}\0\0\0");
-    for (file, words) in
-        [("text", "at byte 0"), ("cut.stream", "the record at byte 8 is not whole"), ("none", "cannot read none")]
-    {
-        unconvoy(&stage).args(["--analyse", file]).assert().code(1).stderr(contains(words).and(contains(file)));
+    for (file, words) in [
+        ("text", "at byte 0"),
+        ("cut.stream", "the record at byte 8 is incomplete"),
+        ("none", "cannot read none"),
+    ] {
+        unconvoy(&stage)
+            .args(["--analyse", file])
+            .assert()
+            .code(1)
+            .stderr(contains(words).and(contains(file)));
     }
 }
 
 #[test]
-fn what_is_missing_is_one_line_before_anything_runs() {
+fn missing_part_is_one_line_before_any_run() {
     let stage = Stage::new();
     let mark = "touch ran";
     let shell = ["--", "/bin/sh", "-c", mark];
     let one_line = || predicate::function(|text: &str| text.lines().count() == 1);
-    unconvoy(&stage).args(["--", "/no/program"]).assert().code(127).stderr(contains("not found").and(one_line()));
+    unconvoy(&stage)
+        .args(["--", "/no/program"])
+        .assert()
+        .code(127)
+        .stderr(contains("not found").and(one_line()));
     stage.write("data", "text");
-    unconvoy(&stage).args(["--", "./data"]).assert().code(126).stderr(contains("cannot be executed").and(one_line()));
+    unconvoy(&stage)
+        .args(["--", "./data"])
+        .assert()
+        .code(126)
+        .stderr(contains("cannot execute").and(one_line()));
     unconvoy(&stage).args(["--", "/"]).assert().code(126).stderr(one_line());
     let library = stage.library();
     let with_library = || {
@@ -251,7 +282,7 @@ fn what_is_missing_is_one_line_before_anything_runs() {
         .args(shell)
         .assert()
         .code(125)
-        .stderr(contains("apt-get install qemu-user").and(one_line()));
+        .stderr(contains("install qemu-user").and(one_line()));
     for option in ["--json", "--html", "--keep-trace"] {
         plugin()
             .args([option, "/no/directory/file"])
@@ -267,33 +298,43 @@ fn what_is_missing_is_one_line_before_anything_runs() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn no_report_is_empty_without_a_reason() {
+fn report_states_reason_for_missing_data() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
     let run = |arguments: &[&str]| {
-        let output = unconvoy(&stage).args(["--timeout", "50", "--"]).args(arguments).output().unwrap();
+        let output =
+            unconvoy(&stage).args(["--timeout", "50", "--"]).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let source = stage.write("none.c", "int main(void) { return 3; }\n");
     stage.compile("none", &source, &[]).unwrap();
     let report = run(&["./none"]);
-    assert!(report.contains("exit status 3") && report.contains("No critical section was seen"), "{report}");
+    assert!(
+        report.contains("exit status 3") && report.contains("No critical section was seen"),
+        "{report}"
+    );
 
     program(&stage, &locked("counter++;"), "abort();");
     let report = run(&["./program"]);
-    assert!(report.contains("SIGABRT") && report.contains("counter") && !report.contains("end early"), "{report}");
+    assert!(
+        report.contains("SIGABRT") && report.contains("counter") && !report.contains("end early"),
+        "{report}"
+    );
 
-    // What is pending is written ten times a second.
+    // The plug-in flushes pending records ten times a second.
     program(&stage, &locked("counter++;"), "usleep(500000); *(volatile int *)8 = 0;");
     let report = run(&["./program"]);
-    assert!(report.contains("SIGSEGV") && report.contains("end early") && report.contains("counter"), "{report}");
+    assert!(
+        report.contains("SIGSEGV") && report.contains("end early") && report.contains("counter"),
+        "{report}"
+    );
 
     program(&stage, &locked("counter++;"), "if (!fork()) _exit(0); ");
     let report = run(&["./program"]);
-    assert!(report.contains("1 process that nobody followed"), "{report}");
+    assert!(report.contains("created 1 process, whose locks"), "{report}");
 
     let built = Process::new("strip").arg(stage.path("program")).status();
     if built.is_ok_and(|status| status.success()) {
@@ -306,22 +347,24 @@ fn no_report_is_empty_without_a_reason() {
         let report = run(&["./static"]);
         assert!(report.contains("statically linked") && report.contains("counter"), "{report}");
     } else {
-        println!("skipped: a static program cannot be linked here");
+        println!("skipped: this compiler does not link statically");
     }
 }
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn ctrl_c_ends_the_run_and_reports_what_was_seen() {
+fn ctrl_c_reports_the_run_so_far() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
-    // Only its second run goes on, and takes the lock now and then: the plug-in tells when there is something to tell.
+    // Only the second run continues. It takes the lock from time to time, because the plug-in
+    // writes only when there are records.
     let end = "{ FILE *f = fopen(\"again\", \"r\"); \
         if (!f) { fclose(fopen(\"again\", \"w\")); return 0; } \
         for (int i = 0; i < 6000; i++) { \
-            for (int j = 0; j < 100; j++) { pthread_mutex_lock(&lock); counter++; pthread_mutex_unlock(&lock); } \
+            for (int j = 0; j < 100; j++) { \
+                pthread_mutex_lock(&lock); counter++; pthread_mutex_unlock(&lock); } \
             if (i == 50) { puts(\"goes on\"); fflush(stdout); } \
             usleep(10000); } }";
     program(&stage, &locked("counter++;"), end);

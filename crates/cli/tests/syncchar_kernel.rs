@@ -1,4 +1,5 @@
-//! `unconvoy predict --kernel` on a real kernel in QEMU; what is refused needs neither.
+//! `unconvoy predict --kernel` on a real kernel in QEMU. Only the test of rejected arguments needs
+//! no kernel and no QEMU.
 
 mod stage;
 
@@ -14,16 +15,21 @@ use predicates::str::contains;
 use serde_json::Value;
 use stage::Stage;
 
-/// Several boots under emulation, on a machine that does something else too.
+/// Time limit for several emulated boots on a busy machine.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// Files and directories come and go on four processors, then a status of its own.
+/// Creates and removes files and directories on four processors, then exits with a status of 3.
 const COMMAND: &str = "\
 echo from the guest; \
-for i in 1 2 3 4; do (for j in $(seq 15); do mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; done) & done; \
+for i in 1 2 3 4; do \
+    (for j in $(seq 15); do \
+        mkdir -p d$i/$j; cp /init d$i/$j/f; ls -l d$i > /dev/null; rm -r d$i/$j; \
+    done) & \
+done; \
 wait; exit 3";
 
-/// The command in the stage's directory, temporary files included, so that whatever is left is seen. Symbols are kept from test to test.
+/// Returns the command with its temporary files in the stage's directory, so that leftovers are
+/// found. The cache of symbols is shared by the tests.
 fn unconvoy(stage: &Stage) -> Command {
     Command::from_std(process(stage))
 }
@@ -33,11 +39,13 @@ fn process(stage: &Stage) -> Process {
     std::fs::create_dir_all(&temporary).unwrap();
     let mut process = stage.process();
     process.env_remove("UNCONVOY_LIBRARY").env("TMPDIR", temporary);
-    process.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")).arg("syncchar");
+    process
+        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .arg("syncchar");
     process
 }
 
-/// Why what needs a kernel is skipped, if it is: the command says what is missing before it starts anything.
+/// Returns whether a part is missing, and prints which.
 fn is_skipped() -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
     if !beside.join("libunconvoy_plugin_system.so").is_file() {
@@ -45,8 +53,12 @@ fn is_skipped() -> bool {
         return true;
     }
     let stage = Stage::new();
-    // Found before the file that is not there is looked at; everything else is there then.
-    let output = process(&stage).args(["--kernel", "--debug-info", "/nowhere", "--", "true"]).output().unwrap();
+    // The command checks its parts before the debug file, so an error about the missing debug file
+    // means that all parts exist.
+    let output = process(&stage)
+        .args(["--kernel", "--debug-info", "/nowhere", "--", "true"])
+        .output()
+        .unwrap();
     let why = String::from_utf8_lossy(&output.stderr).trim().to_string();
     if output.status.code() == Some(125) {
         println!("missing: {why}");
@@ -62,14 +74,22 @@ fn remains(stage: &Stage) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "make test-all: boots guests"]
-fn a_kernels_locks_have_names_times_and_estimates() {
+fn kernel_locks_have_names_times_and_estimates() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
-    let arguments = ["--kernel", "--cpus", "4", "--memory", "512", "--rate", "4", "--processors", "2,4"];
-    let outputs = ["--json", "report.json", "--html", "report.html", "--keep-trace", "trace.parquet"];
-    let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).args(outputs).args(["--", COMMAND]).assert().success();
+    let arguments =
+        ["--kernel", "--cpus", "4", "--memory", "512", "--rate", "4", "--processors", "2,4"];
+    let outputs =
+        ["--json", "report.json", "--html", "report.html", "--keep-trace", "trace.parquet"];
+    let ran = unconvoy(&stage)
+        .timeout(LIMIT)
+        .args(arguments)
+        .args(outputs)
+        .args(["--", COMMAND])
+        .assert()
+        .success();
     ran.stderr("").stdout(
         contains("from the guest")
             .and(contains("The command in the guest ended with status 3."))
@@ -89,53 +109,76 @@ fn a_kernels_locks_have_names_times_and_estimates() {
         assert!(name.contains("first taken in"), "{name}");
         let share = lock["share"].as_f64().unwrap();
         assert!(share > 0.0 && share < 1.0, "{name}: {share}");
-        assert!(lock["times"]["acquisitions"].as_u64().unwrap() >= lock["analysis"]["sections"].as_u64().unwrap());
+        assert!(
+            lock["times"]["acquisitions"].as_u64().unwrap()
+                >= lock["analysis"]["sections"].as_u64().unwrap()
+        );
     }
     let classes = report["classes"].as_array().unwrap();
     let class = |name: &str| {
         let found = classes.iter().find(|class| class["name"] == name);
         found.unwrap_or_else(|| {
-            panic!("no {name} among {:?}", classes.iter().map(|class| &class["name"]).collect::<Vec<_>>())
+            panic!(
+                "no {name} among {:?}",
+                classes.iter().map(|class| &class["name"]).collect::<Vec<_>>()
+            )
         })
     };
     assert!(class("dentry.d_lockref")["locks"].as_u64().unwrap() > 10);
-    assert_eq!(class("runqueues.__lock")["locks"], 4, "one of each processor");
-    assert!(class("pglist_data.node_zones[].lock").is_object(), "memory of no slab cache");
+    assert_eq!(class("runqueues.__lock")["locks"], 4, "one per processor");
+    assert!(class("pglist_data.node_zones[].lock").is_object(), "memory in no slab cache");
     let all: f64 = classes.iter().map(|class| class["share"].as_f64().unwrap()).sum();
-    // Of locks held at once, each counts.
+    // Locks held at the same time all count.
     assert!(all > 0.001 && all < 4.0, "{all}");
-    let places: Vec<&str> =
-        report["places"].as_object().unwrap().values().map(|place| place.as_str().unwrap()).collect();
-    assert!(places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9, "{places:?}");
+    let places: Vec<&str> = report["places"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|place| place.as_str().unwrap())
+        .collect();
+    assert!(
+        places.iter().filter(|place| place.contains("+0x")).count() * 10 > places.len() * 9,
+        "{places:?}"
+    );
     assert!(stage.read("report.html").contains("Kinds of locks"));
 
-    // The trace has names and times in it: another analysis needs neither kernel nor QEMU.
+    // The trace contains names and times, so its analysis needs neither kernel nor QEMU.
     let again = ["--analyse", "trace.parquet", "--processors", "2,4", "--json", "again.json"];
     unconvoy(&stage).timeout(LIMIT).args(again).env("PATH", "/nowhere").assert().success();
     let again: Value = serde_json::from_str(&stage.read("again.json")).unwrap();
-    let differs = ["run", "options", "held", "classes", "average", "locks", "words", "places", "remarks"]
-        .into_iter()
-        .filter(|key| again[key] != report[key]);
+    let differs =
+        ["run", "options", "held", "classes", "average", "locks", "words", "places", "remarks"]
+            .into_iter()
+            .filter(|key| again[key] != report[key]);
     assert_eq!(differs.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
 #[ignore = "make test-all: boots guests"]
-fn a_guest_that_takes_too_long_is_ended() {
+fn guest_over_time_limit_is_ended() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
-    let arguments =
-        ["--kernel", "--cpus", "2", "--memory", "512", "--timeout", "25", "--", "while :; do ls / > /dev/null; done"];
+    let arguments = [
+        "--kernel",
+        "--cpus",
+        "2",
+        "--memory",
+        "512",
+        "--timeout",
+        "25",
+        "--",
+        "while :; do ls / > /dev/null; done",
+    ];
     let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().success();
-    ran.stdout(contains("The guest was ended by the time-out"));
+    ran.stdout(contains("The time-out ended the guest"));
     assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
 }
 
 #[test]
 #[ignore = "make test-all: boots guests"]
-fn an_interruption_leaves_nothing_behind() {
+fn interruption_leaves_nothing_behind() {
     if is_skipped() {
         return;
     }
@@ -148,7 +191,10 @@ fn an_interruption_leaves_nothing_behind() {
     let mut child = command.spawn().unwrap();
     let qemu = || {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
-        std::fs::read_to_string(children).unwrap().split_whitespace().find_map(|id| id.parse::<i32>().ok())
+        std::fs::read_to_string(children)
+            .unwrap()
+            .split_whitespace()
+            .find_map(|id| id.parse::<i32>().ok())
     };
     let start = Instant::now();
     let machine = loop {
@@ -163,20 +209,21 @@ fn an_interruption_leaves_nothing_behind() {
     std::thread::sleep(Duration::from_secs(2));
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(kill(Pid::from_raw(machine), None).is_err(), "QEMU is still there");
+    assert!(kill(Pid::from_raw(machine), None).is_err(), "QEMU is still running");
     assert!(remains(&stage).is_empty(), "{:?}", remains(&stage));
 }
 
 #[test]
 #[ignore = "make test-all: boots guests"]
-fn a_kernel_that_sees_no_disk_is_told() {
+fn kernel_without_disk_names_remedy() {
     if is_skipped() {
         return;
     }
     let stage = Stage::new();
     let empty = stage.path("empty");
     std::fs::create_dir(&empty).unwrap();
-    let arguments = ["--kernel", "--cpus", "1", "--memory", "256", "--modules", "empty", "--", "true"];
+    let arguments =
+        ["--kernel", "--cpus", "1", "--memory", "256", "--modules", "empty", "--", "true"];
     let ran = unconvoy(&stage).timeout(LIMIT).args(arguments).assert().code(1);
     ran.stderr(
         contains("no virtio disk")
@@ -188,7 +235,7 @@ fn a_kernel_that_sees_no_disk_is_told() {
 
 #[test]
 #[ignore = "make test-all: boots guests"]
-fn what_cannot_be_a_kernel_is_refused() {
+fn invalid_kernel_arguments_are_rejected() {
     let stage = Stage::new();
     stage.write("text", "no kernel\n");
     let refused = |arguments: &[&str], status: i32, what: &str| {
@@ -199,10 +246,10 @@ fn what_cannot_be_a_kernel_is_refused() {
     refused(&["--kernel", "--cpus", "65"], 2, "1..=64");
     refused(&["--cpus", "4"], 2, "--kernel");
     refused(&["--kernel", "--workload", "find"], 2, "cannot be used with");
-    refused(&["--kernel", "--qemu", "/bin/true"], 2, "it is no QEMU");
-    refused(&["--kernel", "--qemu", "/nowhere/qemu"], 2, "cannot be executed");
+    refused(&["--kernel", "--qemu", "/bin/true"], 2, "not QEMU");
+    refused(&["--kernel", "--qemu", "/nowhere/qemu"], 2, "cannot execute");
     let old = stage.script("old", "#!/bin/sh\necho QEMU emulator version 7.2.22 '(Debian)'\n");
-    refused(&["--kernel", "--qemu", old.to_str().unwrap()], 2, "it is release 7");
+    refused(&["--kernel", "--qemu", old.to_str().unwrap()], 2, "release 7");
     let plain = stage.script("plain", "#!/bin/sh\necho QEMU emulator version 10.0.2\n");
     refused(&["--kernel", "--qemu", plain.to_str().unwrap()], 2, "built without plug-ins");
     let good = stage.script("good", "#!/bin/sh\necho QEMU emulator version 10.0.2\necho -plugin\n");

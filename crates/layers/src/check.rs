@@ -1,34 +1,34 @@
-//! Compares what is with what may be.
+//! Compares the graph with the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use anyhow::Result;
 
-use crate::graph::{self, Arrow};
-use crate::resolve::{Arrows, Tie};
+use crate::graph::{self, Edge};
+use crate::resolve::{Edges, Site};
 use crate::rules::{self, Known, Layers};
 use crate::source::Sources;
-use crate::{resolve, tree};
+use crate::{messages, resolve, tree};
 
-/// What the check is about: a package, as Cargo knows it.
+/// A package to check, as described by Cargo.
 #[derive(Debug)]
 pub struct Package {
-    /// `unconvoy-sim`
+    /// For example `unconvoy-sim`.
     pub name: String,
     /// The root file of each target, relative to the package.
     pub roots: Vec<String>,
-    /// The packages of the workspace that it needs, tests apart.
+    /// The workspace packages that it depends on, dev-dependencies excluded.
     pub dependencies: Vec<String>,
 }
 
-/// What is wrong.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// One for each fault, ready to print.
+    /// One text per fault, ready to print.
     pub faults: Vec<String>,
-    /// Lines of `known.toml` that nothing answers to, by table.
-    pub stale: BTreeMap<String, Vec<Arrow>>,
+    /// Entries of `known.toml` that match no violation, by table.
+    pub stale: BTreeMap<String, Vec<Edge>>,
 }
 
 impl Findings {
@@ -36,22 +36,22 @@ impl Findings {
         self.faults.push(text.into());
     }
 
-    fn stale(&mut self, table: &str, arrow: &Arrow, why: &str) {
-        self.fault(format!("known.toml, [{table}]: \"{} -> {}\" {why}: delete the line", arrow.0, arrow.1));
-        self.stale.entry(table.to_string()).or_default().push(arrow.clone());
+    fn stale(&mut self, table: &str, edge: &Edge, why: &str) {
+        self.fault(messages::stale_entry(table, &edge.0, &edge.1, why));
+        self.stale.entry(table.to_string()).or_default().push(edge.clone());
     }
 }
 
-/// The files of a package, and what each takes from others.
+/// The files of a package and the imports between them.
 #[derive(Debug, Default)]
 pub struct Graph {
     /// Relative to the package.
     pub files: BTreeSet<String>,
-    /// Between them.
-    pub arrows: Arrows,
+    /// Imports between the files.
+    pub edges: Edges,
 }
 
-/// The graph of a package, of all its targets together.
+/// Builds the graph of a package from all its targets.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub fn graph(sources: &dyn Sources, roots: &[String]) -> Result<Graph> {
     let mut graph = Graph::default();
     for root in roots {
         let tree = tree::read(sources, root)?;
-        resolve::arrows(&tree, &mut graph.arrows);
+        resolve::edges(&tree, &mut graph.edges);
         graph.files.extend(tree.files);
     }
     Ok(graph)
@@ -70,104 +70,131 @@ pub fn graph(sources: &dyn Sources, roots: &[String]) -> Result<Graph> {
 ///
 /// # Errors
 ///
-/// A line of the known arrows is not well formed.
-pub fn files(package: &str, graph: &Graph, layers: &Layers, known: &Known, findings: &mut Findings) -> Result<()> {
-    let arrows = &graph.arrows;
+/// An entry of `known.toml` is malformed.
+pub fn files(
+    package: &str,
+    graph: &Graph,
+    layers: &Layers,
+    known: &Known,
+    findings: &mut Findings,
+) -> Result<()> {
+    let edges = &graph.edges;
     let layers = layers.files.get(package).map_or(&[][..], Vec::as_slice);
-    let known = known.arrows(package)?;
+    let known = known.edges(package)?;
     let mut against = BTreeMap::new();
-    for (arrow, tie) in arrows {
-        if let Some(reason) = breaks(layers, arrow) {
-            against.insert(arrow, reason.clone());
-            if !known.contains_key(arrow) {
-                findings.fault(format!("{package}: against the layers:\n{}    {reason}", line(arrow, tie)));
+    for (edge, site) in edges {
+        if let Some(reason) = layer_violation(layers, edge) {
+            against.insert(edge, reason.clone());
+            if !known.contains_key(edge) {
+                findings.fault(messages::layer_violated(package, &line(edge, site), &reason));
             }
         }
     }
     unused_layers(package, layers, &graph.files, findings);
 
-    let mut left: BTreeSet<Arrow> = arrows.keys().filter(|arrow| !known.contains_key(*arrow)).cloned().collect();
-    for circle in graph::circles(&left) {
-        findings.fault(circle_report(package, &circle, &left, arrows));
+    let mut left: BTreeSet<Edge> =
+        edges.keys().filter(|edge| !known.contains_key(*edge)).cloned().collect();
+    for cycle in graph::cycles(&left) {
+        findings.fault(cycle_report(package, &cycle, &left, edges));
     }
-    for arrow in known.keys() {
-        if !arrows.contains_key(arrow) {
-            findings.stale(package, arrow, "is no import any more");
-        } else if !against.contains_key(arrow) && !graph::is_path(&left, &arrow.1, &arrow.0) {
-            findings.stale(package, arrow, "closes no circle any more");
-            left.insert(arrow.clone());
+    for edge in known.keys() {
+        if !edges.contains_key(edge) {
+            findings.stale(package, edge, "is not an import");
+        } else if !against.contains_key(edge) && !graph::is_reachable(&left, &edge.1, &edge.0) {
+            findings.stale(package, edge, "closes no cycle");
+            left.insert(edge.clone());
         }
     }
     Ok(())
 }
 
-/// Why an arrow is against the layers. A file that no layer names is above them all.
-fn breaks(layers: &[Vec<String>], (from, to): &Arrow) -> Option<String> {
+/// Explains how an edge violates the layers; `None` if it does not. A file that no layer names is
+/// above all layers.
+fn layer_violation(layers: &[Vec<String>], (from, to): &Edge) -> Option<String> {
     let (height, folder) = rules::layer(layers, from)?;
     match rules::layer(layers, to) {
-        None => Some(format!("{folder} is a layer, and {to} is above the layers")),
+        None => Some(messages::import_of_unlayered_file(folder, to)),
         Some((other, _)) if other < height => None,
-        Some((other, above)) if other > height => Some(format!("{folder} is below {above}")),
-        Some((_, beside)) if beside != folder => Some(format!("{folder} and {beside} lie side by side")),
+        Some((other, above)) if other > height => {
+            Some(messages::import_of_higher_layer(folder, above))
+        }
+        Some((_, beside)) if beside != folder => Some(messages::import_within_row(folder, beside)),
         Some(_) => None,
     }
 }
 
-/// A layer without a file guards nothing: the folder was renamed.
-fn unused_layers(package: &str, layers: &[Vec<String>], files: &BTreeSet<String>, findings: &mut Findings) {
-    for (number, folder) in layers.iter().enumerate().flat_map(|(number, row)| row.iter().map(move |one| (number, one)))
+/// Reports layers without a file. The folder was probably renamed, and the layer now guards
+/// nothing.
+fn unused_layers(
+    package: &str,
+    layers: &[Vec<String>],
+    files: &BTreeSet<String>,
+    findings: &mut Findings,
+) {
+    for (number, folder) in
+        layers.iter().enumerate().flat_map(|(number, row)| row.iter().map(move |one| (number, one)))
     {
         if !files.iter().any(|file| rules::layer(layers, file) == Some((number, folder))) {
-            findings.fault(format!("layers.toml: {package} has no file in {folder}"));
+            findings.fault(messages::layer_without_file(package, folder));
         }
     }
 }
 
-fn line((from, to): &Arrow, tie: &Tie) -> String {
-    format!("  \"{from} -> {to}\": line {}, {}\n", tie.line, tie.path)
+fn line((from, to): &Edge, site: &Site) -> String {
+    messages::site(from, to, site.line, &site.path)
 }
 
-/// The files of a circle, few arrows that break it, and all its arrows.
-fn circle_report(package: &str, circle: &BTreeSet<String>, left: &BTreeSet<Arrow>, ties: &Arrows) -> String {
-    let files: Vec<&str> = circle.iter().map(String::as_str).collect();
-    let within = |arrow: &&Arrow| circle.contains(&arrow.0) && circle.contains(&arrow.1);
-    let within: BTreeSet<Arrow> = left.iter().filter(within).cloned().collect();
-    let closing = graph::closing(&within);
-    let mut text = format!("{package}: a circle of {} files: {}\n", files.len(), files.join(", "));
-    text.push_str("  there is none without\n");
-    closing.iter().for_each(|arrow| text.push_str(&line(arrow, &ties[arrow])));
-    text.push_str("  beside\n");
-    within.difference(&closing).for_each(|arrow| text.push_str(&line(arrow, &ties[arrow])));
-    text
+/// Describes a cycle: its files, a set of edges whose removal breaks it, and its other edges.
+fn cycle_report(
+    package: &str,
+    cycle: &BTreeSet<String>,
+    left: &BTreeSet<Edge>,
+    sites: &Edges,
+) -> String {
+    let files: Vec<&str> = cycle.iter().map(String::as_str).collect();
+    let within = |edge: &&Edge| cycle.contains(&edge.0) && cycle.contains(&edge.1);
+    let within: BTreeSet<Edge> = left.iter().filter(within).cloned().collect();
+    let cut = graph::feedback_edges(&within);
+    let lines = |edges: Vec<&Edge>| -> String {
+        edges.into_iter().map(|edge| line(edge, &sites[edge])).collect()
+    };
+    let (cut, rest) = (cut.iter().collect(), within.difference(&cut).collect());
+    messages::cycle(package, &files, &lines(cut), &lines(rest))
 }
 
-/// Checks what the packages depend on.
+/// Checks the dependencies between packages.
 ///
 /// # Errors
 ///
-/// A line of the known arrows is not well formed.
-pub fn packages(packages: &[Package], layers: &Layers, known: &Known, findings: &mut Findings) -> Result<()> {
-    let known_arrows = known.arrows("packages")?;
+/// An entry of `known.toml` is malformed.
+pub fn packages(
+    packages: &[Package],
+    layers: &Layers,
+    known: &Known,
+    findings: &mut Findings,
+) -> Result<()> {
+    let known_edges = known.edges("packages")?;
     let mut against = BTreeSet::new();
     for package in packages {
         let Some(allowed) = layers.packages.get(&package.name) else {
-            findings.fault(format!("layers.toml, [packages]: {} has no line", package.name));
+            findings.fault(messages::unlisted_package(&package.name));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|name| !allowed.contains(name)) {
-            let arrow = (package.name.clone(), dependency.clone());
-            if !known_arrows.contains_key(&arrow) {
-                findings.fault(format!("packages: \"{} -> {dependency}\" is against the layers", package.name));
+            let edge = (package.name.clone(), dependency.clone());
+            if !known_edges.contains_key(&edge) {
+                findings.fault(messages::package_dependency(&package.name, dependency));
             }
-            against.insert(arrow);
+            against.insert(edge);
         }
     }
-    for arrow in known_arrows.keys().filter(|arrow| !against.contains(*arrow)) {
-        findings.stale("packages", arrow, "is no such dependency any more");
+    for edge in known_edges.keys().filter(|edge| !against.contains(*edge)) {
+        findings.stale("packages", edge, "is not a dependency");
     }
-    let exists = |name: &str| name == "packages" || packages.iter().any(|package| package.name == name);
+    let exists =
+        |name: &str| name == "packages" || packages.iter().any(|package| package.name == name);
     for table in known.tables().filter(|table| !exists(table)) {
-        findings.fault(format!("known.toml, [{table}]: there is no such package"));
+        findings.fault(messages::unknown_table(table));
     }
     Ok(())
 }

@@ -1,15 +1,20 @@
-//! What one file says: its names, imports, paths and child modules, block by block.
+//! The contents of one file: its names, imports, paths and child modules, block by block.
 
 use proc_macro2::{Ident, TokenStream};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ForeignItem, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
 
-use crate::module::{Import, ModuleId, Name, Tree, Written};
+use crate::module::{Import, ModuleId, Name, SourcePath, Tree};
 use crate::scan;
 
-/// Takes a module's items into the tree. What `child` does is up to the caller: it is called for
-/// every `mod` among the items, with the new child.
-pub fn items(tree: &mut Tree, module: ModuleId, items: &[Item], child: &mut dyn FnMut(&mut Tree, ModuleId, &ItemMod)) {
+/// Adds a module's items to the tree. Calls `child` for every `mod` item, with the new child
+/// module.
+pub fn items(
+    tree: &mut Tree,
+    module: ModuleId,
+    items: &[Item],
+    child: &mut dyn FnMut(&mut Tree, ModuleId, &ItemMod),
+) {
     for item in items {
         let attributes = attributes(item);
         if !is_shipped(attributes) {
@@ -22,7 +27,9 @@ pub fn items(tree: &mut Tree, module: ModuleId, items: &[Item], child: &mut dyn 
                 tree.name(module, scan::plain(&declared.ident.to_string()), Name::Module(id));
                 child(tree, id, declared);
             }
-            Item::Macro(rules) if rules.mac.path.is_ident("macro_rules") => macro_rules(tree, module, rules),
+            Item::Macro(rules) if rules.mac.path.is_ident("macro_rules") => {
+                macro_rules(tree, module, rules)
+            }
             other => {
                 for name in defined(other) {
                     tree.name(module, scan::plain(&name.to_string()), Name::Item(module));
@@ -37,13 +44,14 @@ fn macro_rules(tree: &mut Tree, module: ModuleId, rules: &syn::ItemMacro) {
     let Some(name) = rules.ident.as_ref().map(Ident::to_string) else { return };
     tree.macros.entry(name.clone()).or_default().push(module);
     tree.name(module, name.clone(), Name::Item(module));
-    if module != 0 && rules.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export")) {
+    if module != 0 && rules.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"))
+    {
         tree.name(0, name, Name::Item(module));
     }
     tree.modules[module].uses.extend(scan::paths(rules.mac.tokens.clone(), false));
 }
 
-/// The names that an item gives to its module, imports apart.
+/// The names that an item adds to its module, other than imports.
 fn defined(item: &Item) -> Vec<&Ident> {
     match item {
         Item::Const(item) => vec![&item.ident],
@@ -90,7 +98,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether the attributes let the item be in a build that is not a test.
+/// Whether the attributes admit the item to a non-test build.
 pub fn is_shipped(attributes: &[Attribute]) -> bool {
     !attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
@@ -100,26 +108,26 @@ pub fn is_shipped(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The value of a condition with `test` false and all others unknown.
+/// The value of a condition with `test` false and every other option unknown.
 fn holds(condition: &Meta) -> Option<bool> {
     let Meta::List(list) = condition else {
         return condition.path().is_ident("test").then_some(false);
     };
     let parts = syn::punctuated::Punctuated::<Meta, syn::Token![,]>::parse_terminated;
     let parts: Vec<Option<bool>> = list.parse_args_with(parts).ok()?.iter().map(holds).collect();
-    let settled = |value: bool| {
+    let decided = |value: bool| {
         let all = parts.iter().all(|part| *part == Some(!value)).then_some(!value);
         parts.contains(&Some(value)).then_some(value).or(all)
     };
     match list.path.get_ident()?.to_string().as_str() {
         "not" => parts.first().copied().flatten().map(|value| !value),
-        "all" => settled(false),
-        "any" => settled(true),
+        "all" => decided(false),
+        "any" => decided(true),
         _ => None,
     }
 }
 
-/// Gathers the paths within an item.
+/// Collects the paths within an item.
 struct Collector<'a> {
     tree: &'a mut Tree,
     module: ModuleId,
@@ -127,7 +135,7 @@ struct Collector<'a> {
 
 impl Collector<'_> {
     fn record(&mut self, segments: Vec<String>, line: usize, is_macro_call: bool) {
-        self.tree.modules[self.module].uses.push(Written { segments, line, is_macro_call });
+        self.tree.modules[self.module].uses.push(SourcePath { segments, line, is_macro_call });
     }
 
     fn record_tokens(&mut self, tokens: TokenStream, strings: bool) {
@@ -136,15 +144,25 @@ impl Collector<'_> {
 
     fn import(&mut self, tree: &UseTree, prefix: &[&Ident], item: &ItemUse) {
         match tree {
-            UseTree::Path(path) => self.import(&path.tree, &[prefix, &[&path.ident]].concat(), item),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, prefix, item)),
+            UseTree::Path(path) => {
+                self.import(&path.tree, &[prefix, &[&path.ident]].concat(), item)
+            }
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.import(tree, prefix, item))
+            }
             UseTree::Name(name) if name.ident == "self" => {
                 let Some(last) = prefix.last() else { return };
                 self.leaf(prefix, Some(last), item);
             }
-            UseTree::Name(name) => self.leaf(&[prefix, &[&name.ident]].concat(), Some(&name.ident), item),
-            UseTree::Rename(name) if name.ident == "self" => self.leaf(prefix, Some(&name.rename), item),
-            UseTree::Rename(name) => self.leaf(&[prefix, &[&name.ident]].concat(), Some(&name.rename), item),
+            UseTree::Name(name) => {
+                self.leaf(&[prefix, &[&name.ident]].concat(), Some(&name.ident), item)
+            }
+            UseTree::Rename(name) if name.ident == "self" => {
+                self.leaf(prefix, Some(&name.rename), item)
+            }
+            UseTree::Rename(name) => {
+                self.leaf(&[prefix, &[&name.ident]].concat(), Some(&name.rename), item)
+            }
             UseTree::Glob(_) => self.leaf(prefix, None, item),
         }
     }
@@ -153,7 +171,7 @@ impl Collector<'_> {
         let segments = path.iter().map(|ident| scan::plain(&ident.to_string())).collect();
         let line = path.last().map_or(0, |ident| ident.span().start().line);
         let import = Import {
-            path: Written { segments, line, is_macro_call: false },
+            path: SourcePath { segments, line, is_macro_call: false },
             is_extern: item.leading_colon.is_some(),
             is_glob: name.is_none(),
             is_reexport: !matches!(item.vis, Visibility::Inherited),
@@ -198,27 +216,38 @@ impl<'ast> Visit<'ast> for Collector<'_> {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.leading_colon.is_none() {
-            let segments = path.segments.iter().map(|segment| scan::plain(&segment.ident.to_string())).collect();
+            let segments = path
+                .segments
+                .iter()
+                .map(|segment| scan::plain(&segment.ident.to_string()))
+                .collect();
             let line = path.segments.first().map_or(0, |segment| segment.ident.span().start().line);
             self.record(segments, line, false);
         }
         visit::visit_path(self, path);
     }
 
-    /// `pub(in path)` names a parent, and imports nothing.
+    /// `pub(in path)` names an ancestor and imports nothing.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         if call.path.leading_colon.is_none() {
-            let segments = call.path.segments.iter().map(|segment| scan::plain(&segment.ident.to_string())).collect();
-            let line = call.path.segments.first().map_or(0, |segment| segment.ident.span().start().line);
+            let segments = call
+                .path
+                .segments
+                .iter()
+                .map(|segment| scan::plain(&segment.ident.to_string()))
+                .collect();
+            let line =
+                call.path.segments.first().map_or(0, |segment| segment.ident.span().start().line);
             self.record(segments, line, true);
         }
         self.record_tokens(call.tokens.clone(), false);
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        const NO_PATHS: [&str; 9] = ["doc", "cfg", "allow", "expect", "warn", "deny", "path", "inline", "repr"];
+        const NO_PATHS: [&str; 9] =
+            ["doc", "cfg", "allow", "expect", "warn", "deny", "path", "inline", "repr"];
         if NO_PATHS.iter().any(|name| attribute.path().is_ident(name)) {
             return;
         }

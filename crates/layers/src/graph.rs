@@ -1,26 +1,27 @@
-//! Circles of a graph of files, and few arrows whose removal leaves none.
+//! Cycles of a graph of files, and a small set of edges whose removal breaks them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From a file to a file.
-pub type Arrow = (String, String);
+pub type Edge = (String, String);
 
-/// The files that each file has an arrow to.
+/// The successors of each file.
 type Next<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-fn next<'a>(arrows: impl IntoIterator<Item = &'a Arrow>) -> Next<'a> {
+fn next<'a>(edges: impl IntoIterator<Item = &'a Edge>) -> Next<'a> {
     let mut next = Next::new();
-    for (from, to) in arrows {
+    for (from, to) in edges {
         next.entry(from).or_default().insert(to);
         next.entry(to).or_default();
     }
     next
 }
 
-/// The files of each circle: files that reach one another.
-pub fn circles<'a>(arrows: impl IntoIterator<Item = &'a Arrow>) -> Vec<BTreeSet<String>> {
-    let next = next(arrows);
-    let mut search = Search { next: &next, order: BTreeMap::new(), stack: Vec::new(), done: BTreeSet::new() };
+/// The files of each cycle, i.e. of each strongly connected component with several files.
+pub fn cycles<'a>(edges: impl IntoIterator<Item = &'a Edge>) -> Vec<BTreeSet<String>> {
+    let next = next(edges);
+    let mut search =
+        Search { next: &next, order: BTreeMap::new(), stack: Vec::new(), done: BTreeSet::new() };
     let mut found = Vec::new();
     for file in next.keys() {
         search.visit(file, &mut found);
@@ -32,7 +33,8 @@ pub fn circles<'a>(arrows: impl IntoIterator<Item = &'a Arrow>) -> Vec<BTreeSet<
 /// Tarjan, Depth-first search and linear graph algorithms, SIAM Journal on Computing 1(2), 1972.
 struct Search<'a> {
     next: &'a Next<'a>,
-    /// When a file was first met, and the earliest file of the stack that it reaches.
+    /// For each visited file, its number in order of discovery, and the lowest number on the stack
+    /// that it reaches.
     order: BTreeMap<&'a str, (usize, usize)>,
     stack: Vec<&'a str>,
     done: BTreeSet<&'a str>,
@@ -56,7 +58,8 @@ impl<'a> Search<'a> {
         }
         self.order.insert(file, (index, low));
         if low == index {
-            let at = self.stack.iter().position(|other| *other == file).expect("it was pushed above");
+            let at =
+                self.stack.iter().position(|other| *other == file).expect("it was pushed above");
             let part: Vec<&str> = self.stack.drain(at..).collect();
             self.done.extend(&part);
             if part.len() > 1 {
@@ -67,9 +70,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether arrows lead from a file to another one.
-pub fn is_path(arrows: &BTreeSet<Arrow>, from: &str, to: &str) -> bool {
-    let next = next(arrows);
+/// Whether `to` is reachable from `from`.
+pub fn is_reachable(edges: &BTreeSet<Edge>, from: &str, to: &str) -> bool {
+    let next = next(edges);
     let (mut met, mut left) = (BTreeSet::new(), vec![from]);
     while let Some(file) = left.pop() {
         if file == to {
@@ -82,35 +85,36 @@ pub fn is_path(arrows: &BTreeSet<Arrow>, from: &str, to: &str) -> bool {
     false
 }
 
-/// Few arrows whose removal leaves no circle: none of them can stay.
+/// A small set of edges whose removal breaks every cycle. Each of them is necessary: restoring any
+/// one closes a cycle.
 ///
-/// Eades, Lin and Smyth, A fast and effective heuristic for the feedback arc set problem, Information
-/// Processing Letters 47(6), 1993, orders the files; the arrows that run back in this order are
-/// then given back one by one, as long as they close no circle.
-pub fn closing(arrows: &BTreeSet<Arrow>) -> BTreeSet<Arrow> {
-    let position: BTreeMap<String, usize> = ordered(arrows).into_iter().zip(0..).collect();
-    let runs_back = |arrow: &&Arrow| position[&arrow.0] > position[&arrow.1];
-    let mut left: BTreeSet<Arrow> = arrows.iter().filter(|arrow| !runs_back(arrow)).cloned().collect();
-    let mut closing = BTreeSet::new();
-    for arrow in arrows.iter().filter(runs_back) {
-        if is_path(&left, &arrow.1, &arrow.0) {
-            closing.insert(arrow.clone());
+/// The files are ordered after Eades, Lin and Smyth, A fast and effective heuristic for the
+/// feedback arc set problem, Information Processing Letters 47(6), 1993. Edges that run backwards
+/// in this order are then restored one by one, unless they close a cycle.
+pub fn feedback_edges(edges: &BTreeSet<Edge>) -> BTreeSet<Edge> {
+    let position: BTreeMap<String, usize> = ordered(edges).into_iter().zip(0..).collect();
+    let runs_back = |edge: &&Edge| position[&edge.0] > position[&edge.1];
+    let mut left: BTreeSet<Edge> = edges.iter().filter(|edge| !runs_back(edge)).cloned().collect();
+    let mut feedback_edges = BTreeSet::new();
+    for edge in edges.iter().filter(runs_back) {
+        if is_reachable(&left, &edge.1, &edge.0) {
+            feedback_edges.insert(edge.clone());
         } else {
-            left.insert(arrow.clone());
+            left.insert(edge.clone());
         }
     }
-    closing
+    feedback_edges
 }
 
-/// The files in an order that few arrows run back in.
-fn ordered(arrows: &BTreeSet<Arrow>) -> Vec<String> {
-    let mut left: BTreeSet<&Arrow> = arrows.iter().collect();
-    let mut files: BTreeSet<&str> = next(arrows).into_keys().collect();
+/// An order of the files with few backward edges.
+fn ordered(edges: &BTreeSet<Edge>) -> Vec<String> {
+    let mut left: BTreeSet<&Edge> = edges.iter().collect();
+    let mut files: BTreeSet<&str> = next(edges).into_keys().collect();
     let (mut first, mut last) = (Vec::new(), Vec::new());
     while !files.is_empty() {
         let degree = |file: &str| {
-            let out = left.iter().filter(|arrow| arrow.0 == file).count();
-            let into = left.iter().filter(|arrow| arrow.1 == file).count();
+            let out = left.iter().filter(|edge| edge.0 == file).count();
+            let into = left.iter().filter(|edge| edge.1 == file).count();
             (out, into)
         };
         let sink = files.iter().copied().find(|file| degree(file).0 == 0);
@@ -120,7 +124,7 @@ fn ordered(arrows: &BTreeSet<Arrow>) -> Vec<String> {
         let file = sink.or(source).or(most).expect("files are left");
         if sink.is_some() { &mut last } else { &mut first }.push(file.to_string());
         files.remove(file);
-        left.retain(|arrow| arrow.0 != file && arrow.1 != file);
+        left.retain(|edge| edge.0 != file && edge.1 != file);
     }
     first.extend(last.into_iter().rev());
     first

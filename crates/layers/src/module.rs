@@ -1,4 +1,4 @@
-//! The modules of one compilation target, and the paths that each of them names.
+//! The modules of one compilation target, and the paths that each module names.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ pub type ModuleId = usize;
 /// The index of a file in [`Tree::files`].
 pub type FileId = usize;
 
-/// A path as it is written, `$crate` being `crate`.
+/// A path as written in the source, with `$crate` as `crate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct SourcePath {
     /// `["super", "queue", "Node"]`
     pub segments: Vec<String>,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// The path names a macro that is called, which may be in scope without an import.
+    /// Whether the path names a called macro, which may be in scope without an import.
     pub is_macro_call: bool,
 }
 
-impl Written {
-    /// As in the source.
+impl SourcePath {
+    /// The path as in the source.
     pub fn text(&self) -> String {
         self.segments.join("::")
     }
@@ -29,22 +29,22 @@ impl Written {
 /// One leaf of a `use` item.
 #[derive(Debug)]
 pub struct Import {
-    /// What is imported; of a glob, the part before `::*`.
-    pub path: Written,
-    /// Begins with `::`, hence names another package.
+    /// The imported path; for a glob, the part before `::*`.
+    pub path: SourcePath,
+    /// Whether the path begins with `::` and so names another package.
     pub is_extern: bool,
     /// `*`
     pub is_glob: bool,
-    /// Others may import the name from here (`pub`, `pub(crate)`, ...).
+    /// Whether other modules may import the name from here (`pub`, `pub(crate)`, ...).
     pub is_reexport: bool,
 }
 
-/// What a name of a module's scope stands for.
+/// The meaning of a name in a module's scope.
 #[derive(Debug)]
 pub enum Name {
-    /// An item that this module defines.
+    /// An item defined in this module.
     Item(ModuleId),
-    /// A child.
+    /// A child module.
     Module(ModuleId),
     /// An import of this module, by its index.
     Import(usize),
@@ -53,26 +53,27 @@ pub enum Name {
 /// A module of a file or of a block.
 #[derive(Debug)]
 pub struct Module {
-    /// Nothing for the root.
+    /// `None` for the root.
     pub parent: Option<ModuleId>,
-    /// The file that its items are in.
+    /// The file that contains the module's items.
     pub file: FileId,
-    /// Several where configurations differ, or where a module and a function share a name.
+    /// Meanings by name. A name has several if configurations differ, or if a module and a function
+    /// share it.
     pub names: HashMap<String, Vec<Name>>,
-    /// The leaves of its `use` items.
+    /// The leaves of the module's `use` items.
     pub imports: Vec<Import>,
-    /// The other paths in its items.
-    pub uses: Vec<Written>,
+    /// The other paths in the module's items.
+    pub uses: Vec<SourcePath>,
 }
 
-/// The modules of a target; the first is the root.
+/// The modules of a target. The first is the root.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// Parents before their children.
+    /// Parents precede their children.
     pub modules: Vec<Module>,
-    /// Paths, relative to the package.
+    /// Paths relative to the package.
     pub files: Vec<String>,
-    /// Where `macro_rules!` of a name stand. Such a macro needs no path in what follows it.
+    /// Modules with a `macro_rules!` of each name. Later text can use such a macro without a path.
     pub macros: HashMap<String, Vec<ModuleId>>,
 }
 
@@ -84,7 +85,7 @@ impl Tree {
         self.modules.len() - 1
     }
 
-    /// The index of a file, which is added where it is new.
+    /// Returns the index of a file, which is added if it is new.
     pub fn file(&mut self, path: &str) -> FileId {
         self.files.iter().position(|known| known == path).unwrap_or_else(|| {
             self.files.push(path.to_string());
@@ -92,12 +93,12 @@ impl Tree {
         })
     }
 
-    /// Gives a module's scope another name.
+    /// Adds a meaning to a name in a module's scope.
     pub fn name(&mut self, module: ModuleId, name: String, meaning: Name) {
         self.modules[module].names.entry(name).or_default().push(meaning);
     }
 
-    /// Whether a module lies within another one, at any depth, and is not the same.
+    /// Whether `module` is a proper descendant of `of`.
     pub fn is_descendant(&self, module: ModuleId, of: ModuleId) -> bool {
         let mut at = self.modules[module].parent;
         while let Some(id) = at {

@@ -1,25 +1,25 @@
-//! From written paths to arrows between files.
+//! Resolves written paths to edges between files.
 
 use std::collections::BTreeMap;
 
-use crate::module::{FileId, Import, ModuleId, Name, Tree, Written};
+use crate::module::{FileId, Import, ModuleId, Name, SourcePath, Tree};
 
-/// One place that ties a file to another one.
+/// A place in the source where one file uses another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tie {
-    /// The path as it is written.
+pub struct Site {
+    /// The path as written.
     pub path: String,
-    /// Where, counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
 }
 
-/// From a file to a file, with the first place that ties the two.
-pub type Arrows = BTreeMap<(String, String), Tie>;
+/// Edges between files, each with its first site.
+pub type Edges = BTreeMap<(String, String), Site>;
 
-/// The arrows of a target, added to those that are there.
-pub fn arrows(tree: &Tree, into: &mut Arrows) {
+/// Adds the edges of a compilation target to `into`.
+pub fn edges(tree: &Tree, into: &mut Edges) {
     for (module, declared) in tree.modules.iter().enumerate() {
-        let mut found = Found { tree, from: declared.file, arrows: into };
+        let mut found = Found { tree, from: declared.file, edges: into };
         for (index, import) in declared.imports.iter().enumerate() {
             found.imported(module, index, import);
         }
@@ -29,64 +29,63 @@ pub fn arrows(tree: &Tree, into: &mut Arrows) {
     }
 }
 
-/// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    thing: Thing,
-    /// Modules that re-export what lies elsewhere, on the way.
+struct Resolved {
+    referent: Referent,
+    /// Modules on the way that re-export a name from elsewhere.
     through: Vec<ModuleId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Thing {
+enum Referent {
     Module(ModuleId),
     /// An item of this module.
     Item(ModuleId),
 }
 
-impl Thing {
+impl Referent {
     fn module(self) -> ModuleId {
         match self {
-            Thing::Module(id) | Thing::Item(id) => id,
+            Referent::Module(id) | Referent::Item(id) => id,
         }
     }
 }
 
-/// Imports that are being followed: a chain that comes back to one of them ends there.
+/// Imports being followed. A chain that returns to one of them ends there.
 type Trail = Vec<(ModuleId, usize)>;
 
 struct Found<'a> {
     tree: &'a Tree,
     from: FileId,
-    arrows: &'a mut Arrows,
+    edges: &'a mut Edges,
 }
 
 impl Found<'_> {
-    fn used(&mut self, module: ModuleId, path: &Written) {
-        let places = resolve(self.tree, module, path, &mut Vec::new());
-        if places.is_empty() && path.is_macro_call {
-            return self.textual_macro(path);
+    fn used(&mut self, module: ModuleId, path: &SourcePath) {
+        let candidates = resolve(self.tree, module, path, &mut Vec::new());
+        if candidates.is_empty() && path.is_macro_call {
+            return self.macro_in_scope(path);
         }
-        for place in places {
-            self.hops(&place, path);
-            // One name that is a module's may be a variable's, too, or a field's.
-            match place.thing {
-                Thing::Item(id) => self.arrow(id, path),
-                Thing::Module(id) if path.segments.len() > 1 => self.arrow(id, path),
-                Thing::Module(_) => {}
+        for candidate in candidates {
+            self.reexports(&candidate, path);
+            // A single name that matches a module may also be a variable or a field.
+            match candidate.referent {
+                Referent::Item(id) => self.edge(id, path),
+                Referent::Module(id) if path.segments.len() > 1 => self.edge(id, path),
+                Referent::Module(_) => {}
             }
         }
     }
 
-    /// A macro that is in scope because its definition comes earlier in the text.
-    fn textual_macro(&mut self, path: &Written) {
+    /// A macro in scope because its definition precedes it in the text.
+    fn macro_in_scope(&mut self, path: &SourcePath) {
         let [name] = path.segments.as_slice() else { return };
         let defined = self.tree.macros.get(name).map_or(&[][..], Vec::as_slice);
         if defined.iter().any(|id| self.tree.modules[*id].file == self.from) {
             return;
         }
         for id in defined {
-            self.arrow(*id, path);
+            self.edge(*id, path);
         }
     }
 
@@ -94,55 +93,60 @@ impl Found<'_> {
         if import.is_extern {
             return;
         }
-        for place in resolve(self.tree, module, &import.path, &mut vec![(module, index)]) {
-            let is_facade = import.is_reexport && self.tree.is_descendant(place.thing.module(), module);
-            self.hops(&place, &import.path);
-            match place.thing {
+        for candidate in resolve(self.tree, module, &import.path, &mut vec![(module, index)]) {
+            let is_facade =
+                import.is_reexport && self.tree.is_descendant(candidate.referent.module(), module);
+            self.reexports(&candidate, &import.path);
+            match candidate.referent {
                 _ if is_facade => {}
-                Thing::Item(id) => self.arrow(id, &import.path),
-                Thing::Module(id) if import.is_reexport || !self.is_walked_through(module, index, import) => {
-                    self.arrow(id, &import.path);
+                Referent::Item(id) => self.edge(id, &import.path),
+                Referent::Module(id)
+                    if import.is_reexport || !self.is_path_prefix(module, index, import) =>
+                {
+                    self.edge(id, &import.path);
                 }
-                Thing::Module(_) => {}
+                Referent::Module(_) => {}
             }
         }
     }
 
-    /// Whether paths of the module begin at the imported module, which then lead to what is in it.
-    fn is_walked_through(&self, module: ModuleId, index: usize, import: &Import) -> bool {
+    /// Whether other paths of the module start at the imported module. Those paths then yield the
+    /// edges.
+    fn is_path_prefix(&self, module: ModuleId, index: usize, import: &Import) -> bool {
         let declared = &self.tree.modules[module];
-        let is_first = |path: &Written| {
+        let is_first = |path: &SourcePath| {
             let Some(first) = path.segments.first() else { return false };
             if import.is_glob {
                 return !declared.names.contains_key(first)
                     && !glob(self.tree, module, index, first, &mut Vec::new()).is_empty();
             }
             let meanings = declared.names.get(first).map_or(&[][..], Vec::as_slice);
-            path.segments.len() > 1 && meanings.iter().any(|name| matches!(name, Name::Import(at) if *at == index))
+            path.segments.len() > 1
+                && meanings.iter().any(|name| matches!(name, Name::Import(at) if *at == index))
         };
         let imports = declared.imports.iter().map(|other| &other.path);
         declared.uses.iter().chain(imports).any(is_first)
     }
 
-    fn hops(&mut self, place: &Place, path: &Written) {
-        for id in &place.through {
-            self.arrow(*id, path);
+    fn reexports(&mut self, candidate: &Resolved, path: &SourcePath) {
+        for id in &candidate.through {
+            self.edge(*id, path);
         }
     }
 
-    fn arrow(&mut self, to: ModuleId, path: &Written) {
+    fn edge(&mut self, to: ModuleId, path: &SourcePath) {
         let to = self.tree.modules[to].file;
         if to == self.from {
             return;
         }
         let pair = (self.tree.files[self.from].clone(), self.tree.files[to].clone());
-        let tie = Tie { path: path.text(), line: path.line };
-        self.arrows.entry(pair).or_insert(tie);
+        let site = Site { path: path.text(), line: path.line };
+        self.edges.entry(pair).or_insert(site);
     }
 }
 
-/// Everything of this package that the path may mean; nothing for another package's names.
-fn resolve(tree: &Tree, start: ModuleId, path: &Written, trail: &mut Trail) -> Vec<Place> {
+/// Everything in this package that the path may mean; empty for names of other packages.
+fn resolve(tree: &Tree, start: ModuleId, path: &SourcePath, trail: &mut Trail) -> Vec<Resolved> {
     let mut segments = path.segments.as_slice();
     let mut at = start;
     let mut is_anchored = false;
@@ -159,87 +163,106 @@ fn resolve(tree: &Tree, start: ModuleId, path: &Written, trail: &mut Trail) -> V
         is_anchored = true;
         segments = rest;
     }
-    let here = Place { thing: Thing::Module(at), through: Vec::new() };
+    let here = Resolved { referent: Referent::Module(at), through: Vec::new() };
     if is_anchored {
-        return segments.iter().fold(vec![here], |places, name| step(tree, &places, name, trail));
+        return segments
+            .iter()
+            .fold(vec![here], |candidates, name| step(tree, &candidates, name, trail));
     }
     let Some((first, rest)) = segments.split_first() else { return Vec::new() };
-    let places = lookup(tree, at, first, trail);
-    rest.iter().fold(places, |places, name| step(tree, &places, name, trail))
+    let candidates = lookup(tree, at, first, trail);
+    rest.iter().fold(candidates, |candidates, name| step(tree, &candidates, name, trail))
 }
 
-/// One name further. An item's own names (a variant, an associated function) are where the item is;
-/// a name that the module does not have is one that a macro makes in it.
-fn step(tree: &Tree, places: &[Place], name: &str, trail: &mut Trail) -> Vec<Place> {
+/// Resolves one more segment. Names inside an item (variants, associated functions) belong to the
+/// item's module. A name missing from a module is assumed to be generated there by a macro.
+fn step(tree: &Tree, candidates: &[Resolved], name: &str, trail: &mut Trail) -> Vec<Resolved> {
     let mut next = Vec::new();
-    // Beside a module of the name there may be a function, which has no names of its own.
-    let has_module = places.iter().any(|place| matches!(place.thing, Thing::Module(_)));
-    for place in places {
-        let Thing::Module(id) = place.thing else {
-            next.extend((!has_module).then(|| place.clone()));
+    // A module may share its name with a function, which has no names inside.
+    let has_module =
+        candidates.iter().any(|candidate| matches!(candidate.referent, Referent::Module(_)));
+    for candidate in candidates {
+        let Referent::Module(id) = candidate.referent else {
+            next.extend((!has_module).then(|| candidate.clone()));
             continue;
         };
         let mut below = lookup(tree, id, name, trail);
         if below.is_empty() {
-            below.push(Place { thing: Thing::Item(id), through: Vec::new() });
+            below.push(Resolved { referent: Referent::Item(id), through: Vec::new() });
         }
         for mut found in below {
-            found.through.splice(0..0, place.through.iter().copied());
+            found.through.splice(0..0, candidate.through.iter().copied());
             next.push(found);
         }
     }
     next
 }
 
-/// What a name stands for in a module's scope.
-fn lookup(tree: &Tree, module: ModuleId, name: &str, trail: &mut Trail) -> Vec<Place> {
+/// The meanings of a name in a module's scope.
+fn lookup(tree: &Tree, module: ModuleId, name: &str, trail: &mut Trail) -> Vec<Resolved> {
     let declared = &tree.modules[module];
-    let mut places = Vec::new();
+    let mut candidates = Vec::new();
     for meaning in declared.names.get(name).map_or(&[][..], Vec::as_slice) {
         match meaning {
-            Name::Item(id) => places.push(Place { thing: Thing::Item(*id), through: Vec::new() }),
-            Name::Module(id) => places.push(Place { thing: Thing::Module(*id), through: Vec::new() }),
-            Name::Import(index) => places.extend(follow(tree, module, *index, None, trail)),
+            Name::Item(id) => {
+                candidates.push(Resolved { referent: Referent::Item(*id), through: Vec::new() })
+            }
+            Name::Module(id) => {
+                candidates.push(Resolved { referent: Referent::Module(*id), through: Vec::new() })
+            }
+            Name::Import(index) => candidates.extend(follow(tree, module, *index, None, trail)),
         }
     }
     if !declared.names.contains_key(name) {
         for index in 0..declared.imports.len() {
             if declared.imports[index].is_glob {
-                places.extend(glob(tree, module, index, name, trail));
+                candidates.extend(glob(tree, module, index, name, trail));
             }
         }
     }
-    places
+    candidates
 }
 
-/// What a glob import gives a name.
-fn glob(tree: &Tree, module: ModuleId, index: usize, name: &str, trail: &mut Trail) -> Vec<Place> {
+/// The meanings that a glob import gives to a name.
+fn glob(
+    tree: &Tree,
+    module: ModuleId,
+    index: usize,
+    name: &str,
+    trail: &mut Trail,
+) -> Vec<Resolved> {
     follow(tree, module, index, Some(name), trail)
 }
 
-/// What an import leads to; of a glob, the name in the module that it opens.
-fn follow(tree: &Tree, module: ModuleId, index: usize, name: Option<&str>, trail: &mut Trail) -> Vec<Place> {
+/// What an import leads to; for a glob, the meaning of `name` in the imported module.
+fn follow(
+    tree: &Tree,
+    module: ModuleId,
+    index: usize,
+    name: Option<&str>,
+    trail: &mut Trail,
+) -> Vec<Resolved> {
     let import = &tree.modules[module].imports[index];
     if import.is_extern || trail.contains(&(module, index)) {
         return Vec::new();
     }
     trail.push((module, index));
-    let mut places = resolve(tree, module, &import.path, trail);
+    let mut candidates = resolve(tree, module, &import.path, trail);
     if let Some(name) = name {
-        let opened = std::mem::take(&mut places);
-        for place in opened {
-            let Thing::Module(id) = place.thing else { continue };
+        let opened = std::mem::take(&mut candidates);
+        for candidate in opened {
+            let Referent::Module(id) = candidate.referent else { continue };
             for mut found in lookup(tree, id, name, trail) {
-                found.through.splice(0..0, place.through.iter().copied());
-                places.push(found);
+                found.through.splice(0..0, candidate.through.iter().copied());
+                candidates.push(found);
             }
         }
     }
     trail.pop();
-    for place in &mut places {
-        if !tree.is_descendant(place.thing.module(), module) {
-            place.through.push(module);
+    for candidate in &mut candidates {
+        if !tree.is_descendant(candidate.referent.module(), module) {
+            candidate.through.push(module);
         }
     }
-    places
+    candidates
 }

@@ -1,12 +1,13 @@
-//! The two lists: `layers.toml`, how the packages and the files in them may depend on one another,
-//! and `known.toml`, the arrows that do not keep to it yet.
+//! The two lists: `layers.toml`, the allowed dependencies of packages and files, and `known.toml`,
+//! the edges that still violate them.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::graph::Arrow;
+use crate::graph::Edge;
+use crate::messages;
 
 /// `layers.toml`
 #[derive(Debug, Default, Deserialize)]
@@ -14,68 +15,70 @@ use crate::graph::Arrow;
 pub struct Layers {
     /// The packages that each package may depend on.
     pub packages: BTreeMap<String, Vec<String>>,
-    /// By package, from the bottom up: folders or files (without `.rs`), those of one line side by side.
+    /// By package, from the bottom up: rows of folders or files (without `.rs`).
     #[serde(default)]
     pub files: BTreeMap<String, Vec<Vec<String>>>,
 }
 
-/// `known.toml`: by package, `"FROM -> TO"` and the reason. The table `packages` is about packages.
+/// `known.toml`: by package, `"FROM -> TO"` with the reason. The table `packages` lists
+/// dependencies between packages.
 #[derive(Debug, Default)]
 pub struct Known {
     tables: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Reads `layers.toml`.
+/// Parses `layers.toml`.
 ///
 /// # Errors
 ///
-/// The text is not what this module's types say.
+/// The text is not TOML, or does not match [`Layers`].
 pub fn layers(text: &str) -> Result<Layers> {
-    toml::from_str(text).context("layers.toml")
+    toml::from_str(text).with_context(|| messages::invalid_list("layers.toml"))
 }
 
 impl Known {
-    /// Reads `known.toml`.
+    /// Parses `known.toml`.
     ///
     /// # Errors
     ///
-    /// The text is no table of tables of strings.
+    /// The text is not a TOML table of tables of strings.
     pub fn read(text: &str) -> Result<Known> {
-        Ok(Known { tables: toml::from_str(text).context("known.toml")? })
+        Ok(Known {
+            tables: toml::from_str(text).with_context(|| messages::invalid_list("known.toml"))?,
+        })
     }
 
-    /// The packages that it has a table of.
+    /// The names of the tables.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// The arrows of a table, each with its reason.
+    /// The edges of a table, each with its reason.
     ///
     /// # Errors
     ///
-    /// A key is no arrow, or a reason is empty.
-    pub fn arrows(&self, table: &str) -> Result<BTreeMap<Arrow, &str>> {
-        let mut arrows = BTreeMap::new();
+    /// A key is not `FROM -> TO`, or a reason is empty.
+    pub fn edges(&self, table: &str) -> Result<BTreeMap<Edge, &str>> {
+        let mut edges = BTreeMap::new();
         for (key, reason) in self.tables.get(table).into_iter().flatten() {
             let pair = key.split_once(" -> ").filter(|_| !reason.trim().is_empty());
-            let (from, to) =
-                pair.with_context(|| format!("known.toml, [{table}], {key:?}: a line is \"FROM -> TO\" = \"REASON\""))?;
-            arrows.insert((from.to_string(), to.to_string()), reason.as_str());
+            let (from, to) = pair.with_context(|| messages::malformed_entry(table, key))?;
+            edges.insert((from.to_string(), to.to_string()), reason.as_str());
         }
-        Ok(arrows)
+        Ok(edges)
     }
 }
 
-/// `known.toml` without the lines of these arrows, by table.
-pub fn without(text: &str, stale: &BTreeMap<String, Vec<Arrow>>) -> String {
+/// Returns `known.toml` without the entries `stale`, by table.
+pub fn without(text: &str, stale: &BTreeMap<String, Vec<Edge>>) -> String {
     let mut table = String::new();
     let mut kept = String::new();
     for line in text.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             table = name.trim_matches('"').to_string();
         }
-        let is_stale = |arrow: &Arrow| line.starts_with(&format!("\"{} -> {}\"", arrow.0, arrow.1));
-        if !stale.get(&table).is_some_and(|arrows| arrows.iter().any(is_stale)) {
+        let is_stale = |edge: &Edge| line.starts_with(&format!("\"{} -> {}\"", edge.0, edge.1));
+        if !stale.get(&table).is_some_and(|edges| edges.iter().any(is_stale)) {
             kept.push_str(line);
             kept.push('\n');
         }
@@ -83,7 +86,7 @@ pub fn without(text: &str, stale: &BTreeMap<String, Vec<Arrow>>) -> String {
     kept
 }
 
-/// A file's layer: its number from the bottom, and the folder or file of the list.
+/// The layer of a file: its number from the bottom, and the entry of the list that covers the file.
 pub fn layer<'a>(layers: &'a [Vec<String>], file: &str) -> Option<(usize, &'a str)> {
     let covers = |prefix: &str| {
         let rest = file.strip_prefix(prefix);

@@ -1,23 +1,25 @@
-//! The paths in a stream of tokens, which is all that there is of a macro's body or of an attribute.
+//! Finds paths in token streams: macro bodies and attributes have no other structure.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::module::Written;
+use crate::module::SourcePath;
 
-/// Every path in the tokens. String literals count as paths if `strings` says so, as in
-/// `#[serde(with = "crate::seconds")]`.
-pub fn paths(tokens: TokenStream, strings: bool) -> Vec<Written> {
+/// Every path in the tokens. With `strings`, a string literal that holds a path counts too, for
+/// example that of `#[serde(with = "crate::seconds")]`.
+pub fn paths(tokens: TokenStream, strings: bool) -> Vec<SourcePath> {
     let mut found = Vec::new();
     scan(tokens, strings, &mut found);
     found
 }
 
-fn scan(tokens: TokenStream, strings: bool, found: &mut Vec<Written>) {
+fn scan(tokens: TokenStream, strings: bool, found: &mut Vec<SourcePath>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
         match &tokens[at] {
-            TokenTree::Group(group) if is_module(&tokens, at) => found.extend(in_module(group.stream())),
+            TokenTree::Group(group) if is_module(&tokens, at) => {
+                found.extend(in_module(group.stream()))
+            }
             TokenTree::Group(group) => scan(group.stream(), strings, found),
             TokenTree::Literal(literal) if strings => {
                 found.extend(in_string(&literal.to_string(), literal.span().start().line));
@@ -42,8 +44,9 @@ fn scan(tokens: TokenStream, strings: bool, found: &mut Vec<Written>) {
     }
 }
 
-/// A field or method (`x.name`), the rest of a path that begins elsewhere (`::std`, `<T>::name`), a
-/// macro's variable (`$name`) and a lifetime are none of ours.
+/// Whether the name at `at` starts a path of this package. Fields and methods (`x.name`), the rest
+/// of a path that starts elsewhere (`::std`, `<T>::name`), macro variables (`$name`) and lifetimes
+/// do not.
 fn starts_path(tokens: &[TokenTree], at: usize) -> bool {
     let before = |back: usize| match at.checked_sub(back).map(|index| &tokens[index]) {
         Some(TokenTree::Punct(punct)) => Some(punct.as_char()),
@@ -58,9 +61,9 @@ fn starts_path(tokens: &[TokenTree], at: usize) -> bool {
     }
 }
 
-/// The path whose first name is at `at`, and the index after it.
-fn path_at(tokens: &[TokenTree], mut at: usize) -> (Written, usize) {
-    let mut path = Written { segments: Vec::new(), line: 0, is_macro_call: false };
+/// The path that starts at `at`, and the index after it.
+fn path_at(tokens: &[TokenTree], mut at: usize) -> (SourcePath, usize) {
+    let mut path = SourcePath { segments: Vec::new(), line: 0, is_macro_call: false };
     while let Some(TokenTree::Ident(ident)) = tokens.get(at) {
         if path.segments.is_empty() {
             path.line = ident.span().start().line;
@@ -77,14 +80,14 @@ fn path_at(tokens: &[TokenTree], mut at: usize) -> (Written, usize) {
     (path, at)
 }
 
-/// Whether the braces at `at` are those of `mod name { ... }`.
+/// Whether the group at `at` is the body of `mod name { ... }`.
 fn is_module(tokens: &[TokenTree], at: usize) -> bool {
     let before = at.checked_sub(2).map(|index| &tokens[index..at]);
     matches!(before, Some([TokenTree::Ident(word), TokenTree::Ident(_)]) if word == "mod")
 }
 
-/// The paths of a module within the tokens, as seen from the module around it.
-fn in_module(tokens: TokenStream) -> Vec<Written> {
+/// The paths of a nested module, relative to the module around it.
+fn in_module(tokens: TokenStream) -> Vec<SourcePath> {
     let mut found = paths(tokens, false);
     found.retain_mut(|path| match path.segments[0].as_str() {
         "super" => {
@@ -96,18 +99,20 @@ fn in_module(tokens: TokenStream) -> Vec<Written> {
     found
 }
 
-/// The braces of `path::{a, b::c}`, `end` being the index after the path.
+/// The group of `path::{a, b::c}`; `end` is the index after the path.
 fn group_at(tokens: &[TokenTree], end: usize) -> Option<TokenStream> {
     match tokens.get(end + 2) {
-        Some(TokenTree::Group(group)) if is_colons(tokens, end) && group.delimiter() == Delimiter::Brace => {
+        Some(TokenTree::Group(group))
+            if is_colons(tokens, end) && group.delimiter() == Delimiter::Brace =>
+        {
             Some(group.stream())
         }
         _ => None,
     }
 }
 
-/// The paths in the braces that follow a path.
-fn leaves(path: &Written, group: TokenStream) -> Vec<Written> {
+/// The paths in the group that follows a path.
+fn leaves(path: &SourcePath, group: TokenStream) -> Vec<SourcePath> {
     let mut below = paths(group, false);
     for leaf in &mut below {
         if leaf.segments == ["self"] {
@@ -126,20 +131,21 @@ fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
     is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':')
 }
 
-/// A string that is nothing but a path of two names or more.
-fn in_string(literal: &str, line: usize) -> Option<Written> {
+/// A string that consists of a path of at least two segments.
+fn in_string(literal: &str, line: usize) -> Option<SourcePath> {
     let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
     let segments: Vec<String> = inner.split("::").map(str::to_string).collect();
-    let is_name = |text: &String| syn::parse_str::<proc_macro2::Ident>(text).is_ok() || is_keyword(text);
-    let is_path = segments.len() > 1 && segments.iter().all(is_name);
-    is_path.then_some(Written { segments, line, is_macro_call: false })
+    let is_name =
+        |text: &String| syn::parse_str::<proc_macro2::Ident>(text).is_ok() || is_keyword(text);
+    let is_reachable = segments.len() > 1 && segments.iter().all(is_name);
+    is_reachable.then_some(SourcePath { segments, line, is_macro_call: false })
 }
 
 fn is_keyword(text: &str) -> bool {
     matches!(text, "crate" | "self" | "super" | "Self")
 }
 
-/// A name without `r#`.
+/// Removes the prefix `r#` of a name.
 pub fn plain(name: &str) -> String {
     name.strip_prefix("r#").unwrap_or(name).to_string()
 }

@@ -1,17 +1,17 @@
-//! Where source files come from: the disk, or a made-up tree in a test.
+//! Access to source files: on disk, or synthetic in a test.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// Files by path.
+/// A set of files by path.
 pub trait Sources {
-    /// The text of a file, or nothing where there is no such file.
+    /// Returns the text of a file; `None` if there is no such file.
     fn read(&self, path: &Path) -> Option<String>;
 }
 
-/// The files under a folder of the disk.
+/// The files below a folder on disk.
 pub struct Disk {
-    /// The folder that paths are relative to.
+    /// Paths are relative to this folder.
     pub root: PathBuf,
 }
 
@@ -21,14 +21,14 @@ impl Sources for Disk {
     }
 }
 
-/// Made-up files: path and text.
+/// Synthetic files: path and text.
 impl Sources for BTreeMap<&str, &str> {
     fn read(&self, path: &Path) -> Option<String> {
         self.get(path.to_str()?).map(|text| text.to_string())
     }
 }
 
-/// The path without `.` and `..`, as far as it has components to take back.
+/// Removes `.`, and resolves `..` as far as components precede it.
 pub fn normalized(path: &Path) -> PathBuf {
     let mut parts: Vec<Component> = Vec::new();
     for part in path.components() {

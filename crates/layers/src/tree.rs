@@ -1,4 +1,4 @@
-//! Reads a target's module tree, from its root file on.
+//! Reads a target's module tree, starting at its root file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,11 @@ use anyhow::{Context, Result, bail};
 use syn::{Attribute, Expr, ExprLit, ItemMod, Lit, Meta};
 
 use crate::collect;
+use crate::messages;
 use crate::module::{ModuleId, Tree};
 use crate::source::{Sources, normalized};
 
-/// The modules of the target whose root file is `root`.
+/// Reads the modules of the target with root file `root`.
 ///
 /// # Errors
 ///
@@ -27,12 +28,12 @@ pub fn read(sources: &dyn Sources, root: &str) -> Result<Tree> {
     }
 }
 
-/// Where the files of a module's children are.
+/// Folders with the files of a module's children.
 #[derive(Clone)]
 struct Folders {
-    /// What a `#[path]` is relative to.
+    /// Base of `#[path]`.
     beside: PathBuf,
-    /// Where `x.rs` or `x/mod.rs` is.
+    /// Folder of `x.rs` or `x/mod.rs`.
     below: PathBuf,
 }
 
@@ -44,8 +45,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn file(&mut self, tree: &mut Tree, module: ModuleId, path: &Path, folders: Folders) {
         let parsed = match self.sources.read(path) {
-            Some(text) => syn::parse_file(&text).with_context(|| format!("{} does not parse", path.display())),
-            None => Err(anyhow::anyhow!("{}: no such file", path.display())),
+            Some(text) => syn::parse_file(&text)
+                .with_context(|| messages::syntax_error(&path.to_string_lossy())),
+            None => Err(anyhow::anyhow!(messages::missing_file(&path.to_string_lossy()))),
         };
         match parsed {
             Ok(parsed) => self.items(tree, module, &parsed.items, &folders),
@@ -61,7 +63,13 @@ impl Reader<'_> {
         });
     }
 
-    fn child(&mut self, tree: &mut Tree, child: ModuleId, declared: &ItemMod, folders: &Folders) -> Result<()> {
+    fn child(
+        &mut self,
+        tree: &mut Tree,
+        child: ModuleId,
+        declared: &ItemMod,
+        folders: &Folders,
+    ) -> Result<()> {
         let name = crate::scan::plain(&declared.ident.to_string());
         if let Some((_, items)) = &declared.content {
             let below = folders.below.join(&name);
@@ -74,27 +82,28 @@ impl Reader<'_> {
                 let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
                 (path, folder)
             }
-            None => self.usual(&folders.below, &name)?,
+            None => self.default_file(&folders.below, &name)?,
         };
         let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        let text = path.to_str().context("a path is not UTF-8")?;
+        let text =
+            path.to_str().with_context(|| messages::path_not_utf8(&path.to_string_lossy()))?;
         if is_ancestor(tree, child, text) {
-            bail!("{text} declares itself as a module");
+            bail!(messages::self_declaring_module(text));
         }
         tree.modules[child].file = tree.file(text);
         self.file(tree, child, &path, Folders { beside, below });
         Ok(())
     }
 
-    /// `x.rs`, whose children are in `x/`, or `x/mod.rs`.
-    fn usual(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
+    /// Finds `x.rs`, with children in `x/`, or `x/mod.rs`.
+    fn default_file(&self, folder: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
         let below = folder.join(name);
         for path in [folder.join(format!("{name}.rs")), below.join("mod.rs")] {
             if self.sources.read(&path).is_some() {
                 return Ok((path, below));
             }
         }
-        bail!("module {name} has no file in {}", folder.display())
+        bail!(messages::module_without_file(name, &folder.to_string_lossy()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pictures of the layers in docs/explanation/architecture.md are those of layers.toml.
+//! The generated blocks of docs/explanation/architecture.md match layers.toml.
 
 #[path = "../../locks/tests/generated/mod.rs"]
 mod generated;
@@ -15,9 +15,9 @@ struct Layers {
     files: BTreeMap<String, Vec<Vec<String>>>,
 }
 
-/// The files of a folder of the library, without `.rs`; of a file, its name.
-fn files_of(place: &str) -> Vec<String> {
-    let path = repository().join("crates/locks").join(place);
+/// The files of a folder of the library, without `.rs`; empty if `place` is a file.
+fn files_of(folder: &str) -> Vec<String> {
+    let path = repository().join("crates/locks").join(folder);
     let Ok(entries) = fs::read_dir(&path) else { return Vec::new() };
     let entries = entries.map(|entry| entry.expect("an entry of a directory").path());
     let mut names: Vec<String> = entries
@@ -30,16 +30,16 @@ fn files_of(place: &str) -> Vec<String> {
     names
 }
 
-/// The library's layers, the highest first.
+/// Draws the library's layers, highest first.
 fn picture(layers: &[Vec<String>]) -> String {
     const WIDTH: usize = 84;
     let bar = "-".repeat(WIDTH);
     let mut lines = vec!["```text".to_string()];
     for layer in layers.iter().rev() {
         lines.push(bar.clone());
-        for place in layer {
-            let mut line = format!("  {:<12}", place.trim_start_matches("src/"));
-            for name in files_of(place) {
+        for folder in layer {
+            let mut line = format!("  {:<12}", folder.trim_start_matches("src/"));
+            for name in files_of(folder) {
                 if line.len() + 1 + name.len() > WIDTH {
                     lines.push(std::mem::replace(&mut line, " ".repeat(14)));
                 }
@@ -53,7 +53,7 @@ fn picture(layers: &[Vec<String>]) -> String {
 }
 
 #[test]
-fn architecture_page_has_the_layers() {
+fn architecture_page_matches_layers_toml() {
     let path = repository().join("crates/layers/layers.toml");
     let text = fs::read_to_string(path).expect("layers.toml");
     let Layers { packages, files } = toml::from_str(&text).expect("packages and files");
@@ -63,6 +63,9 @@ fn architecture_page_has_the_layers() {
     });
     assert_up_to_date(
         "explanation/architecture.md",
-        &[("layers", picture(&files["unconvoy"])), ("packages", table(["package", "depends on"], packages))],
+        &[
+            ("layers", picture(&files["unconvoy"])),
+            ("packages", table(["package", "depends on"], packages)),
+        ],
     );
 }

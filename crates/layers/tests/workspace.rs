@@ -1,5 +1,5 @@
-//! This workspace's sources against `layers.toml` and `known.toml`. `UNCONVOY_BLESS=1` takes the lines
-//! out of `known.toml` that no import answers to any more; it adds none.
+//! Checks this workspace's sources against `layers.toml` and `known.toml`. `UNCONVOY_BLESS=1`
+//! deletes obsolete entries of `known.toml`; it adds none.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ fn findings() -> anyhow::Result<Findings> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let layers = rules::layers(&std::fs::read_to_string(here.join("layers.toml"))?)?;
     let known = Known::read(&std::fs::read_to_string(here.join("known.toml"))?)?;
-    let (folders, packages): (Vec<_>, Vec<_>) = workspace::packages(&here.join("Cargo.toml"))?.into_iter().unzip();
+    let (folders, packages): (Vec<_>, Vec<_>) =
+        workspace::packages(&here.join("Cargo.toml"))?.into_iter().unzip();
     let mut findings = Findings::default();
     check::packages(&packages, &layers, &known, &mut findings)?;
     for (root, package) in folders.into_iter().zip(&packages) {
@@ -30,7 +31,7 @@ fn bless(findings: &Findings) -> anyhow::Result<()> {
 }
 
 #[test]
-fn imports_of_every_package_follow_the_layers_without_a_circle() -> anyhow::Result<()> {
+fn workspace_imports_follow_the_layers_without_cycles() -> anyhow::Result<()> {
     let mut found = findings()?;
     if std::env::var_os("UNCONVOY_BLESS").is_some() && !found.stale.is_empty() {
         bless(&found)?;
@@ -39,8 +40,8 @@ fn imports_of_every_package_follow_the_layers_without_a_circle() -> anyhow::Resu
     let report = check::report(&found);
     assert!(
         found.faults.is_empty(),
-        "{report}\n{} faults. Break the circle or take the import away. An arrow that has to wait is a line of \
-         crates/layers/known.toml: \"FROM -> TO\" = \"REASON\".",
+        "{report}\n{} faults. Break the cycle or remove the import. If an edge must stay \
+         for now, list it in crates/layers/known.toml: \"FROM -> TO\" = \"REASON\".",
         found.faults.len()
     );
     Ok(())

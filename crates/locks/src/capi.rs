@@ -1,6 +1,6 @@
-//! The locks of C and C++ users: `unconvoy.h`, and `libunconvoy.a` built with the feature `capi`.
+//! The locks for C and C++: `unconvoy.h`, and `libunconvoy.a` built with the feature `capi`.
 //!
-//! The header is generated from this file (`make header`); a test fails when the two differ.
+//! `make header` generates the header from this file; a test compares the two.
 
 use core::ptr;
 
@@ -12,17 +12,16 @@ use crate::lock;
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Native;
 
-/// A mutex under load control. All zeroes is an unlocked one: `unconvoy_mutex_t lock =
-/// UNCONVOY_MUTEX_INIT;`, static memory, or `memset`. There is nothing to destroy. It may
-/// be unlocked by another thread than the one that locked it. It must not be moved while in use,
-/// nor shared between processes.
+/// A mutex under load control. All zeroes is an unlocked mutex: use `UNCONVOY_MUTEX_INIT`, static
+/// storage, or `memset`. It needs no destruction. Any thread may unlock it. Do not move it while in
+/// use, nor share it between processes.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct unconvoy_mutex_t {
     words: [u64; 3],
 }
 
-/// A reader-writer lock under load control. All zeroes is a free one. A thread may hold it for
+/// A reader-writer lock under load control. All zeroes is a free lock. A thread may hold it for
 /// reading more than once.
 #[repr(C)]
 #[allow(non_camel_case_types)]
@@ -48,22 +47,22 @@ const _: () = assert!(size_of::<RwLock>() <= size_of::<unconvoy_rwlock_t>());
 
 /// # Safety
 ///
-/// `mutex` points to a mutex that lives as long as it is used.
+/// `mutex` points to a mutex that outlives the returned reference.
 unsafe fn mutex<'a>(mutex: *mut unconvoy_mutex_t) -> &'a Mutex {
-    // SAFETY: large enough (above), and only atomics inside.
+    // SAFETY: the C type is large enough (asserted above), and every field is atomic.
     unsafe { &*ptr::from_ref(&*mutex).cast() }
 }
 
 /// # Safety
 ///
-/// `lock` points to a reader-writer lock that lives as long as it is used.
+/// `lock` points to a reader-writer lock that outlives the returned reference.
 unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
-    // SAFETY: large enough (above), and only atomics inside.
+    // SAFETY: the C type is large enough (asserted above), and every field is atomic.
     unsafe { &*ptr::from_ref(&*lock).cast() }
 }
 
 fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
-    mutex.state.try_lock_politely()
+    mutex.state.try_lock_without_barging()
         || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.eventcount, None, deadline).held
 }
 
@@ -73,107 +72,124 @@ fn acquire_shared(lock: &RwLock, share: Share) {
     }
 }
 
-/// Locks, waiting as long as it takes.
+/// Locks the mutex. Waits until it is free.
 ///
 /// # Safety
 ///
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_lock(lock: *mut unconvoy_mutex_t) {
-    // SAFETY: by contract, `lock` points to a mutex.
+    // SAFETY: by contract.
     acquire(unsafe { mutex(lock) }, None);
 }
 
-/// Locks if that is possible at once; whether it did.
+/// Locks the mutex if it is free. Returns whether the caller now holds it.
 ///
 /// # Safety
 ///
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_trylock(lock: *mut unconvoy_mutex_t) -> bool {
-    // SAFETY: by contract, `lock` points to a mutex.
+    // SAFETY: by contract.
     unsafe { mutex(lock) }.state.try_lock()
 }
 
-/// Locks, waiting until `deadline_ns` on `CLOCK_MONOTONIC` at most; whether it did.
+/// Locks the mutex, or gives up at `deadline_ns` on `CLOCK_MONOTONIC`. Returns whether the caller
+/// now holds it.
 ///
 /// # Safety
 ///
 /// `lock` points to a mutex.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn unconvoy_mutex_lock_until(lock: *mut unconvoy_mutex_t, deadline_ns: u64) -> bool {
-    // SAFETY: by contract, `lock` points to a mutex.
+pub unsafe extern "C" fn unconvoy_mutex_lock_until(
+    lock: *mut unconvoy_mutex_t,
+    deadline_ns: u64,
+) -> bool {
+    // SAFETY: by contract.
     acquire(unsafe { mutex(lock) }, Some(deadline_ns))
 }
 
-/// Unlocks.
+/// Unlocks the mutex.
 ///
 /// # Safety
 ///
-/// `lock` points to a mutex that is locked, on behalf of the caller.
+/// `lock` points to a mutex that the caller holds, or unlocks on behalf of its holder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_unlock(lock: *mut unconvoy_mutex_t) {
-    // SAFETY: by contract, `lock` points to a mutex that is locked.
+    // SAFETY: by contract.
     unsafe {
         let mutex = mutex(lock);
         lock::release::<Native, _>(&mutex.state, &mutex.eventcount);
     }
 }
 
-/// Locks for reading, together with other readers.
+/// Locks for reading, shared with other readers. Waits while a writer holds the lock.
 ///
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_rdlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: by contract, `lock` points to a reader-writer lock.
+    // SAFETY: by contract.
     acquire_shared(unsafe { rwlock(lock) }, Share::Read);
 }
 
-/// Locks for reading if that is possible at once; whether it did.
+/// Locks for reading if no wait is needed. Returns whether the caller now holds the lock.
 ///
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_tryrdlock(lock: *mut unconvoy_rwlock_t) -> bool {
-    // SAFETY: by contract, `lock` points to a reader-writer lock.
+    // SAFETY: by contract.
     unsafe { rwlock(lock) }.state.try_acquire(Share::Read)
 }
 
-/// Locks for writing, alone.
+/// Locks for writing, exclusively. Waits until the lock is free.
 ///
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_wrlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: by contract, `lock` points to a reader-writer lock.
+    // SAFETY: by contract.
     acquire_shared(unsafe { rwlock(lock) }, Share::Write);
 }
 
-/// Locks for writing if that is possible at once; whether it did.
+/// Locks for writing if the lock is free. Returns whether the caller now holds it.
 ///
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_trywrlock(lock: *mut unconvoy_rwlock_t) -> bool {
-    // SAFETY: by contract, `lock` points to a reader-writer lock.
+    // SAFETY: by contract.
     unsafe { rwlock(lock) }.state.try_acquire(Share::Write)
 }
 
-/// Unlocks what the caller holds, for reading or for writing.
+/// Releases a lock held for reading or for writing.
 ///
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock that the caller holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
-    // SAFETY: by contract, `lock` points to a reader-writer lock that the caller holds.
+    // SAFETY: by contract.
     unsafe {
         let lock = rwlock(lock);
         lock::release_shared(&lock.state, &lock.eventcount);
     }
+}
+
+/// A point between two units of work, such as requests or transactions, at which the calling thread
+/// may sleep for load. Call it where the thread holds no lock and waits for none, for example at
+/// the end of a request loop's body. Returns whether the thread slept.
+///
+/// While threads outnumber processors and contend for locks, surplus threads sleep here until load
+/// drops, their turn comes, or 100 ms have passed. Otherwise the call costs a few loads.
+///
+/// This function needs the library. `unconvoy_checkpoint_if_loaded` works with and without it.
+#[unsafe(no_mangle)]
+pub extern "C" fn unconvoy_checkpoint() -> bool {
+    crate::runtime::checkpoint()
 }

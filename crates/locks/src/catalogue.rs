@@ -1,6 +1,6 @@
-//! The names under which a user asks for a lock: one table for the command line, the interposer,
-//! the benchmarks, the generic suite and the documentation. The tables in docs/reference/locks.md,
-//! docs/reference/sensors.md and docs/reference/environment.md are generated from here (`make docs`).
+//! The names of locks, load managers, policies and sensors: one table for the command, the
+//! interposer, the benchmarks, the generic suite and the documentation. `make docs` generates the
+//! tables in docs/reference/locks.md, docs/reference/sensors.md and docs/reference/environment.md.
 
 pub mod environment;
 
@@ -8,23 +8,25 @@ mod contention;
 mod entry;
 mod load;
 
-pub use contention::{CONTENTION, CONTENTION_MANAGERS, Class, ContentionManager};
+pub use contention::{CONTENTION, CONTENTION_MANAGERS, Class, ContentionManager, Exception, Order};
 pub use entry::{Entry, Purpose};
-pub use load::{LOAD, LOAD_MANAGERS, LoadManager, POLICIES, POLICY, Policy, SENSOR, SENSORS, Sensor};
+pub use load::{
+    LOAD, LOAD_MANAGERS, LoadManager, POLICIES, POLICY, Policy, SENSOR, SENSORS, Sensor,
+};
 
-/// Whether this machine can do what an entry is made for.
+/// Whether this machine supports an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// Fully supported.
     Full,
-    /// The lock works, but without what sets it apart: cause and remedy.
+    /// The lock works, but without its special feature: cause and remedy.
     Reduced(&'static str),
-    /// Nothing would be left of it, and it is not to be used: cause and remedy.
+    /// The lock would have no benefit and is not used: cause and remedy.
     Refused(&'static str),
 }
 
-/// Whether this machine can do what the contention manager `name` is made for. Found out once, by a
-/// few system calls at most.
+/// Whether this machine supports the contention manager `name`. Determined once, with a few system
+/// calls at most.
 #[cfg(not(loom))]
 pub fn availability(name: &str) -> Availability {
     use crate::primitive::native;
@@ -38,8 +40,8 @@ pub fn availability(name: &str) -> Availability {
 }
 
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
-/// ...]`: contention managers on the native machine, or on the one that is named, and load managers. The one
-/// list of what there is; the interposer, the generic suite, the benchmarks and the simulator are made from it.
+/// ...]`: contention managers on the native machine or on `$machine`, and load managers. The
+/// interposer, the generic suite, the benchmarks and the simulator are built from this list.
 #[macro_export]
 macro_rules! with_managers {
     ($callback:path) => {
@@ -64,6 +66,7 @@ macro_rules! with_managers {
             ]
             [
                 ("control", $crate::load::control::Control),
+                ("published", $crate::load::published::Published),
                 ("backoff", $crate::load::backoff::Backoff),
                 ("adaptive", $crate::load::adaptive::Adaptive),
                 ("gcr", $crate::load::restrict::Gcr),

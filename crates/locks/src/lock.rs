@@ -1,5 +1,4 @@
-//! Where the two halves of a lock meet: one acquire and one release, for every pair of contention
-//! manager and load manager.
+//! Where contention manager and load manager meet: one acquire and one release for every pair.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,36 +10,35 @@ use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{LONGEST_TURN_NS, Outcome, Turn, Verdict};
 use crate::primitive::{Atomic, Primitive};
 
-/// A machine with a process on it: what it hands to the waiters of its locks.
+/// A machine together with the process that runs on it.
 pub trait Process: Primitive {
     /// The process, as a waiter sees it.
     type Context: Context<Machine = Self>;
 
-    /// The process that runs.
+    /// The calling process.
     fn context() -> Self::Context;
 }
 
-/// Backoff of [`poll`]: as [`ttas`](crate::contention::ttas).
+/// Backoff of [`poll`], the same as that of [`ttas`](crate::contention::ttas).
 const POLL_BACKOFF_NS: (u64, u64) = (50, 10_000);
 
-/// A thread's pending wake-up of others is forgotten after so long: about the longest sleep for load,
-/// which is what the thread is kept from.
+/// How long a pending wake-up keeps a thread awake: about the longest sleep for load.
 const PENDING_WAKE_NS: u64 = 100_000_000;
 
 /// How an acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acquired {
-    /// Whether the lock is held; false only after a deadline.
+    /// Whether the lock is held; false only after the deadline.
     pub held: bool,
-    /// What the wait came to.
+    /// What happened during the wait.
     pub wait: WaitSummary,
 }
 
-/// Waiting that a thread keeps to itself at most, nanoseconds: little against a time slice.
+/// Waiting time that a thread accumulates before it reports the sum: short compared with a time
+/// slice.
 const PORTION_NS: u64 = 50_000;
 
-/// How long a wait keeps its processor busy, for processes that want to know
-/// ([`Context::waited`]).
+/// Processor time of one wait, for processes that collect it ([`Context::waited`]).
 struct Spent {
     is_counted: bool,
     last: u64,
@@ -55,7 +53,7 @@ impl Spent {
     #[inline(always)]
     fn turn(&mut self, process: impl Context, now: u64) {
         if self.is_counted {
-            // A longer gap between two turns is time off the processor.
+            // A gap beyond the longest turn is time off the processor.
             self.ns += now.saturating_sub(self.last).min(LONGEST_TURN_NS);
             self.last = now;
             if self.ns >= PORTION_NS {
@@ -64,7 +62,7 @@ impl Spent {
         }
     }
 
-    /// The thread was away.
+    /// Skips the time that the thread spent off the processor.
     fn resume<P: Primitive>(&mut self) {
         if self.is_counted {
             self.last = P::now();
@@ -79,48 +77,83 @@ impl Spent {
     }
 }
 
-/// Asks the load manager, and watches the deadline.
-struct Asking<'a, X: Context, L: LoadManager> {
+/// The waiter's question to its load manager, and its deadline.
+struct Query<'a, X: Context, L: LoadManager> {
     waiter: &'a mut L::Waiter,
     wait: &'a Wait<'a, X>,
     spent: &'a mut Spent,
+    sample: &'a mut Sample,
     late: bool,
 }
 
-impl<X: Context, L: LoadManager> Turn for Asking<'_, X, L> {
+/// The time at which a wait is sampled; `u64::MAX` if it is not, or has been.
+struct Sample(u64);
+
+impl Sample {
+    #[inline(always)]
+    fn take_after(&mut self, time: u64, process: impl Context) {
+        if time >= self.0 {
+            self.take(process);
+        }
+    }
+
+    #[cold]
+    fn take(&mut self, process: impl Context) {
+        if core::mem::replace(&mut self.0, u64::MAX) != u64::MAX {
+            process.take_sample();
+        }
+    }
+}
+
+impl<X: Context, L: LoadManager> Turn for Query<'_, X, L> {
     #[inline]
     fn turn(&mut self, now: u64) -> Verdict {
         self.spent.turn(self.wait.process, now);
+        self.sample.take_after(now, self.wait.process);
         self.late = self.wait.deadline.is_some_and(|end| now >= end);
         if self.late { Verdict::Leave } else { L::turn(self.waiter, self.wait, now) }
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.wait.deadline
+        match self.sample.0 {
+            u64::MAX => self.wait.deadline,
+            sample => Some(self.wait.deadline.map_or(sample, |deadline| deadline.min(sample))),
+        }
     }
 }
 
-/// One wait, for any lock: contend, leave when the load manager says so, come back, until the lock is
-/// held or the deadline has passed.
+/// One wait for any lock: contend, leave when the load manager says so, and contend again, until
+/// the lock is held or the deadline has passed.
 #[inline]
 fn wait<P: Process, L: LoadManager>(
     eventcount: &Eventcount<P>,
     lock: &dyn WaitedLock,
     deadline: Option<u64>,
-    mut attempt: impl FnMut(&mut Asking<'_, P::Context, L>) -> Outcome,
+    mut attempt: impl FnMut(&mut Query<'_, P::Context, L>) -> Outcome,
 ) -> Acquired {
+    // In the child of a `fork`, drops the parent's sleepers, pins and controller; in a parent, lets
+    // its children notice. Locks without a queue read the generation nowhere else.
+    P::generation();
     let process = P::context();
     let wait = Wait { process, eventcount, lock, deadline };
     let begin = P::now();
     let mut waiter = L::begin_wait(&wait, begin);
     let mut spent = Spent::begin(process, begin);
+    let mut sample = Sample(process.sample_at());
     let held = loop {
-        let mut asking = Asking { waiter: &mut waiter, wait: &wait, spent: &mut spent, late: false };
-        match attempt(&mut asking) {
+        let mut query = Query {
+            waiter: &mut waiter,
+            wait: &wait,
+            spent: &mut spent,
+            sample: &mut sample,
+            late: false,
+        };
+        match attempt(&mut query) {
             Outcome::Acquired => break true,
-            Outcome::Abandoned if asking.late => break false,
+            Outcome::Abandoned if query.late => break false,
             Outcome::Abandoned => {}
         }
+        sample.take(process);
         let is_held = L::block(&mut waiter, &wait);
         spent.resume::<P>();
         if is_held {
@@ -133,8 +166,8 @@ fn wait<P: Process, L: LoadManager>(
         L::give_up(&wait);
     }
     if summary.parked {
-        // Eventcount, Invariant 2. Holding the lock, this sets the bit; without, somebody else's hold, or
-        // else wakes one.
+        // Eventcount, Invariant 2: sets the parked bit if any thread holds the lock, and wakes one
+        // waiter if the lock is free.
         eventcount.pass_on(lock);
         if held {
             let pending_wake_until = P::now() + PENDING_WAKE_NS;
@@ -150,11 +183,12 @@ struct WaitedMutex<'a, P: Primitive, C> {
     account: Option<Account<'a, P>>,
 }
 
-/// What the user of a mutex writes down beside it, under it: waiters see by it how the lock fares.
+/// Two words beside a mutex. The user of the mutex updates them while holding it, and waiters read
+/// its progress from them.
 pub struct Account<'a, P: Primitive> {
-    /// Another number after each acquisition.
+    /// Changes with each acquisition.
     pub acquisitions: &'a P::U32,
-    /// Who holds it, by the machine's id of the thread; 0: nobody says.
+    /// The machine's thread id of the holder; 0 if unknown.
     pub holder: &'a P::U32,
 }
 
@@ -180,12 +214,15 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn holder(&self) -> Option<u32> {
-        self.account.as_ref().map(|account| account.holder.load(Relaxed)).filter(|&holder| holder != 0)
+        self.account
+            .as_ref()
+            .map(|account| account.holder.load(Relaxed))
+            .filter(|&holder| holder != 0)
     }
 }
 
-/// Acquires a mutex that the caller found taken, and of which its user may keep an account. `deadline`
-/// is on the machine's clock.
+/// Acquires a mutex whose fast path failed. `account` refers to the words beside the mutex, if its
+/// user keeps any; `deadline` is on the machine's clock.
 #[cold]
 pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     state: &C,
@@ -194,25 +231,31 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     let lock = WaitedMutex { state, account };
-    wait::<P, L>(eventcount, &lock, deadline, |asking| state.attempt(asking))
+    wait::<P, L>(eventcount, &lock, deadline, |query| state.attempt(query))
 }
 
-/// The calling thread releases a lock with parked waiters: they need the thread no longer.
+/// Records that the calling thread releases a lock with parked waiters and has no pending wake-up
+/// left.
 #[cold]
 fn record_wake<P: Process>() {
     let process = P::context();
     let last_wake = P::now();
-    process.set_thread_state(ThreadState { pending_wake_until: 0, last_wake, ..process.thread_state() });
+    process.set_thread_state(ThreadState {
+        pending_wake_until: 0,
+        last_wake,
+        ..process.thread_state()
+    });
 }
 
 /// Releases a mutex.
 ///
 /// # Safety
 ///
-/// The calling context holds it.
+/// The calling context holds the mutex.
 #[inline]
 pub unsafe fn release<P: Process, C: Contention>(state: &C, eventcount: &Eventcount<P>) {
-    // SAFETY: the caller holds the lock, also after an `unlock` that found parked waiters.
+    // SAFETY: the caller holds the mutex, and still holds it after an `unlock` that found parked
+    // waiters.
     unsafe {
         if !state.unlock() {
             record_wake::<P>();
@@ -238,7 +281,7 @@ impl<P: Primitive> WaitedLock for WaitedRwLock<'_, P> {
     }
 }
 
-/// Acquires a reader-writer lock that the caller could not have at once.
+/// Acquires a reader-writer lock whose fast path failed.
 #[cold]
 pub fn acquire_shared<P: Process, L: LoadManager>(
     state: &RwWord<P>,
@@ -247,8 +290,9 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     state.begin_wait(share);
-    let acquired =
-        wait::<P, L>(eventcount, &WaitedRwLock(state, share), deadline, |asking| state.attempt(share, asking));
+    let acquired = wait::<P, L>(eventcount, &WaitedRwLock(state, share), deadline, |query| {
+        state.attempt(share, query)
+    });
     let opens = state.end_wait(share);
     if opens && !acquired.held {
         eventcount.recheck();
@@ -256,14 +300,15 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
     acquired
 }
 
-/// Releases a reader-writer lock. All parkers are woken: several readers may go in.
+/// Releases a reader-writer lock. Wakes all parked waiters, since several readers may enter.
 ///
 /// # Safety
 ///
-/// The calling context holds it.
+/// The calling context holds the lock.
 #[inline]
 pub unsafe fn release_shared<P: Process>(state: &RwWord<P>, eventcount: &Eventcount<P>) {
-    // SAFETY: the caller holds the lock, also after a `release` that found parked waiters.
+    // SAFETY: the caller holds the lock, and still holds it after a `release` that found parked
+    // waiters.
     unsafe {
         if !state.release() {
             record_wake::<P>();
@@ -272,7 +317,7 @@ pub unsafe fn release_shared<P: Process>(state: &RwWord<P>, eventcount: &Eventco
     }
 }
 
-/// A word with room for nothing but itself.
+/// A lock of one word, without room for a parked bit or an eventcount.
 struct Bare<'a>(&'a dyn Fn() -> bool);
 
 impl WaitedLock for Bare<'_> {
@@ -280,28 +325,28 @@ impl WaitedLock for Bare<'_> {
         (self.0)()
     }
 
-    /// There is no room for the bit: a waiter that would park polls on.
+    /// Always false: without a parked bit, a waiter that would park keeps polling.
     fn set_parked_bit(&self) -> bool {
         false
     }
 
-    /// Nobody can tell.
+    /// Unknown, so assumed to be true.
     fn has_contender(&self) -> bool {
         true
     }
 }
 
-/// Polls `attempt` with backoff until it succeeds, for locks whose memory has no room for an eventcount:
-/// their waiters sleep in slots and yield, but do not park.
+/// Polls `attempt` with backoff until it succeeds, for locks without room for an eventcount.
+/// Waiters sleep in slots and yield, but never park.
 #[cold]
 pub fn poll<P: Process, L: LoadManager>(attempt: &dyn Fn() -> bool) -> Acquired {
-    wait::<P, L>(&Eventcount::new(), &Bare(attempt), None, |asking| {
-        let mut backoff = Backoff::new(POLL_BACKOFF_NS.0, POLL_BACKOFF_NS.1, P::address(asking));
+    wait::<P, L>(&Eventcount::new(), &Bare(attempt), None, |query| {
+        let mut backoff = Backoff::new(POLL_BACKOFF_NS.0, POLL_BACKOFF_NS.1, P::address(query));
         loop {
             if attempt() {
                 return Outcome::Acquired;
             }
-            if asking.turn(P::now()) == Verdict::Leave {
+            if query.turn(P::now()) == Verdict::Leave {
                 return Outcome::Abandoned;
             }
             backoff.wait::<P>();

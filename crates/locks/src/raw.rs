@@ -1,4 +1,4 @@
-//! The locks of Rust users: `lock_api`'s traits over any pair of managers.
+//! Locks for Rust: the traits of `lock_api` over any pair of managers.
 //!
 //! ```
 //! use unconvoy::Mutex;
@@ -27,35 +27,36 @@ use crate::lock;
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::{Clock as _, Native};
 
-/// A mutex of one contention manager and one load manager: 24 bytes.
+/// A mutex of one contention manager and one load manager, 24 bytes.
 pub struct RawLock<C, L> {
     eventcount: Eventcount<Native>,
     state: C,
     load: PhantomData<fn(L)>,
 }
 
-/// A reader-writer lock under one load manager: 12 bytes. Readers share, and may lock again while a
-/// writer waits.
+/// A reader-writer lock under one load manager, 12 bytes. Readers share the lock, and may lock it
+/// again while a writer waits.
 pub struct RawSharedLock<L> {
     eventcount: Eventcount<Native>,
     state: RwWord<Native>,
     load: PhantomData<fn(L)>,
 }
 
-/// The default lock around a value: barging word, time-published queue, load control.
+/// The default mutex around a value: barging word, time-published queue, load control.
 pub type Mutex<T> = lock_api::Mutex<RawLock<Loiter<Native>, Control>, T>;
-/// What [`Mutex::lock`](lock_api::Mutex::lock) returns.
+/// The guard that [`Mutex::lock`](lock_api::Mutex::lock) returns.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<Loiter<Native>, Control>, T>;
 /// A reader-writer lock under load control.
 pub type RwLock<T> = lock_api::RwLock<RawSharedLock<Control>, T>;
 
-/// `instant` on the machine's clock, which is the one that `Instant` reads; nanoseconds.
+/// Converts `instant` to nanoseconds of the machine's clock, which `Instant` reads too.
 fn deadline(instant: Instant) -> u64 {
     let ahead = instant.saturating_duration_since(Instant::now());
     Native::now().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A time-out that the clock cannot express is never.
+/// The time at which `timeout` ends; `None`, which means never, if the clock cannot represent that
+/// time.
 fn after(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }
@@ -63,17 +64,18 @@ fn after(timeout: Duration) -> Option<Instant> {
 impl<C: Contention, L: LoadManager> RawLock<C, L> {
     #[inline]
     fn acquire(&self, deadline: Option<u64>) -> bool {
-        self.state.try_lock_politely()
+        self.state.try_lock_without_barging()
             || lock::acquire::<Native, C, L>(&self.state, &self.eventcount, None, deadline).held
     }
 }
 
-// SAFETY: `Contention` is exclusive.
+// SAFETY: a `Contention` admits one holder at a time.
 unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutex for RawLock<C, L> {
-    // SAFETY: all zeroes is every contention manager's unlocked state, and the eventcount's empty one.
+    // SAFETY: all zeroes is the unlocked state of every contention manager, and an eventcount
+    // without waiters.
     const INIT: Self = unsafe { core::mem::zeroed() };
 
-    // Nothing in a lock knows which thread holds it.
+    // A lock does not record its holder, so another thread may release it.
     type Guard = GuardSend;
 
     #[inline]
@@ -89,7 +91,7 @@ unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutex for RawLock<C, L> 
 
     #[inline]
     unsafe fn unlock(&self, _: GuardSend) {
-        // SAFETY: `lock_api` releases what a guard holds.
+        // SAFETY: `lock_api` releases only what a guard holds.
         unsafe { lock::release::<Native, C>(&self.state, &self.eventcount) };
     }
 
@@ -121,9 +123,9 @@ impl<L: LoadManager> RawSharedLock<L> {
     }
 }
 
-// SAFETY: `RwWord` lets in readers together, or one writer alone.
+// SAFETY: `RwWord` admits readers together, or one writer alone.
 unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
-    // SAFETY: all zeroes is a free lock, and an eventcount at which nobody is parked.
+    // SAFETY: all zeroes is a free lock, and an eventcount without waiters.
     const INIT: Self = unsafe { core::mem::zeroed() };
 
     type SharedGuard = GuardSend;
@@ -142,7 +144,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     unsafe fn unlock_shared(&self, _: GuardSend) {
-        // SAFETY: `lock_api` releases what a guard holds.
+        // SAFETY: `lock_api` releases only what a guard holds.
         unsafe { lock::release_shared(&self.state, &self.eventcount) };
     }
 
@@ -159,7 +161,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self, _: GuardSend) {
-        // SAFETY: `lock_api` releases what a guard holds.
+        // SAFETY: `lock_api` releases only what a guard holds.
         unsafe { lock::release_shared(&self.state, &self.eventcount) };
     }
 

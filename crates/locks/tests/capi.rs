@@ -1,4 +1,4 @@
-//! The C side: the committed header is the generated one, and a C program that uses it works.
+//! The C API: the committed header matches the generated one, and a C program can use it.
 #![cfg(not(loom))]
 
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// `UNCONVOY_BLESS=1` writes the header instead of comparing it.
+/// With `UNCONVOY_BLESS=1` the test writes the header instead of comparing it.
 #[test]
-fn the_header_is_up_to_date() {
-    let config = cbindgen::Config::from_file(package().join("cbindgen.toml")).expect("a configuration");
+fn header_matches_capi_source() {
+    let config =
+        cbindgen::Config::from_file(package().join("cbindgen.toml")).expect("a configuration");
     let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_src(package().join("src/capi.rs"))
@@ -19,7 +20,7 @@ fn the_header_is_up_to_date() {
         .expect("the C API is expressible in C");
     let mut generated = Vec::new();
     bindings.write(&mut generated);
-    // Rust's heading for a caller's duties; in C every function has such.
+    // Every C function states its requirements, so the heading that Rust needs is dropped.
     let generated = String::from_utf8(generated).expect("UTF-8").replace(" # Safety\n\n", "");
     let path = package().join("include/unconvoy.h");
     if std::env::var_os("UNCONVOY_BLESS").is_some() {
@@ -30,10 +31,19 @@ fn the_header_is_up_to_date() {
     assert_eq!(committed, generated, "run `make header`");
 }
 
-/// Builds `libunconvoy.a` where it disturbs no other build.
+/// Builds `libunconvoy.a` in a target directory of its own, so as not to disturb other builds.
 fn static_library(target: &Path) -> PathBuf {
     let status = Command::new(env!("CARGO"))
-        .args(["rustc", "--quiet", "--release", "--lib", "--features", "capi", "--crate-type", "staticlib"])
+        .args([
+            "rustc",
+            "--quiet",
+            "--release",
+            "--lib",
+            "--features",
+            "capi",
+            "--crate-type",
+            "staticlib",
+        ])
         .current_dir(package())
         .env("CARGO_TARGET_DIR", target)
         .status()
@@ -43,9 +53,9 @@ fn static_library(target: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_c_program_excludes_and_times_out() {
+fn c_program_excludes_and_times_out() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // Kept between runs: the library takes a while to build.
+    // Kept between runs, because the library takes long to build.
     let target = package().join("../../target/capi");
     let library = static_library(&target);
     let program = directory.path().join("capi");

@@ -1,5 +1,5 @@
-//! What the documentation says is what the code says: tables are generated from the catalogue, and
-//! pages that a script puts together begin with their sources.
+//! The documentation matches the code: tables are generated from the catalogue, and pages that a
+//! script assembles contain its blocks.
 #![cfg(not(loom))]
 
 mod generated;
@@ -13,9 +13,9 @@ use generated::{assert_up_to_date, repository, table};
 use unconvoy::catalogue::environment::{Reader, VARIABLES, Values, Variable};
 use unconvoy::catalogue::{CONTENTION_MANAGERS, Class, LOAD_MANAGERS, POLICIES, Purpose, SENSORS};
 
-/// The name of a table's entry; the first is the default.
-fn name(place: usize, name: &str) -> String {
-    if place == 0 { format!("`{name}` (default)") } else { format!("`{name}`") }
+/// The name of a table's entry, marked as the default if it is the first.
+fn name(index: usize, name: &str) -> String {
+    if index == 0 { format!("`{name}` (default)") } else { format!("`{name}`") }
 }
 
 fn purpose(purpose: Purpose) -> String {
@@ -34,32 +34,49 @@ macro_rules! sizes {
 unconvoy::with_managers!(sizes);
 
 #[test]
-fn lock_tables_are_up_to_date() {
+fn lock_tables_match_catalogue() {
     let sizes = BTreeMap::from_iter(SIZES.iter().copied());
-    let locks = CONTENTION_MANAGERS.iter().enumerate().map(|(place, lock)| {
+    let locks = CONTENTION_MANAGERS.iter().enumerate().map(|(index, lock)| {
         let class = match lock.class {
             Class::Spins => "never".to_string(),
             Class::YieldsToPreempted(_) => "rescue".to_string(),
             Class::CallsSystem(_) => "**by design**".to_string(),
         };
         let state = format!("{} bytes", sizes[lock.entry.name]);
-        let name = name(place, lock.entry.name);
-        [name, lock.order.into(), lock.polls.into(), class, state, purpose(lock.purpose), lock.source.into()]
+        let name = name(index, lock.entry.name);
+        [
+            name,
+            lock.order.to_string(),
+            lock.polls.into(),
+            class,
+            state,
+            purpose(lock.purpose),
+            lock.source.into(),
+        ]
     });
-    let heading = ["name", "order", "waiters poll", "system calls", "state", "what it is for", "source"];
+    let heading =
+        ["name", "order", "waiters poll", "system calls", "state", "what it is for", "source"];
     let calls = CONTENTION_MANAGERS.iter().filter_map(|lock| match lock.class {
         Class::Spins => None,
-        Class::YieldsToPreempted(when) => Some([lock.entry.name, "rescue", "`sched_yield`, ", when]),
+        Class::YieldsToPreempted(when) => {
+            Some([lock.entry.name, "rescue", "`sched_yield`, ", when])
+        }
         Class::CallsSystem(what) => Some([lock.entry.name, "by design", "", what]),
     });
-    let calls = calls.map(|[name, class, call, when]| [format!("`{name}`"), class.into(), format!("{call}{when}")]);
-    let loads = LOAD_MANAGERS.iter().enumerate().map(|(place, load)| {
-        [name(place, load.entry.name), load.waiter.into(), purpose(load.purpose), load.source.into()]
+    let calls = calls.map(|[name, class, call, when]| {
+        [format!("`{name}`"), class.into(), format!("{call}{when}")]
     });
-    let policies = POLICIES
-        .iter()
-        .enumerate()
-        .map(|(place, policy)| [name(place, policy.entry.name), policy.target.into(), format!("{:.2}", policy.noise)]);
+    let loads = LOAD_MANAGERS.iter().enumerate().map(|(index, load)| {
+        [
+            name(index, load.entry.name),
+            load.waiter.into(),
+            purpose(load.purpose),
+            load.source.into(),
+        ]
+    });
+    let policies = POLICIES.iter().enumerate().map(|(index, policy)| {
+        [name(index, policy.entry.name), policy.target.into(), format!("{:.2}", policy.noise)]
+    });
     assert_up_to_date(
         "reference/locks.md",
         &[
@@ -72,9 +89,9 @@ fn lock_tables_are_up_to_date() {
 }
 
 #[test]
-fn sensor_table_is_up_to_date() {
-    let sensors = SENSORS.iter().enumerate().map(|(place, sensor)| {
-        let name = name(place, sensor.entry.name);
+fn sensor_table_matches_catalogue() {
+    let sensors = SENSORS.iter().enumerate().map(|(index, sensor)| {
+        let name = name(index, sensor.entry.name);
         [name, sensor.reads.into(), sensor.others.into(), sensor.cost.into(), sensor.needs.into()]
     });
     let heading = ["name", "reads", "sees of other processes", "cost of a reading", "needs"];
@@ -82,9 +99,13 @@ fn sensor_table_is_up_to_date() {
 }
 
 fn values(variable: &Variable) -> String {
-    let words = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let words = |words: &[&str]| {
+        words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    };
     match &variable.values {
-        Values::Entry(entries) => words(&entries.iter().map(|entry| entry.name).collect::<Vec<_>>()),
+        Values::Entry(entries) => {
+            words(&entries.iter().map(|entry| entry.name).collect::<Vec<_>>())
+        }
         Values::Milliseconds(range) => format!("{} to {} ms", range.start(), range.end()),
         Values::Word(choices) => words(choices),
         Values::Switch => "0; anything else is 1".to_string(),
@@ -109,25 +130,39 @@ fn readers(variable: &Variable) -> String {
 fn variables(is_wanted: impl Fn(&Variable) -> bool) -> String {
     let rows = VARIABLES.iter().filter(|variable| is_wanted(variable)).map(|variable| {
         let name = format!("`{}`", variable.name);
-        [name, readers(variable), values(variable), variable.default.into(), variable.meaning.into()]
+        [
+            name,
+            readers(variable),
+            values(variable),
+            variable.default.into(),
+            variable.meaning.into(),
+        ]
     });
     table(["name", "read by", "values", "default", "meaning"], rows)
 }
 
 #[test]
-fn environment_tables_are_up_to_date() {
+fn environment_tables_match_catalogue() {
     let is_ours = |variable: &Variable| variable.name.starts_with("UNCONVOY_");
-    let is_for_developers = |variable: &Variable| matches!(variable.readers[0], Reader::Tests | Reader::Build);
-    let is_librarys = |variable: &Variable| variable.readers[0] == Reader::Library;
-    let library = variables(|variable| is_ours(variable) && is_librarys(variable));
-    let command = variables(|variable| is_ours(variable) && !is_librarys(variable) && !is_for_developers(variable));
+    let is_for_developers =
+        |variable: &Variable| matches!(variable.readers[0], Reader::Tests | Reader::Build);
+    let is_for_library = |variable: &Variable| variable.readers[0] == Reader::Library;
+    let library = variables(|variable| is_ours(variable) && is_for_library(variable));
+    let command = variables(|variable| {
+        is_ours(variable) && !is_for_library(variable) && !is_for_developers(variable)
+    });
     let developers = variables(|variable| is_ours(variable) && is_for_developers(variable));
     let others = variables(|variable| !is_ours(variable));
-    let blocks = [("library", library), ("command", command), ("development", developers), ("others", others)];
+    let blocks = [
+        ("library", library),
+        ("command", command),
+        ("development", developers),
+        ("others", others),
+    ];
     assert_up_to_date("reference/environment.md", &blocks);
 }
 
-/// The files below `directories` that are sources: path below the repository, and text.
+/// Path below the repository and text of each source file below `directories`.
 fn sources(directories: &[&str]) -> Vec<(String, String)> {
     const KINDS: [&str; 9] = ["rs", "c", "cc", "h", "sh", "py", "toml", "html", ""];
     let root = repository();
@@ -135,7 +170,8 @@ fn sources(directories: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some(path) = open.pop() {
         if path.is_dir() {
-            let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let entries =
+                fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             open.extend(entries.map(|entry| entry.expect("an entry of a directory").path()));
         } else if KINDS.contains(&path.extension().unwrap_or_default().to_str().unwrap_or("none"))
             && let Ok(text) = fs::read_to_string(&path)
@@ -144,25 +180,28 @@ fn sources(directories: &[&str]) -> Vec<(String, String)> {
             found.push((name, text));
         }
     }
-    assert!(found.len() > directories.len(), "there are sources");
+    assert!(found.len() > directories.len(), "no sources found");
     found
 }
 
-/// The words of `text` that begin with `prefix`, which ends a word before them.
+/// The uppercase words in `text` that begin with `prefix`.
 fn words_from<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-    let is_of_a_name = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+    let is_of_a_name =
+        |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
     text.match_indices(prefix)
-        .filter(move |(place, _)| !text[..*place].ends_with(|letter: char| letter.is_ascii_alphanumeric()))
-        .map(move |(place, _)| &text[place..])
+        .filter(move |(index, _)| {
+            !text[..*index].ends_with(|letter: char| letter.is_ascii_alphanumeric())
+        })
+        .map(move |(index, _)| &text[index..])
         .map(move |rest| &rest[..rest.find(|letter| !is_of_a_name(letter)).unwrap_or(rest.len())])
 }
 
 const TABLE: &str = "crates/locks/src/catalogue/environment.rs";
 
 #[test]
-fn every_variable_in_the_sources_is_in_the_table() {
+fn variables_in_sources_are_in_the_table() {
     let sources = sources(&["crates", "papers", "scripts", "Makefile"]);
-    // A C macro is defined somewhere.
+    // C macros are defined in the sources.
     let macros: Vec<&str> = sources
         .iter()
         .flat_map(|(_, text)| text.lines())
@@ -172,10 +211,13 @@ fn every_variable_in_the_sources_is_in_the_table() {
     for (path, text) in sources.iter().filter(|(path, _)| path != TABLE) {
         let ours = words_from(text, "UNCONVOY_").filter(|word| word.len() > "UNCONVOY_".len());
         let quoted = |call: &'static str| {
-            text.match_indices(call).filter_map(move |(place, call)| text[place + call.len()..].split('"').next())
+            text.match_indices(call)
+                .filter_map(move |(index, call)| text[index + call.len()..].split('"').next())
         };
-        let read = ["env::var(\"", "env::var_os(\"", "getenv(\"", "getenv(c\""].into_iter().flat_map(quoted);
-        // What cargo sets for its build scripts is cargo's interface.
+        let read = ["env::var(\"", "env::var_os(\"", "getenv(\"", "getenv(c\""]
+            .into_iter()
+            .flat_map(quoted);
+        // Variables that cargo sets for its build scripts belong to cargo.
         let read = read.filter(|name| *name != "OUT_DIR" && !name.starts_with("CARGO_"));
         for word in ours.chain(read) {
             if !macros.contains(&word) && VARIABLES.iter().all(|variable| variable.name != word) {
@@ -187,26 +229,36 @@ fn every_variable_in_the_sources_is_in_the_table() {
 }
 
 #[test]
-fn every_variable_in_the_table_is_read_somewhere() {
+fn variables_in_the_table_are_in_sources() {
     let sources = sources(&["crates", "papers", "scripts"]);
     let (_, table) = sources.iter().find(|(path, _)| path == TABLE).expect("the table");
     for variable in VARIABLES {
         let quoted = format!("\"{}\"", variable.name);
         let row = table.split(&quoted).next().expect("a first part");
-        let constant = row.rsplit('\n').next().and_then(|line| line.trim().strip_suffix(':')).expect("ID: NAME");
+        let constant = row
+            .rsplit('\n')
+            .next()
+            .and_then(|line| line.trim().strip_suffix(':'))
+            .expect("ID: NAME");
         let constant = format!("environment::{constant}");
-        let is_end = |rest: &str| !rest.starts_with(|letter: char| letter.is_ascii_uppercase() || letter == '_');
-        let is_named = |text: &str| text.match_indices(&constant).any(|(place, of)| is_end(&text[place + of.len()..]));
+        let is_end = |rest: &str| {
+            !rest.starts_with(|letter: char| letter.is_ascii_uppercase() || letter == '_')
+        };
+        let is_named = |text: &str| {
+            text.match_indices(&constant).any(|(index, of)| is_end(&text[index + of.len()..]))
+        };
         assert!(
-            sources.iter().any(|(path, text)| path != TABLE && (text.contains(&quoted) || is_named(text))),
-            "nothing reads {}",
+            sources
+                .iter()
+                .any(|(path, text)| path != TABLE && (text.contains(&quoted) || is_named(text))),
+            "no source reads {}",
             variable.name
         );
     }
 }
 
 #[test]
-fn published_pages_have_the_blocks_that_scripts_fill() {
+fn evaluation_pages_contain_generated_tables() {
     let blocks = [
         ("measured", "goals"),
         ("measured", "programs"),
@@ -217,7 +269,8 @@ fn published_pages_have_the_blocks_that_scripts_fill() {
     ];
     for (page, block) in blocks {
         let path = repository().join(format!("docs/evaluation/{page}.md"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let rest = text.split_once(&format!("<!-- generated: {block} -->\n"));
         let content = rest.and_then(|(_, rest)| rest.split_once(&format!("<!-- end: {block} -->")));
         assert!(
@@ -227,18 +280,31 @@ fn published_pages_have_the_blocks_that_scripts_fill() {
     }
 }
 
-/// The algorithms reach the system only through their machine and their process: elsewhere no code of
-/// the library names a way to call the kernel or to print.
+/// Algorithms reach the system only through their machine and their process. No other code of the
+/// library calls the kernel or prints.
 #[test]
-fn only_machine_and_process_call_the_system() {
-    const WAYS: [&str; 8] =
-        ["libc::", "rustix::", "syscalls::", "std::fs", "std::io", "println!(", "std::process", "asm!("];
+fn sources_above_the_machine_make_no_system_calls() {
+    const WAYS: [&str; 8] = [
+        "libc::",
+        "rustix::",
+        "syscalls::",
+        "std::fs",
+        "std::io",
+        "println!(",
+        "std::process",
+        "asm!(",
+    ];
     let is_allowed = |path: &str| {
-        ["crates/locks/src/primitive/native/", "crates/locks/src/queue/pool.rs", "crates/locks/src/runtime/"]
-            .iter()
-            .any(|below| path.starts_with(below))
+        [
+            "crates/locks/src/primitive/native/",
+            "crates/locks/src/queue/pool.rs",
+            "crates/locks/src/runtime/",
+        ]
+        .iter()
+        .any(|below| path.starts_with(below))
     };
-    for (path, text) in sources(&["crates/locks/src"]).iter().filter(|(path, _)| !is_allowed(path)) {
+    for (path, text) in sources(&["crates/locks/src"]).iter().filter(|(path, _)| !is_allowed(path))
+    {
         let code = text.split("#[cfg(test)]").next().expect("a first part");
         let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
@@ -247,47 +313,55 @@ fn only_machine_and_process_call_the_system() {
     }
 }
 
-/// README.md and the pages below docs/: path, and text.
+/// Path and text of README.md and of each page below docs/.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = repository();
     let mut open = vec![root.join("docs")];
     let mut pages = vec![root.join("README.md")];
     while let Some(path) = open.pop() {
         if path.is_dir() {
-            let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let entries =
+                fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             open.extend(entries.map(|entry| entry.expect("an entry of a directory").path()));
         } else if path.extension().is_some_and(|extension| extension == "md") {
             pages.push(path);
         }
     }
-    pages.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("a page"))).collect()
+    pages
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).expect("a page")))
+        .collect()
 }
 
 #[test]
-fn paths_in_the_documentation_exist() {
+fn paths_in_documentation_exist() {
     let root = repository();
     for (page, text) in pages() {
-        // Of code on one line: what lies between every other pair of backquotes.
+        // Inline code: every other part between backquotes.
         let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let paths = code.filter(|word| {
-            let is_a_path =
-                ["crates/", "papers/", "scripts/", "docs/"].iter().any(|directory| word.starts_with(directory));
+            let is_a_path = ["crates/", "papers/", "scripts/", "docs/"]
+                .iter()
+                .any(|directory| word.starts_with(directory));
             is_a_path && !word.contains([' ', '*', '{'])
         });
         for path in paths.map(|path| root.join(path)) {
-            assert!(path.exists(), "{}: there is no {}", page.display(), path.display());
+            assert!(path.exists(), "{} names a missing file: {}", page.display(), path.display());
         }
-        // Sources may be named by their last parts.
+        // A page may name a source by the last parts of its path.
         let is_source = |word: &&str| word.ends_with(".rs") && !word.contains(' ');
-        for word in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_source) {
+        for word in
+            text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_source)
+        {
             let named = sources_named().iter().any(|path| path.ends_with(word));
-            assert!(named, "{}: there is no source {word}", page.display());
+            assert!(named, "{} names a missing source: {word}", page.display());
         }
     }
 }
 
-/// The paths of all sources.
 fn sources_named() -> &'static [PathBuf] {
     static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
-    PATHS.get_or_init(|| sources(&["crates", "papers"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect())
+    PATHS.get_or_init(|| {
+        sources(&["crates", "papers"]).into_iter().map(|(path, _)| PathBuf::from(path)).collect()
+    })
 }

@@ -1,5 +1,5 @@
-//! No waiter is passed over for ever. Waits are measured in the time that the lock's holders run:
-//! neighbours on a busy machine lengthen every other clock.
+//! Waits are bounded. A wait is measured in sections of other threads, each of a fixed processor
+//! time: the load of the machine affects every other clock.
 #![cfg(not(any(loom, tsan)))]
 
 use std::sync::atomic::AtomicU64;
@@ -9,21 +9,20 @@ use std::time::Duration;
 
 use lock_api::RawMutex;
 use unconvoy::contention::mcs::Mcs;
-use unconvoy::load::passive::LONGEST_SITTING_NS;
+use unconvoy::load::passive::LONGEST_PASSIVE_NS;
 use unconvoy::load::restrict::{Gcr, LONGEST_WATCH_NS, Malthus};
 use unconvoy::primitive::Native;
 use unconvoy::raw::RawLock;
 
 const THREADS: u64 = 6;
 
-/// A section that is long beside the polling of waiters, and of which few are made.
+/// Long compared with a waiter's polling, so a few sections suffice.
 const SECTION: Duration = Duration::from_millis(2);
 const SECTIONS: u64 = 400;
 
-/// Processor time of the calling thread.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for one time.
+    // SAFETY: writes `time`.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(failed, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -34,7 +33,7 @@ fn run_for(length: Duration) {
     while processor_time() < end {}
 }
 
-/// The longest wait of any thread, in sections that others began meanwhile.
+/// The longest wait of any thread, in sections begun by other threads.
 fn longest_wait<M: RawMutex + Sync>() -> u64 {
     let lock = M::INIT;
     let (begun, longest) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -55,10 +54,11 @@ fn longest_wait<M: RawMutex + Sync>() -> u64 {
     longest.load(Relaxed)
 }
 
-/// The sum of what passive.rs and restrict.rs promise: a thread sits until it is too long there, and
-/// as many watch before it as there are others. Each watcher lets go after its time and waits its
-/// turn at the lock, where at most all others are before it.
-const LONGEST_WAIT: u64 = in_sections(LONGEST_SITTING_NS) + THREADS * (in_sections(LONGEST_WATCH_NS) + THREADS);
+/// The sum of the bounds in passive.rs and restrict.rs. A thread is passive for at most the longest
+/// passive time. Then up to [`THREADS`] other threads may watch the lock first. Each watcher leaves
+/// after the longest watch, and then waits at the lock behind at most all other threads.
+const LONGEST_WAIT: u64 =
+    in_sections(LONGEST_PASSIVE_NS) + THREADS * (in_sections(LONGEST_WATCH_NS) + THREADS);
 
 const fn in_sections(ns: u64) -> u64 {
     ns.div_ceil(SECTION.as_nanos() as u64)
@@ -66,16 +66,19 @@ const fn in_sections(ns: u64) -> u64 {
 
 fn check<M: RawMutex + Sync>(name: &str) {
     let longest = longest_wait::<M>();
-    println!("{name}: {longest} sections before a waiter's, at most {LONGEST_WAIT} expected");
-    assert!(longest <= LONGEST_WAIT, "{name}: a waiter was passed over {longest} times");
+    println!("{name}: longest wait {longest} sections, bound {LONGEST_WAIT}");
+    assert!(
+        longest <= LONGEST_WAIT,
+        "{name}: a waiter was overtaken {longest} times, bound {LONGEST_WAIT}"
+    );
 }
 
 #[test]
-fn a_first_come_passive_set_lets_everybody_in() {
+fn first_come_passive_set_bounds_every_wait() {
     check::<RawLock<Mcs<Native>, Gcr>>("mcs+gcr");
 }
 
 #[test]
-fn a_last_come_passive_set_lets_everybody_in() {
+fn last_come_passive_set_bounds_every_wait() {
     check::<RawLock<Mcs<Native>, Malthus>>("mcs+malthus");
 }

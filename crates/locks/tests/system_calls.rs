@@ -1,10 +1,9 @@
-//! When contention managers call the operating system: each one's calls, counted on a machine of
-//! its own, are those of its class in the catalogue.
+//! When contention managers call the operating system. The calls of each contention manager,
+//! counted on a machine of the test's own, must be those of its class in the catalogue.
 //!
-//! The machine is made of the native one's parts. It counts in the calling thread what an
-//! algorithm asks of the system, and has two ways to show what a machine shows seldom: a *dawdling*
-//! thread rests after each of its writes, as one that is preempted there, and a new *generation*
-//! is what the child of a fork has.
+//! The machine consists of the native machine's parts. It counts in each thread what an algorithm
+//! asks of the system. It also reproduces two rare events: a *preempted* thread sleeps after each
+//! of its writes, and a new *generation* stands for the child of a fork.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -17,11 +16,11 @@ use unconvoy::catalogue::{CONTENTION_MANAGERS, Class};
 use unconvoy::contention::Contention;
 use unconvoy::primitive::turn::{Outcome, Turn, Verdict};
 use unconvoy::primitive::{
-    Atomic, AtomicInt, Atomics, Clock, Generation, Native, Parking, SliceExtension, Spin, Threads, Transactions,
+    Atomic, AtomicInt, Atomics, Clock, Generation, Monitor, Native, Parking, SliceExtension, Spin,
+    Threads, Transactions,
 };
 use unconvoy::queue::{Node, NodeMemory};
 
-/// Calls of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Calls {
     yields: u32,
@@ -42,8 +41,9 @@ impl Calls {
 }
 
 thread_local! {
-    static CALLS: Cell<Calls> = const { Cell::new(Calls { yields: 0, parks: 0, unparks: 0, slices: 0 }) };
-    static DAWDLES: Cell<bool> = const { Cell::new(false) };
+    static CALLS: Cell<Calls> =
+        const { Cell::new(Calls { yields: 0, parks: 0, unparks: 0, slices: 0 }) };
+    static IS_PREEMPTED: Cell<bool> = const { Cell::new(false) };
 }
 
 static GENERATION: AtomicU32 = AtomicU32::new(1);
@@ -54,18 +54,17 @@ fn count(call: impl Fn(&mut Calls)) {
     CALLS.set(calls);
 }
 
-/// After a write.
-fn dawdle() {
-    if DAWDLES.get() {
+/// Callers call this after each write.
+fn sleep_if_preempted() {
+    if IS_PREEMPTED.get() {
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The machine that counts.
 #[derive(Debug, Clone, Copy)]
 struct Counting;
 
-/// An atomic cell after whose writes a dawdling thread rests.
+/// An atomic cell that suspends a preempted thread after each of its writes.
 #[repr(transparent)]
 struct Slow<A>(A);
 
@@ -80,11 +79,11 @@ macro_rules! slow {
             }
             fn store(&self, value: $value, order: Ordering) {
                 self.0.store(value, order);
-                dawdle();
+                sleep_if_preempted();
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {
                 let before = self.0.swap(value, order);
-                dawdle();
+                sleep_if_preempted();
                 before
             }
             fn compare_exchange(
@@ -96,7 +95,7 @@ macro_rules! slow {
             ) -> Result<$value, $value> {
                 let result = self.0.compare_exchange(current, new, success, failure);
                 if result.is_ok() {
-                    dawdle();
+                    sleep_if_preempted();
                 }
                 result
             }
@@ -110,7 +109,7 @@ macro_rules! slow_int {
         impl AtomicInt<$value> for Slow<$cell> {
             $(fn $operation(&self, value: $value, order: Ordering) -> $value {
                 let before = self.0.$operation(value, order);
-                dawdle();
+                sleep_if_preempted();
                 before
             })*
         }
@@ -141,11 +140,10 @@ impl Spin for Counting {
     fn pause() {
         std::hint::spin_loop();
     }
-    /// As the native machine's, an instruction or pauses.
-    fn umwait(_word: &Slow<AtomicU64>, _seen: u64) {
-        (0..100).for_each(|_| std::hint::spin_loop());
-    }
 }
+
+/// On the native machine this is an instruction, or the default series of pauses.
+impl Monitor for Counting {}
 
 impl Parking for Counting {
     fn park(word: &Slow<AtomicU32>, expected: u32, deadline: Option<u64>) {
@@ -154,7 +152,7 @@ impl Parking for Counting {
     }
     fn unpark(word: *const Slow<AtomicU32>, how_many: u32) {
         count(|calls| calls.unparks += 1);
-        // `Slow` is transparent.
+        // `Slow` is transparent, so a pointer to it is also a pointer to its word.
         Native::unpark(word.cast(), how_many);
     }
 }
@@ -187,17 +185,16 @@ impl SliceExtension for Counting {
 }
 
 impl NodeMemory for Counting {
-    /// Never freed: nodes are type-stable.
+    /// Never freed, because nodes are type-stable.
     fn take_node() -> *mut Node<Counting> {
         Box::into_raw(Box::new(Node::detached(0, 0)))
     }
     unsafe fn give_node(_node: *mut Node<Counting>) {}
 }
 
-/// A contention manager as the tests see it, without its type.
 trait Lock: Sync {
     fn try_lock(&self) -> bool;
-    /// Waits for the lock until `end`; whether it has it.
+    /// Waits for the lock until `end`. Returns whether the caller holds it.
     fn wait(&self, end: Instant) -> bool;
     fn unlock(&self);
 }
@@ -210,12 +207,12 @@ impl<C: Contention> Lock for C {
         self.attempt(&mut Until(end)) == Outcome::Acquired
     }
     fn unlock(&self) {
-        // SAFETY: the tests release what they hold.
-        assert!(unsafe { Contention::unlock(self) }, "nobody marks it");
+        // SAFETY: the tests release only what they hold.
+        assert!(unsafe { Contention::unlock(self) }, "no parked bit");
     }
 }
 
-/// A waiter's question: it spins until the end.
+/// Spins until the given time, then leaves.
 struct Until(Instant);
 
 impl Turn for Until {
@@ -228,49 +225,49 @@ impl Turn for Until {
     }
 }
 
-fn far() -> Instant {
+fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// What `work` calls in a thread of its own.
-fn calls_of(dawdles: bool, work: impl FnOnce() + Send) -> Calls {
+/// Calls of `work` in a new thread.
+fn calls_of(is_preempted: bool, work: impl FnOnce() + Send) -> Calls {
     let counted = || {
-        DAWDLES.set(dawdles);
+        IS_PREEMPTED.set(is_preempted);
         work();
         CALLS.get()
     };
     thread::scope(|scope| scope.spawn(counted).join().expect("no panic"))
 }
 
-/// Calls of a thread that takes and releases a lock that nobody else wants.
-fn alone(lock: &dyn Lock) -> Calls {
+/// Calls of a thread that takes and releases an uncontended lock.
+fn calls_uncontended(lock: &dyn Lock) -> Calls {
     calls_of(false, || {
         for _ in 0..100 {
             assert!(lock.try_lock());
             lock.unlock();
-            assert!(lock.wait(far()));
+            assert!(lock.wait(far_future()));
             lock.unlock();
         }
     })
 }
 
-/// Calls of a thread that waits for a lock which another one holds throughout.
-fn in_vain(lock: &dyn Lock) -> Calls {
+/// Calls of a thread that waits for a lock in vain.
+fn calls_until_timeout(lock: &dyn Lock) -> Calls {
     assert!(lock.try_lock());
     let calls = calls_of(false, || assert!(!lock.wait(Instant::now() + Duration::from_millis(5))));
     lock.unlock();
     calls
 }
 
-/// Calls of threads that contend for a lock, one of them dawdling.
-fn beside_a_dawdler(lock: &dyn Lock) -> Calls {
+/// Calls of threads that contend for a lock, one of them preempted.
+fn calls_beside_preempted_thread(lock: &dyn Lock) -> Calls {
     let done = AtomicBool::new(false);
-    let sections = |dawdles, rest| {
+    let sections = |is_preempted, rest| {
         let done = &done;
         move || {
-            calls_of(dawdles, || {
+            calls_of(is_preempted, || {
                 while !done.load(SeqCst) {
-                    assert!(lock.wait(far()));
+                    assert!(lock.wait(far_future()));
                     thread::sleep(rest);
                     lock.unlock();
                 }
@@ -278,29 +275,33 @@ fn beside_a_dawdler(lock: &dyn Lock) -> Calls {
         }
     };
     thread::scope(|scope| {
-        let threads = [(true, 0), (false, 100), (false, 100)]
-            .map(|(dawdles, rest)| scope.spawn(sections(dawdles, Duration::from_micros(rest))));
+        let threads = [(true, 0), (false, 100), (false, 100)].map(|(is_preempted, rest)| {
+            scope.spawn(sections(is_preempted, Duration::from_micros(rest)))
+        });
         thread::sleep(Duration::from_millis(100));
         done.store(true, SeqCst);
-        threads.map(|thread| thread.join().expect("no panic")).into_iter().fold(Calls::default(), Calls::and)
+        threads
+            .map(|thread| thread.join().expect("no panic"))
+            .into_iter()
+            .fold(Calls::default(), Calls::and)
     })
 }
 
-/// Calls of two threads that meet at the first use of a lock in a process, one of them dawdling.
-fn in_a_child(lock: &dyn Lock) -> Calls {
-    let section = |dawdles| {
+/// Calls of two threads, one of them preempted, that first use a lock after a fork.
+fn calls_after_fork(lock: &dyn Lock) -> Calls {
+    let section = |is_preempted| {
         move || {
-            calls_of(dawdles, || {
-                assert!(lock.wait(far()));
+            calls_of(is_preempted, || {
+                assert!(lock.wait(far_future()));
                 lock.unlock();
             })
         }
     };
     GENERATION.fetch_add(1, SeqCst);
     thread::scope(|scope| {
-        let dawdler = scope.spawn(section(true));
+        let preempted = scope.spawn(section(true));
         thread::sleep(Duration::from_millis(1));
-        section(false)().and(dawdler.join().expect("no panic"))
+        section(false)().and(preempted.join().expect("no panic"))
     })
 }
 
@@ -313,7 +314,7 @@ macro_rules! locks {
 
 unconvoy::with_managers!(locks, Counting);
 
-/// What each kind of call is named in the catalogue.
+/// The catalogue's names of `calls`.
 fn names(calls: Calls) -> Vec<&'static str> {
     let kinds = [
         (calls.yields, "`sched_yield`"),
@@ -324,34 +325,41 @@ fn names(calls: Calls) -> Vec<&'static str> {
     kinds.into_iter().filter(|kind| kind.0 > 0).map(|kind| kind.1).collect()
 }
 
-/// How long a case is repeated in which a thread has to meet another at the right moment. Beside busy
-/// neighbours hundreds of attempts may miss it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to repeat a case that needs two threads to meet at the right moment. On a busy machine
+/// hundreds of attempts may fail.
+const RETRY_TIME: Duration = Duration::from_secs(120);
 
-/// One test, since generations are the process's.
+/// A single test, because the generation belongs to the process.
 #[test]
-fn every_contention_manager_calls_what_its_class_says() {
+fn calls_of_each_contention_manager_match_its_class() {
     for (lock, (name, unlocked)) in CONTENTION_MANAGERS.iter().zip(LOCKS) {
-        assert_eq!(lock.entry.name, *name, "the order of both tables");
-        let undisturbed = alone(&*unlocked()).and(in_vain(&*unlocked()));
-        let yields = |calls: Calls| Calls { yields: 0, ..calls } == Calls::default() && calls.yields > 0;
+        assert_eq!(lock.entry.name, *name, "both tables have the same order");
+        let undisturbed = calls_uncontended(&*unlocked()).and(calls_until_timeout(&*unlocked()));
+        let yields =
+            |calls: Calls| Calls { yields: 0, ..calls } == Calls::default() && calls.yields > 0;
         match lock.class {
             Class::Spins | Class::YieldsToPreempted(_) => {
-                assert_eq!(undisturbed, Calls::default(), "{name}, with nobody preempted");
-                let disturbed = || beside_a_dawdler(&*unlocked()).and(in_a_child(&*unlocked()));
+                assert_eq!(undisturbed, Calls::default(), "{name}, no thread preempted");
+                let disturbed = || {
+                    calls_beside_preempted_thread(&*unlocked()).and(calls_after_fork(&*unlocked()))
+                };
                 if lock.class == Class::Spins {
-                    assert_eq!(disturbed(), Calls::default(), "{name}, with a thread preempted");
+                    assert_eq!(disturbed(), Calls::default(), "{name}, a thread preempted");
                 } else {
-                    let end = Instant::now() + PATIENCE;
-                    let mut attempts = std::iter::repeat_with(disturbed).take_while(|_| Instant::now() < end);
+                    let end = Instant::now() + RETRY_TIME;
+                    let mut attempts =
+                        std::iter::repeat_with(disturbed).take_while(|_| Instant::now() < end);
                     let seen = attempts.find(|calls| *calls != Calls::default());
-                    assert!(seen.is_some_and(yields), "{name}, with a thread preempted: {seen:?}");
+                    assert!(seen.is_some_and(yields), "{name}, a thread preempted: {seen:?}");
                 }
             }
             Class::CallsSystem(what) => {
                 let named = names(undisturbed);
-                assert!(!named.is_empty(), "{name} calls nothing");
-                assert!(named.iter().all(|name| what.contains(name)), "{name}: {named:?} are not all in {what:?}");
+                assert!(!named.is_empty(), "{name} makes no call");
+                assert!(
+                    named.iter().all(|name| what.contains(name)),
+                    "{name}: {named:?} are not all in {what:?}"
+                );
             }
         }
     }

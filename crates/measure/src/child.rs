@@ -1,4 +1,4 @@
-//! One run of the program: start it, watch it, end it if need be, and say what it used.
+//! One run of a program: start, watch, end, and account for it.
 
 use std::ffi::c_int;
 use std::io::{self, Read};
@@ -15,65 +15,70 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::interrupt::Interrupts;
+use crate::messages;
 
-/// How long a program that was asked to end may take before it is killed.
+/// Time for a program to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// At least this much of the end of each output stream is kept for the metric.
+/// At least this many bytes are kept from the end of each output stream, for the metric.
 const KEPT_OUTPUT: usize = 16 << 20;
-/// At least this much of both together is kept to show when the run fails.
+/// At least this many bytes are kept from the end of both streams, for a failure's message.
 const KEPT_TAIL: usize = 64 << 10;
 
-/// What a run printed.
+/// Output of a run.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Standard output.
     pub stdout: Vec<u8>,
     /// Standard error.
     pub stderr: Vec<u8>,
-    /// The end of both, in the order of arrival.
+    /// End of both streams, in the order of arrival.
     pub tail: Vec<u8>,
 }
 
-/// What a run that ended by itself used.
+/// Resources of a run that ended by itself.
 #[derive(Debug)]
 pub struct Usage {
-    /// From just before the start to the end.
+    /// Elapsed time, from just before the start.
     pub wall: Duration,
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Processor time in user mode, of the program and those it waited for.
+    /// User-mode processor time of the program and of the children that it reaped.
     pub user: Duration,
-    /// The same in the kernel.
+    /// Kernel-mode processor time of the same.
     pub system: Duration,
     /// Largest resident set, KiB.
     pub max_rss_kib: i64,
-    /// Context switches because a thread waited.
+    /// Context switches of threads that blocked.
     pub voluntary_switches: i64,
-    /// Context switches because a thread was preempted.
+    /// Context switches of threads that were preempted.
     pub involuntary_switches: i64,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// By itself, well or not.
+    /// The program ended, successfully or not.
     Ended(Usage),
-    /// Ended by us, after the time-out.
+    /// The time-out passed, and the program was ended.
     TimedOut,
-    /// Ended by us, because this signal came.
+    /// This signal arrived, and the program was ended.
     Interrupted(c_int),
 }
 
-/// Runs a command in a process group of its own and collects what it prints and uses.
+/// Runs a command in its own process group and returns its output and resources.
 ///
 /// # Errors
 ///
-/// The program cannot be started (its own error), or the system refuses to watch it.
-pub fn measure(command: Command, timeout: Option<Duration>, interrupts: &Interrupts) -> io::Result<(Outcome, Output)> {
+/// The program cannot be started (execve's error), or cannot be watched.
+pub fn measure(
+    command: Command,
+    timeout: Option<Duration>,
+    interrupts: &Interrupts,
+) -> io::Result<(Outcome, Output)> {
     Running::start(command)?.finish(timeout, interrupts)
 }
 
-/// A program that runs. Dropped before its end, it is killed.
+/// A running program, killed when dropped.
 pub struct Running {
     start: Instant,
     group: Group,
@@ -81,13 +86,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a command in a process group of its own.
+    /// Starts a command in its own process group.
     ///
     /// # Errors
     ///
     /// As [`measure`].
     pub fn start(mut command: Command) -> io::Result<Self> {
-        // Nothing to read: a program in a group of its own would be stopped by reading the terminal.
+        // No standard input: a background process group that reads the terminal is stopped.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let start = Instant::now();
         let mut child = command.spawn()?;
@@ -101,16 +106,21 @@ impl Running {
         self.group.leader.as_raw().cast_unsigned()
     }
 
-    /// Waits for the program's end; ends it `timeout` after its start, or when a signal asks for it.
+    /// Waits for the program. A signal, or `timeout` after its start, ends it.
     ///
     /// # Errors
     ///
-    /// The system refuses to watch it.
-    pub fn finish(self, timeout: Option<Duration>, interrupts: &Interrupts) -> io::Result<(Outcome, Output)> {
+    /// The program cannot be watched.
+    pub fn finish(
+        self,
+        timeout: Option<Duration>,
+        interrupts: &Interrupts,
+    ) -> io::Result<(Outcome, Output)> {
         self.finish_watched(timeout, interrupts, |_| {})
     }
 
-    /// As [`finish`](Self::finish); `see` is shown what is on standard output so far, each time that there may be more.
+    /// As [`finish`](Self::finish), and passes all standard output so far to `see` whenever the
+    /// output may have grown.
     ///
     /// # Errors
     ///
@@ -129,7 +139,7 @@ impl Running {
             streams.wait(interrupts, deadline)?;
             see(&streams.output.stdout);
             if let Some(number) = interrupts.take() {
-                // A second Ctrl-C, or a time-out before it: no more patience.
+                // Kill at once on a second signal, or a signal after the time-out.
                 let signal = match ended_by_us {
                     Some(_) => Signal::SIGKILL,
                     None => Signal::try_from(number).unwrap_or(Signal::SIGTERM),
@@ -153,20 +163,19 @@ impl Running {
     }
 }
 
-/// What an exit status other than success means.
+/// Describes an unsuccessful exit status.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
+        (Some(code), _) => messages::exit_status(code),
         (None, Some(number)) => {
             let name = Signal::try_from(number).map_or("unknown", Signal::as_str);
-            let dumped = if status.core_dumped() { ", core dumped" } else { "" };
-            format!("ended by signal {number} ({name}{dumped})")
+            messages::ended_by_signal(number, name, status.core_dumped())
         }
         (None, None) => status.to_string(),
     }
 }
 
-/// The program and whatever it started, as far as it stayed in its process group.
+/// The program and its descendants, unless they left the process group.
 struct Group {
     leader: Pid,
     reaped: bool,
@@ -174,11 +183,11 @@ struct Group {
 
 impl Group {
     fn signal(&self, signal: Signal) {
-        // Fails only when the group is empty, which is what is wanted.
+        // Fails only if the group is empty already.
         let _ = killpg(self.leader, signal);
     }
 
-    /// Looks without reaping, so that the id stays taken until [`Self::reap`].
+    /// Checks without reaping, so that the process id stays reserved until [`Self::reap`].
     fn leader_has_ended(&self) -> io::Result<bool> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.leader), flags) {
@@ -188,14 +197,14 @@ impl Group {
         }
     }
 
-    /// Kills what the leader left behind, which would disturb the next run, and reaps the leader.
+    /// Kills the leader's descendants, which would disturb the next run, and reaps the leader.
     fn reap(&mut self, wall: Duration) -> io::Result<Usage> {
         self.signal(Signal::SIGKILL);
         let mut status: c_int = 0;
-        // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers only.
+        // SAFETY: `rusage` is a struct of integers, so all-zero bytes are a valid value.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: both pointers are to live, writable locals of the types that wait4(2) asks for.
+            // SAFETY: both pointers refer to live, writable locals of wait4(2)'s types.
             let result = unsafe { libc::wait4(self.leader.as_raw(), &mut status, 0, &mut usage) };
             if result != -1 {
                 break;
@@ -220,7 +229,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Only on an error of ours in between: no program may outlive its measurement.
+        // Reached only after an error: no program may outlive its measurement.
         if !self.reaped {
             self.signal(Signal::SIGKILL);
         }
@@ -231,7 +240,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), (time.tv_usec.unsigned_abs() as u32) * 1000)
 }
 
-/// The read ends of the program's output, `None` once closed.
+/// Reading ends of the program's output; `None` once closed.
 struct Streams {
     stdout: Option<std::process::ChildStdout>,
     stderr: Option<std::process::ChildStderr>,
@@ -239,24 +248,28 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(stdout: Option<std::process::ChildStdout>, stderr: Option<std::process::ChildStderr>) -> io::Result<Self> {
-        // Only our ends: the program's are file descriptions of their own.
+    fn new(
+        stdout: Option<std::process::ChildStdout>,
+        stderr: Option<std::process::ChildStderr>,
+    ) -> io::Result<Self> {
+        // Affects the reading ends only. The program's ends are separate file descriptions.
         for end in stdout.iter().map(AsFd::as_fd).chain(stderr.iter().map(AsFd::as_fd)) {
             fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
         Ok(Self { stdout, stderr, output: Output::default() })
     }
 
-    /// Sleeps until there is output, a signal, an ended child or the deadline; reads the output.
+    /// Sleeps until output, a signal, a child's end or the deadline, and reads the output.
     fn wait(&mut self, interrupts: &Interrupts, deadline: Option<Instant>) -> io::Result<()> {
         let mut fds = vec![PollFd::new(interrupts.wake(), PollFlags::POLLIN)];
         fds.extend(self.stdout.iter().map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)));
         fds.extend(self.stderr.iter().map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)));
         let timeout = match deadline {
             None => PollTimeout::NONE,
-            // One millisecond more, for poll rounds down and would spin through the last one.
+            // Add a millisecond: poll rounds down, and would spin through the last millisecond.
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                let left =
+                    deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
             }
         };
@@ -268,7 +281,7 @@ impl Streams {
         self.drain()
     }
 
-    /// Reads what is there.
+    /// Reads the available output.
     fn drain(&mut self) -> io::Result<()> {
         let Output { stdout, stderr, tail } = &mut self.output;
         read_available(&mut self.stdout, stdout, tail)?;
@@ -276,8 +289,12 @@ impl Streams {
     }
 }
 
-/// Moves what a pipe holds into `kept` and `tail`; closes it at its end.
-fn read_available(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, tail: &mut Vec<u8>) -> io::Result<()> {
+/// Moves a pipe's contents to `kept` and `tail`, and closes the pipe at its end.
+fn read_available(
+    pipe: &mut Option<impl Read>,
+    kept: &mut Vec<u8>,
+    tail: &mut Vec<u8>,
+) -> io::Result<()> {
     let mut bytes = [0; 16 << 10];
     while let Some(end) = pipe {
         match end.read(&mut bytes) {
@@ -294,7 +311,7 @@ fn read_available(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, tail: &mut V
     Ok(())
 }
 
-/// Appends, and forgets the beginning when more than twice `limit` has come together.
+/// Appends bytes, and drops the oldest once more than twice `limit` have accumulated.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     kept.extend_from_slice(bytes);
     if kept.len() > 2 * limit {
@@ -307,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_output_keeps_its_end() {
+    fn keep_retains_end_of_long_output() {
         let mut kept = Vec::new();
         for number in 0..1000_u32 {
             keep(&mut kept, &number.to_be_bytes(), 100);
@@ -317,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_have_words() {
+    fn describe_names_status_and_signal() {
         assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exit status 3");
         assert_eq!(describe(ExitStatus::from_raw(9)), "ended by signal 9 (SIGKILL)");
     }

@@ -1,19 +1,20 @@
-//! What is made of a record: each format behind one trait, each file complete or not there.
+//! Exporters of records: formats behind one trait, and files that are written atomically.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::messages;
 use crate::output::replace;
 
-/// One format of records of the kind `R`.
+/// One format for records of type `R`.
 pub trait Exporter<R> {
-    /// The whole file; `None` if such a record has none in this format.
+    /// Renders the whole file; `None` if this format does not apply to the record.
     ///
     /// # Errors
     ///
-    /// The record has nothing yet that this format can show.
+    /// The record has no data for this format yet.
     fn render(&self, record: &R) -> anyhow::Result<Option<Vec<u8>>>;
 }
 
@@ -26,59 +27,57 @@ impl<R: Serialize> Exporter<R> for Json {
     }
 }
 
-/// A value as indented JSON and a newline.
+/// Renders a value as indented JSON with a final newline.
 ///
 /// # Errors
 ///
-/// It cannot be JSON: a map whose keys are no text.
+/// The value has no JSON form, such as a map with keys that are not text.
 pub fn json(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// A format and the file it goes to.
+/// A format and its file.
 pub struct Destination<R> {
     exporter: Box<dyn Exporter<R>>,
     path: PathBuf,
 }
 
 impl<R> Destination<R> {
-    /// The record in `path`, as `exporter` has it.
+    /// Creates a destination that writes `exporter`'s format to `path`.
     pub fn new(exporter: impl Exporter<R> + 'static, path: impl Into<PathBuf>) -> Self {
         Self { exporter: Box::new(exporter), path: path.into() }
     }
 
-    /// Looks for what would only be noticed after all the runs.
+    /// Checks the path before the runs, which may take hours.
     ///
     /// # Errors
     ///
-    /// Why the file cannot be written: its directory is not there, or it is one itself.
+    /// The file cannot be written: its directory does not exist, or the path is a directory.
     pub fn check(&self) -> Result<(), String> {
         let directory = match self.path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let problem = if self.path.is_dir() {
-            "is a directory, name a file in it".to_string()
+        if self.path.is_dir() {
+            Err(messages::is_a_directory(&self.path))
         } else if !directory.is_dir() {
-            format!("cannot be written: there is no directory {}", directory.display())
+            Err(messages::no_directory(&self.path, directory))
         } else {
-            return Ok(());
-        };
-        Err(format!("{} {problem}", self.path.display()))
+            Ok(())
+        }
     }
 
-    /// Renders and writes. A reader never sees half a file: it appears under its name when it is
-    /// complete.
+    /// Renders the record and writes the file. The file appears under its name only once complete.
     ///
     /// # Errors
     ///
-    /// The format has nothing to show, or the file cannot be written.
+    /// The format has no data, or the file cannot be written.
     pub fn write(&self, record: &R) -> anyhow::Result<()> {
-        let shown = self.path.display();
-        match self.exporter.render(record).with_context(|| format!("no {shown}"))? {
-            Some(bytes) => replace(&self.path, &bytes).with_context(|| format!("cannot write {shown}")),
+        let context = || messages::cannot_write(&self.path);
+        match self.exporter.render(record).with_context(context)? {
+            Some(bytes) => replace(&self.path, &bytes).with_context(context),
             None => Ok(()),
         }
     }
@@ -89,11 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_without_a_directory_is_noticed_before() {
+    fn check_rejects_directory_and_missing_parent() {
         let directory = tempfile::tempdir().expect("a directory");
         let to = |path: &Path| Destination::<u32>::new(Json, path);
         assert!(to(directory.path()).check().is_err_and(|why| why.contains("is a directory")));
-        assert!(to(&directory.path().join("nosuch/file")).check().is_err_and(|why| why.contains("no directory")));
+        assert!(
+            to(&directory.path().join("nosuch/file"))
+                .check()
+                .is_err_and(|why| why.contains("create the directory"))
+        );
         let file = directory.path().join("file");
         assert_eq!(to(&file).check(), Ok(()));
         to(&file).write(&7).expect("written");

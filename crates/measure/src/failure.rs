@@ -1,20 +1,22 @@
-//! A run that gave no result, and whether its program found its data inconsistent.
+//! Failed runs, and failures that mean inconsistent data.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Status with which a workload program ends that finds its data inconsistent; `EXIT_INCONSISTENT`
-/// of crates/bench/workloads/measure.h.
+use crate::messages;
+
+/// Exit status of a workload program that finds its data inconsistent: `EXIT_INCONSISTENT` of
+/// crates/bench/workloads/die.h.
 pub const EXIT_INCONSISTENT: i32 = 3;
 
-/// Why a run gave no result.
+/// A failed run.
 #[derive(Debug)]
 pub struct Failed {
-    /// Which, why, and the last of what it printed.
+    /// Name of the run, cause, and the end of its output.
     pub why: String,
-    /// Its exit status, unless a signal or the time-out ended it.
+    /// Exit status, unless a signal or the time-out ended the run.
     pub status: Option<i32>,
 }
 
@@ -26,31 +28,32 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Whether a run failed because its program found its data inconsistent, and not because the
-/// machine, an engine or the user was at fault.
+/// Returns whether a run failed because its program found inconsistent data. All other failures are
+/// caused by the machine, the engine or the user.
 pub fn is_violation(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failed>().is_some_and(|failed| failed.status == Some(EXIT_INCONSISTENT))
 }
 
-/// The same in a record.
+/// A failure as recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failure {
-    /// What describes the cell.
+    /// Description of the cell.
     pub cell: Value,
     /// Round, from 1.
     pub round: u32,
-    /// The reason.
+    /// The cause.
     pub why: String,
-    /// Whether the program found its data inconsistent: then a lock let two threads in, or something as bad.
+    /// Whether the program found inconsistent data, so that a lock is broken.
     pub is_violation: bool,
 }
 
 impl Failure {
-    /// Of the run `name`.
+    /// Creates the record of run `name`'s failure.
     pub fn new(error: &anyhow::Error, name: &str, cell: &Value, round: u32) -> Self {
         let is_violation = is_violation(error);
-        let what = if is_violation { "CONSISTENCY VIOLATION: " } else { "" };
-        Self { cell: cell.clone(), round, why: format!("{what}{name}: {error:#}"), is_violation }
+        let why = format!("{name}: {error:#}");
+        let why = if is_violation { messages::violation(why) } else { why };
+        Self { cell: cell.clone(), round, why, is_violation }
     }
 }
 
@@ -59,10 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_are_told_from_other_failures() {
-        let failed = |status| anyhow::Error::from(Failed { why: "tpcc: a reason".to_string(), status }).context("cell");
+    fn only_exit_inconsistent_is_a_violation() {
+        let failed = |status| {
+            anyhow::Error::from(Failed { why: "tpcc: a reason".to_string(), status })
+                .context("cell")
+        };
         assert!(is_violation(&failed(Some(EXIT_INCONSISTENT))));
-        // The machine's fault, a usage error, a signal or a time-out.
+        // Status of a failure of the machine, of a usage error, and of a signal or time-out.
         assert!([Some(1), Some(2), None].into_iter().all(|status| !is_violation(&failed(status))));
         assert!(!is_violation(&anyhow::anyhow!("something else")));
     }

@@ -1,10 +1,10 @@
-//! What is promised, and whether what was measured keeps it. Pure.
+//! Goals, and the verdict of measurements on them. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::short;
 
-/// On which side of a limit a good number lies.
+/// Limit of a goal, and the side on which good values lie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     /// The limit or more.
@@ -15,37 +15,37 @@ pub enum Bound {
     Below(f64),
 }
 
-/// One promise.
+/// One goal.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
-    /// How records name it.
+    /// Identifier in records.
     pub id: &'static str,
-    /// What is promised.
+    /// The goal as text.
     pub text: &'static str,
     /// The command that measures it.
     pub measured_by: &'static str,
     /// The limit.
     pub bound: Bound,
-    /// Unit of the limit and of what is measured; empty for a ratio.
+    /// Unit of the limit and the measurement; empty for a ratio.
     pub unit: &'static str,
 }
 
-/// Whether a promise was kept.
+/// Whether a goal was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// Kept.
+    /// Met.
     #[serde(rename = "PASS")]
     Pass,
-    /// Broken.
+    /// Missed.
     #[serde(rename = "MISS")]
     Miss,
-    /// These runs cannot tell.
+    /// The runs do not decide it.
     #[serde(rename = "not judged")]
     NotJudged,
 }
 
 impl Verdict {
-    /// As in a record.
+    /// Returns the verdict's name in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
@@ -55,23 +55,23 @@ impl Verdict {
     }
 }
 
-/// One promise and what was measured.
+/// A goal with its measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Judgement {
     /// [`Goal::id`].
     pub goal: String,
-    /// [`Goal::text`]; empty in a judgement that was read from a record.
+    /// [`Goal::text`]; empty if read from a record.
     #[serde(skip)]
     pub text: String,
-    /// The deciding number, the worst of all; `None` if there is none.
+    /// The worst value, which decides; `None` if nothing was measured.
     pub measured: Option<f64>,
-    /// The limit, with sign and unit.
+    /// The limit with relation and unit.
     pub limit: String,
     /// Unit of `measured`.
     pub unit: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Where the worst number was met, or why there is no verdict.
+    /// Configuration with the worst value, or the reason for the missing verdict.
     pub note: String,
 }
 
@@ -84,7 +84,7 @@ impl Bound {
         }
     }
 
-    /// The worst of some values, each with where it was met.
+    /// Returns the worst of several values, each paired with its origin.
     pub fn worst<W>(self, values: impl IntoIterator<Item = (f64, W)>) -> Option<(f64, W)> {
         let badness = |value: f64| {
             if matches!(self, Self::AtLeast(_)) { -value } else { value }
@@ -94,7 +94,7 @@ impl Bound {
 }
 
 impl Goal {
-    /// The limit as text, such as `>= 0.880`.
+    /// Returns the limit as text, such as `>= 0.880`.
     pub fn limit(&self) -> String {
         let (sign, limit) = match self.bound {
             Bound::AtLeast(limit) => (">=", limit),
@@ -104,13 +104,13 @@ impl Goal {
         format!("{sign} {} {}", short(limit), self.unit).trim_end().to_string()
     }
 
-    /// Judges one number.
+    /// Judges one value.
     pub fn judge(&self, measured: f64, note: impl Into<String>) -> Judgement {
         let verdict = if self.bound.admits(measured) { Verdict::Pass } else { Verdict::Miss };
         Judgement { measured: Some(measured), verdict, ..self.not_judged(note) }
     }
 
-    /// Judges the worst of some numbers, each with where it was met.
+    /// Judges the worst of several values, each paired with its origin.
     pub fn judge_worst(&self, values: impl IntoIterator<Item = (f64, String)>) -> Judgement {
         match self.bound.worst(values) {
             Some((value, place)) => self.judge(value, format!("worst: {place}")),
@@ -118,7 +118,7 @@ impl Goal {
         }
     }
 
-    /// No verdict, and why.
+    /// Returns a judgement without a verdict, for a reason.
     pub fn not_judged(&self, why: impl Into<String>) -> Judgement {
         Judgement {
             goal: self.id.to_string(),
@@ -133,15 +133,17 @@ impl Goal {
 }
 
 impl Judgement {
-    /// The same numbers without a verdict, and why.
+    /// Withdraws the verdict, for a reason, and keeps the measurement.
     pub fn without_verdict(self, why: &str) -> Self {
         Self { verdict: Verdict::NotJudged, note: format!("{why}; {}", self.note), ..self }
     }
 
-    /// What was measured, with its unit.
+    /// Returns the measurement with its unit.
     pub fn measured_text(&self) -> String {
-        self.measured
-            .map_or_else(|| "-".to_string(), |value| format!("{} {}", short(value), self.unit).trim_end().to_string())
+        self.measured.map_or_else(
+            || "-".to_string(),
+            |value| format!("{} {}", short(value), self.unit).trim_end().to_string(),
+        )
     }
 }
 
@@ -158,7 +160,7 @@ mod tests {
     const READING: Goal = goal(Bound::Below(100.0), "us");
 
     #[test]
-    fn limits_have_a_side() {
+    fn judge_compares_with_limit() {
         assert_eq!(SATURATED.judge(0.88, "").verdict, Verdict::Pass);
         assert_eq!(SATURATED.judge(0.879, "").verdict, Verdict::Miss);
         assert_eq!(CPU.judge(1.0, "").verdict, Verdict::Pass);
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_decides() {
+    fn judge_worst_uses_worst_value() {
         let values = [(0.95, "2".to_string()), (0.5, "64".to_string())];
         assert_eq!(SATURATED.judge_worst(values.clone()).measured, Some(0.5));
         assert_eq!(CPU.judge_worst(values).note, "worst: 2");

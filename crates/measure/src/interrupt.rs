@@ -1,9 +1,9 @@
-//! Ctrl-C while something is being measured.
+//! Signals such as Ctrl-C during a measurement.
 //!
-//! Handlers only leave a note and a byte in a pipe; the loop that watches a running program
-//! ([`crate::child`]) sees the byte, ends the program and hands back what there is. The same pipe tells
-//! of ended children, so that watching needs neither a thread nor polling, which would disturb
-//! what is measured.
+//! A handler only stores the signal's number and writes a byte to a pipe. The loop that watches a
+//! running program ([`crate::child`]) polls the pipe, ends the program and returns the results so
+//! far. SIGCHLD uses the same pipe. Watching thus needs neither a thread nor a timer, which would
+//! disturb the measurement.
 
 use std::ffi::c_int;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 
-/// The signals that end a measurement.
+/// Signals that end a measurement.
 const ENDING: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// That a signal asked to end. Displayed as the reason in a record.
+/// A signal asked the command to end. Displays as the reason in a record.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -29,35 +29,37 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Installed handlers, for the rest of the process's life.
+/// Installed handlers, which stay for the rest of the process's life.
 pub struct Interrupts {
     pending: Arc<AtomicUsize>,
     wake: UnixStream,
 }
 
 impl Interrupts {
-    /// Installs the handlers. Programs started later do not inherit them: `exec` resets them.
+    /// Installs the handlers. Child programs do not inherit them, because `exec` resets handlers.
     ///
     /// # Errors
     ///
-    /// The process is out of file descriptors.
+    /// No file descriptors are left.
     pub fn install() -> io::Result<Self> {
         let (wake, write_end) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let pending = Arc::new(AtomicUsize::new(0));
         for signal in ENDING {
-            // The note first: whoever reads the byte finds it.
+            // Register the number before the byte: handlers run in this order, so a reader of the
+            // byte finds the number.
             signal_hook::flag::register_usize(signal, Arc::clone(&pending), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
         }
         signal_hook::low_level::pipe::register(SIGCHLD, write_end)?;
-        // A reader of our output that has gone (`compare | head`) must not cost finished runs.
-        // A flag nobody reads instead of "ignore", which programs would inherit.
+        // Standard output may be closed early (`compare | head`), which must not lose finished
+        // runs. A handler with an unused flag serves instead of "ignore", which child programs
+        // would inherit.
         signal_hook::flag::register_usize(SIGPIPE, Arc::new(AtomicUsize::new(0)), 0)?;
         Ok(Self { pending, wake })
     }
 
-    /// The handlers of this process, installed by the first call.
+    /// Returns this process's handlers, which the first call installs.
     ///
     /// # Errors
     ///
@@ -73,16 +75,16 @@ impl Interrupts {
         }
     }
 
-    /// Fails with [`Interrupted`] once a signal has come that nobody has [taken](Self::take).
+    /// Returns [`Interrupted`] if a signal arrived and was not [taken](Self::take).
     ///
     /// # Errors
     ///
-    /// A signal has come.
+    /// A signal arrived.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.pending.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Interrupted) }
     }
 
-    /// The signal that asked to end since the last call, if any.
+    /// Returns and clears the last signal since the previous call.
     pub fn take(&self) -> Option<c_int> {
         match self.pending.swap(0, Ordering::Relaxed) {
             0 => None,
@@ -90,7 +92,7 @@ impl Interrupts {
         }
     }
 
-    /// Becomes readable when a signal has come or a child has ended.
+    /// Returns a descriptor that becomes readable when a signal arrives or a child ends.
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

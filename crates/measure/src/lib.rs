@@ -1,19 +1,18 @@
-//! The ground under `unconvoy compare`, `unconvoy bench` and `unconvoy sim`: what every measurement
-//! needs, whatever is measured.
+//! The parts of a measurement that `unconvoy compare`, `unconvoy bench` and `unconvoy sim` share.
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | [`output`], [`interrupt`], [`progress`], [`arguments`] | a command that measures: its files, Ctrl-C, its bar, its numbers |
+//! | [`output`], [`interrupt`], [`progress`], [`arguments`] | a command: files, Ctrl-C, progress, numbers |
 //! | [`parts`] | the files of an installation, and `LD_PRELOAD` |
-//! | [`child`], [`failure`] | a program, watched to its end |
+//! | [`child`], [`failure`] | a program, watched until its end |
 //! | [`rounds`] | the loop: interleaved repeats |
-//! | [`cells`], [`statistics`] | what was measured, medians and spread |
-//! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | what a benchmark leaves behind |
+//! | [`cells`], [`statistics`] | measurements, medians and spread |
+//! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | contents of a benchmark's record |
 //! | [`export`] | formats, behind one trait |
 //! | [`session`], [`resume`] | a benchmark from its first run to its record |
 //! | [`chart`] | figures |
 //!
-//! Each uses those above it and none below.
+//! Each module uses only those above it.
 
 pub mod arguments;
 pub mod cells;
@@ -24,6 +23,7 @@ pub mod export;
 pub mod failure;
 pub mod goal;
 pub mod interrupt;
+mod messages;
 pub mod output;
 pub mod parts;
 pub mod progress;

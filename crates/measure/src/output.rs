@@ -1,4 +1,5 @@
-//! Results on standard output and in files, a failure (a full disk) being an error and not a panic as with `print!`.
+//! Results on standard output and in files. A failed write, such as on a full disk, is an error and
+//! not a panic as with `print!`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,22 +8,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Writes `text` to standard output, a reader that has gone being an error.
+use crate::messages;
+
+/// Writes `text` to standard output. A closed pipe is an error.
 ///
 /// # Errors
 ///
-/// It cannot be written to its end.
+/// The text cannot be written completely.
 pub fn print_all(text: impl AsRef<[u8]>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     stdout.write_all(text.as_ref())?;
     stdout.flush()
 }
 
-/// Writes `text` to standard output. A reader that has gone (`| head`) has seen enough.
+/// Writes `text` to standard output and ignores a closed pipe (`| head`).
 ///
 /// # Errors
 ///
-/// It cannot be written.
+/// The text cannot be written.
 pub fn print(text: &str) -> std::io::Result<()> {
     match print_all(text) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -30,25 +33,26 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// A line on standard error, which may be closed: that must not cost the results.
+/// Prints a line to standard error. A closed standard error is ignored, so that the results are not
+/// lost.
 pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
 }
 
-/// Appends, where `Path::with_extension` would cut `figure-0.5` short.
+/// Appends a suffix. `Path::with_extension` would turn `figure-0.5` into `figure-0.json`.
 pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Writes a file of which a reader never sees half: it appears under its name when it is complete.
+/// Writes a file atomically: it appears under its name once complete.
 ///
 /// # Errors
 ///
-/// The file cannot be written; what was there before is still there.
+/// The file cannot be written; an existing file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Follow a link instead of replacing it, and write into a device or pipe itself.
+    // Follow a link instead of replacing it, and write to a device or pipe directly.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     if target.exists() && !target.is_file() {
         return fs::write(target, bytes);
@@ -61,19 +65,21 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written
 }
 
-/// As [`replace`], making the file's directory too.
+/// As [`replace`], and creates the file's directory.
 ///
 /// # Errors
 ///
-/// As [`replace`], naming the file.
+/// As [`replace`], with the file's name.
 pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        fs::create_dir_all(directory)
+            .with_context(|| messages::cannot_make_directory(directory))?;
     }
-    replace(path, text.as_ref()).with_context(|| format!("cannot write {}", path.display()))
+    replace(path, text.as_ref()).with_context(|| messages::cannot_write(path))
 }
 
-/// Fails if no file can be made beside `path`, making its directory: to be asked before hours of measuring, whose results would have nowhere to go.
+/// Checks that a file beside `path` can be created, and creates its directory. Long measurements
+/// call this first, so that their results are not lost.
 ///
 /// # Errors
 ///
@@ -81,7 +87,7 @@ pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
 pub fn can_write(path: &Path) -> anyhow::Result<()> {
     let trial = with_suffix(path, ".unfinished");
     write(&trial, "")?;
-    fs::remove_file(&trial).with_context(|| format!("cannot remove {}", trial.display()))
+    fs::remove_file(&trial).with_context(|| messages::cannot_remove(&trial))
 }
 
 #[cfg(test)]
@@ -89,12 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dot_in_the_name_stays() {
+    fn with_suffix_keeps_dots_in_the_name() {
         assert_eq!(with_suffix(Path::new("a/run.1"), ".json"), Path::new("a/run.1.json"));
     }
 
     #[test]
-    fn a_trial_leaves_nothing_but_the_directory() {
+    fn can_write_leaves_only_the_directory() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("sub/r.1");
         can_write(&file).expect("it can");
@@ -104,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_survives_a_failure() {
+    fn failed_write_keeps_former_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("sub/file");
         write(&file, "one").expect("made with its directory");

@@ -1,61 +1,60 @@
-//! The parts of an installation that a command has others load, or executes: where each lies. And
-//! `LD_PRELOAD`, with the interposer in front of what it already holds.
+//! Paths of the installed files that the command executes or that other programs load, and
+//! `LD_PRELOAD` with the interposer.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::messages;
+
 /// File name of the interposer.
 const INTERPOSER: &str = "libunconvoy.so";
 
-/// A file that the command has others load, or executes.
+/// A file that the command executes or that another program loads.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// The file.
+    /// File name.
     pub name: &'static str,
-    /// The variable that may name another place than beside the command.
+    /// Variable that names another path.
     pub variable: Option<&'static str>,
-    /// What to build.
+    /// Package that builds the file.
     pub package: &'static str,
 }
 
-/// The same for a kernel: beside a build's directory, in an installation.
+/// Directories of a kernel, relative to the command's: a build tree, then an installation.
 const KERNEL_PLACES: [&str; 2] = ["../kernel", "../lib/unconvoy/kernel"];
 
-/// Directories to look in, relative to that of the command: a build tree, then installations.
+/// Directories searched, relative to the command's: a build tree, then installations.
 const PLACES: [&str; 3] = ["", "../lib", "../lib/unconvoy"];
 
-/// The absolute path of the interposer; `variable` names the file when it is elsewhere.
+/// Returns the absolute path of the interposer. `variable` may name another path.
 ///
 /// # Errors
 ///
-/// As [`Part::find`]; or the dynamic loader cannot be given the path.
+/// As [`Part::find`]; or the dynamic loader cannot take the path.
 pub fn interposer(variable: &'static str) -> Result<PathBuf, String> {
-    let path = Part { name: INTERPOSER, variable: Some(variable), package: "unconvoy-preload" }.find()?;
-    // Not `/proc/self/exe`-like names: the program resolves the path in its own directory.
+    let path =
+        Part { name: INTERPOSER, variable: Some(variable), package: "unconvoy-preload" }.find()?;
+    // Resolve the path here, because the program may run in another directory.
     let path = path.canonicalize().unwrap_or(path);
     if path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
-        return Err(format!(
-            "the dynamic loader splits LD_PRELOAD at spaces and colons, so it cannot load {}: \
-             copy the file to a path without them and set {variable} to it",
-            path.display()
-        ));
+        return Err(messages::path_splits_preload(&path, variable));
     }
     Ok(path)
 }
 
-/// Where a kernel and QEMU's system mode may lie, as `make kernel` leaves them or an installation
-/// has them; `variable` names the directory when it is elsewhere.
+/// Returns the directories that may contain a kernel and QEMU's system mode, from `make kernel` or
+/// an installation. `variable` may name another directory.
 pub fn kernel_directories(variable: &str) -> Vec<PathBuf> {
     named_by(variable).map_or_else(|| beside_the_command(&KERNEL_PLACES), |path| vec![path])
 }
 
-/// The path in an environment variable that is set.
+/// Returns the path in an environment variable that is set and not empty.
 fn named_by(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// `places`, relative to the directory of this command.
+/// Returns `places` relative to the directory of this command.
 pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
     let Ok(command) = std::env::current_exe() else {
         return Vec::new();
@@ -64,7 +63,7 @@ pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
     places.iter().map(|place| directory.join(place)).collect()
 }
 
-/// `LD_PRELOAD` with the interposer first, so that its symbols win.
+/// Returns `LD_PRELOAD` with the interposer first, so that its symbols take precedence.
 pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_os_string();
     if let Some(existing) = existing.filter(|existing| !existing.is_empty()) {
@@ -74,32 +73,34 @@ pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
     value
 }
 
-/// `LD_PRELOAD` without the interposer, for a run under libc; `None` when nothing else is left.
+/// Returns `LD_PRELOAD` without the interposer, for a run under libc; `None` if it is then empty.
 pub fn without_preload(existing: &OsStr) -> Option<OsString> {
     let kept: Vec<&[u8]> = existing
         .as_bytes()
         .split(|byte| b" :".contains(byte))
         .filter(|entry| !entry.is_empty())
-        .filter(|entry| Path::new(OsStr::from_bytes(entry)).file_name() != Some(OsStr::new(INTERPOSER)))
+        .filter(|entry| {
+            Path::new(OsStr::from_bytes(entry)).file_name() != Some(OsStr::new(INTERPOSER))
+        })
         .collect();
     (!kept.is_empty()).then(|| OsStr::from_bytes(&kept.join(&b':')).to_os_string())
 }
 
 impl Part {
-    /// Its path.
+    /// Returns the path of the file.
     ///
     /// # Errors
     ///
-    /// Says where it looked and what to do.
+    /// The message lists the paths tried and the remedy.
     pub fn find(&self) -> Result<PathBuf, String> {
         let Self { name, variable, package } = self;
         let beside = || beside_the_command(&PLACES).iter().map(|place| place.join(name)).collect();
-        let candidates: Vec<PathBuf> = variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
+        let candidates: Vec<PathBuf> =
+            variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
         candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-            let places: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-            let places = places.join(", ");
-            let or_set = variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"));
-            format!("{name} is missing; looked for {places}. Build it (cargo build --release -p {package}){or_set}")
+            let places: Vec<String> =
+                candidates.iter().map(|path| path.display().to_string()).collect();
+            messages::part_missing(name, &places.join(", "), package, *variable)
         })
     }
 }
@@ -109,16 +110,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interposer_comes_first() {
+    fn preload_puts_interposer_first() {
         let library = Path::new("/lib/libunconvoy.so");
         assert_eq!(preload(library, None), "/lib/libunconvoy.so");
         assert_eq!(preload(library, Some(OsStr::new(""))), "/lib/libunconvoy.so");
-        assert_eq!(preload(library, Some(OsStr::new("/a.so b.so"))), "/lib/libunconvoy.so:/a.so b.so");
+        assert_eq!(
+            preload(library, Some(OsStr::new("/a.so b.so"))),
+            "/lib/libunconvoy.so:/a.so b.so"
+        );
     }
 
     #[test]
-    fn a_libc_run_keeps_other_preloads() {
+    fn without_preload_keeps_other_libraries() {
         assert_eq!(without_preload(OsStr::new("/x/libunconvoy.so")), None);
-        assert_eq!(without_preload(OsStr::new("/x/libunconvoy.so:/a.so b.so")).unwrap(), "/a.so:b.so");
+        assert_eq!(
+            without_preload(OsStr::new("/x/libunconvoy.so:/a.so b.so")).unwrap(),
+            "/a.so:b.so"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, a few lines elsewhere.
+//! Progress on standard error: a bar on a terminal, occasional lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -6,57 +6,60 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::complain;
 
-/// Without a terminal, a line at the end of a round, but no more often than this.
+/// Shortest interval between two progress lines. Lines are printed only if there is no
+/// terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where a measurement stands, for whoever waits.
+/// Progress of a measurement.
 pub struct Progress {
-    /// Hidden when standard error is no terminal.
+    /// Hidden if standard error is not a terminal.
     bar: ProgressBar,
     quiet: bool,
     started: Instant,
     last_line: Option<Instant>,
-    /// What is counted.
+    /// Noun for the counted items.
     what: &'static str,
     total: u64,
 }
 
 impl Progress {
-    /// Of `total` runs.
+    /// Creates the progress of `total` runs.
     pub fn new(total: u64, quiet: bool) -> Self {
         Self::of("run", total, quiet)
     }
 
-    /// Of `total` of what `what` names.
+    /// Creates the progress of `total` items, named by `what`.
     pub fn of(what: &'static str, total: u64, quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        // No steady tick: its thread would run while the program is measured.
-        let template =
-            format!("{{bar:30.cyan/dim}} {what} {{pos}} of {{len}}, {{elapsed}} gone, {{eta}} to go  {{msg}}");
+        // No steady tick, because its thread would run during the measurement.
+        let template = format!(
+            "{{bar:30.cyan/dim}} {what} {{pos}} of {{len}}, {{elapsed}} elapsed, {{eta}} left  \
+             {{msg}}"
+        );
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Self { bar, quiet, started: Instant::now(), last_line: None, what, total }
     }
 
-    /// A run begins.
+    /// Shows the run that begins.
     pub fn begin(&self, what: &str) {
         self.bar.set_message(what.to_string());
     }
 
-    /// A run has ended.
+    /// Counts a finished run.
     pub fn end(&self) {
         self.bar.inc(1);
     }
 
-    /// So much is done, whatever order it is done in.
+    /// Advances to `done` items, but never back: items may finish in any order.
     pub fn at(&self, done: u64) {
         self.bar.set_position(self.bar.position().max(done));
         self.bar.tick();
     }
 
-    /// A round has ended: without a terminal, a line after the first, after the last and now and
-    /// then.
+    /// Ends a round. Without a terminal, prints a line after the first and the last round, and at
+    /// most every [`LINE_INTERVAL`] in between.
     pub fn round(&mut self, done: u64) {
         if self.last_line.is_none() || done == self.total {
             self.line(done);
@@ -65,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Without a terminal, a line if the last one is some time ago.
+    /// Without a terminal, prints a line if the last one is [`LINE_INTERVAL`] old.
     pub fn now_and_then(&mut self, done: u64) {
         if self.last_line.unwrap_or(self.started).elapsed() >= LINE_INTERVAL {
             self.line(done);
@@ -80,15 +83,15 @@ impl Progress {
         let elapsed = self.started.elapsed().as_secs_f64();
         let left = elapsed / done.max(1) as f64 * (self.total - done) as f64;
         let Self { what, total, .. } = self;
-        complain(&format!("{what} {done} of {total}, {elapsed:.0} s gone, {left:.0} s to go"));
+        complain(&format!("{what} {done} of {total}, {elapsed:.0} s elapsed, {left:.0} s left"));
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub fn note(&self, line: &str) {
         self.bar.suspend(|| complain(line));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,5 @@
-//! What a benchmark leaves behind: `BASENAME.json` and, with the same runs, `BASENAME.csv` for programs, `BASENAME.md` for people.
+//! The record of a benchmark: `BASENAME.json`, the same runs as `BASENAME.csv` for programs, and
+//! `BASENAME.md` for readers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,6 +13,7 @@ use crate::context::Context;
 use crate::export::{Exporter, Json};
 use crate::failure::{Failure, is_violation};
 use crate::goal::Judgement;
+use crate::messages;
 use crate::output::{self, with_suffix, write};
 use crate::rows::csv_of_runs;
 use crate::table::Table;
@@ -28,32 +30,33 @@ pub struct Record {
     pub benchmark: String,
     /// Whether every planned run was measured.
     pub complete: bool,
-    /// If not, why.
+    /// Why the benchmark is incomplete.
     pub ended_by: Option<String>,
-    /// The machine and the moment.
+    /// The machine and the time.
     pub context: Context,
-    /// What was asked for; thread counts, seconds and so on.
+    /// Options of the benchmark, such as thread counts and seconds.
     pub parameters: Value,
-    /// What was promised and what was measured.
+    /// Goals and their measurements.
     pub judgements: Vec<Judgement>,
-    /// The figures, formatted.
+    /// The results, formatted.
     pub tables: Vec<Table>,
-    /// What the figures do not say by themselves.
+    /// Remarks that the tables need.
     pub notes: Vec<String>,
-    /// Every measurement, in the order of measuring.
+    /// Every measurement, in order.
     pub runs: Vec<Value>,
-    /// Runs that gave no result.
+    /// Failed runs.
     #[serde(default)]
     pub failures: Vec<Failure>,
-    /// What is printed instead of [`tables`](Self::tables), where those are too long for a terminal.
+    /// Tables to print if [`tables`](Self::tables) is too long for a terminal.
     #[serde(skip)]
     pub shown: Option<Vec<Table>>,
-    /// Whether a violation ended a benchmark that has no [`failures`](Self::failures), since its first failed run ends it.
+    /// Whether a violation ended a benchmark that stops at its first failed run, and so has no
+    /// [`failures`](Self::failures).
     #[serde(skip)]
     ended_by_violation: bool,
 }
 
-/// Every run as a line of CSV, if the runs fit into lines.
+/// CSV format: one line per run, if the runs fit in lines.
 struct Csv;
 
 impl Exporter<Record> for Csv {
@@ -62,7 +65,7 @@ impl Exporter<Record> for Csv {
     }
 }
 
-/// Heading, verdicts, tables and the machine.
+/// Markdown format: heading, verdicts, tables and the machine.
 struct Markdown;
 
 impl Exporter<Record> for Markdown {
@@ -71,11 +74,12 @@ impl Exporter<Record> for Markdown {
     }
 }
 
-/// What is written beside each other.
-const FORMATS: [(&str, &dyn Exporter<Record>); 3] = [(".json", &Json), (".csv", &Csv), (".md", &Markdown)];
+/// Suffixes and formats of the files.
+const FORMATS: [(&str, &dyn Exporter<Record>); 3] =
+    [(".json", &Json), (".csv", &Csv), (".md", &Markdown)];
 
 impl Record {
-    /// A record of nothing yet; the time starts now.
+    /// Starts a record without measurements, with the current time.
     pub fn begin(benchmark: &str, seed: u64, parameters: Value) -> Self {
         Self {
             schema: SCHEMA.to_string(),
@@ -94,21 +98,28 @@ impl Record {
         }
     }
 
-    /// Takes over the measurements, each with a cell that describes itself.
-    pub fn take<C: Serialize, S: Serialize>(&mut self, cells: &[C], samples: &Samples<S>) -> anyhow::Result<()> {
+    /// Adds the measurements, each with its cell's description.
+    pub fn take<C: Serialize, S: Serialize>(
+        &mut self,
+        cells: &[C],
+        samples: &Samples<S>,
+    ) -> anyhow::Result<()> {
         for sample in &samples.all {
-            let cell = cells.get(sample.cell).context("a sample of no cell")?;
-            self.runs.push(serde_json::json!({ "cell": cell, "round": sample.round, "measured": sample.value }));
+            let cell = cells.get(sample.cell).context(messages::sample_without_cell())?;
+            self.runs.push(serde_json::json!({
+                "cell": cell, "round": sample.round, "measured": sample.value,
+            }));
         }
         if let Some(error) = &samples.ended_by {
             self.ended_by_violation = is_violation(error);
-            let what = if self.ended_by_violation { "CONSISTENCY VIOLATION: " } else { "" };
-            self.ended_by.get_or_insert(format!("{what}{error:#}"));
+            let why = format!("{error:#}");
+            let why = if self.ended_by_violation { messages::violation(why) } else { why };
+            self.ended_by.get_or_insert(why);
         }
         Ok(())
     }
 
-    /// Notes the end, prints the tables and writes the files. Without a base name nothing is written.
+    /// Closes the record, prints the tables and writes the files, if there is a base name.
     ///
     /// # Errors
     ///
@@ -122,15 +133,16 @@ impl Record {
         self.deliver(out)
     }
 
-    /// Whether a program found its data inconsistent.
+    /// Returns whether a program found inconsistent data.
     pub fn has_violation(&self) -> bool {
         self.ended_by_violation || self.failures.iter().any(|failure| failure.is_violation)
     }
 
-    /// Takes the verdicts back: half the rounds give figures, but no verdict that anyone should quote.
+    /// Withdraws the verdicts, because an incomplete benchmark must not be quoted as a verdict.
     pub fn void(&mut self, why: &str) {
         let judgements = std::mem::take(&mut self.judgements);
-        self.judgements = judgements.into_iter().map(|judgement| judgement.without_verdict(why)).collect();
+        self.judgements =
+            judgements.into_iter().map(|judgement| judgement.without_verdict(why)).collect();
     }
 
     /// Prints the tables and writes the files.
@@ -139,7 +151,7 @@ impl Record {
     ///
     /// As [`finish`](Self::finish).
     pub fn deliver(self, out: Option<&Path>) -> anyhow::Result<Self> {
-        // The files first: a standard output that is full or gone must not cost them.
+        // Write the files first, so that a full or closed standard output does not lose them.
         let written = out.map_or(Ok(()), |out| self.write(out));
         output::print(&self.text(self.shown.as_ref().unwrap_or(&self.tables)))?;
         written?;
@@ -150,7 +162,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// One cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, out: &Path) -> anyhow::Result<()> {
         for (suffix, format) in FORMATS {
             if let Some(bytes) = format.render(self)? {
@@ -160,7 +172,7 @@ impl Record {
         Ok(())
     }
 
-    /// Heading, verdicts, tables, notes and the machine.
+    /// Renders heading, verdicts, tables, notes and the machine.
     fn text(&self, tables: &[Table]) -> String {
         let mut text = format!("# unconvoy bench {}\n\n", self.benchmark);
         if let Some(why) = &self.ended_by {
@@ -178,7 +190,7 @@ impl Record {
         text
     }
 
-    /// The tables, the notes and the machine they come from.
+    /// Renders tables, notes and the machine.
     pub fn figures(&self) -> String {
         self.figures_of(&self.tables)
     }
@@ -194,23 +206,27 @@ impl Record {
         if !self.notes.is_empty() {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}\n\n`{}`", self.context.line(), repeatable(&self.context.command));
+        let _ =
+            writeln!(text, "{}\n\n`{}`", self.context.line(), repeatable(&self.context.command));
         text
     }
 }
 
-/// A command as it is given today: records are older than the subcommand, and name a program that no longer exists.
+/// Returns a command in its present form: old records name the former program `unconvoy-bench`.
 fn repeatable(command: &[String]) -> String {
     let command = command.join(" ");
     match command.split_once("unconvoy-bench ") {
-        Some((directory, words)) if !directory.contains(' ') => format!("{directory}unconvoy bench {words}"),
+        Some((directory, words)) if !directory.contains(' ') => {
+            format!("{directory}unconvoy bench {words}")
+        }
         _ => command,
     }
 }
 
-/// What the build of this command does to the figures.
+/// Returns notes about effects of this command's build on the results.
 fn build_notes() -> Vec<String> {
-    let slow = "This command was built without optimisation: what it measures inside its own process is slower than it should be. Build it with --release.";
+    let slow = "This command was built without optimisation, so its own measurements are too slow: \
+                build it with --release.";
     if cfg!(debug_assertions) { vec![slow.to_string()] } else { Vec::new() }
 }
 
@@ -228,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_of_old_records_can_be_repeated() {
+    fn repeatable_updates_commands_of_old_records() {
         let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
         assert_eq!(
             repeatable(&words("target/release/unconvoy-bench idle --out a")),

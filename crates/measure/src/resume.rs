@@ -1,5 +1,4 @@
-//! Going on where a record stopped: what it holds is taken over if it is of the same plan on the
-//! same machine.
+//! Continuation of an incomplete record, if it has the same plan and machine.
 
 use std::path::Path;
 
@@ -9,41 +8,46 @@ use serde_json::{Value, json};
 
 use crate::cells::Sample;
 use crate::context::{Machine, command_line, now};
+use crate::messages;
 use crate::output::with_suffix;
 use crate::record::Record;
 
-/// What the record in `path` has of the cells that `keys` describe. A cell that failed is tried
-/// again, except after a violation, which no luck of a second run takes back.
-pub fn resume<S: DeserializeOwned>(record: &mut Record, path: &Path, keys: &[Value]) -> anyhow::Result<Vec<Sample<S>>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let old: Record =
-        serde_json::from_str(&text).with_context(|| format!("{} is no record of `unconvoy bench`", path.display()))?;
-    let shown = path.display();
-    ensure!(!old.complete, "{shown} is complete: there is nothing to resume");
-    let differs = |what: &str, old: &str, new: &str| {
-        format!(
-            "{shown} cannot be resumed: its {what} is {old} and not {new}; repeat its options, or start anew without --resume"
-        )
-    };
-    ensure!(old.benchmark == record.benchmark, differs("workload", &old.benchmark, &record.benchmark));
+/// Reads the samples of the cells described by `keys` from the record in `path`. A failed cell is
+/// measured again, unless it found inconsistent data: a second run cannot disprove the fault.
+pub fn resume<S: DeserializeOwned>(
+    record: &mut Record,
+    path: &Path,
+    keys: &[Value],
+) -> anyhow::Result<Vec<Sample<S>>> {
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    let old: Record = serde_json::from_str(&text).with_context(|| messages::not_a_record(path))?;
+    ensure!(!old.complete, messages::record_complete(path));
+    let differs = |what: &str, old: &str, new: &str| messages::record_differs(path, what, old, new);
+    ensure!(
+        old.benchmark == record.benchmark,
+        differs("workload", &old.benchmark, &record.benchmark)
+    );
     if let Some((what, old, new)) = difference(&old.parameters, &record.parameters) {
         bail!(differs(&what, &old, &new));
     }
     let machine = |machine: &Machine| json!(machine);
-    if let Some((what, old, new)) = difference(&machine(&old.context.machine), &machine(&record.context.machine)) {
+    if let Some((what, old, new)) =
+        difference(&machine(&old.context.machine), &machine(&record.context.machine))
+    {
         bail!(differs(&format!("machine's {what}"), &old, &new));
     }
     let mut samples: Vec<Sample<S>> = Vec::new();
     for run in old.runs {
         let cell = run.get("cell").and_then(|cell| keys.iter().position(|key| key == cell));
-        let round = run.get("round").and_then(Value::as_u64).and_then(|round| u32::try_from(round).ok());
+        let round =
+            run.get("round").and_then(Value::as_u64).and_then(|round| u32::try_from(round).ok());
         let value = run.get("measured").map(|values| serde_json::from_value(values.clone()));
         let (Some(cell), Some(round), Some(Ok(value))) = (cell, round, value) else {
-            bail!("{shown} cannot be resumed: it has a run that is none of the plan's");
+            bail!(messages::run_not_in_plan(path));
         };
         ensure!(
             !samples.iter().any(|sample| (sample.cell, sample.round) == (cell, round)),
-            "{shown} cannot be resumed: it has a run twice"
+            messages::duplicate_run(path)
         );
         samples.push(Sample { cell, round, value });
     }
@@ -52,13 +56,17 @@ pub fn resume<S: DeserializeOwned>(record: &mut Record, path: &Path, keys: &[Val
     record.notes.push(format!("Continued at {}, after {} runs.", now(), samples.len()));
     let seed = record.context.seed;
     record.context = old.context;
-    ensure!(record.context.seed == seed, differs("seed", &record.context.seed.to_string(), &seed.to_string()));
+    ensure!(
+        record.context.seed == seed,
+        differs("seed", &record.context.seed.to_string(), &seed.to_string())
+    );
     Ok(samples)
 }
 
-/// The first member in which two objects differ, with both values.
+/// Returns the first member in which two objects differ, with both values.
 fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
-    let names = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
+    let names =
+        |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
     let all = names(old).unwrap_or_default().into_iter().chain(names(new).unwrap_or_default());
     let of = |value: &Value, name: &str| value.get(name).cloned().unwrap_or_default();
     let mut differing = all.filter(|name| of(old, name) != of(new, name));
@@ -68,7 +76,7 @@ fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
     })
 }
 
-/// The command of this process, with `--resume`.
+/// Returns this process's command line with `--resume`.
 pub fn resuming(out: &Path) -> String {
     let quoted = |word: String| {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=+,./:".contains(letter);

@@ -1,29 +1,28 @@
-//! The loop of every measurement: each cell once per round, in an order that is shuffled anew each
-//! round.
+//! The loop of every measurement: each round measures every cell once, in random order.
 //!
-//! A machine drifts: its clock rate, its neighbours, its caches. Run one after the other, two cells
-//! would be compared across that drift; round by round they share it.
+//! A machine drifts: its clock rate, caches and other programs change. The cells of a round share
+//! this drift. They would not if all runs of one cell preceded those of the next.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::progress::Progress;
 
-/// What the order of a round depends on, beside the seed.
+/// What determines a round's order, besides the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Its number only, so that a continued measurement has the order that it would have had.
+    /// The round's number only, so that a resumed measurement keeps its order.
     ByNumber,
-    /// The order of the round before.
+    /// The previous round's order.
     Onward,
 }
 
-/// What comes next.
+/// A step of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A cell, by its index, is measured in a round.
+    /// Measure a cell in a round.
     Measure(Turn),
-    /// A round has ended: what there is should be kept.
+    /// Save the results: a round has ended.
     Keep,
 }
 
@@ -36,7 +35,7 @@ pub struct Turn {
     pub round: u32,
 }
 
-/// The steps of a measurement, with its progress.
+/// Iterator over a measurement's steps, with progress.
 pub struct Rounds {
     steps: Box<dyn Iterator<Item = Step>>,
     progress: Progress,
@@ -45,7 +44,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Over so many cells in rounds of these numbers, without what is `measured` already.
+    /// Creates the steps for `cells` cells in the rounds `numbers`, except the turns in
+    /// `measured`.
     pub fn new(
         cells: usize,
         numbers: Range<u32>,
@@ -57,18 +57,24 @@ impl Rounds {
         let total = numbers.len() as u64 * cells as u64 - measured.len() as u64;
         let steps = orders(cells, numbers, seed, order).flat_map(move |(round, order)| {
             let turns = order.into_iter().map(|cell| Turn { cell, round });
-            let left: Vec<Step> = turns.filter(|turn| !measured.contains(turn)).map(Step::Measure).collect();
+            let left: Vec<Step> =
+                turns.filter(|turn| !measured.contains(turn)).map(Step::Measure).collect();
             left.into_iter().chain([Step::Keep])
         });
-        Self { steps: Box::new(steps), progress: Progress::new(total, quiet), is_measuring: false, done: 0 }
+        Self {
+            steps: Box::new(steps),
+            progress: Progress::new(total, quiet),
+            is_measuring: false,
+            done: 0,
+        }
     }
 
-    /// Says what is being measured.
+    /// Shows the cell being measured.
     pub fn begin(&self, name: &str) {
         self.progress.begin(name);
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub fn note(&self, line: &str) {
         self.progress.note(line);
     }
@@ -97,8 +103,13 @@ impl Drop for Rounds {
     }
 }
 
-/// The cells of each round, in order.
-fn orders(cells: usize, numbers: Range<u32>, seed: u64, order: Order) -> impl Iterator<Item = (u32, Vec<usize>)> {
+/// Returns the order of the cells in each round.
+fn orders(
+    cells: usize,
+    numbers: Range<u32>,
+    seed: u64,
+    order: Order,
+) -> impl Iterator<Item = (u32, Vec<usize>)> {
     let first: Vec<usize> = (0..cells).collect();
     let (mut cells, mut random) = (first.clone(), fastrand::Rng::with_seed(seed));
     numbers.map(move |number| {
@@ -125,28 +136,29 @@ mod tests {
     }
 
     #[test]
-    fn every_round_has_every_cell_once_in_an_order_of_its_own() {
+    fn round_has_every_cell_once_in_its_own_order() {
         for order in [Order::ByNumber, Order::Onward] {
             let of = |numbers| orders(9, numbers, 7, order).collect::<Vec<_>>();
             let all = of(0..6);
             assert!(all.iter().all(|(_, cells)| cells.iter().collect::<HashSet<_>>().len() == 9));
             assert!(all.iter().map(|(_, cells)| cells).collect::<HashSet<_>>().len() > 1);
-            assert_eq!(all, of(0..6), "the seed alone determines it");
+            assert_eq!(all, of(0..6), "the order depends on the seed alone");
             assert_eq!(all[3..] == of(3..6)[..], order == Order::ByNumber);
         }
     }
 
     #[test]
-    fn what_is_measured_is_passed_over_and_the_rest_is_in_the_same_order() {
+    fn measured_turns_are_skipped_without_reordering() {
         let all = turns(rounds(0..6, HashSet::new()));
         let before: HashSet<Turn> = all[..10].iter().copied().collect();
         assert_eq!(turns(rounds(0..6, before)), all[10..]);
     }
 
     #[test]
-    fn each_round_is_kept() {
+    fn every_round_ends_with_keep() {
         let steps: Vec<Step> = rounds(1..3, HashSet::new()).collect();
-        let kept: Vec<usize> = (0..steps.len()).filter(|&place| steps[place] == Step::Keep).collect();
+        let kept: Vec<usize> =
+            (0..steps.len()).filter(|&place| steps[place] == Step::Keep).collect();
         assert_eq!((steps.len(), kept), (10, vec![4, 9]));
     }
 }

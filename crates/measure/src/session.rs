@@ -1,14 +1,13 @@
-//! A benchmark from its first run to its record: interleaved, written after every round, continued
-//! after an interruption.
+//! A benchmark from its first run to its record: interleaved, saved after every round, resumable.
 //!
 //! Invariants:
 //!
-//! 1. No cell has two measurements of one round, however often the benchmark is interrupted and continued.
-//! 2. The order of a round depends on the seed and the round only, so a continued benchmark
-//!    measures in the order that it would have had.
-//! 3. A cell that fails is not tried again in this session, and the others go on. A cell of which
-//!    the program found its data inconsistent takes all cells of its row with it: its locks are
-//!    wrong, and their figures worth nothing.
+//! 1. A cell has at most one measurement per round, however often the benchmark is interrupted and
+//!    resumed.
+//! 2. The order of a round depends on the seed and the round only, so a resumed benchmark keeps its
+//!    order.
+//! 3. A failed cell is not measured again in this session; the others continue. A cell whose
+//!    program found inconsistent data ends its whole row, because the row's locks are broken.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,19 +19,21 @@ use serde_json::Value;
 use crate::cells::{Sample, Samples};
 use crate::failure::Failure;
 use crate::interrupt::{Interrupted, Interrupts};
+use crate::messages;
 use crate::output::{can_write, complain};
 use crate::record::Record;
 use crate::resume::{resume, resuming};
 use crate::rounds::{Order, Rounds, Step, Turn};
 
-/// Where results go that the user did not ask for but must not lose.
+/// Base name for the results of an interrupted benchmark without `--out`.
 const PARTIAL: &str = "unconvoy-bench-partial";
 
-/// Measures every cell once per round. A failure or a signal ends it and keeps what there is.
+/// Measures every cell once per round. A failure or a signal ends the measurement and keeps the
+/// samples.
 ///
 /// # Errors
 ///
-/// The process cannot watch for signals.
+/// The signal handlers cannot be installed.
 pub fn interleave<C, S>(
     cells: &[C],
     rounds: u32,
@@ -42,7 +43,8 @@ pub fn interleave<C, S>(
 ) -> anyhow::Result<Samples<S>> {
     let interrupts = Interrupts::of_process()?;
     let mut samples = Samples { all: Vec::new(), ended_by: None };
-    let mut steps = Rounds::new(cells.len(), 1..rounds + 1, seed, Order::Onward, HashSet::new(), false);
+    let mut steps =
+        Rounds::new(cells.len(), 1..rounds + 1, seed, Order::Onward, HashSet::new(), false);
     while let Some(step) = steps.next() {
         let Step::Measure(Turn { cell, round }) = step else { continue };
         steps.begin(&format!("round {round} of {rounds}: {}", name(&cells[cell])));
@@ -57,43 +59,45 @@ pub fn interleave<C, S>(
     Ok(samples)
 }
 
-/// A field of a benchmark's table.
+/// A cell of a benchmark's table.
 pub trait Field: Serialize {
-    /// For messages.
+    /// Returns the cell's name for messages.
     fn name(&self) -> String;
-    /// What one inconsistency condemns.
+    /// Returns the row, which one violation ends.
     fn row(&self) -> &str;
 }
 
-/// What is to be measured, and where it goes.
+/// A measurement's plan and files.
 #[derive(Debug)]
 pub struct Session<'a, C> {
-    /// The fields of the table.
+    /// Cells of the table.
     pub cells: &'a [C],
-    /// How often each is measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Seed of the order.
+    /// Seed of the order of runs.
     pub seed: u64,
     /// Base name of the files.
     pub out: Option<PathBuf>,
-    /// The record to continue, whose name is the base name if there is no other.
+    /// Record to resume, which also gives the default base name.
     pub resume: Option<PathBuf>,
 }
 
 impl<C: Field> Session<'_, C> {
-    /// Measures every cell once per round; `digest` turns what there is into tables and judgements, after every round.
+    /// Measures every cell once per round. After every round, `digest` turns the samples into
+    /// tables and judgements. A failed run is part of the result.
     ///
     /// # Errors
     ///
-    /// The record to continue is another's, or the results cannot be written: before the first run,
-    /// if nothing can be. A run that fails is part of the result.
+    /// The record to resume has another plan, or the results cannot be written, which is checked
+    /// before the first run.
     pub fn run<S: Serialize + DeserializeOwned>(
         &self,
         mut record: Record,
         mut measure: impl FnMut(&C) -> anyhow::Result<S>,
         digest: impl Fn(&mut Record, &Samples<S>),
     ) -> anyhow::Result<Record> {
-        let keys: Vec<Value> = self.cells.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let keys: Vec<Value> =
+            self.cells.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let mut samples = Samples { all: Vec::new(), ended_by: None };
         if let Some(path) = &self.resume {
             samples.all = resume(&mut record, path, &keys)?;
@@ -111,8 +115,19 @@ impl<C: Field> Session<'_, C> {
             anyhow::Ok(())
         };
         let interrupts = Interrupts::of_process()?;
-        let measured = samples.all.iter().map(|sample| Turn { cell: sample.cell, round: sample.round }).collect();
-        let mut steps = Rounds::new(self.cells.len(), 1..self.rounds + 1, self.seed, Order::ByNumber, measured, false);
+        let measured = samples
+            .all
+            .iter()
+            .map(|sample| Turn { cell: sample.cell, round: sample.round })
+            .collect();
+        let mut steps = Rounds::new(
+            self.cells.len(),
+            1..self.rounds + 1,
+            self.seed,
+            Order::ByNumber,
+            measured,
+            false,
+        );
         while let Some(step) = steps.next() {
             if let Step::Measure(Turn { cell, round }) = step {
                 let name = format!("{}, round {round}", self.cells[cell].name());
@@ -120,7 +135,11 @@ impl<C: Field> Session<'_, C> {
                 if self.is_lost(&record.failures, &keys, cell) {
                     continue;
                 }
-                match interrupts.check().map_err(Into::into).and_then(|()| measure(&self.cells[cell])) {
+                match interrupts
+                    .check()
+                    .map_err(Into::into)
+                    .and_then(|()| measure(&self.cells[cell]))
+                {
                     Ok(value) => samples.all.push(Sample { cell, round, value }),
                     Err(error) if error.is::<Interrupted>() => {
                         samples.ended_by = Some(error);
@@ -136,7 +155,8 @@ impl<C: Field> Session<'_, C> {
                 digest(&mut record, &samples)?;
                 record.complete = false;
                 record.ended_by = Some("still running when this was written".to_string());
-                // The final write reports an error; a disk that is full now may not be so then.
+                // Ignore a failure: space may be free again for the final write, which reports
+                // errors.
                 let _ = record.write(out);
             }
         }
@@ -145,15 +165,22 @@ impl<C: Field> Session<'_, C> {
         self.end(record, samples.ended_by.is_some(), out)
     }
 
-    /// Whether there is no point in measuring a cell any more.
+    /// Returns whether a cell is not to be measured again.
     fn is_lost(&self, failures: &[Failure], keys: &[Value], cell: usize) -> bool {
-        let row_of = |key: &Value| Some(self.cells[keys.iter().position(|other| other == key)?].row());
+        let row_of =
+            |key: &Value| Some(self.cells[keys.iter().position(|other| other == key)?].row());
         failures.iter().any(|failure| {
-            failure.cell == keys[cell] || failure.is_violation && row_of(&failure.cell) == Some(self.cells[cell].row())
+            failure.cell == keys[cell]
+                || failure.is_violation && row_of(&failure.cell) == Some(self.cells[cell].row())
         })
     }
 
-    fn end(&self, mut record: Record, is_interrupted: bool, mut out: Option<PathBuf>) -> anyhow::Result<Record> {
+    fn end(
+        &self,
+        mut record: Record,
+        is_interrupted: bool,
+        mut out: Option<PathBuf>,
+    ) -> anyhow::Result<Record> {
         record.context.close();
         let violations = record.failures.iter().filter(|failure| failure.is_violation).count();
         if is_interrupted {
@@ -164,8 +191,8 @@ impl<C: Field> Session<'_, C> {
         if !is_interrupted && !record.failures.is_empty() {
             let cells = self.cells.len();
             record.ended_by = Some(match violations {
-                0 => format!("{} of {cells} cells gave no result; see there", record.failures.len()),
-                count => format!("CONSISTENCY VIOLATION in {count} of {cells} cells: these locks are not to be used"),
+                0 => messages::cells_failed(record.failures.len(), cells),
+                count => messages::cells_violated(count, cells),
             });
         }
         record.complete = record.ended_by.is_none();
@@ -177,7 +204,7 @@ impl<C: Field> Session<'_, C> {
             complain(&failure.why);
         }
         if is_interrupted && let Some(out) = &out {
-            complain(&format!("{} runs are kept; to go on: {}", record.runs.len(), resuming(out)));
+            complain(&messages::runs_saved(record.runs.len(), &resuming(out)));
         }
         Ok(record)
     }
@@ -210,8 +237,11 @@ mod tests {
         }
     }
 
-    const CELLS: [Cell; 3] =
-        [Cell { lock: "good", threads: 1 }, Cell { lock: "bad", threads: 1 }, Cell { lock: "bad", threads: 2 }];
+    const CELLS: [Cell; 3] = [
+        Cell { lock: "good", threads: 1 },
+        Cell { lock: "bad", threads: 1 },
+        Cell { lock: "bad", threads: 2 },
+    ];
 
     fn run(
         out: Option<&Path>,
@@ -228,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_fails_costs_the_others_nothing() {
+    fn failed_cell_does_not_stop_others_and_is_retried() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("r.1");
         let tries = RefCell::new(Vec::new());
@@ -242,9 +272,11 @@ mod tests {
         };
         let record = run(Some(&out), None, measure).expect("a record");
         assert_eq!((record.runs.len(), record.failures.len(), record.complete), (4, 1, false));
-        assert!(!record.failures[0].is_violation && record.failures[0].why.contains("No space left"));
+        assert!(
+            !record.failures[0].is_violation && record.failures[0].why.contains("No space left")
+        );
         assert_eq!(tries.borrow().iter().filter(|&&cell| cell == ("bad", 2)).count(), 1);
-        // What failed is tried again, and nothing else.
+        // Resuming measures only the failed cell.
         tries.borrow_mut().clear();
         let path = directory.path().join("r.1.json");
         let record = run(None, Some(&path), |field| {
@@ -259,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_ends_the_row_and_is_not_forgotten() {
+    fn violation_ends_row_and_survives_resume() {
         let directory = tempfile::tempdir().expect("a directory");
         let out = directory.path().join("r");
         let measure = |field: &Cell| match field.lock {
@@ -276,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_plan_is_resumed() {
+    fn resume_rejects_other_plan_or_machine() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("r.json");
         let write = |change: &dyn Fn(&mut Record)| {
@@ -284,7 +316,8 @@ mod tests {
             change(&mut record);
             record.write(&directory.path().join("r")).expect("written");
         };
-        let refusal = || run(None, Some(&path), |_| Ok(Values::default())).expect_err("refused").to_string();
+        let refusal =
+            || run(None, Some(&path), |_| Ok(Values::default())).expect_err("refused").to_string();
         write(&|record| record.benchmark = "other".into());
         assert!(refusal().contains("its workload is other and not test"));
         write(&|record| record.parameters = json!({ "threads": [1] }));
@@ -292,29 +325,38 @@ mod tests {
         write(&|record| record.context.machine.cpu = "Z80".into());
         assert!(refusal().contains("its machine's cpu is \"Z80\""));
         write(&|record| record.runs = vec![json!({ "cell": 1, "round": 1, "measured": {} })]);
-        assert!(refusal().contains("none of the plan's"));
+        assert!(refusal().contains("not in the plan"));
         std::fs::write(&path, "{}").expect("written");
-        assert!(refusal().contains("no record"));
+        assert!(refusal().contains("not a record"));
     }
 
     #[test]
-    fn every_cell_once_per_round() {
+    fn interleave_measures_every_cell_once_per_round() {
         let cells = [10.0, 20.0, 30.0];
-        let samples = interleave(&cells, 4, 1, f64::to_string, |&cell| Ok(cell)).expect("nothing fails");
+        let samples =
+            interleave(&cells, 4, 1, f64::to_string, |&cell| Ok(cell)).expect("nothing fails");
         assert_eq!(samples.all.len(), 12);
         for round in 1..=4 {
-            let mut seen: Vec<usize> =
-                samples.all.iter().filter(|sample| sample.round == round).map(|sample| sample.cell).collect();
+            let mut seen: Vec<usize> = samples
+                .all
+                .iter()
+                .filter(|sample| sample.round == round)
+                .map(|sample| sample.cell)
+                .collect();
             seen.sort_unstable();
             assert_eq!(seen, [0, 1, 2]);
         }
-        assert_eq!(samples.ratio(2, 0, |&value| Some(value)).map(|spread| spread.median), Some(3.0));
+        assert_eq!(
+            samples.ratio(2, 0, |&value| Some(value)).map(|spread| spread.median),
+            Some(3.0)
+        );
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_order() {
+    fn interleave_order_depends_on_seed() {
         let order = |seed| {
-            let samples = interleave(&[0, 1, 2, 3, 4, 5], 3, seed, i32::to_string, |_| Ok(())).expect("nothing fails");
+            let samples = interleave(&[0, 1, 2, 3, 4, 5], 3, seed, i32::to_string, |_| Ok(()))
+                .expect("nothing fails");
             samples.all.iter().map(|sample| sample.cell).collect::<Vec<_>>()
         };
         assert_eq!(order(7), order(7));
@@ -322,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_what_was_measured() {
+    fn interleave_keeps_samples_after_failure() {
         let mut left = 2;
         let samples = interleave(
             &[(); 3],

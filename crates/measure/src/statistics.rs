@@ -1,30 +1,31 @@
-//! Median and spread of repeated runs, and whether two medians are further apart than their spreads explain. Pure.
+//! Median and spread of repeated runs, and whether two medians differ by more than their spreads.
+//! Pure.
 
 use serde::Serialize;
 
-/// Turns a median absolute deviation into an estimate of the standard deviation, for normally
-/// distributed values: 1 / (the normal distribution's 75 % quantile).
+/// Factor from a median absolute deviation to an estimated standard deviation of normally
+/// distributed values: 1 / (75 % quantile of the normal distribution).
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Below this many values a median absolute deviation says nothing about the next run.
+/// Fewest values whose median absolute deviation predicts anything about the next run.
 pub const FEWEST_RUNS: usize = 3;
 
-/// What repeated runs gave.
+/// Median and spread of repeated runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many values there are.
+    /// Number of values.
     pub count: usize,
-    /// The middle one, or the mean of the two middle ones.
+    /// Median; the mean of the middle two of an even number of values.
     pub median: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
-    /// Median of the distances to the median, in the values' unit.
+    /// Median absolute deviation from the median, in the values' unit.
     pub mad: f64,
 }
 
 impl Spread {
-    /// The spread of some values; `None` of none. Values that are no numbers are left out.
+    /// Computes the spread of some values and ignores NaN; `None` if no value is left.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -40,31 +41,31 @@ impl Spread {
         })
     }
 
-    /// Whether `value` lies between the smallest and the largest.
+    /// Returns whether `value` lies between the smallest and the largest value.
     pub fn contains(&self, value: f64) -> bool {
         (self.min..=self.max).contains(&value)
     }
 
-    /// `0.93 (0.91..0.95)`, each number through `format`.
+    /// Formats the spread as `0.93 (0.91..0.95)`, each number with `format`.
     pub fn text(&self, format: impl Fn(f64) -> String) -> String {
         format!("{} ({}..{})", format(self.median), format(self.min), format(self.max))
     }
 
-    /// The median absolute deviation as a fraction of the median; 0 for a median of 0.
+    /// Returns the median absolute deviation as a fraction of the median; 0 for a median of 0.
     pub fn relative(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { self.mad / self.median.abs() }
     }
 
-    /// Whether the medians differ by more than two standard deviations of each, estimated from
-    /// the median absolute deviation so that one disturbed run does not decide. With fewer than
-    /// [`FEWEST_RUNS`] runs there is no telling, and the answer is no.
+    /// Returns whether the medians differ by more than two standard deviations of each. The
+    /// deviations are estimated from the median absolute deviation, so that one disturbed run has
+    /// no effect. Always false with fewer than [`FEWEST_RUNS`] runs.
     pub fn differs_from(&self, other: &Self) -> bool {
         let reach = 2.0 * MAD_TO_SIGMA * (self.mad + other.mad);
         self.count.min(other.count) >= FEWEST_RUNS && (self.median - other.median).abs() > reach
     }
 }
 
-/// The median of sorted values.
+/// Returns the median of sorted values.
 fn middle(sorted: &[f64]) -> Option<f64> {
     let half = sorted.len() / 2;
     match sorted.len() {
@@ -74,12 +75,12 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// [`Spread::text`], or a dash for what was not measured.
+/// Formats with [`Spread::text`], or a dash without a spread.
 pub fn shown(spread: Option<Spread>, format: impl Fn(f64) -> String) -> String {
     spread.map_or_else(|| "-".to_string(), |spread| spread.text(format))
 }
 
-/// About three significant digits, and at most three after the point.
+/// Formats with about three significant digits, and at most three decimals.
 pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
@@ -95,18 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_belong_to_the_range() {
+    fn contains_includes_both_ends() {
         let spread = Spread::of([1.0, 2.0]).expect("two values");
         assert!(spread.contains(1.0) && spread.contains(2.0) && !spread.contains(2.1));
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn short_has_three_significant_digits() {
         assert_eq!([1234.5, 12.345, 1.2345, 0.12345].map(short), ["1234", "12.3", "1.23", "0.123"]);
     }
 
     #[test]
-    fn odd_even_and_no_values() {
+    fn spread_of_odd_even_and_no_values() {
         assert_eq!(Spread::of([]), None);
         assert_eq!(Spread::of([f64::NAN]), None);
         let one = Spread::of([4.0]).unwrap();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_outlier_moves_neither_median_nor_deviation() {
+    fn spread_is_robust_against_one_outlier() {
         let spread = Spread::of([10.0, 10.1, 9.9, 10.0, 1000.0]).unwrap();
         assert_eq!(spread.median, 10.0);
         assert!(spread.mad < 0.11);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_must_exceed_both_spreads() {
+    fn differs_from_requires_more_than_both_spreads() {
         let steady = Spread::of([10.0, 10.1, 9.9]).unwrap();
         let noisy = Spread::of([9.0, 11.0, 13.0]).unwrap();
         let faster = Spread::of([12.0, 12.1, 11.9]).unwrap();
@@ -136,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn too_few_runs_prove_nothing() {
+    fn differs_from_is_false_with_too_few_runs() {
         let a = Spread::of([1.0, 1.0]).unwrap();
         let b = Spread::of([2.0, 2.0, 2.0]).unwrap();
         assert!(!a.differs_from(&b));
     }
 
     #[test]
-    fn a_median_of_zero_has_no_relative_spread() {
+    fn relative_spread_of_zero_median_is_zero() {
         assert_eq!(Spread::of([0.0, 0.0]).unwrap().relative(), 0.0);
     }
 }

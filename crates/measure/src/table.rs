@@ -1,31 +1,41 @@
-//! Tables for people: Markdown, also on the terminal.
+//! Tables for readers: Markdown, on the terminal too.
 
 use comfy_table::Table as Grid;
 use serde::{Deserialize, Serialize};
 
-/// A table with a heading, and what its numbers mean.
+/// A table with a heading.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Table {
     /// Heading, with the unit.
     pub title: String,
     /// Column names.
     pub header: Vec<String>,
-    /// As many fields as there are columns.
+    /// Rows, with one field per column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table without rows.
-    pub fn new<H: Into<String>>(title: impl Into<String>, header: impl IntoIterator<Item = H>) -> Self {
-        Self { title: title.into(), header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    /// Creates a table without rows.
+    pub fn new<H: Into<String>>(
+        title: impl Into<String>,
+        header: impl IntoIterator<Item = H>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
     }
 
-    /// A table without rows, with numbers such as thread counts across.
+    /// Creates a table without rows, with numbers such as thread counts as column names.
     pub fn across<N: ToString>(title: impl Into<String>, before: &[&str], numbers: &[N]) -> Self {
-        Self::new(title, before.iter().map(ToString::to_string).chain(numbers.iter().map(ToString::to_string)))
+        Self::new(
+            title,
+            before.iter().map(ToString::to_string).chain(numbers.iter().map(ToString::to_string)),
+        )
     }
 
-    /// Adds a row that begins with a name.
+    /// Adds a row that starts with a name.
     pub fn line(&mut self, name: &str, fields: impl IntoIterator<Item = String>) {
         self.row(std::iter::once(name.to_string()).chain(fields));
     }
@@ -35,12 +45,12 @@ impl Table {
         self.rows.push(fields.into_iter().map(Into::into).collect());
     }
 
-    /// The heading as a paragraph and the table, in Markdown.
+    /// Renders heading and table as Markdown.
     pub fn markdown(&self) -> String {
         format!("{}\n\n{}\n", self.title, self.grid())
     }
 
-    /// The table alone, in Markdown, without a newline at its end.
+    /// Renders only the table as Markdown, without a final newline.
     pub fn grid(&self) -> String {
         let mut grid = Grid::new();
         grid.load_style(comfy_table::presets::ASCII_MARKDOWN);
@@ -56,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_has_a_rule_under_the_header() {
+    fn markdown_has_rule_below_header() {
         let mut table = Table::new("Title, in s", ["a", "b"]);
         table.row(["1", "2"]);
         let text = table.markdown();

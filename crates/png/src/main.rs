@@ -1,7 +1,7 @@
-//! `unconvoy-png < FIGURE.svg > FIGURE.png`: rasterises the figures that `unconvoy` draws.
+//! `unconvoy-png < FIGURE.svg > FIGURE.png`: rasterises the figures of `unconvoy`.
 //!
-//! The command runs this program where it finds it, and draws SVG alone where it does not. The font
-//! comes with this program, so a PNG needs neither fonts nor a font configuration on the machine.
+//! The command draws only SVG if this program is not installed. The font is embedded, so the
+//! machine needs neither fonts nor a font configuration.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use anyhow::Context;
 use resvg::{tiny_skia, usvg};
 
-/// See `assets/DejaVuSans.LICENSE.txt`.
+/// Licence: `assets/DejaVuSans.LICENSE.txt`.
 const FONT_FILE: &[u8] = include_bytes!("../assets/DejaVuSans.ttf");
 
-/// Pixels of the PNG per unit of the SVG: legible on a dense display and in print.
+/// Pixels per unit of the SVG, legible on a dense display and in print.
 const PIXELS: f32 = 2.0;
 
 fn main() -> ExitCode {
@@ -36,15 +36,16 @@ fn convert() -> anyhow::Result<()> {
     io::stdout().write_all(&rasterise(&svg)?).context("cannot write the PNG to standard output")
 }
 
-/// The PNG of an SVG, with [`PIXELS`] pixels per unit.
+/// Renders an SVG as PNG, with [`PIXELS`] pixels per unit.
 fn rasterise(svg: &str) -> anyhow::Result<Vec<u8>> {
     let mut fonts = usvg::fontdb::Database::new();
     fonts.load_font_data(FONT_FILE.to_vec());
     fonts.set_sans_serif_family("DejaVu Sans");
     let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
-    let tree = usvg::Tree::from_str(svg, &options).context("the SVG does not parse")?;
+    let tree = usvg::Tree::from_str(svg, &options).context("cannot parse the SVG")?;
     let (width, height) = (tree.size().width() * PIXELS, tree.size().height() * PIXELS);
-    let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32).context("the figure is empty or too large")?;
+    let mut pixels = tiny_skia::Pixmap::new(width as u32, height as u32)
+        .context("the figure is empty or too large")?;
     resvg::render(&tree, tiny_skia::Transform::from_scale(PIXELS, PIXELS), &mut pixels.as_mut());
     Ok(pixels.encode_png()?)
 }
@@ -68,13 +69,15 @@ mod tests {
 
     #[test]
     fn text_without_system_fonts_is_drawn() {
-        let image =
-            pixels(&format!("{HEAD}<text x=\"2\" y=\"16\" font-family=\"sans-serif\" font-size=\"16\">W</text></svg>"));
+        let image = pixels(&format!(
+            "{HEAD}<text x=\"2\" y=\"16\" \
+             font-family=\"sans-serif\" font-size=\"16\">W</text></svg>"
+        ));
         assert!(image.pixels().iter().any(|pixel| pixel.alpha() > 0));
     }
 
     #[test]
-    fn text_that_is_no_svg_is_refused() {
-        assert!(rasterise("not an SVG").unwrap_err().to_string().contains("does not parse"));
+    fn text_that_is_no_svg_is_rejected() {
+        assert!(rasterise("not an SVG").unwrap_err().to_string().contains("cannot parse"));
     }
 }

@@ -1,5 +1,5 @@
-//! The names with two underscores that glibc exports beside the standard ones. Old C++ libraries
-//! call them, on objects that other code uses by the standard names.
+//! The double-underscore names that glibc exports beside the standard ones. Old C++ libraries call
+//! them on objects that other code uses by the standard names.
 
 use core::ffi::c_int;
 
@@ -10,11 +10,11 @@ macro_rules! aliases {
     ($($alias:ident = $module:ident::$function:ident($object:ty);)*) => {$(
         /// # Safety
         ///
-        /// As of the standard function.
+        /// As for the standard function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $alias(object: &$object) -> c_int {
             const STANDARD: unsafe extern "C" fn(&$object) -> c_int = $module::$function;
-            // SAFETY: a caller of either name promises the same.
+            // SAFETY: a caller of either name makes the same promise.
             unsafe { STANDARD(object) }
         }
     )*};

@@ -1,4 +1,5 @@
-/* What the interposer needs C for: a wait that a pthread_cancel may unwind, and references that may stay unresolved. */
+/* The parts that need C: a wait that pthread_cancel may unwind, weak references, and variadic
+ * functions. */
 
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -12,27 +13,30 @@
 #include <time.h>
 #include <unistd.h>
 
-/*
- * Apart from the function with the handler: seven arguments move the stack pointer, and a cancellation that arrives in
- * between would enter the handler with a stack that is not aligned.
- */
-static __attribute__((noinline)) int futex_wait(uint32_t *word, int operation, uint32_t expected, const struct timespec *until)
+/* This call is not in the function with the cleanup handler. A call with seven arguments moves the
+ * stack pointer, and a cancellation during the call would run the handler on a misaligned stack. */
+static __attribute__((noinline)) int futex_wait(uint32_t *word, int operation, uint32_t expected,
+						const struct timespec *until)
 {
-	return syscall(SYS_futex, word, operation, expected, until, NULL, FUTEX_BITSET_MATCH_ANY) == -1 ? errno : 0;
+	return syscall(SYS_futex, word, operation, expected, until, NULL,
+		       FUTEX_BITSET_MATCH_ANY) == -1 ? errno : 0;
 }
 
-/*
- * Sleeps while *word == expected, as a cancellation point. On cancellation runs abandon(argument) and does not return.
- * `until` is absolute on the realtime or the monotonic clock; NULL: no time-out. Returns 0 or an error number; errno is left alone.
+/* Sleeps while *word == expected, as a cancellation point. On cancellation, calls abandon(argument)
+ * and does not return. `until` is an absolute time on the realtime or the monotonic clock; NULL: no
+ * deadline. Returns 0 or an error number, and leaves errno alone.
  *
- * A deferred cancellation must take effect inside the system call, so the type is asynchronous for its length, as glibc does
- * it. A cancellation that arrives after the wake-up and before the type is set back finds the waiter signalled: `abandon` passes that on.
+ * A deferred cancellation must take effect inside the system call, so the cancellation type is
+ * asynchronous for the call, as in glibc. A cancellation may arrive after the wake-up and before
+ * the type is restored. The waiter is then already signalled, and `abandon` passes the signal on.
  */
-int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, const struct timespec *until,
+int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime,
+			      const struct timespec *until,
                               void (*abandon)(void *), void *argument)
 {
 	int saved = errno, type, result;
-	int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
+	int operation =
+		FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
 
 	pthread_cleanup_push(abandon, argument);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
@@ -43,12 +47,19 @@ int unconvoy_cancellable_wait(uint32_t *word, uint32_t expected, int realtime, c
 	return result;
 }
 
-/* Sets the calling thread's cancellation type and returns the one before. */
+/* Sets the calling thread's cancellation type; returns the previous one. */
 int unconvoy_set_cancel_type(int new)
 {
 	int before;
 	pthread_setcanceltype(new, &before);
 	return before;
+}
+
+/* Acts on a pending cancellation. A wait that is signalled while it polls makes no system call, so
+ * without this call it would not be a cancellation point. */
+void unconvoy_test_cancel(void)
+{
+	pthread_testcancel();
 }
 
 extern void __asan_init(void) __attribute__((weak));
@@ -67,10 +78,8 @@ const char *unconvoy_sanitizer(void)
 	return NULL;
 }
 
-/*
- * The variants of exec with their arguments in a row. They gather them on the stack, as libc's do: the caller may be the child
- * of a vfork, or a signal handler.
- */
+/* The variadic forms of exec. They gather their arguments on the stack, as libc's do, because the
+ * caller may be the child of a vfork or a signal handler. */
 #define GATHER(first, last)                                                                      \
 	va_list list;                                                                            \
 	size_t count = 1;                                                                        \

@@ -1,22 +1,30 @@
-//! Who called into this library: for the statistics, which tell a lock by where it was first taken.
+//! Finds the callers of this library: for the statistics, which identify a lock by the code that
+//! first took it, and for the profile's stacks.
 //!
-//! Unwinding is slow, and done once per lock. The unwinder may itself take a lock of libgcc's, through this library: only when
-//! code was registered with it (`__register_frame`), which takes that lock first, so that its record is there and nobody unwinds for it.
+//! Unwinding is slow, so the statistics do it once per lock. The unwinder may itself take a lock of
+//! libgcc's through this library, but only if code was registered with `__register_frame`.
+//! Registration takes that lock first. The lock therefore has a record by then, and taking it does
+//! not enter the unwinder again.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-/// Frames of this library between an acquisition and its caller; a bound, in case that unwinding goes astray.
+/// Limit on the frames of this library between an acquisition and its caller, in case unwinding
+/// goes astray.
 const MOST_FRAMES: usize = 32;
 
-/// `_URC_NO_REASON` and `_URC_NORMAL_STOP` of the C++ ABI for Itanium, "Exception Handling", section 1.1.
+/// `_URC_NO_REASON` and `_URC_NORMAL_STOP` of the Itanium C++ ABI, "Exception Handling", section
+/// 1.1.
 const CONTINUE: c_int = 0;
 const STOP: c_int = 4;
 
 unsafe extern "C" {
-    fn _Unwind_Backtrace(trace: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
+    fn _Unwind_Backtrace(
+        trace: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
-    /// The linker's: where this library's file begins in memory, and where its data end.
+    /// Set by the linker: the start of this library's image in memory, and the end of its data.
     static __ehdr_start: u8;
     static _end: u8;
 }
@@ -26,22 +34,59 @@ struct Search {
     found: usize,
 }
 
-/// Where the caller of this library's outermost function goes on; 0 if that cannot be told.
+/// The return address of the call that entered this library; 0 if unwinding does not find it.
 pub(crate) fn of_this_library() -> usize {
     let mut search = Search { frames: 0, found: 0 };
-    // SAFETY: the function is called during the call only, with `search` as its argument.
-    unsafe { _Unwind_Backtrace(look, ptr::from_mut(&mut search).cast()) };
+    // SAFETY: the unwinder calls `visit_frame` with `search`, and only during this call.
+    unsafe { _Unwind_Backtrace(visit_frame, ptr::from_mut(&mut search).cast()) };
     search.found
 }
 
-extern "C" fn look(context: *mut c_void, argument: *mut c_void) -> c_int {
-    // SAFETY: of `of_this_library`, which does nothing else with it meanwhile.
+/// A stack being filled.
+struct Frames<'a> {
+    frames: &'a mut [u64],
+    depth: usize,
+    own: usize,
+}
+
+/// Fills `frames` with the return addresses of the calling thread, innermost first, from the call
+/// that entered this library on. Returns their number.
+pub(crate) fn stack(frames: &mut [u64]) -> usize {
+    let mut stack = Frames { frames, depth: 0, own: 0 };
+    // SAFETY: the unwinder calls `add_frame` with `stack`, and only during this call.
+    unsafe { _Unwind_Backtrace(add_frame, ptr::from_mut(&mut stack).cast()) };
+    stack.depth
+}
+
+extern "C" fn add_frame(context: *mut c_void, argument: *mut c_void) -> c_int {
+    // SAFETY: `argument` is the `Frames` of `stack`, which does not touch it meanwhile.
+    let stack = unsafe { &mut *argument.cast::<Frames<'_>>() };
+    // SAFETY: the unwinder's own context.
+    let pc = unsafe { _Unwind_GetIP(context) };
+    if stack.depth == 0 && own_image().contains(&pc) {
+        stack.own += 1;
+        return if stack.own == MOST_FRAMES { STOP } else { CONTINUE };
+    }
+    if pc == 0 {
+        return STOP;
+    }
+    stack.frames[stack.depth] = pc as u64;
+    stack.depth += 1;
+    if stack.depth == stack.frames.len() { STOP } else { CONTINUE }
+}
+
+/// The addresses of this library.
+fn own_image() -> core::ops::Range<usize> {
+    (&raw const __ehdr_start).addr()..(&raw const _end).addr()
+}
+
+extern "C" fn visit_frame(context: *mut c_void, argument: *mut c_void) -> c_int {
+    // SAFETY: `argument` is the `Search` of `of_this_library`, which does not touch it meanwhile.
     let search = unsafe { &mut *argument.cast::<Search>() };
     // SAFETY: the unwinder's own context.
     let pc = unsafe { _Unwind_GetIP(context) };
-    let own = (&raw const __ehdr_start).addr()..(&raw const _end).addr();
     search.frames += 1;
-    if !own.contains(&pc) {
+    if !own_image().contains(&pc) {
         search.found = pc;
     }
     if search.found != 0 || search.frames == MOST_FRAMES { STOP } else { CONTINUE }

@@ -1,4 +1,5 @@
-//! The pair of contention manager and load manager that serves this process, by the environment.
+//! The pair of contention manager and load manager that serves this process, named by the
+//! environment.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,15 +8,15 @@ use core::sync::atomic::{AtomicBool, AtomicPtr};
 use unconvoy_locks::catalogue::{Availability, CONTENTION, LOAD, availability, environment};
 
 use crate::dispatch::{self, Pair};
-use crate::message::say;
+use crate::message;
 use crate::variables::named;
 
 static CHOSEN: AtomicPtr<Pair> = AtomicPtr::new(ptr::null_mut());
 
-/// The process's pair; chosen on the first call, which may come before any constructor has run.
+/// The process's pair. The first call chooses it, possibly before any constructor has run.
 #[inline]
 pub(crate) fn pair() -> &'static Pair {
-    // SAFETY: null or one of `PAIRS`.
+    // SAFETY: null or an element of `PAIRS`.
     match unsafe { CHOSEN.load(Acquire).as_ref() } {
         Some(pair) => pair,
         None => choose(),
@@ -29,12 +30,12 @@ fn choose() -> &'static Pair {
     pair
 }
 
-/// The pair whose path is compiled in.
+/// The default pair, which is called directly and not through its table.
 pub(crate) fn default_pair() -> &'static Pair {
-    dispatch::find(CONTENTION[0].name, LOAD[0].name).expect("the catalogue's names are those of the pairs")
+    dispatch::find(CONTENTION[0].name, LOAD[0].name).expect("the catalogue's names have pairs")
 }
 
-/// The pair that the environment names.
+/// The pair that the environment names, or the default pair if this machine cannot run that lock.
 fn named_pair() -> &'static Pair {
     let lock = named(&environment::LOCK);
     let load = named(&environment::LOAD_MANAGER);
@@ -44,17 +45,17 @@ fn named_pair() -> &'static Pair {
     dispatch::find(lock, load).unwrap_or_else(default_pair)
 }
 
-/// Whether this machine can run the contention manager `lock`; says so, once, if it cannot, or not in
-/// full.
+/// Whether this machine can run the contention manager `lock`. Warns once if it cannot, or only in
+/// part.
 fn is_usable(lock: &'static str) -> bool {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    let (reason, consequence, is_usable) = match availability(lock) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let (warning, is_usable) = match availability(lock) {
         Availability::Full => return true,
-        Availability::Reduced(reason) => (reason, "; running without", true),
-        Availability::Refused(reason) => (reason, "; using the default lock", false),
+        Availability::Reduced(reason) => (message::reduced_lock(lock, reason), true),
+        Availability::Refused(reason) => (message::refused_lock(lock, reason), false),
     };
-    if !SAID.swap(true, Relaxed) {
-        say(&[lock, ": ", reason, consequence]);
+    if !WARNED.swap(true, Relaxed) {
+        warning.print();
     }
     is_usable
 }

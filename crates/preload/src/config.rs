@@ -1,102 +1,153 @@
-//! What the user asked for, from the environment: read once, by the first lock operation or the
-//! constructor, whichever comes first.
+//! The user's settings from the environment. They are read once: by the constructor or by the first
+//! lock operation, whichever comes first.
 //!
 //! The variables, with their values and defaults, are in [`environment`].
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::load::control::Control;
+use unconvoy_locks::load::rules::choose;
 use unconvoy_locks::primitive::{Generation as _, Native};
 use unconvoy_locks::runtime;
-use unconvoy_locks::runtime::fork::OF_THIS_PROCESS;
+use unconvoy_locks::runtime::fork::PROCESS_STATE;
 use unconvoy_locks::runtime::load_control;
 use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::chosen::{default_pair, pair};
-use crate::message::say;
-use crate::variables::{is_on, named, read_milliseconds, say_none_of, variable};
-use crate::{identity, real, stats, tally};
+use crate::message;
+use crate::variables::{is_on, named, read_milliseconds, variable};
+use crate::{bpf_count, identity, output, profile, real};
 
-/// The load manager of the default pair, whose path is compiled in.
+/// The load manager of the default pair, which is called directly and not through its table.
 pub(crate) type DefaultLoad = Control;
 
-/// How this process is served.
+/// How the library serves this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Service {
-    /// The default pair, without statistics: the fast path.
-    Default = 1,
-    /// Through the chosen pair's table.
+    /// By the default pair, without statistics: the fast path.
+    Default = FAST,
+    /// Through the chosen pair's table, with a count of the locks that each thread holds.
     Chosen = 2,
-    /// Not at all: everything goes to libc.
-    Declined = 3,
+    /// Not at all: libc serves every call.
+    Declined = 4,
+    /// Through the chosen pair's table, whose lock elides plain mutexes. Statistics and profile are
+    /// off, because they count only sections that take the lock.
+    Elided = 6,
 }
 
-/// Nothing is known in this process yet; so also in the child of a fork, where the kernel empties
-/// the page that the service stands on.
+/// The bit of the service byte that says whether mutexes and reader-writer locks take the fast
+/// path.
+const FAST: u8 = 1;
+
+/// [`Service::Default`] with a profile: a spin lock, whose word has no room for a request to its
+/// holder, does not take the fast path.
+const FAST_PROFILED: u8 = FAST | 8;
+
+/// Not yet determined in this process. This is also the value in the child of a fork, where the
+/// kernel zeroes the page that holds the service byte.
 const UNKNOWN: u8 = 0;
-const BEING_READ: u8 = 4;
+const BEING_READ: u8 = 16;
 
 #[inline(always)]
 fn service_word() -> &'static AtomicU8 {
-    &OF_THIS_PROCESS.byte
+    &PROCESS_STATE.byte
 }
 
-/// How this process is served.
 #[inline(always)]
 pub(crate) fn service() -> Service {
     match service_word().load(Acquire) {
-        1 => Service::Default,
+        FAST | FAST_PROFILED => Service::Default,
         2 => Service::Chosen,
-        3 => Service::Declined,
-        _ => settle(),
+        4 => Service::Declined,
+        6 => Service::Elided,
+        _ => determine_service(),
     }
 }
 
-/// Whether the fast path serves this process; false also before that is known.
+/// Whether the fast path serves this process; false also while the service is not determined.
 #[inline(always)]
 pub(crate) fn is_default() -> bool {
+    service_word().load(Relaxed) & FAST != 0
+}
+
+/// Whether the fast path serves the spin locks of this process; false also while the service is not
+/// determined.
+#[inline(always)]
+pub(crate) fn is_default_for_spin_locks() -> bool {
     service_word().load(Relaxed) == Service::Default as u8
+}
+
+/// Whether libc serves every call only because the user wants that.
+pub(crate) fn only_observes() -> bool {
+    ONLY_OBSERVES.load(Relaxed)
+}
+
+static ONLY_OBSERVES: AtomicBool = AtomicBool::new(false);
+
+/// Whether plain mutexes are elided; false also while the service is not determined.
+#[inline(always)]
+pub(crate) fn elides() -> bool {
+    service_word().load(Relaxed) == Service::Elided as u8
 }
 
 unsafe extern "C" {
     fn unconvoy_sanitizer() -> *const c_char;
 }
 
+/// The service of the first process; forked children reuse it.
+static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Counts the locks that threads hold from now on, in this process and its children: serves a
+/// process of the default pair through that pair's table. Locks that are held now may be released
+/// either way.
 #[cold]
-fn settle() -> Service {
-    /// What the first process found.
-    static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+pub(crate) fn count_held_locks() {
+    let counted = Service::Chosen as u8;
+    for default in [FAST, FAST_PROFILED] {
+        let _ = FOUND.compare_exchange(default, counted, Relaxed, Relaxed);
+        let _ = service_word().compare_exchange(default, counted, Release, Relaxed);
+    }
+}
+
+#[cold]
+fn determine_service() -> Service {
+    // Detects a fork. Comes first: from here on the kernel clears the service's word in children,
+    // so none inherits `BEING_READ`.
+    Native::generation();
     if service_word().compare_exchange(UNKNOWN, BEING_READ, Acquire, Relaxed).is_err() {
         while service_word().load(Acquire) == BEING_READ {
             core::hint::spin_loop();
         }
         return service();
     }
-    Native::generation(); // takes note of a fork
     match FOUND.load(Relaxed) {
-        UNKNOWN => FOUND.store(read() as u8, Relaxed),
-        _ => stats::after_fork(),
+        UNKNOWN => FOUND.store(read(), Relaxed),
+        _ => {
+            output::after_fork();
+            profile::after_fork();
+        }
     }
     service_word().store(FOUND.load(Relaxed), Release);
     service()
 }
 
-/// Who else watches the locks of this process.
+/// The sanitizer or tool that already watches the locks of this process.
 fn watcher() -> Option<&'static str> {
     // SAFETY: returns null or a string constant.
     let sanitizer = unsafe { unconvoy_sanitizer().as_ref().map(|name| CStr::from_ptr(name)) };
-    // These two know only the locks of libc, whose functions they replace.
+    // Helgrind and DRD know only libc's locks, whose functions they replace.
     let preloaded = variable(&environment::PRELOAD).unwrap_or_default();
     let tools = [("vgpreload_helgrind", "helgrind"), ("vgpreload_drd", "DRD")];
-    let tool = || tools.iter().find(|(library, _)| preloaded.contains(library)).map(|&(_, name)| name);
+    let tool =
+        || tools.iter().find(|(library, _)| preloaded.contains(library)).map(|&(_, name)| name);
     sanitizer.and_then(|name| name.to_str().ok()).or_else(tool)
 }
 
-fn read() -> Service {
+fn read() -> u8 {
     let control = load_control();
     control.interval.store(pair().interval_ns, Relaxed);
     read_milliseconds(&environment::INTERVAL, &control.interval);
@@ -105,50 +156,71 @@ fn read() -> Service {
     runtime::use_sensor(sensor());
     control.set_policy(named(&environment::CONTROL_POLICY));
     control.wake_holders(is_on(&environment::NESTED));
-    // Also where a chosen pair serves: whoever does not know asks the kernel at every lock.
-    let identity_is_at_hand = identity::is_at_hand();
-    if let Some(watcher) = watcher() {
-        say(&["this program runs under ", watcher, ", which has locks of its own to watch: nothing is replaced"]);
+    if let Some(rules) = variable(&environment::RULES)
+        && !choose(rules)
+    {
+        message::no_such_rules(rules).print();
+    }
+    // Call this for a chosen pair too: otherwise `me` asks the kernel at every lock.
+    let tcb_has_id = identity::tcb_has_id();
+    let is_profiled = variable(&environment::PROFILE).is_some();
+    let service = if let Some(watcher) = watcher() {
+        message::watched_program(watcher).print();
         Service::Declined
     } else if !real::is_in_front() {
-        say(&["this program has pthread functions of its own: nothing is replaced"]);
+        message::program_with_own_functions().print();
         Service::Declined
-    } else if core::ptr::eq(pair(), default_pair()) && variable(&environment::STATS).is_none() && identity_is_at_hand {
+    } else if !is_on(&environment::REPLACE) {
+        ONLY_OBSERVES.store(true, Relaxed);
+        Service::Declined
+    } else if core::ptr::eq(pair(), default_pair())
+        && variable(&environment::STATS).is_none()
+        && tcb_has_id
+    {
         Service::Default
+    } else if pair().elides && variable(&environment::STATS).is_none() && !is_profiled {
+        Service::Elided
     } else {
         Service::Chosen
+    };
+    match service {
+        Service::Default if is_profiled => FAST_PROFILED,
+        service => service as u8,
     }
 }
 
-/// The sensor that the environment names, if it can be had.
+/// The sensor that the environment names, if this process can use it.
 fn sensor() -> Choice {
-    let counted = tally::adopt();
+    let counted = bpf_count::adopt();
     let Some(value) = variable(&environment::LOAD_SENSOR) else { return Choice::default() };
     let Some(choice) = Choice::parse(value) else {
-        say_none_of(&environment::LOAD_SENSOR, value, SENSOR);
+        message::unknown_name(environment::LOAD_SENSOR.name, value, SENSOR).print();
         return Choice::default();
     };
     match choice.missing() {
         None => choice,
         Some(why) => {
-            // The programs that a counted one starts find its environment, and are not counted: no news to anybody.
-            if counted != Some(tally::Whose::Another) {
-                say(&[why]);
+            // A program that a BPF-counted process starts inherits the variable but is not counted.
+            // That is expected: no warning.
+            if counted != Some(bpf_count::Whose::Another) {
+                message::missing_sensor(why).print();
             }
             Choice::default()
         }
     }
 }
 
-/// Takes this library out of the environment that children get.
+/// Removes this library from the environment that child processes inherit.
 pub(crate) fn keep_from_children() {
     if is_on(&environment::CHILDREN) {
         return;
     }
     let Some(preloaded) = variable(&environment::PRELOAD) else { return };
-    let others: Vec<&str> =
-        preloaded.split([':', ' ']).filter(|path| !path.is_empty() && !path.ends_with("libunconvoy.so")).collect();
-    // SAFETY: called from the constructor, before the program's threads.
+    let others: Vec<&str> = preloaded
+        .split([':', ' '])
+        .filter(|path| !path.is_empty() && !path.ends_with("libunconvoy.so"))
+        .collect();
+    // SAFETY: called from the constructor, before the program starts threads.
     unsafe {
         if others.is_empty() {
             std::env::remove_var("LD_PRELOAD");

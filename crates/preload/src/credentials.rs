@@ -1,12 +1,14 @@
-//! `setuid` and its kin: libc changes the credentials of every thread that it knows, and the load
-//! controller is not one of them. So it goes first; the next one comes with the new credentials. The same for
-//! namespaces, of which the kernel grants some only to a process with one thread.
+//! `setuid` and related calls. libc changes the credentials of every thread that it knows, and it
+//! does not know the load controller. So the controller stops first, and its successor starts with
+//! the new credentials. The same holds for namespaces: the kernel grants some of them only to a
+//! single-threaded process.
 
 use core::ffi::c_int;
 
 use libc::{c_char, c_ulong, gid_t, size_t, uid_t};
 use unconvoy_locks::runtime::{confine, without_controller};
 
+use crate::profile;
 use crate::real::stand_in;
 
 stand_in! {
@@ -22,16 +24,25 @@ stand_in! {
     fn initgroups(user: *const c_char, group: gid_t) -> c_int = without_controller;
     fn unshare(flags: c_int) -> c_int = without_controller;
     fn setns(namespace: c_int, kind: c_int) -> c_int = without_controller;
-    // libc's has a variable number of arguments, of which it takes four; they are passed alike.
-    fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int =
+    // libc's function is variadic and reads four arguments after the option; the calling convention
+    // is the same.
+    fn prctl(
+        option: c_int,
+        second: c_ulong,
+        third: c_ulong,
+        fourth: c_ulong,
+        fifth: c_ulong,
+    ) -> c_int =
         |call| with_option(option, call);
 }
 
-/// A process that can gain no privileges any more is about to install a filter of its system calls:
-/// that takes this, or privilege. There will be no controller from here on.
+/// Stops the controller and the profile's system calls for good at the first call that leads to a
+/// system-call filter: `PR_SET_NO_NEW_PRIVS` is the prerequisite of an unprivileged filter, and
+/// `PR_SET_SECCOMP` installs a filter.
 fn with_option(option: c_int, call: &dyn Fn() -> c_int) -> c_int {
     if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
         confine();
+        profile::confine();
     }
     call()
 }

@@ -1,132 +1,123 @@
-//! Every pair of contention manager and load manager as a table of functions, chosen once per
-//! process.
+//! One table of functions for each pair of contention manager and load manager. A process chooses
+//! its table once.
 //!
 //! The lock's state lives in the caller's object; see [`Words`]. A table costs an indirect call, so
-//! the default pair has a path of its own in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock),
-//! taken while [`is_default`](crate::config::is_default) says so.
+//! the default pair has its own path in [`mutex`](crate::mutex) and [`rwlock`](crate::rwlock), used
+//! while [`is_default`](crate::config::is_default) is true.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::rw::{RwWord, Share};
-use unconvoy_locks::load::LoadManager;
-use unconvoy_locks::lock::{self, Account, Acquired};
+use unconvoy_locks::load::{Holds, LoadManager};
+use unconvoy_locks::lock::{self, Account, Acquired, Process as _};
 use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
-/// The words of a lock in place: its contention manager's state, and the gate.
+/// The words of a lock in place: its contention manager's state, and the eventcount.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     pub(crate) state: &'a State,
-    pub(crate) gate: &'a Eventcount<Native>,
-    /// Another number after each acquisition.
+    pub(crate) eventcount: &'a Eventcount<Native>,
+    /// Changes with each acquisition.
     pub(crate) acquisitions: &'a AtomicU32,
-    /// The id of the thread that holds it, or 0.
+    /// The thread id of the holder, or 0.
     pub(crate) holder: &'a AtomicU32,
 }
 
 impl<'a> Words<'a> {
-    /// What waiters may know.
+    /// The part of the lock that waiters may read.
     #[inline]
     pub(crate) fn account(&self) -> Account<'a, Native> {
         Account { acquisitions: self.acquisitions, holder: self.holder }
     }
 }
 
-/// 16 bytes that any contention manager's state fits, all zeroes when unlocked.
+/// 16 bytes that hold any contention manager's state; all zeroes when unlocked.
 #[repr(C, align(8))]
 pub(crate) struct State(UnsafeCell<[u64; 2]>);
 
-// SAFETY: only ever used as a contention manager's state, which threads share.
+// SAFETY: used only as a contention manager's state, which threads may share.
 unsafe impl Sync for State {}
 
 impl State {
-    /// The bytes as the state of one contention manager.
     #[inline(always)]
     pub(crate) fn of<C: Contention>(&self) -> &C {
-        const { assert!(size_of::<C>() <= size_of::<State>() && align_of::<C>() <= align_of::<State>()) };
-        // SAFETY: every contention manager's state consists of atomics, for which all bit patterns that it
-        // wrote itself or zeroes are valid; a process uses one contention manager from the first
-        // lock operation to the last.
+        const {
+            assert!(size_of::<C>() <= size_of::<State>());
+            assert!(align_of::<C>() <= align_of::<State>());
+        };
+        // SAFETY: every contention manager's state consists of atomics, valid for zeroes and for
+        // every value that it wrote itself. A process uses one contention manager from its first
+        // lock operation to its last.
         unsafe { &*self.0.get().cast() }
     }
 }
 
-/// What a pair of managers does for a mutex or spin lock, and for a reader-writer lock.
+/// The operations of a pair of managers on mutexes, spin locks and reader-writer locks.
 pub(crate) struct Pair {
     pub(crate) lock: &'static str,
     pub(crate) load: &'static str,
-    /// The controller's interval unless the user sets another.
+    /// The controller's interval in nanoseconds, unless the user sets another.
     pub(crate) interval_ns: u64,
     pub(crate) try_lock: fn(Words<'_>) -> bool,
-    /// The first try of a lock function: leaves the lock to a waiter that is due.
-    pub(crate) try_politely: fn(Words<'_>) -> bool,
-    /// Of a lock that can be elided.
-    pub(crate) elision: Option<Elision>,
+    /// A lock function's first attempt: fails also if a waiter is entitled to the lock.
+    pub(crate) try_without_barging: fn(Words<'_>) -> bool,
+    /// Whether the lock is [`Elided`](unconvoy_locks::contention::elided::Elided).
+    pub(crate) elides: bool,
     pub(crate) acquire: fn(Words<'_>, Option<u64>) -> Acquired,
-    /// The caller holds the lock.
+    /// The caller must hold the lock.
     pub(crate) release: unsafe fn(Words<'_>),
     pub(crate) is_locked: fn(Words<'_>) -> bool,
     /// See [`Contention::set_parked_bit`].
-    pub(crate) mark: fn(Words<'_>) -> bool,
-    pub(crate) acquire_shared: fn(&RwWord<Native>, Share, &Eventcount<Native>, Option<u64>) -> Acquired,
-    /// Waits for `attempt`, which polls a word that has neither room for a gate nor for a mark.
+    pub(crate) set_parked_bit: fn(Words<'_>) -> bool,
+    pub(crate) acquire_shared:
+        fn(&RwWord<Native>, Share, &Eventcount<Native>, Option<u64>) -> Acquired,
+    /// Waits until `attempt` succeeds. `attempt` polls a word that has no room for an eventcount or
+    /// a parked bit.
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,
+    /// See [`LoadManager::checkpoint`].
+    pub(crate) checkpoint: fn(holds: fn() -> Holds) -> bool,
 }
 
-/// A way into critical sections that does not take the lock.
-pub(crate) struct Elision {
-    /// See [`Contention::elide`].
-    pub(crate) enter: fn(Words<'_>) -> bool,
-    /// See [`Contention::end_elided`]. The caller is in a critical section of the lock.
-    pub(crate) end: unsafe fn(Words<'_>) -> bool,
-}
-
-/// That of one contention manager, if it has it: the others are not to pay for a call.
-const fn elision<C: Contention>() -> Option<Elision> {
-    if C::ELIDES { Some(Elision { enter: elide::<C>, end: end_elided::<C> }) } else { None }
+fn checkpoint<L: LoadManager>(holds: fn() -> Holds) -> bool {
+    L::checkpoint(Native::context(), holds)
 }
 
 fn try_lock<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().try_lock()
 }
 
-fn try_politely<C: Contention>(words: Words<'_>) -> bool {
-    // A lock that can be elided would elide here; whether a mutex may be is decided before.
+fn try_without_barging<C: Contention>(words: Words<'_>) -> bool {
+    // An eliding lock would elide here; the caller has already decided whether this mutex may be
+    // elided.
     let state = words.state.of::<C>();
-    if C::ELIDES { state.try_lock() } else { state.try_lock_politely() }
-}
-
-fn elide<C: Contention>(words: Words<'_>) -> bool {
-    words.state.of::<C>().elide()
-}
-
-/// # Safety
-///
-/// The caller is in a critical section of the lock.
-unsafe fn end_elided<C: Contention>(words: Words<'_>) -> bool {
-    // SAFETY: in a section of the lock, whose state is a `C`'s.
-    unsafe { words.state.of::<C>().end_elided() }
+    if C::ELIDES { state.try_lock() } else { state.try_lock_without_barging() }
 }
 
 fn acquire<C: Contention, L: LoadManager>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
-    lock::acquire::<Native, C, L>(words.state.of(), words.gate, Some(words.account()), deadline)
+    lock::acquire::<Native, C, L>(
+        words.state.of(),
+        words.eventcount,
+        Some(words.account()),
+        deadline,
+    )
 }
 
 /// # Safety
 ///
-/// The caller holds the lock.
+/// The caller must hold the lock.
 unsafe fn release<C: Contention>(words: Words<'_>) {
-    // SAFETY: held; its state is a `C`'s, and the gate is the one that its waiters park at.
-    unsafe { lock::release::<Native, C>(words.state.of(), words.gate) };
+    // SAFETY: held. The state is a `C`, and its waiters park on this eventcount.
+    unsafe { lock::release::<Native, C>(words.state.of(), words.eventcount) };
 }
 
 fn is_locked<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().is_locked()
 }
 
-fn mark<C: Contention>(words: Words<'_>) -> bool {
+fn set_parked_bit<C: Contention>(words: Words<'_>) -> bool {
     words.state.of::<C>().set_parked_bit()
 }
 
@@ -140,21 +131,21 @@ macro_rules! pairs {
             load: $load,
             interval_ns: <$manager as LoadManager>::INTERVAL_NS,
             try_lock: try_lock::<$contention>,
-            try_politely: try_politely::<$contention>,
-            elision: elision::<$contention>(),
+            try_without_barging: try_without_barging::<$contention>,
+            elides: <$contention as Contention>::ELIDES,
             acquire: acquire::<$contention, $manager>,
             release: release::<$contention>,
             is_locked: is_locked::<$contention>,
-            mark: mark::<$contention>,
+            set_parked_bit: set_parked_bit::<$contention>,
             acquire_shared: lock::acquire_shared::<Native, $manager>,
             poll: lock::poll::<Native, $manager>,
+            checkpoint: checkpoint::<$manager>,
         }),*]
     };
 }
 
 unconvoy_locks::with_managers!(pairs);
 
-/// The pair of these names.
 pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
     PAIRS.iter().copied().flatten().find(|pair| pair.lock == lock && pair.load == load)
 }
@@ -166,7 +157,7 @@ mod tests {
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
 
     #[test]
-    fn every_name_of_the_catalogue_has_its_pairs_and_no_other_has() {
+    fn pairs_cover_exactly_the_catalogue() {
         for lock in CONTENTION {
             for load in LOAD {
                 assert!(find(lock.name, load.name).is_some(), "{}+{}", lock.name, load.name);
@@ -176,11 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn newcomer_leaves_the_lock_to_a_waiter_that_is_due() {
+    fn polite_try_leaves_lock_to_due_waiter() {
         let pair = find("loiter", "none").expect("in the catalogue");
-        let (state, gate) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
-        let words = Words { state: &state, gate: &gate, acquisitions: &AtomicU32::new(0), holder: &AtomicU32::new(0) };
-        // SAFETY: the second word of a loiter lock, by its layout, is its waiter's demand.
+        let (state, eventcount) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
+        let words = Words {
+            state: &state,
+            eventcount: &eventcount,
+            acquisitions: &AtomicU32::new(0),
+            holder: &AtomicU32::new(0),
+        };
+        // SAFETY: the second word of a loiter lock is its waiter's demand.
         let demand = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
         let mut overtaken = 0;
         for _ in 0..20 {
@@ -196,13 +192,13 @@ mod tests {
                 }
                 // SAFETY: held.
                 unsafe { (pair.release)(words) };
-                if (pair.try_politely)(words) {
+                if (pair.try_without_barging)(words) {
                     overtaken += u32::from(demand.load(Acquire) != 0);
                     // SAFETY: held.
                     unsafe { (pair.release)(words) };
                 }
             });
         }
-        assert_eq!(overtaken, 0, "times that a newcomer went before a waiter that was due");
+        assert_eq!(overtaken, 0, "acquisitions ahead of an entitled waiter");
     }
 }

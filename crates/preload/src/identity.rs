@@ -1,6 +1,6 @@
-//! Who a thread is, as the owner fields of locks name it: by the kernel's id of the thread, as with
-//! libc. So the child of a fork is not the owner of what its parent locked, and a thread is not the
-//! owner of what one that has ended left locked.
+//! Thread identity, as stored in the owner fields of locks: the kernel's thread id, as in libc. So
+//! the child of a fork does not own what its parent locked, and a thread does not own what an ended
+//! thread left locked.
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::AtomicBool;
@@ -9,75 +9,80 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::primitive::{Native, Threads as _};
 
-/// Where glibc keeps the id in a thread's control block (`struct pthread`, member `tid`): the same
-/// in all its versions for x86-64 so far. Looked at before it is relied on.
+/// Offset of the thread id in glibc's thread control block (`struct pthread`, member `tid`). It is
+/// the same in all x86-64 versions so far; [`tcb_has_id`] checks it before use.
 #[cfg(target_arch = "x86_64")]
-const PLACE: usize = 720;
+const TID_OFFSET: usize = 720;
 
 #[cfg(target_arch = "x86_64")]
-static IS_AT_HAND: AtomicBool = AtomicBool::new(false);
+static TCB_HAS_ID: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`me_at_hand`] answers in this process. Asked by one thread, before others ask [`me`].
+/// Whether [`me_from_tcb`] works in this process. One thread must call this before any thread calls
+/// [`me`].
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn is_at_hand() -> bool {
-    let found = me_at_hand() == Native::thread_id();
-    IS_AT_HAND.store(found, Relaxed);
+pub(crate) fn tcb_has_id() -> bool {
+    let found = me_from_tcb() == Native::thread_id();
+    TCB_HAS_ID.store(found, Relaxed);
     found
 }
 
-/// This thread, from its control block: in one instruction.
+/// The calling thread's id, read from its control block in one instruction.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(crate) fn me_at_hand() -> u32 {
+pub(crate) fn me_from_tcb() -> u32 {
     let id: u32;
-    // SAFETY: reads a word of this thread's control block, which is longer than that in every glibc.
+    // SAFETY: reads a word of this thread's control block, which extends beyond that word in every
+    // glibc.
     unsafe {
         core::arch::asm!(
             "mov {:e}, dword ptr fs:[{}]",
             out(reg) id,
-            const PLACE,
+            const TID_OFFSET,
             options(nostack, pure, readonly, preserves_flags)
         );
     }
     id
 }
 
-/// This thread.
+/// The calling thread's id.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn me() -> u32 {
-    if IS_AT_HAND.load(Relaxed) { me_at_hand() } else { Native::thread_id() }
+    if TCB_HAS_ID.load(Relaxed) { me_from_tcb() } else { Native::thread_id() }
 }
 
-/// The kernel's id of `thread`, where that can be told; 0 if it has ended.
+/// The kernel's id of `thread`; 0 if it has ended, `None` where the id cannot be found.
 ///
 /// # Safety
 ///
-/// `thread` has not been joined or detached and gone.
+/// `thread` exists: it was neither joined, nor detached and ended.
 pub(crate) unsafe fn of(thread: libc::pthread_t) -> Option<u32> {
     // SAFETY: no preconditions.
     if thread == unsafe { libc::pthread_self() } {
         return Some(Native::thread_id());
     }
     #[cfg(target_arch = "x86_64")]
-    if IS_AT_HAND.load(Relaxed) {
-        // SAFETY: glibc's handle is the address of the control block, which is there until the thread is joined.
-        return Some(unsafe { core::ptr::with_exposed_provenance::<u32>(thread as usize + PLACE).read_volatile() });
+    if TCB_HAS_ID.load(Relaxed) {
+        // SAFETY: glibc's handle is the address of the control block, which lives until the thread
+        // is joined.
+        return Some(unsafe {
+            core::ptr::with_exposed_provenance::<u32>(thread as usize + TID_OFFSET).read_volatile()
+        });
     }
     None
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn is_at_hand() -> bool {
+pub(crate) fn tcb_has_id() -> bool {
     true
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn me_at_hand() -> u32 {
+pub(crate) fn me_from_tcb() -> u32 {
     me()
 }
 
-/// This thread, by what the kernel said when it was asked first in this process.
+/// The calling thread's id, cached from its first request in this process.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(crate) fn me() -> u32 {
@@ -86,8 +91,8 @@ pub(crate) fn me() -> u32 {
     use unconvoy_locks::primitive::Generation as _;
 
     thread_local! {
-        // The process's generation and the id. Constant and without a destructor: nothing to allocate,
-        // nothing to register.
+        // The process's generation and the thread id. Constant and without a destructor, so access
+        // neither allocates nor registers anything.
         static ID: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
     let generation = Native::generation();

@@ -1,14 +1,16 @@
-//! libunconvoy.so: pthread locks replaced in place, in a program nobody rebuilt.
+//! libunconvoy.so: replaces pthread locks in place, in a program that is not rebuilt.
 //!
 //! Loaded with `LD_PRELOAD`, it defines the functions of mutexes, condition variables,
-//! reader-writer locks and spin locks. State lives inside the program's own objects; nothing is
-//! allocated on the way to a lock. What it does not take over goes to libc, which then sees objects
-//! that this library never wrote to, but for one count (`mutex::wait::Use`).
+//! reader-writer locks and spin locks. State lives inside the program's own objects, and acquiring
+//! a lock allocates nothing. libc serves the objects that the library does not take over. The
+//! library writes nothing to those objects, except one count (`mutex::wait::Use`).
 //!
-//! No function here changes `errno`: the kernel is called without it.
+//! No function here changes `errno`: system calls bypass libc's wrappers.
 
 mod aliases;
+mod bpf_count;
 mod caller;
+mod checkpoint;
 mod chosen;
 mod cond;
 mod config;
@@ -19,32 +21,43 @@ mod init;
 mod message;
 mod mutex;
 mod object;
+mod output;
+mod profile;
 mod real;
 mod rwlock;
 mod special;
 mod spin;
 mod stats;
-mod tally;
 mod time;
 mod variables;
 
-/// Runs when the library is loaded, after libc's constructors and before the program's.
+/// Runs when the library is loaded: after libc's constructors, before the program's.
 extern "C" fn begin() {
-    for find_all in [real::find_all, init::find_all, credentials::find_all, special::find_all] {
-        find_all();
-    }
+    real::find_all();
+    init::find_all();
+    credentials::find_all();
+    special::find_all();
+    profile::find_all();
     real::use_libcs_clock();
     runtime::claim_memory();
     config::service();
     config::keep_from_children();
-    // SAFETY: the handlers are async-signal-safe: they store to atomics, and set the thread's mask of processors.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork)) };
+    // SAFETY: the handlers are async-signal-safe: they store to atomics and set the thread's
+    // affinity mask.
+    unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork))
+    };
+    output::find_owner();
     stats::begin();
+    if config::service() != config::Service::Declined || config::only_observes() {
+        profile::begin(config::only_observes());
+    }
     special::begin();
 }
 
 extern "C" fn end() {
-    special::say_what_is_unsaid();
+    special::print_pending_warning();
+    profile::end();
     stats::write(chosen::pair(), special::report);
 }
 
@@ -59,7 +72,7 @@ unsafe extern "C" fn after_fork_in_parent() {
 unsafe extern "C" fn after_fork() {
     runtime::fork::after_fork();
     config::service();
-    tally::leave();
+    bpf_count::close_inherited();
 }
 
 #[used]

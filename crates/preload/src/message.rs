@@ -1,17 +1,204 @@
-//! What the library has to say, on standard error.
+//! The messages that the library prints on standard error, one function each.
+//!
+//! A message is one line in a buffer on the stack: the library may print it inside a program's
+//! malloc or with a lock held, so neither formatting nor printing allocates or locks.
 
-/// One line on standard error, without allocation or a lock.
-pub(crate) fn say(parts: &[&str]) {
-    let mut line = [0u8; 512];
-    let mut len = 0;
-    for part in ["unconvoy: "].iter().chain(parts).chain(&["\n"]) {
-        let room = &mut line[len..];
-        let fits = part.len().min(room.len());
-        room[..fits].copy_from_slice(&part.as_bytes()[..fits]);
-        len += fits;
+use core::fmt::{self, Write as _};
+use std::io;
+
+use unconvoy_locks::catalogue::Entry;
+
+/// One line for standard error, cut at 511 bytes.
+pub(crate) struct Line {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+impl Line {
+    fn new(text: fmt::Arguments<'_>) -> Self {
+        let mut line = Line { bytes: [0; 512], length: 0 };
+        let _ = write!(line, "unconvoy: {text}"); // `write_str` never fails
+        line
     }
-    // One line is one line, whatever a variable's value holds.
-    line[..len.saturating_sub(1)].iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
-    // SAFETY: the buffer holds `len` bytes. Nothing can be done about a standard error that takes none.
-    let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, line.as_ptr(), len) };
+
+    pub(crate) fn print(mut self) {
+        let (text, rest) = self.bytes.split_at_mut(self.length);
+        // A variable's value must not break the line.
+        text.iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
+        rest[0] = b'\n';
+        // SAFETY: the buffer holds `length` bytes and the line break. If standard error takes no
+        // bytes, nothing can be done.
+        let _ = unsafe {
+            syscalls::syscall!(syscalls::Sysno::write, 2, self.bytes.as_ptr(), self.length + 1)
+        };
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..511];
+        let fits = text.len().min(room.len());
+        room[..fits].copy_from_slice(&text.as_bytes()[..fits]);
+        self.length += fits;
+        Ok(())
+    }
+}
+
+/// libc lacks the function `name`, which the program has called.
+pub(crate) fn missing_libc_function(name: &str) -> Line {
+    Line::new(format_args!("libc has no {name}: aborting; run the program without unconvoy"))
+}
+
+/// The sanitizer or valgrind tool `watcher` needs libc's locks.
+pub(crate) fn watched_program(watcher: &str) -> Line {
+    Line::new(format_args!(
+        "this program runs under {watcher}, which watches libc's locks: nothing is replaced"
+    ))
+}
+
+/// The program, or a library before this one, defines pthread functions.
+pub(crate) fn program_with_own_functions() -> Line {
+    Line::new(format_args!("this program has its own pthread functions: nothing is replaced"))
+}
+
+/// `rules` is not the name of a set of load control's rules, or this library cannot leave any out.
+pub(crate) fn no_such_rules(rules: &str) -> Line {
+    Line::new(format_args!(
+        "UNCONVOY_RULES={rules}: unknown, or this library was built without the feature \
+         `ablation`; keeping all rules"
+    ))
+}
+
+/// The sensor that the environment names cannot be used. `why` is the whole message.
+pub(crate) fn missing_sensor(why: &str) -> Line {
+    Line::new(format_args!("{why}"))
+}
+
+/// This machine can run `lock` only in part.
+pub(crate) fn reduced_lock(lock: &str, reason: &str) -> Line {
+    Line::new(format_args!("{lock}: {reason}; running without it"))
+}
+
+pub(crate) fn refused_lock(lock: &str, reason: &str) -> Line {
+    Line::new(format_args!("{lock}: {reason}; using the default lock"))
+}
+
+/// `variable` has a value that is not the name of one of the `entries`.
+pub(crate) fn unknown_name(variable: &str, value: &str, entries: &[Entry]) -> Line {
+    let mut line = Line::new(format_args!("{variable}={value} is not one of:"));
+    for entry in entries {
+        let _ = write!(line, " {}", entry.name);
+    }
+    let _ = write!(line, "; using {}", entries[0].name);
+    line
+}
+
+/// `variable` is not a number of milliseconds within `least` and `most`.
+pub(crate) fn invalid_milliseconds(variable: &str, value: &str, least: f64, most: f64) -> Line {
+    Line::new(format_args!(
+        "{variable}={value} is not a number of milliseconds from {least} to {most}; \
+         using the default"
+    ))
+}
+
+pub(crate) fn unknown_special_set(value: &str) -> Line {
+    Line::new(format_args!("UNCONVOY_SSC={value} is not one of: 0 1 refined published; using 0"))
+}
+
+pub(crate) fn no_special_set_unreadable_masks() -> Line {
+    Line::new(format_args!(
+        "no special set: affinity masks cannot be read here (a system-call filter?)"
+    ))
+}
+
+pub(crate) fn no_special_set_forbidden_masks() -> Line {
+    Line::new(format_args!(
+        "no special set: affinity masks cannot be set here (a system-call filter?)"
+    ))
+}
+
+pub(crate) fn no_special_set_one_processor() -> Line {
+    Line::new(format_args!("no special set: the process has only one processor"))
+}
+
+/// The statistics file cannot be opened when the program starts.
+pub(crate) fn unwritable_statistics(path: &str, error: &io::Error) -> Line {
+    Line::new(format_args!("cannot write statistics to {path}: {error}; running without them"))
+}
+
+/// The statistics cannot be written when the program ends.
+pub(crate) fn lost_statistics(path: &str, error: &io::Error) -> Line {
+    Line::new(format_args!("cannot write statistics to {path}: {error}; they are lost"))
+}
+
+pub(crate) fn no_memory_for_statistics() -> Line {
+    Line::new(format_args!("no memory for statistics; running without them"))
+}
+
+/// The profile cannot be created when the program starts.
+pub(crate) fn unwritable_profile(path: &str, error: &io::Error) -> Line {
+    Line::new(format_args!("cannot write the profile to {path}: {error}; running without it"))
+}
+
+/// The profile of a process that the profiled program started cannot be created. `error` is the
+/// kernel's number, because this may not allocate.
+pub(crate) fn no_profile_of_child(error: i32) -> Line {
+    let pid = std::process::id();
+    Line::new(format_args!("cannot create the profile of process {pid} (error {error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use unconvoy_locks::catalogue::{LOAD, SENSOR};
+
+    use super::*;
+
+    impl Line {
+        fn text(&self) -> &str {
+            core::str::from_utf8(&self.bytes[..self.length]).expect("the samples fit")
+        }
+    }
+
+    #[test]
+    fn every_message() {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        let lines = [
+            missing_libc_function("pthread_mutex_clocklock"),
+            watched_program("ThreadSanitizer"),
+            program_with_own_functions(),
+            missing_sensor("/proc/loadavg cannot be read; using schedstat"),
+            reduced_lock("slice", "this kernel has no time-slice extension"),
+            refused_lock("elided", "this processor has no transactions"),
+            unknown_name("UNCONVOY_LOAD", "nosuch", &LOAD[..3]),
+            invalid_milliseconds("UNCONVOY_INTERVAL_MS", "0.4", 0.5, 1000.0),
+            unknown_special_set("nosuch"),
+            no_such_rules("nosuch"),
+            no_special_set_unreadable_masks(),
+            no_special_set_forbidden_masks(),
+            no_special_set_one_processor(),
+            unwritable_statistics("no/such/stats.json", &error),
+            lost_statistics("stats.json", &error),
+            no_memory_for_statistics(),
+            unwritable_profile("no/such/profile", &error),
+            no_profile_of_child(libc::ENOSPC),
+        ];
+        for line in &lines {
+            let text = line.text();
+            println!("{text}");
+            assert!(text.len() <= 120, "{} columns: {text}", text.len());
+            assert!(!text.ends_with('.') && !text.contains('\n'), "{text}");
+        }
+        let functions = include_str!("message.rs")
+            .lines()
+            .filter(|line| line.starts_with("pub(crate) fn ") && line.contains("-> Line"));
+        assert_eq!(functions.count(), lines.len(), "message functions, and samples above");
+    }
+
+    #[test]
+    fn long_line_is_cut_and_printed_with_line_break() {
+        let value = "x".repeat(600);
+        let line = unknown_name("UNCONVOY_SENSOR", &value, SENSOR);
+        assert_eq!(line.length, 511);
+        line.print();
+    }
 }

@@ -1,16 +1,16 @@
 //! `pthread_mutex_*`, in place.
 //!
 //! ```text
-//!  glibc   lock     count  owner  nusers  kind  spins  list.prev   list.next
-//!  byte    0        4      8      12      16    20     24          32
-//!  here    waiting  count  owner  taken   kind  gate   state . . . . . . . .
+//!  glibc   lock     count  owner  nusers  kind  spins       list.prev   list.next
+//!  byte    0        4      8      12      16    20          24          32
+//!  here    waiting  count  owner  taken   kind  eventcount  state . . . . . . . .
 //! ```
 //!
-//! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, and means what it
-//! means there. Everything else is zero in an unlocked mutex of either. Robust,
-//! priority-inheriting, priority-protecting and process-shared mutexes, and destroyed ones, have
-//! further bits in `kind`: they go to libc, which sees an object that this library never wrote to,
-//! but for the count of users during a wait on a condition variable of this library ([`wait::Use`]).
+//! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, with libc's meaning.
+//! Everything else is zero in an unlocked mutex, libc's or this library's. Robust,
+//! priority-inheriting, priority-protecting, process-shared and destroyed mutexes have further bits
+//! in `kind`. libc serves them. This library never writes to them, except to the count of users
+//! during a wait on one of this library's condition variables ([`wait::Use`]).
 
 mod object;
 pub(crate) mod wait;
@@ -20,8 +20,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{EBUSY, EINVAL, clockid_t};
 use unconvoy_locks::contention::Contention;
+use unconvoy_locks::contention::elided::Elided;
 
-use crate::identity::{me, me_at_hand};
+use crate::identity::{me, me_from_tcb};
 use crate::object::{InPlace, Until};
 use crate::real;
 use crate::time::Clock;
@@ -36,34 +37,58 @@ pub extern "C" fn pthread_mutex_destroy(this: &Mutex) -> c_int {
     if this.is_in_use() {
         return EBUSY;
     }
-    this.kind.store(-1, Relaxed); // as libc does: every further use is refused, with EINVAL
+    this.kind.store(-1, Relaxed); // as in libc: every further use fails with EINVAL
     0
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_lock(this: &Mutex) -> c_int {
     if this.is_default() {
-        let me = me_at_hand();
-        // Not by its holder: that is an error, a further level, or for ever, as the kind says.
-        if !this.is_owner(me) && this.default_state().try_lock_politely() {
-            this.note_owner(me);
+        let me = me_from_tcb();
+        // The holder takes the slow path: depending on the kind, its lock call is an error, another
+        // level, or a deadlock.
+        if !this.is_owner(me) && this.default_state().try_lock_without_barging() {
+            this.set_owner(me);
             return 0;
         }
     }
     lock(this)
 }
 
-/// All that is not the uncontended first lock of a mutex.
+/// The slow path: the fast path has not acquired the mutex.
 #[inline(never)]
 extern "C" fn lock(this: &Mutex) -> c_int {
+    if this.elided().is_some_and(Elided::elide_at_once) {
+        return 0;
+    }
+    lock_not_elided(this)
+}
+
+/// The rest of the slow path, if no section was elided at once.
+#[inline(never)]
+extern "C" fn lock_not_elided(this: &Mutex) -> c_int {
+    if this.elided().is_some_and(Elided::lock_at_once) {
+        this.set_owner(me());
+        return 0;
+    }
+    lock_contended(this)
+}
+
+/// The rest of the slow path, if the mutex was not acquired at once either.
+#[inline(never)]
+extern "C" fn lock_contended(this: &Mutex) -> c_int {
     if this.is_libcs() {
-        return real::pthread_mutex_lock(this.libcs());
+        return this.observed().lock(
+            || this.attempt_in_libc(|| real::pthread_mutex_lock(this.libcs())),
+            |until| real::pthread_mutex_timedlock(this.libcs(), until),
+            || real::pthread_mutex_lock(this.libcs()),
+        );
     }
     match this.kind() {
         Kind::Plain => {
-            if !this.elide() {
+            if !this.elided().is_some_and(Elided::elide) {
                 this.acquire(None);
-                this.note_owner(me());
+                this.set_owner(me());
             }
             0
         }
@@ -83,22 +108,34 @@ pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
     if !this.try_acquire() {
         return EBUSY;
     }
-    this.note_owner(me);
+    this.set_owner(me);
     0
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_timedlock(this: &Mutex, until: Until<'_>) -> c_int {
     if this.is_libcs() {
-        return real::pthread_mutex_timedlock(this.libcs(), until);
+        return this.observed().lock_until(
+            || this.attempt_in_libc(|| real::pthread_mutex_timedlock(this.libcs(), until)),
+            || real::pthread_mutex_timedlock(this.libcs(), until),
+        );
     }
     this.lock_until(this.kind(), Clock::Realtime, until)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_mutex_clocklock(this: &Mutex, clock: clockid_t, until: Until<'_>) -> c_int {
+pub extern "C" fn pthread_mutex_clocklock(
+    this: &Mutex,
+    clock: clockid_t,
+    until: Until<'_>,
+) -> c_int {
     if this.is_libcs() {
-        return real::pthread_mutex_clocklock(this.libcs(), clock, until);
+        let lock = || real::pthread_mutex_clocklock(this.libcs(), clock, until);
+        // libc rejects another clock even if the mutex is free.
+        return match Clock::of(clock) {
+            Some(_) => this.observed().lock_until(|| this.attempt_in_libc(lock), lock),
+            None => lock(),
+        };
     }
     match Clock::of(clock) {
         Some(clock) => this.lock_until(this.kind(), clock, until),
@@ -108,43 +145,63 @@ pub extern "C" fn pthread_mutex_clocklock(this: &Mutex, clock: clockid_t, until:
 
 /// # Safety
 ///
-/// POSIX: the caller holds the mutex, if its kind is none that would notice.
+/// POSIX: the caller holds the mutex, unless its kind checks the owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_unlock(this: &Mutex) -> c_int {
     if this.is_default() {
         let owner = this.owner.load(Relaxed);
-        if this.keeps_no_owner() || (owner == me_at_hand() && this.count.load(Relaxed) == 0) {
+        if this.keeps_no_owner() || (owner == me_from_tcb() && this.count.load(Relaxed) == 0) {
             this.owner.store(0, Relaxed);
-            // SAFETY: the caller holds it, as it promises or its id in `owner` shows.
+            // SAFETY: the caller promises to hold the mutex, or `owner` proves it.
             if unsafe { this.default_state().unlock() } {
                 return 0;
             }
-            this.owner.store(owner, Relaxed); // marked, and so still held
+            this.owner.store(owner, Relaxed); // parked bit set: still held
         }
     }
-    // SAFETY: what the caller promises of the mutex is the same, which is held still.
+    // SAFETY: the caller's promise still applies, since the mutex is still held.
     unsafe { unlock(this) }
 }
 
-/// All that is not the last unlock of a mutex that nobody waits for off the processor.
+/// The slow path: the fast path has not released the mutex.
 ///
 /// # Safety
 ///
-/// As of [`pthread_mutex_unlock`].
+/// As for [`pthread_mutex_unlock`].
 #[inline(never)]
 unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
+    if let Some(elided) = this.elided() {
+        // SAFETY: the caller promises to be in a section: elided, or with the mutex held.
+        if unsafe { elided.end_elided() } {
+            return 0;
+        }
+        let owner = this.owner.load(Relaxed);
+        this.owner.store(0, Relaxed);
+        // SAFETY: as before, and the section is not elided.
+        if unsafe { elided.unlock_held() } {
+            return 0;
+        }
+        this.owner.store(owner, Relaxed); // still held, because a waiter is parked
+    }
+    // SAFETY: the caller holds the mutex, and its section is not elided.
+    unsafe { unlock_held(this) }
+}
+
+/// The rest of [`unlock`], if the section was not elided.
+///
+/// # Safety
+///
+/// As for [`pthread_mutex_unlock`].
+#[inline(never)]
+unsafe extern "C" fn unlock_held(this: &Mutex) -> c_int {
     if this.is_libcs() {
-        return real::pthread_mutex_unlock(this.libcs());
+        return this.observed().unlock(|| real::pthread_mutex_unlock(this.libcs()));
     }
     if this.kind() != Kind::Plain {
         return this.unlock_owned();
     }
-    // SAFETY: a plain mutex is held by the caller, or elided.
-    if unsafe { this.end_elided() } {
-        return 0;
-    }
     this.owner.store(0, Relaxed);
-    // SAFETY: not elided, and so held.
+    // SAFETY: what the caller promises.
     unsafe { this.release() };
     0
 }

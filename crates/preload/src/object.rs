@@ -1,12 +1,12 @@
-//! The program's own objects. A pointer that a caller hands to an exported function is a reference
-//! from there on: the function's signature says of what.
+//! The program's own objects. Exported functions take them as references; a function's signature
+//! says which type the caller's pointer refers to.
 //!
-//! **Why that is sound.** POSIX has the caller promise that the object is there, aligned as its type
-//! is, initialised and not destroyed. It stays for as long as a thread may still use it by what POSIX
-//! says of its kind: a mutex until it is unlocked for the last time, a condition variable until
-//! `destroy` has returned. A release may be the end of the object while the function is still
-//! running; nothing is read of it after that, and a reference to cells promises no memory that is
-//! not looked at. Nobody but these functions and libc's changes the object's bytes.
+//! **Why this is sound.** POSIX makes the caller promise that the object exists, is aligned for its
+//! type, initialised and not destroyed. The object lives for as long as POSIX lets a thread use it:
+//! a mutex until its last unlock, a condition variable until `destroy` returns. A release may end
+//! the object's life while the function still runs. The function does not access the object after
+//! that, and a reference to cells does not promise that unaccessed memory stays valid. Only these
+//! functions and libc's change the object's bytes.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -19,42 +19,40 @@ use libc::timespec;
 #[repr(transparent)]
 pub(crate) struct Libcs<T>(UnsafeCell<MaybeUninit<T>>);
 
-/// What this library makes of an object of libc's.
+/// This library's view of a libc object.
 ///
 /// # Safety
 ///
-/// Whatever libc's initialisers, libc's functions and those of this library leave in such an object
-/// is a value of this type, and its fields may be read and written by several threads: they are
-/// atomics, cells under a guard, or not accessed.
+/// Every state that libc's initialisers, libc's functions and this library's functions leave in the
+/// object is a valid value of this type. Several threads may read and write its fields: each is an
+/// atomic, a cell under a guard, or not accessed.
 pub(crate) unsafe trait InPlace: Sized {
     type Libcs;
 
-    /// The object, for libc.
     #[inline(always)]
     fn libcs(&self) -> &Libcs<Self::Libcs> {
         const {
             assert!(size_of::<Self>() == size_of::<Self::Libcs>());
             assert!(align_of::<Self>() == align_of::<Self::Libcs>());
         };
-        // SAFETY: as large and as aligned, and any bytes are one.
+        // SAFETY: size and alignment are equal, and any bytes are a valid `Libcs`.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 }
 
-/// The time of a time-out. POSIX lets it be anything where the function need not wait.
+/// A caller's deadline. POSIX allows any pointer, valid or not, if the function need not wait.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Until<'a>(*const timespec, PhantomData<&'a timespec>);
 
 impl Until<'_> {
-    /// The time, for a function that may have to wait.
+    /// Reads the deadline. Call only from a function that may have to wait.
     pub(crate) fn read(self) -> timespec {
-        // SAFETY: POSIX has the caller point to a time then.
+        // SAFETY: POSIX requires a valid pointer when the function may wait.
         unsafe { *self.0 }
     }
 }
 
-#[cfg(test)]
 impl<'a> From<&'a timespec> for Until<'a> {
     fn from(time: &'a timespec) -> Self {
         Until(time, PhantomData)

@@ -1,14 +1,14 @@
-//! What each lock did, for `UNCONVOY_STATS=FILE`: one JSON object, written when the process exits.
+//! Statistics for `UNCONVOY_STATS=FILE`: what each lock did, as one JSON object, written when the
+//! process exits.
 //!
-//! Counting needs a place beside the lock, so that only a process that asked for it pays: a fixed
-//! hash table by address in a mapping of its own, filled without allocation. A lock that finds no
-//! place is counted as dropped, never silently.
+//! Counters need memory beside the lock, so only a process that asks for statistics pays for them.
+//! The counters are in a fixed hash table, keyed by address, which has its own mapping and is
+//! filled without allocation. A lock that finds no free entry is counted as dropped, never silently
+//! ignored.
 //!
-//! The file is that of the program that `unconvoy run` started; processes that it starts in turn
-//! write `FILE.PID`.
-//!
-//! **Memory orderings.** None: counters are relaxed, and those of one lock are mostly changed by
-//! its holder.
+//! **Memory orderings.** The table's address is stored with release and loaded with acquire; an
+//! entry is claimed with acquire and release. Counters are relaxed, and mostly the lock's holder
+//! changes them.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -23,10 +23,10 @@ use unconvoy_locks::runtime::load_control;
 
 use crate::caller;
 use crate::dispatch::Pair;
-use crate::message::say;
+use crate::message;
+use crate::output;
 use crate::variables::variable;
 
-/// What a record is of.
 #[derive(Debug, Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -37,9 +37,9 @@ pub(crate) enum Kind {
 
 const KIND_NAMES: [&str; 3] = ["mutex", "rwlock", "spin"];
 
-/// Locks that are told apart; a power of two.
+/// Capacity of the table; a power of two.
 const RECORDS: usize = 1 << 16;
-/// Places looked at before a lock is dropped.
+/// Entries probed before a lock is dropped.
 const PROBES: usize = 64;
 
 /// One lock.
@@ -54,28 +54,27 @@ struct Record {
     wait_ns: AtomicU64,
     max_wait_ns: AtomicU64,
     hold_ns: AtomicU64,
-    /// When the present holder came by it; of several readers, the last.
+    /// When the present holder acquired the lock; with several readers, the last of them.
     held_since: AtomicU64,
-    /// Where the caller of its first acquisition goes on; 0 if unknown.
+    /// Return address of the first acquisition; 0 if unknown.
     first_caller: AtomicUsize,
 }
 
 static RECORDS_AT: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
-/// Whether this process's file is `FILE.PID`.
-static IS_DESCENDANT: AtomicBool = AtomicBool::new(false);
 
-/// The clock of the records; 0 when nothing is recorded, so that nobody pays for reading it.
+/// The clock of the records; 0 when statistics are off, to save the read.
 #[inline]
 pub(crate) fn now() -> u64 {
     if RECORDS_AT.load(Relaxed).is_null() { 0 } else { Native::now() }
 }
 
-/// A lock was acquired; `waited` says since when and with how many sleeps, if it was taken at
-/// first.
+/// Records an acquisition, also in the count of the locks that the calling thread holds. `waited`
+/// has the start of the wait and the number of sleeps; `None` if the first attempt succeeded.
 #[inline(never)]
 pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
+    runtime::count_acquired();
     let Some(record) = record(kind, address) else { return };
     record.acquisitions.fetch_add(1, Relaxed);
     let now = Native::now();
@@ -89,9 +88,10 @@ pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     }
 }
 
-/// A lock is about to be released.
+/// Records that the calling thread is about to release a lock.
 #[inline(never)]
 pub(crate) fn released(address: usize) {
+    runtime::count_released();
     if let Some(record) = find(address, None) {
         let since = record.held_since.load(Relaxed);
         record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);
@@ -102,7 +102,7 @@ fn record(kind: Kind, address: usize) -> Option<&'static Record> {
     find(address, Some(kind))
 }
 
-/// The record of the lock at `address`; made if `kind` says of what.
+/// The record of the lock at `address`; creates the record if `kind` is given.
 fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
     let table = RECORDS_AT.load(Acquire);
     if table.is_null() {
@@ -110,7 +110,8 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
     }
     let hash = (address >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     for probe in 0..PROBES {
-        // SAFETY: within the mapping of `RECORDS` records, which is never unmapped and starts as zeroes.
+        // SAFETY: within the mapping of `RECORDS` records, which starts as zeroes and is never
+        // unmapped.
         let record = unsafe { &*table.add((hash + probe) % RECORDS) };
         let owner = record.address.load(Acquire);
         if owner == address {
@@ -135,43 +136,38 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
     None
 }
 
-/// Begins to record, if the environment asks for it.
+/// Starts recording, if the environment asks for it.
 pub(crate) fn begin() {
     let Some(path) = variable(&environment::STATS) else { return };
-    let pid = std::process::id();
-    match variable(&environment::STATS_OWNER).and_then(|owner| owner.parse::<u32>().ok()) {
-        Some(owner) => IS_DESCENDANT.store(owner != pid, Relaxed),
-        // SAFETY: called from the constructor, before the program's threads.
-        None => unsafe { std::env::set_var(environment::STATS_OWNER.name, pid.to_string()) },
-    }
-    if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path)) {
-        say(&["cannot write ", path, ": ", &error.to_string(), "; no statistics"]);
+    if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path))
+    {
+        message::unwritable_statistics(path, &error).print();
         return;
     }
     // SAFETY: a fresh anonymous mapping.
     let table = unsafe {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        mmap_anonymous(ptr::null_mut(), RECORDS * size_of::<Record>(), ProtFlags::READ | ProtFlags::WRITE, flags)
+        mmap_anonymous(
+            ptr::null_mut(),
+            RECORDS * size_of::<Record>(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+        )
     };
     match table {
         Ok(table) => RECORDS_AT.store(table.cast(), Release),
-        Err(_) => say(&["no memory for statistics"]),
+        Err(_) => message::no_memory_for_statistics().print(),
     }
     BEGAN.store(Native::now(), Relaxed);
 }
 
-/// In the child of a `fork`: what it does from here on is its own.
-pub(crate) fn after_fork() {
-    IS_DESCENDANT.store(true, Relaxed);
-}
-
 fn file_name(path: &str) -> String {
-    if IS_DESCENDANT.load(Relaxed) { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
+    if output::is_descendant() { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
 }
 
-/// Writes the file, once. `special` has what the special set was since a point in time, if there was
-/// to be one.
+/// Writes the file, once. `special` reports on the special set since a point in time; `None` if the
+/// process has no special set.
 pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json::Value>) {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     let Some(path) = variable(&environment::STATS) else { return };
@@ -179,16 +175,22 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
     if table.is_null() || WRITTEN.swap(true, Relaxed) {
         return;
     }
-    // SAFETY: the mapping of `begin`, of which every page reads as records of atomics.
+    // SAFETY: the mapping from `begin`; all of it reads as records of atomics.
     let records = unsafe { core::slice::from_raw_parts(table, RECORDS) };
-    let mut used: Vec<&Record> = records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
-    used.sort_by_key(|record| core::cmp::Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed))));
+    let mut used: Vec<&Record> =
+        records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
+    used.sort_by_key(|record| {
+        core::cmp::Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed)))
+    });
     let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
     let controller = runtime::controller_report();
     let slots = load_control().slots.totals();
     let pauses: Vec<_> = load_control().pinned.pauses().into_iter().enumerate().collect();
-    let pauses: Vec<_> =
-        pauses.iter().filter(|pause| pause.1 > 0).map(|&(bits, count)| (1_u64 << bits, count)).collect();
+    let pauses: Vec<_> = pauses
+        .iter()
+        .filter(|pause| pause.1 > 0)
+        .map(|&(bits, count)| (1_u64 << bits, count))
+        .collect();
     let document = json!({
         "schema": "unconvoy-stats-1",
         "program": std::env::current_exe().unwrap_or_default(),
@@ -212,30 +214,32 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
             "timed_out": slots.timed_out,
             "given_back": slots.given_back,
         },
-        // Of waiters whose lock's holder slept for load until they woke it, in nested sections: upper end in
-        // nanoseconds, number.
+        // How long waiters paused for a holder that slept for load, until a waiter woke it (nested
+        // sections): upper bound in nanoseconds, and number of pauses.
         "pauses": pauses,
-        // Null unless the program was to have a special set of cores.
+        // Null unless the program asked for a special set of cores.
         "special": special(BEGAN.load(Relaxed)),
         "dropped_locks": DROPPED.load(Relaxed),
         "locks": locks,
     });
     let name = file_name(path);
     if let Err(error) = std::fs::write(&name, format!("{document:#}\n")) {
-        say(&["cannot write ", &name, ": ", &error.to_string()]);
+        message::lost_statistics(&name, &error).print();
     }
 }
 
 fn as_json(record: &Record) -> serde_json::Value {
     let address = record.address.load(Relaxed);
     let lives = Place::of(address);
-    // By its own last byte: it may be the last instruction of a function, and the return address belongs to the next.
+    // Look up the last byte of the call: the call may be the last instruction of its function, and
+    // the return address then belongs to the next function.
     let called = Place::of(record.first_caller.load(Relaxed).wrapping_sub(1));
     json!({
         "address": format!("{address:#x}"),
         "kind": KIND_NAMES[record.kind.load(Relaxed) as usize],
         "where": lives.as_ref().map(Place::name).unwrap_or_default(),
-        // What stays the same from run to run: where a static lock lies in its file, and where any lock was first taken.
+        // Stable from run to run: a static lock's offset in its file, and the code that first took
+        // the lock.
         "at": lives.as_ref().map(Place::as_json),
         "first_taken": called.map(|place| Place { offset: place.offset + 1, ..place }.as_json()),
         "acquisitions": record.acquisitions.load(Relaxed),
@@ -247,36 +251,42 @@ fn as_json(record: &Record) -> serde_json::Value {
     })
 }
 
-/// A place in a loaded file.
+/// A location in a loaded file.
 struct Place {
-    /// The file as the dynamic linker has it; the program's own by its absolute path.
+    /// The file's name as the dynamic linker has it; the absolute path for the program itself.
     object: String,
-    /// From the lowest address at which the file is mapped, in bytes.
+    /// Offset in bytes from the lowest address at which the file is mapped.
     offset: usize,
     symbol: Option<String>,
 }
 
 impl Place {
-    /// Where the address is; nothing if in no file: on the heap, on a stack.
+    /// The location of `address`; `None` if no file contains it: heap, stack.
     fn of(address: usize) -> Option<Self> {
         let info = object_at(address)?;
         // SAFETY: strings that live as long as the object is loaded.
         let name = |text: *const core::ffi::c_char| unsafe {
-            (!text.is_null()).then(|| core::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
+            (!text.is_null())
+                .then(|| core::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
         };
-        // Of the program itself, the linker knows what its caller chose to say.
+        // For the program itself, the linker has only the name that the caller of `exec` passed.
         // SAFETY: no preconditions.
         let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
-        let is_program = object_at(entry).is_some_and(|program| program.dli_fbase == info.dli_fbase);
+        let is_program =
+            object_at(entry).is_some_and(|program| program.dli_fbase == info.dli_fbase);
         let own = || std::env::current_exe().ok().map(|path| path.to_string_lossy().into_owned());
         Some(Self {
-            object: is_program.then(own).flatten().or_else(|| name(info.dli_fname)).unwrap_or_default(),
+            object: is_program
+                .then(own)
+                .flatten()
+                .or_else(|| name(info.dli_fname))
+                .unwrap_or_default(),
             offset: address - info.dli_fbase.addr(),
             symbol: name(info.dli_sname),
         })
     }
 
-    /// For people: the variable, if its name is known, and the file.
+    /// For people: the variable's name, if known, and the file's.
     fn name(&self) -> String {
         let object = self.object.rsplit('/').next().unwrap_or_default();
         match &self.symbol {
@@ -290,9 +300,11 @@ impl Place {
     }
 }
 
-/// What the dynamic linker knows of an address.
 fn object_at(address: usize) -> Option<libc::Dl_info> {
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: fills `info` if the address is in a loaded object; zeroes are a valid one.
-    unsafe { (libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
+    // SAFETY: fills `info` if the address is in a loaded object; all zeroes is a valid `Dl_info`.
+    unsafe {
+        (libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) != 0)
+            .then(|| info.assume_init())
+    }
 }

@@ -1,4 +1,4 @@
-//! POSIX time-outs: absolute, on one of two clocks.
+//! POSIX deadlines: absolute times on one of two clocks.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use unconvoy_locks::primitive::{Clock as _, Native, native};
@@ -6,10 +6,9 @@ use unconvoy_locks::primitive::{Clock as _, Native, native};
 use crate::object::Until;
 use crate::real;
 
-/// How late a wait on the realtime clock may notice that the clock was set.
+/// Longest delay before a wait on the realtime clock notices that the clock was set.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// A clock that a time-out may be on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     Realtime,
@@ -17,7 +16,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The clock of this number; `None` for those that POSIX functions refuse with `EINVAL`.
+    /// The clock with this number; `None` for clocks that POSIX functions reject with `EINVAL`.
     pub(crate) fn of(clock: clockid_t) -> Option<Self> {
         match clock {
             CLOCK_REALTIME => Some(Clock::Realtime),
@@ -41,15 +40,16 @@ impl Clock {
     }
 }
 
-/// Since the clock's beginning; 0 for times before it.
+/// Nanoseconds since the clock's epoch; 0 for times before it.
 fn nanoseconds(time: &timespec) -> u64 {
     match u64::try_from(time.tv_sec) {
-        Ok(seconds) => seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.cast_unsigned()),
+        Ok(seconds) => {
+            seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.cast_unsigned())
+        }
         Err(_) => 0,
     }
 }
 
-/// A point in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     clock: Clock,
@@ -57,7 +57,8 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// `None` if the nanoseconds are none. A time before the epoch has passed.
+    /// Reads `until`; `None` if its nanoseconds are out of range. A time before the epoch has
+    /// passed.
     pub(crate) fn new(clock: Clock, until: Until<'_>) -> Option<Self> {
         let until = until.read();
         if !(0..1_000_000_000).contains(&until.tv_nsec) {
@@ -66,30 +67,36 @@ impl Deadline {
         let ns = nanoseconds(&until);
         Some(match real::faked_time(clock.number()) {
             None => Deadline { clock, ns },
-            Some(faked) => Deadline { clock, ns: clock.now().saturating_add(ns).saturating_sub(nanoseconds(&faked)) },
+            Some(faked) => Deadline {
+                clock,
+                ns: clock.now().saturating_add(ns).saturating_sub(nanoseconds(&faked)),
+            },
         })
     }
 
-    /// As the kernel takes it.
     pub(crate) fn as_timespec(self) -> timespec {
-        timespec { tv_sec: (self.ns / 1_000_000_000).cast_signed(), tv_nsec: (self.ns % 1_000_000_000).cast_signed() }
+        timespec {
+            tv_sec: (self.ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (self.ns % 1_000_000_000).cast_signed(),
+        }
     }
 
-    /// Whether it is on the realtime clock.
     pub(crate) fn is_realtime(self) -> bool {
         self.clock == Clock::Realtime
     }
 
-    /// Until when to wait, on the clock that waiters read, before looking at the deadline's own
-    /// clock again, which may have been set meanwhile.
+    /// When a waiter must check the deadline's own clock again, because the realtime clock may be
+    /// set meanwhile. The result is a time on the clock that waiters read.
     pub(crate) fn next_look(self) -> u64 {
         match self.clock {
             Clock::Monotonic => self.ns,
-            Clock::Realtime => Native::now() + self.ns.saturating_sub(self.clock.now()).min(LOOK_EVERY_NS),
+            Clock::Realtime => {
+                Native::now() + self.ns.saturating_sub(self.clock.now()).min(LOOK_EVERY_NS)
+            }
         }
     }
 
-    /// Whether it has come, on its own clock, which may have been set meanwhile.
+    /// Whether the deadline has passed on its own clock, which may have been set meanwhile.
     pub(crate) fn has_passed(self) -> bool {
         self.clock.now() >= self.ns
     }
@@ -104,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_are_checked() {
+    fn deadline_with_invalid_nanoseconds_is_none() {
         assert!(deadline(1, 1_000_000_000).is_none());
         assert!(deadline(1, -1).is_none());
         assert_eq!(deadline(2, 5).map(|deadline| deadline.ns), Some(2_000_000_005));
     }
 
     #[test]
-    fn times_before_the_epoch_have_passed_and_far_ones_have_not() {
+    fn deadline_before_epoch_has_passed_and_distant_one_has_not() {
         assert!(deadline(-1, 0).is_some_and(Deadline::has_passed));
         assert!(deadline(i64::MAX, 0).is_some_and(|deadline| !deadline.has_passed()));
     }

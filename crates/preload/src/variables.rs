@@ -1,70 +1,62 @@
-//! The values of environment variables, checked against what
-//! [`environment`](unconvoy_locks::catalogue::environment) says of them.
+//! Reads environment variables and checks their values against their descriptions in
+//! [`environment`](unconvoy_locks::catalogue::environment).
 //!
-//! For a value that a variable cannot have, the library prints one line on standard error and uses the
-//! default; a switch is on unless it is `0`.
+//! For an invalid value, the library prints one line on standard error and uses the default. A
+//! switch is on unless its value is `0`.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use unconvoy_locks::catalogue::Entry;
 use unconvoy_locks::catalogue::environment::{Values, Variable};
 
-use crate::message::say;
+use crate::message;
 
-/// The value of a variable that is set and not empty.
+/// The value of `variable`, if it is set and not empty.
 pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
-    // `getenv` neither locks nor allocates, so that this can be called from within a malloc's lock.
-    // SAFETY: the name ends in a zero; the value lives as long as nobody changes the environment, which
-    // a program may not do while others read it (POSIX).
-    let value = unsafe { libc::getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value)) };
+    // `getenv` neither locks nor allocates, so a malloc may reach this call while holding its own
+    // lock. SAFETY: the name ends in a zero. The value lives until the environment changes, and
+    // POSIX forbids a program to change it while other threads read it.
+    let value = unsafe {
+        libc::getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value))
+    };
     value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }
 
-/// Whether a switch is on.
 pub(crate) fn is_on(switch: &Variable) -> bool {
     variable(switch) != Some("0")
 }
 
-/// The name that `choice` holds, or its default.
+/// The name that `choice` is set to, or the default.
 pub(crate) fn named(choice: &Variable) -> &'static str {
-    static SAID: AtomicU64 = AtomicU64::new(0);
-    let Values::Entry(entries) = choice.values else { unreachable!("only names are asked for") };
+    static WARNED: AtomicU64 = AtomicU64::new(0);
+    let Values::Entry(entries) = choice.values else {
+        unreachable!("only choices are read by name")
+    };
     let Some(value) = variable(choice) else {
         return entries[0].name;
     };
     if let Some(entry) = entries.iter().find(|entry| entry.name == value) {
         return entry.name;
     }
-    // A process may ask more than once; said once.
+    // A process may read a variable more than once; warn once.
     let bit = 1 << (entries.len() % 64);
-    if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-        say_none_of(choice, value, entries);
+    if WARNED.fetch_or(bit, Relaxed) & bit == 0 {
+        message::unknown_name(choice.name, value, entries).print();
     }
     entries[0].name
 }
 
-/// One line about a value that is none of `entries`.
-pub(crate) fn say_none_of(variable: &Variable, value: &str, entries: &'static [Entry]) {
-    let mut message = [""; 32];
-    let head = [variable.name, "=", value, " is none of"];
-    let parts = head.into_iter().chain(entries.iter().flat_map(|entry| [" ", entry.name]));
-    let tail = ["; using ", entries[0].name];
-    let mut len = 0;
-    for (place, part) in message.iter_mut().zip(parts.chain(tail)) {
-        *place = part;
-        len += 1;
-    }
-    say(&message[..len]);
-}
-
-/// Stores the value of `number` in nanoseconds, if it has one.
+/// Stores the value of `number`, converted to nanoseconds, if the variable is set.
 pub(crate) fn read_milliseconds(number: &Variable, setting: &AtomicU64) {
-    let Values::Milliseconds(range) = &number.values else { unreachable!("only times are asked for") };
+    let Values::Milliseconds(range) = &number.values else {
+        unreachable!("only times are read as milliseconds")
+    };
     let Some(value) = variable(number) else { return };
     match value.parse::<f64>() {
         Ok(ms) if range.contains(&ms) => setting.store((ms * 1e6) as u64, Relaxed),
-        _ => say(&[number.name, "=", value, " is no number of milliseconds in its range; using the default"]),
+        _ => {
+            message::invalid_milliseconds(number.name, value, *range.start(), *range.end()).print()
+        }
     }
 }

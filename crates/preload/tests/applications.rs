@@ -1,6 +1,6 @@
-//! Large programs from Debian's packages, which bring locks, allocators, thread pools and sandboxes of
-//! their own: each runs without and with the library, and the results are compared. `packages.txt`
-//! lists what to install; a program that is not there is skipped with a line that says so.
+//! Large programs from Debian's packages, with their own locks, allocators, thread pools and
+//! sandboxes: each runs without and with the library, and the results are compared. `packages.txt`
+//! lists the packages. A missing program is skipped with a message.
 
 mod support;
 
@@ -18,18 +18,20 @@ use support::{LIMIT, Running, installed, plain, preloaded, run};
 
 /* ---- Chromium ---- */
 
-/// Long enough for a browser on a slow machine; one whose renderers die starts them again for ever.
+/// Time limit for a browser on a slow machine; a browser restarts crashed renderers forever.
 const BROWSER_LIMIT: Duration = Duration::from_secs(40);
 
 const WORKERS: u32 = 6;
 const ROUNDS: u32 = 1500;
 
-/// Workers that count under a lock made of `Atomics.wait` and `Atomics.notify`, which V8 makes of
-/// mutexes and condition variables, and that each draw a sequence of numbers; then a drawing of the
-/// outcome. The picture that the server holds back keeps the page from being done before that.
+/// Workers that count under a lock built from `Atomics.wait` and `Atomics.notify`, which V8
+/// implements with mutexes and condition variables. Each worker also computes a sequence of
+/// pseudo-random numbers, and the page then paints the last number of each. The server holds the
+/// image back until then, so that the page does not finish loading before.
 const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><title>workers</title>
 <style>body { margin: 0; background: #fff; font: 16px monospace }</style>
-<canvas id="drawing" width="320" height="200"></canvas><pre id="out">pending</pre><img src="/held" alt="">
+<canvas id="drawing" width="320" height="200"></canvas><pre id="out">pending</pre><img
+src="/held" alt="">
 <script>
 const source = `onmessage = ({ data: [worker, rounds, shared] }) => {
   let x = worker + 1;
@@ -67,20 +69,21 @@ for (let worker = 0; worker < WORKERS; worker++) {
 </script>
 "#;
 
-/// What the page shows in the end.
+/// The text that the page shows at the end.
 fn drawn() -> String {
     let mut text = format!("counted {}", WORKERS * ROUNDS);
     for worker in 0..WORKERS {
-        let x = (0..ROUNDS * 50).fold(worker + 1, |x, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        let x = (0..ROUNDS * 50)
+            .fold(worker + 1, |x, _| x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
         text += &format!(", {worker} drew {x}");
     }
     text
 }
 
-/// What the page said, once it did.
+/// The text that the page sent; `None` until then.
 type Said = Arc<(Mutex<Option<String>>, Condvar)>;
 
-/// Serves the page on a free port of the loopback interface, for as long as the test lives.
+/// Serves the page on a free port of the loopback interface until the test process ends.
 fn serve_page() -> (u16, Said) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -89,7 +92,7 @@ fn serve_page() -> (u16, Said) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let said = Arc::clone(&shared);
-            // A browser that goes away in mid-answer is its own test's business.
+            // If a browser disconnects during an answer, its own test fails.
             std::thread::spawn(move || answer(stream, &said));
         }
     });
@@ -112,41 +115,44 @@ fn answer(mut stream: TcpStream, said: &Said) -> std::io::Result<()> {
     }
     let mut body = String::new();
     reader.take(length).read_to_string(&mut body)?;
-    let (text, told) = &**said;
+    let (text, changed) = &**said;
     let (status, page) = match request.split(' ').nth(1) {
         Some("/") => {
-            let page = PAGE.replace("WORKERS", &WORKERS.to_string()).replace("ROUNDS", &ROUNDS.to_string());
+            let page = PAGE
+                .replace("WORKERS", &WORKERS.to_string())
+                .replace("ROUNDS", &ROUNDS.to_string());
             ("200 OK", page)
         }
         Some("/held") => {
-            let guard = text.lock().expect("no panic in between");
-            let _ = told.wait_timeout_while(guard, LIMIT, |text| text.is_none());
+            let guard = text.lock().expect("no thread panicked");
+            let _ = changed.wait_timeout_while(guard, LIMIT, |text| text.is_none());
             ("404 Not Found", String::new())
         }
         Some("/result") => {
-            *text.lock().expect("no panic in between") = Some(body);
-            told.notify_all();
+            *text.lock().expect("no thread panicked") = Some(body);
+            changed.notify_all();
             ("200 OK", String::new())
         }
         _ => ("404 Not Found", String::new()),
     };
-    // The two policies are what shared memory is granted for.
+    // Browsers require these two policies for shared memory.
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\
-         Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n\r\n{page}",
+        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\
+         Connection: close\r\nCross-Origin-Opener-Policy: same-origin\r\n\
+         Cross-Origin-Embedder-Policy: require-corp\r\n\r\n{page}",
         page.len()
     )
 }
 
-/// Where one browser keeps what it writes, readable for the user that it runs as.
+/// The files of one browser, in a directory that the browser's user can read.
 struct Browser {
     directory: tempfile::TempDir,
     path: PathBuf,
     sandboxed: bool,
 }
 
-/// The user `nobody`, who need not exist for this.
+/// The id of the user `nobody`; it need not exist.
 const NOBODY: u32 = 65534;
 
 struct Rendered {
@@ -164,8 +170,8 @@ impl Browser {
         Some(Browser { directory, path, sandboxed })
     }
 
-    /// Renders the page, with the library preloaded if there is one. `None` if the kernel offers
-    /// nothing to make a sandbox of.
+    /// Renders the page, with `library` preloaded if given. `None` if the kernel supports no
+    /// sandbox.
     #[track_caller]
     fn render(&self, name: &str, library: Option<&Path>) -> Option<Rendered> {
         let (port, said) = serve_page();
@@ -174,9 +180,18 @@ impl Browser {
         let mut command = plain(&self.path);
         command
             .args(["--headless", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--disable-breakpad", "--disable-crash-reporter", "--window-size=400,400", "--dump-dom"])
-            // A browser that cannot start its renderers says so a thousand times a second.
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
+            .args([
+                "--disable-breakpad",
+                "--disable-crash-reporter",
+                "--window-size=400,400",
+                "--dump-dom",
+            ])
+            // A browser that cannot start its renderers logs that a thousand times a second.
             .arg("--log-level=3")
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg(format!("--screenshot={}", picture.display()))
@@ -197,43 +212,45 @@ impl Browser {
             return None;
         }
         let finished = finished.success(name);
-        let told = said.0.lock().expect("no panic in between").clone();
-        assert_eq!(told, Some(drawn()), "{name}: the page\n{}", finished.both());
+        let received = said.0.lock().expect("no thread panicked").clone();
+        assert_eq!(received, Some(drawn()), "{name}: the page\n{}", finished.both());
         let screenshot = fs::read(picture).expect("chromium writes a screenshot");
         Some(Rendered { document: finished.text(), screenshot })
     }
 
     #[track_caller]
     fn compare(&self) {
-        // Whoever runs the browser must be able to read the library, which a build directory may not allow.
+        // The browser's user must be able to read the library, and the build directory may be
+        // private.
         let library = self.directory.path().join("libunconvoy.so");
         fs::copy(support::library(), &library).expect("a copy of the library");
         fs::set_permissions(&library, fs::Permissions::from_mode(0o755)).expect("the copy is ours");
         let Some(without) = self.render("without", None) else {
-            println!("skipped: chromium finds nothing to make a sandbox of here");
+            println!("skipped: chromium finds no usable sandbox here");
             return;
         };
-        let with = self.render("with", Some(&library)).expect("there is a sandbox without the library");
+        let with =
+            self.render("with", Some(&library)).expect("the run without the library had a sandbox");
         assert!(without.document.contains(&drawn()), "{}", without.document);
         assert_eq!(without.document, with.document);
         assert!(without.screenshot.starts_with(b"\x89PNG") && without.screenshot.len() > 1000);
-        assert!(without.screenshot == with.screenshot, "the page looks otherwise");
+        assert!(without.screenshot == with.screenshot, "the page looks different");
     }
 }
 
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn chromium() {
+fn chromium_renders_same_page() {
     if let Some(browser) = Browser::find(false) {
         browser.compare();
     }
 }
 
-/// As users run it: renderers in namespaces of their own, without files, and under a seccomp filter
-/// that kills a process for a system call that is not on its list.
+/// Runs the browser as users do: with renderers in their own namespaces, without files, and under a
+/// seccomp filter that kills a process for any system call off its list.
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn chromium_in_its_sandbox() {
+fn sandboxed_chromium_renders_same_page() {
     if let Some(browser) = Browser::find(true) {
         browser.compare();
     }
@@ -264,12 +281,12 @@ fn clip() -> Vec<u8> {
     clip
 }
 
-/// The encoder's frame threads wait for each other's rows, its pool for work. For the same number of
-/// frame threads the stream is the same to the bit, nearly always: on a busy machine x265 3.5 gives
-/// another one now and then by itself, so it may have three tries.
+/// The encoder's frame threads wait for each other's rows, and its pool waits for work. With a
+/// fixed number of frame threads, the stream is almost always identical. On a busy machine x265 3.5
+/// sometimes differs even without the library, so the test tries three times.
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn x265() {
+fn x265_encodes_same_bytes() {
     let Some(path) = installed("x265", "x265") else {
         return;
     };
@@ -279,26 +296,40 @@ fn x265() {
     let encode = |mut command: Command, name: &str| {
         let output = directory.path().join(name);
         command
-            .args(["--preset", "superfast", "--frame-threads", "3", "--pools", "4", "--wpp", "--lookahead-slices", "2"])
+            .args([
+                "--preset",
+                "superfast",
+                "--frame-threads",
+                "3",
+                "--pools",
+                "4",
+                "--wpp",
+                "--lookahead-slices",
+                "2",
+            ])
             .args(["--no-progress", "--no-info", "--input"])
             .arg(&input)
             .arg("--output")
             .arg(&output);
         let finished = run(&mut command).success("x265");
-        assert!(finished.stderr.contains("frame threads / pool features       : 3 / wpp"), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("frame threads / pool features       : 3 / wpp"),
+            "{}",
+            finished.stderr
+        );
         fs::read(output).expect("x265 writes its output")
     };
     let without = encode(plain(&path), "without.hevc");
     assert!(without.len() > 10_000, "{} bytes", without.len());
     let same = (0..3).any(|_| encode(preloaded(&path), "with.hevc") == without);
-    assert!(same, "x265 encodes to other bytes");
+    assert!(same, "x265 encodes to different bytes");
 }
 
-/// Filters in slices, an encoder and a decoder with threads of their own, each frame's checksum
-/// printed.
+/// Filters in slices, an encoder and a decoder with their own threads; prints each frame's
+/// checksum.
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn ffmpeg() {
+fn ffmpeg_encodes_and_decodes_same_frames() {
     let Some(path) = installed("ffmpeg", "ffmpeg") else {
         return;
     };
@@ -309,16 +340,24 @@ fn ffmpeg() {
             .args(["-v", "error", "-filter_threads", "4", "-f", "lavfi", "-i"])
             .arg("testsrc2=size=640x360:rate=25")
             .args(["-frames:v", "60", "-vf", "unsharp,hue=h=30,hflip", "-pix_fmt", "yuv420p"])
-            .args(["-c:v", "mpeg4", "-threads", "4", "-slices", "4", "-flags", "+bitexact", "-fflags", "+bitexact"])
+            .args([
+                "-c:v",
+                "mpeg4",
+                "-threads",
+                "4",
+                "-slices",
+                "4",
+                "-flags",
+                "+bitexact",
+                "-fflags",
+                "+bitexact",
+            ])
             .arg(&clip))
         .success("ffmpeg encodes");
-        let decoded = run(command().args(["-v", "error", "-threads", "4", "-i"]).arg(&clip).args([
-            "-f",
-            "framemd5",
-            "-fflags",
-            "+bitexact",
-            "-",
-        ]))
+        let decoded = run(command()
+            .args(["-v", "error", "-threads", "4", "-i"])
+            .arg(&clip)
+            .args(["-f", "framemd5", "-fflags", "+bitexact", "-"]))
         .success("ffmpeg decodes");
         let bytes = fs::read(clip).expect("ffmpeg writes its output");
         (bytes, decoded.text(), encoded.stderr, decoded.stderr)
@@ -335,7 +374,7 @@ fn ffmpeg() {
 /// The virtual machine's monitors, parkers, safepoints and collectors.
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn java() {
+fn java_gives_same_output_under_each_collector() {
     let (Some(compiler), Some(path)) =
         (installed("javac", "default-jdk-headless"), installed("java", "default-jdk-headless"))
     else {
@@ -365,7 +404,7 @@ fn java() {
 
 #[test]
 #[ignore = "make test-all: needs browsers, a JVM and others"]
-fn leveldb() {
+fn leveldb_reads_back_all_keys() {
     let Some(compiler) = installed("g++", "g++") else {
         return;
     };

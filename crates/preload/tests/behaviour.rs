@@ -1,5 +1,5 @@
-//! How the library behaves as a guest in somebody's process: what it prints, writes and starts, whom
-//! it follows, and what happens at fork, exit and stop.
+//! The library's behaviour inside other programs: its output, its files and threads, inheritance by
+//! child processes, and fork, exit and stop.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn one_line(stderr: &str) -> &str {
 }
 
 #[test]
-fn nothing_is_printed_and_the_status_is_the_programs() {
+fn preloaded_program_keeps_output_and_status() {
     let program = program();
     let finished = run(preloaded(&program.path).arg("counts"));
     assert_eq!(finished.text(), "counted 4000\n");
@@ -38,36 +38,39 @@ fn nothing_is_printed_and_the_status_is_the_programs() {
     assert_eq!(finished.status.code(), Some(7));
 }
 
-/// One line names the value and the choices; the program notices nothing.
+/// An invalid value costs one line, which names the value and the choices, and changes nothing
+/// else.
 #[track_caller]
 fn bad_value(variable: &str, choices: &[Entry]) {
     let program = program();
-    // The value and what of it must be in the line: a line break in a value must not break the line.
-    for (value, shown) in [("nosuch", "nosuch"), ("LOITER loiter", "LOITER loiter"), ("no\nsuch", "such")] {
+    // The line shows the value. A line break in the value must not break the line.
+    for (value, shown) in
+        [("nosuch", "nosuch"), ("LOITER loiter", "LOITER loiter"), ("no\nsuch", "such")]
+    {
         let finished = run(preloaded(&program.path).arg("counts").env(variable, value));
         assert_eq!(finished.text(), "counted 4000\n", "{variable}={value:?}");
         assert_eq!(finished.status.code(), Some(7), "{variable}={value:?}");
         let line = one_line(&finished.stderr);
-        assert!(line.contains(variable), "{variable} is not named: {line}");
-        assert!(line.contains(shown), "{value:?} is not named: {line}");
+        assert!(line.contains(variable), "{variable} is not in the line: {line}");
+        assert!(line.contains(shown), "{value:?} is not in the line: {line}");
         for choice in choices {
-            assert!(line.contains(choice.name), "{} is not offered: {line}", choice.name);
+            assert!(line.contains(choice.name), "{} is not among the choices: {line}", choice.name);
         }
     }
 }
 
 #[test]
-fn a_bad_lock_is_one_line_and_the_default() {
+fn invalid_lock_warns_once_and_uses_default() {
     bad_value("UNCONVOY_LOCK", CONTENTION);
 }
 
 #[test]
-fn a_bad_load_manager_is_one_line_and_the_default() {
+fn invalid_load_manager_warns_once_and_uses_default() {
     bad_value("UNCONVOY_LOAD", LOAD);
 }
 
 #[test]
-fn a_lock_that_cannot_run_here_is_one_line_and_the_default() {
+fn unsupported_lock_warns_once_and_uses_default() {
     let lock = "elided";
     let Availability::Refused(reason) = availability(lock) else {
         println!("skipped: {lock} can run here");
@@ -86,16 +89,20 @@ fn a_lock_that_cannot_run_here_is_one_line_and_the_default() {
     assert!(line.contains(lock) && line.contains(reason), "{line}");
     let text = fs::read_to_string(&file).expect("the record is written");
     let record: serde_json::Value = serde_json::from_str(&text).expect("the record is JSON");
-    assert_eq!((&record["lock"], &record["load"]), (&CONTENTION[0].name.into(), &LOAD[0].name.into()), "{text}");
+    assert_eq!(
+        (&record["lock"], &record["load"]),
+        (&CONTENTION[0].name.into(), &LOAD[0].name.into()),
+        "{text}"
+    );
 }
 
 #[test]
-fn a_bad_policy_is_one_line_and_the_default() {
+fn invalid_policy_warns_once_and_uses_default() {
     bad_value("UNCONVOY_POLICY", POLICY);
 }
 
 #[test]
-fn the_record_counts_what_the_program_did() {
+fn statistics_count_acquisitions() {
     let program = program();
     let file = program.directory.path().join("stats.json");
     let finished = run(preloaded(&program.path).arg("counts").env("UNCONVOY_STATS", &file));
@@ -115,8 +122,9 @@ fn the_record_counts_what_the_program_did() {
     acquisitions.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(acquisitions[0], 4000, "{text}");
     assert!(acquisitions.contains(&400), "{text}");
-    // What stays the same from run to run: the static lock's place, and that of the call.
-    let busy = record["locks"].as_array().into_iter().flatten().find(|lock| lock["acquisitions"] == 4000);
+    // Stable from run to run: the static lock's offset, and the call's.
+    let busy =
+        record["locks"].as_array().into_iter().flatten().find(|lock| lock["acquisitions"] == 4000);
     let busy = busy.expect("just counted");
     for place in ["at", "first_taken"] {
         assert_eq!(
@@ -124,14 +132,15 @@ fn the_record_counts_what_the_program_did() {
             program.path.canonicalize().ok().as_deref(),
             "{text}"
         );
-        let offset =
-            busy[place]["offset"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+        let offset = busy[place]["offset"]
+            .as_str()
+            .and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
         assert!(offset.is_some_and(|offset| offset > 0 && offset < 1 << 20), "{place} of {text}");
     }
 }
 
 #[test]
-fn a_record_that_cannot_be_written_is_one_line() {
+fn unwritable_statistics_file_warns_once() {
     let program = program();
     let missing = program.directory.path().join("no/such/place/stats.json");
     for file in [missing.as_path(), program.directory.path(), Path::new("/dev/full")] {
@@ -139,11 +148,15 @@ fn a_record_that_cannot_be_written_is_one_line() {
         assert_eq!(finished.text(), "counted 4000\n", "{}", file.display());
         assert_eq!(finished.status.code(), Some(7), "{}", file.display());
         let line = one_line(&finished.stderr);
-        assert!(line.contains(&*file.to_string_lossy()), "{} is not named: {line}", file.display());
+        assert!(
+            line.contains(&*file.to_string_lossy()),
+            "{} is not in the line: {line}",
+            file.display()
+        );
     }
 }
 
-fn presence(text: &str) -> Vec<bool> {
+fn is_loaded_in_each(text: &str) -> Vec<bool> {
     text.lines().map(|line| line.starts_with("library loaded")).collect()
 }
 
@@ -151,25 +164,29 @@ fn presence(text: &str) -> Vec<bool> {
 fn children_inherit_the_library() {
     let program = program();
     let without = run(plain(&program.path).arg("loaded").arg(&program.path).arg("loaded"));
-    assert_eq!(presence(&without.success("plain").text()), [false, false]);
+    assert_eq!(is_loaded_in_each(&without.success("plain").text()), [false, false]);
     let finished = run(preloaded(&program.path).arg("loaded").arg(&program.path).arg("loaded"));
-    assert_eq!(presence(&finished.success("preloaded").text()), [true, true]);
-    // Also through a program that starts others: a shell and what it forks.
-    let finished = run(preloaded("/bin/sh").arg("-c").arg(format!("{} loaded; true", program.path.display())));
-    assert_eq!(presence(&finished.success("sh").text()), [true]);
-}
-
-#[test]
-fn children_can_be_left_out() {
-    let program = program();
+    assert_eq!(is_loaded_in_each(&finished.success("preloaded").text()), [true, true]);
+    // Also through a program that starts others: a shell and its child.
     let finished =
-        run(preloaded(&program.path).arg("loaded").arg(&program.path).arg("loaded").env("UNCONVOY_CHILDREN", "0"));
-    assert_eq!(presence(&finished.success("without children").text()), [true, false]);
+        run(preloaded("/bin/sh").arg("-c").arg(format!("{} loaded; true", program.path.display())));
+    assert_eq!(is_loaded_in_each(&finished.success("sh").text()), [true]);
 }
 
-/// What else was to be preloaded stays so for the children.
 #[test]
-fn children_that_are_left_out_keep_other_libraries() {
+fn children_with_children_0_run_without_library() {
+    let program = program();
+    let finished = run(preloaded(&program.path)
+        .arg("loaded")
+        .arg(&program.path)
+        .arg("loaded")
+        .env("UNCONVOY_CHILDREN", "0"));
+    assert_eq!(is_loaded_in_each(&finished.success("without children").text()), [true, false]);
+}
+
+/// The children keep the other preloaded libraries.
+#[test]
+fn children_with_children_0_keep_other_preloads() {
     let program = program();
     let source = program.directory.path().join("neighbour.c");
     fs::write(&source, "int unconvoy_test_neighbour;\n").expect("a temporary file");
@@ -181,17 +198,20 @@ fn children_that_are_left_out_keep_other_libraries() {
         .env("UNCONVOY_CHILDREN", "0"))
     .success("with a neighbour");
     let left = finished.text().lines().nth(1).unwrap_or_default().to_owned();
-    assert_eq!(left.split([' ', ':']).filter(|s| !s.is_empty()).collect::<Vec<_>>(), [neighbour.to_str().unwrap()]);
+    assert_eq!(
+        left.split([' ', ':']).filter(|s| !s.is_empty()).collect::<Vec<_>>(),
+        [neighbour.to_str().unwrap()]
+    );
 }
 
 #[test]
-fn a_set_user_id_program_is_left_alone() {
+fn set_user_id_program_runs_without_library() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: a set-user-ID program of another user takes root to make");
+        println!("skipped: a set-user-ID program of another user can be made by root only");
         return;
     }
     let program = program();
-    // 65534 is nobody, who need not exist for this.
+    // 65534 is the user `nobody`; it need not exist.
     chown(&program.path, Some(65534), None).expect("root may chown");
     fs::set_permissions(&program.path, fs::Permissions::from_mode(0o4755)).expect("root may chmod");
     let without = run(plain(&program.path).arg("loaded")).success("set-user-ID").text();
@@ -205,18 +225,20 @@ fn a_set_user_id_program_is_left_alone() {
 
 /// The numbers in a line such as "extra 1, afterwards 0".
 fn numbers(text: &str) -> Vec<i64> {
-    text.split(|c: char| !c.is_ascii_digit() && c != '-').filter_map(|word| word.parse().ok()).collect()
+    text.split(|c: char| !c.is_ascii_digit() && c != '-')
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }
 
 #[test]
-fn no_thread_is_started_without_contention() {
+fn uncontended_program_starts_no_thread() {
     let program = program();
     let finished = run(preloaded(&program.path).arg("tasks-uncontended")).success("uncontended");
     assert_eq!(numbers(&finished.text()), [0], "{}", finished.text());
 }
 
 #[test]
-fn at_most_one_thread_serves_contention_and_it_goes_away() {
+fn contention_starts_at_most_one_thread_that_ends_later() {
     let program = program();
     for load in LOAD {
         let mut command = preloaded(&program.path);
@@ -230,9 +252,9 @@ fn at_most_one_thread_serves_contention_and_it_goes_away() {
     }
 }
 
-/// The same output and status as without the library.
+/// Checks that output and status are the same as without the library.
 #[track_caller]
-fn unchanged(mode: &str) {
+fn assert_unchanged(mode: &str) {
     let program = program();
     let without = run(plain(&program.path).arg(mode));
     for load in LOAD {
@@ -244,19 +266,19 @@ fn unchanged(mode: &str) {
 }
 
 #[test]
-fn fork_while_threads_hold_locks() {
-    unchanged("fork-held");
+fn fork_with_locks_held_changes_nothing() {
+    assert_unchanged("fork-held");
 }
 
 #[test]
-fn exit_while_threads_wait() {
-    unchanged("exit-waiting");
+fn exit_with_waiting_threads_changes_nothing() {
+    assert_unchanged("exit-waiting");
 }
 
-/// As many waiters as no machine has processors, under the default pair: without load management
-/// they would all spin.
+/// More waiters than any machine has processors, under the default pair: without load management,
+/// all of them would spin.
 #[test]
-fn a_thousand_threads_on_small_stacks() {
+fn thousand_threads_on_small_stacks_finish() {
     let program = program();
     let without = run(plain(&program.path).arg("thousand")).success("thousand");
     let with = run(preloaded(&program.path).arg("thousand")).success("thousand");
@@ -264,14 +286,15 @@ fn a_thousand_threads_on_small_stacks() {
     assert_eq!(with.stderr, "");
 }
 
-/// Stopped in mid-contention, all threads at once, and continued: whatever the library measures or
-/// waits for by the clock has run out meanwhile.
+/// All threads are stopped during contention and then continued, so all of the library's time
+/// limits pass in between.
 #[test]
-fn stop_and_continue_in_contention() {
+fn stop_and_continue_in_contention_changes_nothing() {
     let program = program();
     for load in LOAD {
-        let mut running =
-            Running::start(preloaded(&program.path).arg("long-contention").env("UNCONVOY_LOAD", load.name));
+        let mut running = Running::start(
+            preloaded(&program.path).arg("long-contention").env("UNCONVOY_LOAD", load.name),
+        );
         let deadline = Instant::now() + LIMIT;
         while !running.printed().contains("started") {
             assert!(Instant::now() < deadline, "the program does not start");

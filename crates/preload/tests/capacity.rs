@@ -1,4 +1,4 @@
-//! The number of processors that the program may use changes while it runs, and load control follows.
+//! Load control follows changes in the number of processors that a running program may use.
 
 mod support;
 
@@ -12,19 +12,20 @@ use std::time::Duration;
 use support::contend::{Contend, alone};
 use support::{Running, installed, room};
 
-/// Longer than two looks at the capacity, which come every second. On a busy machine nobody looks so
-/// often: a run whose last look came too early is repeated, and lasts longer.
+/// Run times in seconds. The shortest leaves time for two reads of the capacity, which happen once
+/// a second. A busy machine may delay the reads, so a run whose last read came too early is
+/// repeated with the next, longer time.
 const SECONDS: [&str; 3] = ["4", "16", "64"];
 
-/// Runs the program with `change` after its start, and says what the capacity was at last: `expected`,
-/// or what the longest run saw.
+/// Runs the program, calls `change` after its start, and returns the last capacity seen:
+/// `expected`, or the result of the longest run.
 #[track_caller]
 fn capacity_after(expected: impl Fn(f64) -> bool, mut change: impl FnMut(&Running)) -> f64 {
     let contend = Contend::new();
     let mut last = f64::NAN;
     for seconds in SECONDS {
         let saw = contend.run(&mut contend.command(&["4", seconds]), |running| {
-            sleep(Duration::from_millis(300)); // a first look at what was before
+            sleep(Duration::from_millis(300)); // for a first read before the change
             change(running);
         });
         last = saw.capacity;
@@ -45,7 +46,7 @@ fn processors() -> usize {
 }
 
 #[test]
-fn without_a_change_it_is_what_there_is() {
+fn capacity_without_change_is_within_processors() {
     let _alone = alone();
     let is_possible = |capacity: f64| capacity > 0.0 && capacity <= processors() as f64;
     let capacity = capacity_after(is_possible, |_| {});
@@ -53,7 +54,7 @@ fn without_a_change_it_is_what_there_is() {
 }
 
 #[test]
-fn taskset_on_all_threads() {
+fn capacity_follows_taskset_on_all_threads() {
     let _alone = alone();
     let Some(taskset) = installed("taskset", "util-linux") else { return };
     if processors() < 2 {
@@ -61,18 +62,23 @@ fn taskset_on_all_threads() {
         return;
     }
     let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a mask").trim();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .expect("a mask")
+        .trim();
     let first = list.split([',', '-']).next().expect("a processor").to_owned();
     let capacity = capacity_after(is(1.0), |running| {
         let pid = running.id().as_raw_nonzero().to_string();
         let mut command = Command::new(&taskset);
-        let output = room::output(command.args(["-a", "-p", "-c", &first, &pid])).expect("taskset runs");
+        let output =
+            room::output(command.args(["-a", "-p", "-c", &first, &pid])).expect("taskset runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });
     assert_eq!(capacity, 1.0);
 }
 
-/// A control group, removed in the end.
+/// A control group; removed on drop.
 struct Group(PathBuf);
 
 impl Group {
@@ -90,18 +96,19 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that is killed leaves its group a moment later.
+        // A killed process leaves its group a moment later.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
             }
             sleep(Duration::from_millis(20));
         }
-        println!("{} is left", self.0.display());
+        println!("{} is still there", self.0.display());
     }
 }
 
-/// Half a processor, by a quota that is written while the program runs in the group.
+/// Checks that the capacity falls to half a processor, by a quota that is set while the program
+/// runs in the group.
 #[track_caller]
 fn follows_quota(group: Result<Group, String>, file: &str, quota: &str) {
     let group = match group {
@@ -120,35 +127,40 @@ fn follows_quota(group: Result<Group, String>, file: &str, quota: &str) {
 }
 
 #[test]
-fn a_quota_of_version_1() {
+fn capacity_follows_version_1_quota() {
     let _alone = alone();
     let parent = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
     let parent = parent.into_iter().find(|path| path.join("cpu.cfs_quota_us").is_file());
-    let group = parent.ok_or("no version 1 controller of processor time is mounted".to_owned()).and_then(Group::make);
+    let group = parent
+        .ok_or("no version 1 controller of processor time is mounted".to_owned())
+        .and_then(Group::make);
     follows_quota(group, "cpu.cfs_quota_us", "50000");
 }
 
 #[test]
-fn a_quota_of_version_2() {
+fn capacity_follows_version_2_quota() {
     let _alone = alone();
     let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
     let root = root.into_iter().find(|path| path.join("cgroup.controllers").is_file());
     let group = root.ok_or("no version 2 control groups are mounted".to_owned()).and_then(|root| {
         let has_cpu = |name: &str| {
-            fs::read_to_string(root.join(name)).is_ok_and(|text| text.split_whitespace().any(|word| word == "cpu"))
+            fs::read_to_string(root.join(name))
+                .is_ok_and(|text| text.split_whitespace().any(|word| word == "cpu"))
         };
         if !has_cpu("cgroup.controllers") {
-            return Err("version 2 control groups have no cpu controller here (it is version 1's)".to_owned());
+            return Err("version 2 control groups have no cpu controller here (it is version 1's)"
+                .to_owned());
         }
         if !has_cpu("cgroup.subtree_control") {
-            return Err("the cpu controller is not enabled below the root of the version 2 groups".to_owned());
+            return Err("the cpu controller is not enabled below the root of the version 2 groups"
+                .to_owned());
         }
         Group::make(root)
     });
     follows_quota(group, "cpu.max", "50000 100000");
 }
 
-/// A processor that is offline until this goes.
+/// A processor that stays offline until this value is dropped.
 struct Offline(&'static Path);
 
 impl Drop for Offline {
@@ -164,7 +176,7 @@ impl Drop for Offline {
 }
 
 #[test]
-fn a_processor_that_goes_offline_and_comes_back() {
+fn capacity_follows_processor_offline_and_back() {
     let _alone = alone();
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
     if fs::read_to_string(switch).map_or(true, |text| text.trim() != "1") {
@@ -184,7 +196,7 @@ fn a_processor_that_goes_offline_and_comes_back() {
         *refused.borrow_mut() = fs::write(switch, "0").err();
     });
     let back = capacity_after(is(before), |_| {
-        sleep(Duration::from_millis(1200)); // a look at what there is without it
+        sleep(Duration::from_millis(1200)); // for a read without the processor
         offline = None;
     });
     if let Some(error) = refused.into_inner() {

@@ -1,13 +1,15 @@
-//! Preloaded together with other libraries that change what a program stands on: other mallocs, a faked
-//! clock, sanitizers and valgrind's race detectors. Each run is compared with one that has the
-//! companion and not this library.
+//! The library preloaded together with others that replace parts of libc: mallocs, a faked clock,
+//! sanitizers, valgrind's race detectors. Each run is compared with a run in which only the other
+//! library is preloaded.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Finished, LIMIT, Running, compile, compile_file, installed, library, plain, preloaded, run};
+use support::{
+    Finished, LIMIT, Running, compile, compile_file, installed, library, plain, preloaded, run,
+};
 
 struct Program {
     directory: tempfile::TempDir,
@@ -20,7 +22,7 @@ fn program() -> Program {
     Program { directory, path }
 }
 
-/// Where Debian's shared library `name` is, or the reason why the test that asked ends here.
+/// The path of Debian's shared library `name`. If it is missing, prints why the test is skipped.
 fn shared_library(name: &str, package: &str) -> Option<PathBuf> {
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     let found = Path::new(&multiarch).join(name);
@@ -39,8 +41,8 @@ fn both_orders(companion: &Path) -> [String; 2] {
 
 /* ---- mallocs ---- */
 
-/// The allocator takes locks of this library, and is called with such locks held, in threads that come
-/// and go and in the children of a `fork`.
+/// The allocator takes this library's locks, and the program calls it with such locks held, in
+/// short-lived threads and in the children of a `fork`.
 #[track_caller]
 fn with_malloc(name: &str, package: &str) {
     let Some(malloc) = shared_library(name, package) else {
@@ -49,35 +51,37 @@ fn with_malloc(name: &str, package: &str) {
     let program = program();
     let without = run(plain(&program.path).arg("heap").env("LD_PRELOAD", &malloc)).success(name);
     assert!(without.text().ends_with(" bytes, 0 left\n"), "{}", without.both());
-    // The loader says on standard error if it cannot preload something.
+    // The loader reports a failed preload on standard error.
     assert_eq!(without.stderr, "");
     for preload in both_orders(&malloc) {
-        let with = run(plain(&program.path).arg("heap").env("LD_PRELOAD", &preload)).success(&preload);
+        let with =
+            run(plain(&program.path).arg("heap").env("LD_PRELOAD", &preload)).success(&preload);
         assert_eq!(with.text(), without.text(), "{preload}");
         assert_eq!(with.stderr, "", "{preload}");
     }
     let stress = compile(program.directory.path(), "stress.c", &[]);
     for preload in both_orders(&malloc) {
-        let finished = run(plain(&stress).args(["--seconds", "1"]).env("LD_PRELOAD", &preload)).success(&preload);
+        let finished = run(plain(&stress).args(["--seconds", "1"]).env("LD_PRELOAD", &preload))
+            .success(&preload);
         assert_eq!(finished.stderr, "", "{preload}");
     }
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn jemalloc() {
+fn jemalloc_and_library_give_same_result() {
     with_malloc("libjemalloc.so.2", "libjemalloc2");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn tcmalloc() {
+fn tcmalloc_and_library_give_same_result() {
     with_malloc("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn mimalloc() {
+fn mimalloc_and_library_give_same_result() {
     with_malloc("libmimalloc.so.2.0", "libmimalloc2.0");
 }
 
@@ -85,8 +89,8 @@ fn mimalloc() {
 
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
-/// libfaketime corrects the ends of condition waits for the clock that it fakes, and of nothing else.
-/// A wait whose end was computed with another clock than it is compared with may take days: a hang.
+/// libfaketime adjusts the deadlines of condition waits to its faked clock, and no other deadlines.
+/// If a deadline is compared with the wrong clock, it may lie days away, and the wait hangs.
 #[track_caller]
 fn with_faked_time(time: &str) {
     let Some(faketime) = shared_library(FAKETIME, "libfaketime") else {
@@ -99,9 +103,10 @@ fn with_faked_time(time: &str) {
         Running::start(&mut command).finish(LIMIT).success(preload)
     };
     let without = outcome(faketime.to_str().expect("UTF-8"));
-    let expected = "condition, realtime: timed out, in time\ncondition, monotonic: timed out, in time\n";
+    let expected =
+        "condition, realtime: timed out, in time\ncondition, monotonic: timed out, in time\n";
     assert_eq!(without.text(), expected);
-    // The second order is the one that the command `faketime` makes of an LD_PRELOAD that is set already.
+    // The command `faketime` produces the second order if `LD_PRELOAD` is already set.
     for preload in both_orders(&faketime) {
         let with = outcome(&preload);
         assert_eq!(with.text(), expected, "FAKETIME={time} LD_PRELOAD={preload}");
@@ -111,30 +116,30 @@ fn with_faked_time(time: &str) {
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn faketime_at_the_true_time() {
+fn faketime_at_true_time_keeps_deadlines() {
     with_faked_time("+0");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn faketime_ahead() {
+fn faketime_ahead_keeps_deadlines() {
     with_faked_time("+10d");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn faketime_behind() {
+fn faketime_behind_keeps_deadlines() {
     with_faked_time("-10d");
 }
 
 /* ---- sanitizers ---- */
 
-/// What a sanitizer's runtime does to `LD_PRELOAD`, and what the library then does.
+/// A sanitizer's runtime, and how the library reacts to it.
 struct Sanitizer {
     flags: &'static [&'static str],
-    /// The runtime that must come first, by the name that the loader finds it by.
+    /// The runtime that must be preloaded first, by its library name.
     runtime: Option<&'static str>,
-    /// Whether the library leaves the program alone, and says so.
+    /// Whether the library declines to serve the program, with a message.
     declines: bool,
 }
 
@@ -165,22 +170,28 @@ fn under_sanitizer(compiler: &str, sanitizer: &Sanitizer) {
     assert_eq!(without.text(), "counted 16000, wrote 2000, 400 turns\n");
     assert_eq!(without.stderr, "");
     let own = library().display();
-    let preload = sanitizer.runtime.map_or_else(|| own.to_string(), |runtime| format!("{runtime}:{own}"));
-    // A few times: address space layouts differ, and so do the runtimes' races with a thread that they do not know.
+    let preload =
+        sanitizer.runtime.map_or_else(|| own.to_string(), |runtime| format!("{runtime}:{own}"));
+    // Four runs: address-space layouts differ, and so do the races between a runtime and a thread
+    // that it does not know.
     for _ in 0..4 {
         let with = run(plain(&program).arg("count").env("LD_PRELOAD", &preload)).success(&preload);
         assert_eq!(with.text(), without.text(), "{preload}");
-        said(&with, sanitizer.declines);
+        assert_declined(&with, sanitizer.declines);
     }
 }
 
-/// One line that says that nothing is replaced, or no line at all.
+/// Checks for one line that says that nothing is replaced, or for no line at all.
 #[track_caller]
-fn said(finished: &Finished, declines: bool) {
+fn assert_declined(finished: &Finished, declines: bool) {
     let lines: Vec<&str> = finished.stderr.lines().collect();
     if declines {
         assert_eq!(lines.len(), 1, "{}", finished.stderr);
-        assert!(lines[0].starts_with("unconvoy: ") && lines[0].ends_with("nothing is replaced"), "{}", lines[0]);
+        assert!(
+            lines[0].starts_with("unconvoy: ") && lines[0].ends_with("nothing is replaced"),
+            "{}",
+            lines[0]
+        );
     } else {
         assert_eq!(finished.stderr, "");
     }
@@ -188,44 +199,50 @@ fn said(finished: &Finished, declines: bool) {
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn address_sanitizer() {
+fn address_sanitizer_makes_library_decline() {
     let flags = &["-fsanitize=address"];
     under_sanitizer("gcc", &Sanitizer { flags, runtime: Some("libasan.so.8"), declines: true });
 }
 
-/// Without the runtime in front, ASan ends the program unless it is told not to look.
+/// ASan ends the program if its runtime is not first, unless `verify_asan_link_order` is off.
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn address_sanitizer_that_does_not_come_first() {
+fn address_sanitizer_not_first_ends_program_or_library_declines() {
     let program = program();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/companions.c");
     let path = compile_file(program.directory.path(), &source, &["-fsanitize=address"]);
     let refused = run(preloaded(&path).arg("count"));
     assert!(!refused.status.success(), "{}", refused.both());
     assert!(refused.stderr.contains("ASan runtime does not come first"), "{}", refused.stderr);
-    let told = run(preloaded(&path).arg("count").env("ASAN_OPTIONS", "verify_asan_link_order=0")).success("told");
-    assert_eq!(told.text(), "counted 16000, wrote 2000, 400 turns\n");
-    said(&told, true);
+    let allowed =
+        run(preloaded(&path).arg("count").env("ASAN_OPTIONS", "verify_asan_link_order=0"))
+            .success("without the order check");
+    assert_eq!(allowed.text(), "counted 16000, wrote 2000, 400 turns\n");
+    assert_declined(&allowed, true);
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn thread_sanitizer() {
-    under_sanitizer("gcc", &Sanitizer { flags: &["-fsanitize=thread"], runtime: None, declines: true });
+fn thread_sanitizer_makes_library_decline() {
+    under_sanitizer(
+        "gcc",
+        &Sanitizer { flags: &["-fsanitize=thread"], runtime: None, declines: true },
+    );
 }
 
-/// The runtime is part of the program and exports its interceptors, but not its own names.
+/// The runtime is part of the program, which exports the interceptors but not the runtime's own
+/// names.
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn thread_sanitizer_linked_statically() {
+fn static_thread_sanitizer_makes_library_decline() {
     let flags = &["-fsanitize=thread", "-static-libtsan"];
     under_sanitizer("gcc", &Sanitizer { flags, runtime: None, declines: true });
 }
 
-/// These two watch no locks.
+/// These two sanitizers do not watch locks.
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn leak_and_undefined_behaviour_sanitizers() {
+fn leak_and_undefined_behaviour_sanitizers_leave_library_active() {
     for flags in [&["-fsanitize=leak"], &["-fsanitize=undefined"]] {
         under_sanitizer("gcc", &Sanitizer { flags, runtime: None, declines: false });
     }
@@ -234,17 +251,20 @@ fn leak_and_undefined_behaviour_sanitizers() {
 /// Clang links its runtimes statically.
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn clangs_sanitizers() {
+fn clang_sanitizers_that_watch_locks_make_library_decline() {
     for flags in [&["-fsanitize=address"], &["-fsanitize=thread"], &["-fsanitize=memory"]] {
         under_sanitizer("clang", &Sanitizer { flags, runtime: None, declines: true });
     }
-    under_sanitizer("clang", &Sanitizer { flags: &["-fsanitize=undefined"], runtime: None, declines: false });
+    under_sanitizer(
+        "clang",
+        &Sanitizer { flags: &["-fsanitize=undefined"], runtime: None, declines: false },
+    );
 }
 
 /* ---- valgrind ---- */
 
-/// They learn of locks by wrapping libc's functions; where these are not called, every access to
-/// shared data looks like a race.
+/// The detectors learn of locks by wrapping libc's functions. If the program's calls reach other
+/// functions, every access to shared data looks like a race.
 #[track_caller]
 fn under_race_detector(tool: &str) {
     let Some(valgrind) = installed("valgrind", "valgrind") else {
@@ -252,25 +272,30 @@ fn under_race_detector(tool: &str) {
     };
     let program = program();
     let outcome = |mut command: Command| {
-        command.arg(format!("--tool={tool}")).arg("--error-limit=yes").arg(&program.path).arg("brief");
+        command
+            .arg(format!("--tool={tool}"))
+            .arg("--error-limit=yes")
+            .arg(&program.path)
+            .arg("brief");
         Running::start(&mut command).finish(LIMIT).success(tool)
     };
     let without = outcome(plain(&valgrind));
     assert!(without.stderr.contains("ERROR SUMMARY: 0 errors"), "{}", without.stderr);
     let with = outcome(preloaded(&valgrind));
     assert_eq!(with.text(), without.text(), "{tool}");
-    let summary = with.stderr.lines().find(|line| line.contains("ERROR SUMMARY:")).unwrap_or("no summary");
+    let summary =
+        with.stderr.lines().find(|line| line.contains("ERROR SUMMARY:")).unwrap_or("no summary");
     assert!(summary.contains("ERROR SUMMARY: 0 errors"), "{tool}: {summary}");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn helgrind() {
+fn helgrind_reports_no_false_races() {
     under_race_detector("helgrind");
 }
 
 #[test]
 #[ignore = "make test-all: needs other preloaded libraries"]
-fn drd() {
+fn drd_reports_no_false_races() {
     under_race_detector("drd");
 }

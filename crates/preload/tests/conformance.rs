@@ -1,5 +1,5 @@
-//! Every return code and ordering that the C programs in `c/` check, once with glibc alone and once
-//! under each pair of lock and load manager: the outputs must be the same, line by line.
+//! Runs the C programs in `c/`, which check return codes and orderings, with glibc alone and under
+//! each pair of lock and load manager. The outputs must be equal, line by line.
 
 mod support;
 
@@ -8,17 +8,21 @@ use std::path::PathBuf;
 use support::pairs::pairs;
 use support::{compile, plain, preloaded_with, run};
 
-/// How many lines that differ are shown per pair.
+/// Number of differing lines shown per pair.
 const SHOWN: usize = 12;
 
 #[track_caller]
-fn conforms(source: &str, fewest_checks: usize, arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>) {
+fn conforms(
+    source: &str,
+    fewest_checks: usize,
+    arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>,
+) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), source, &[]);
     let arguments = arguments(&directory);
 
-    // What glibc does is what the program says it expects. If this fails, the program is wrong, or
-    // this glibc behaves otherwise than the one it was written against (2.36).
+    // The program contains its expectations of glibc. If this fails, the program is wrong, or this
+    // glibc behaves differently from the one that it was written for (2.36).
     let without = run(plain(&program).args(&arguments)).success(source);
     let expected = without.text();
     let checks = expected.lines().filter(|line| line.starts_with("ok ")).count();
@@ -66,44 +70,44 @@ fn no_arguments(_: &tempfile::TempDir) -> Vec<PathBuf> {
 }
 
 #[test]
-fn mutexes() {
+fn mutexes_match_glibc() {
     conforms("conformance_mutex.c", 400, no_arguments);
 }
 
 #[test]
-fn condition_variables() {
+fn condition_variables_match_glibc() {
     conforms("conformance_cond.c", 300, no_arguments);
 }
 
 #[test]
-fn reader_writer_locks_and_spin_locks() {
+fn reader_writer_and_spin_locks_match_glibc() {
     conforms("conformance_rwlock.c", 400, no_arguments);
 }
 
 #[test]
-fn waiters_that_give_up() {
+fn timed_out_and_cancelled_waiters_match_glibc() {
     conforms("conformance_giveup.c", 120, no_arguments);
 }
 
 #[test]
-fn mutexes_that_are_handed_to_libc() {
+fn mutexes_handed_to_libc_match_glibc() {
     conforms("conformance_handed.c", 1000, no_arguments);
 }
 
 #[test]
-fn destruction_in_every_state() {
+fn destruction_in_every_state_matches_glibc() {
     conforms("conformance_destroy.c", 1500, no_arguments);
 }
 
 #[test]
-fn destruction_of_mutexes_in_condition_waits() {
+fn destruction_of_mutexes_in_condition_waits_matches_glibc() {
     conforms("conformance_destroy_waits.c", 1500, no_arguments);
 }
 
 #[test]
-fn threads_processes_and_neighbours() {
+fn threads_processes_and_loaded_objects_match_glibc() {
     conforms("conformance_process.c", 80, |directory| {
-        // A shared object keeps its suffix, so that nobody takes it for a program.
+        // A shared object needs its suffix: without it, the file looks like a program.
         let object = compile(directory.path(), "dlopened.c", &["-shared", "-fPIC"]);
         let named = object.with_extension("so");
         std::fs::rename(&object, &named).expect("a rename in one directory");
@@ -112,11 +116,11 @@ fn threads_processes_and_neighbours() {
 }
 
 #[test]
-fn the_edges_of_a_process() {
+fn process_edge_cases_match_glibc() {
     conforms("conformance_edges.c", 60, no_arguments);
 }
 
 #[test]
-fn a_program_with_its_own_malloc() {
+fn program_with_own_malloc_matches_glibc() {
     conforms("conformance_malloc.c", 6, no_arguments);
 }

@@ -1,5 +1,6 @@
-//! Database servers from Debian's packages under real clients: each is run once without and once
-//! with the library, its clients always without, and must come to the same data.
+//! Database servers from Debian's packages under real clients. Each server runs once without and
+//! once with the library; its clients never have the library. Both runs must end with the same
+//! data.
 
 mod support;
 
@@ -17,9 +18,9 @@ use support::{installed, library, plain, preloaded, run};
 
 /* ---- MariaDB ---- */
 
-/// Accounts that several clients transfer between, and counters behind each of the server's kinds of
-/// locks: InnoDB's rows, whole tables of the engines without transactions, and named locks. No
-/// client's transfers depend on another's, so that the end does not depend on their order.
+/// Accounts that several clients transfer between, and counters behind each kind of the server's
+/// locks: InnoDB's rows, whole tables of the engines without transactions, and named locks.
+/// Transfers of different clients are independent, so the result does not depend on their order.
 const BANK: &str = "
 create table accounts (id int primary key, balance bigint not null) engine=innodb;
 insert into accounts select seq, 1000 from seq_1_to_50;
@@ -40,7 +41,7 @@ begin
     set receiver = 1 + (sender + client + step) % 50;
     set amount = (client + step) % 97;
     start transaction;
-    -- In the order of their numbers, so that nobody waits in a circle.
+    -- In the order of their ids, to avoid deadlocks.
     update accounts set balance = balance - amount where id = least(sender, receiver);
     update accounts set balance = balance + amount where id = greatest(sender, receiver);
     insert into history values (client, step, amount);
@@ -62,14 +63,16 @@ end//
 delimiter ;
 ";
 
-/// What all of it must have come to.
+/// The resulting data.
 const AUDIT: &str = "
 select 'sum', count(*), sum(balance) from accounts;
 select * from accounts order by id;
 select 'history', count(*), sum(amount), count(distinct client) from history;
 select 'counters', i.n, a.n, m.n from counter_innodb i, counter_aria a, counter_myisam m;
-select 'sysbench', (select count(*) from sbtest1), (select count(*) from sbtest2), (select count(*) from sbtest3);
-check table accounts, history, counter_innodb, counter_aria, counter_myisam, sbtest1, sbtest2, sbtest3 extended;
+select 'sysbench', (select count(*) from sbtest1), (select count(*) from sbtest2),
+  (select count(*) from sbtest3);
+check table accounts, history, counter_innodb, counter_aria, counter_myisam,
+  sbtest1, sbtest2, sbtest3 extended;
 ";
 
 const CLIENTS: usize = 8;
@@ -77,7 +80,7 @@ const STEPS: usize = 64;
 const EVENTS: usize = 800;
 const ROWS: usize = 500;
 
-/// What is run, all from the same packages.
+/// The programs used, from packages of one version.
 struct MariaDb {
     server: PathBuf,
     install: PathBuf,
@@ -101,40 +104,54 @@ impl MariaDb {
         command
     }
 
-    /// Makes a database, works on it with `sysbench` and by the bank's clients, and says what is in it.
+    /// Creates a database, loads it with `sysbench` and the bank's clients, and returns its
+    /// contents.
     fn outcome(&self, command: fn(&Path) -> Command, arguments: &[&str]) -> Vec<String> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let socket = directory.path().join("socket");
         let data = directory.path().join("data");
         let shared = |command: &mut Command| {
             command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
-            // A server that starts removes every temporary table in its directory, another server's too.
+            // A starting server removes all temporary tables in its directory, even those of other
+            // servers.
             command.arg(format!("--tmpdir={}", directory.path().display()));
             command.args(when_root(&["--user=root"])).args(["--innodb-log-file-size=16M"]);
         };
         let mut install = command(&self.install);
         shared(&mut install);
-        run(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"])).success("mariadb-install-db");
+        run(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]))
+            .success("mariadb-install-db");
 
         let mut server = command(&self.server);
         shared(&mut server);
         server.arg(format!("--socket={}", socket.display()));
         server.arg(format!("--pid-file={}", directory.path().join("pid").display()));
-        server.args(["--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0"]);
-        let service = Service::start(server.args(arguments), || UnixStream::connect(&socket).is_ok());
+        server.args([
+            "--skip-networking",
+            "--innodb-buffer-pool-size=32M",
+            "--innodb-flush-log-at-trx-commit=0",
+        ]);
+        let service =
+            Service::start(server.args(arguments), || UnixStream::connect(&socket).is_ok());
         let bank = directory.path().join("bank.sql");
         fs::write(&bank, BANK).expect("a temporary file");
         run(self.client(&socket).args(["-e", "create database sbtest"])).success("create database");
         let source = format!("source {}", bank.display());
-        run(self.client(&socket).args(["sbtest", "-e", &source])).success("the bank is founded");
+        run(self.client(&socket).args(["sbtest", "-e", &source])).success("create the bank");
 
         let sysbench = |step: &str| {
             let mut command = plain(&self.sysbench);
             command.args(["oltp_read_write", "--db-driver=mysql", "--mysql-user=root"]);
             command.arg(format!("--mysql-socket={}", socket.display()));
-            command.args(["--tables=3", &format!("--table-size={ROWS}"), &format!("--threads={CLIENTS}")]);
-            // Deadlocks alone are tried again; any other error ends it with a status.
-            run(command.args([&format!("--events={EVENTS}"), "--time=0", step])).success("sysbench").text()
+            command.args([
+                "--tables=3",
+                &format!("--table-size={ROWS}"),
+                &format!("--threads={CLIENTS}"),
+            ]);
+            // sysbench retries after deadlocks only; any other error gives a non-zero status.
+            run(command.args([&format!("--events={EVENTS}"), "--time=0", step]))
+                .success("sysbench")
+                .text()
         };
         sysbench("prepare");
         let report = thread::scope(|scope| {
@@ -160,20 +177,28 @@ impl MariaDb {
         assert_eq!(number("transactions:"), Some(EVENTS), "{report}");
         assert_eq!(number("reconnects:"), Some(0), "{report}");
 
-        let told = run(self.client(&socket).args(["sbtest", "-e", AUDIT])).success("the audit").text();
+        let answers =
+            run(self.client(&socket).args(["sbtest", "-e", AUDIT])).success("the audit").text();
         let log = service.stop(Signal::TERM).success("mariadbd").stderr;
         assert!(log.contains("mariadbd: Shutdown complete"), "{log}");
         assert!(!log.contains("[ERROR]"), "{log}");
-        // What it warns of, without the time and the thread.
+        // The warnings, without time and thread.
         let warnings = log.lines().filter_map(|line| line.split_once("[Warning] "));
-        told.lines().map(str::to_owned).chain(warnings.map(|(_, warning)| warning.to_owned())).collect()
+        answers
+            .lines()
+            .map(str::to_owned)
+            .chain(warnings.map(|(_, warning)| warning.to_owned()))
+            .collect()
     }
 
     fn same(&self, arguments: &[&str]) {
-        // MariaDB's CHECK TABLE now and then misses records that its purge is just removing, also with libc.
-        let is_sound = |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
+        // MariaDB's CHECK TABLE sometimes misses records that its purge is removing, with libc as
+        // well.
+        let is_sound =
+            |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
         let mut outcomes = (0..3).map(|_| self.outcome(|path| plain(path), arguments));
-        let without = outcomes.find(is_sound).expect("a MariaDB that finds nothing wrong with its tables under libc");
+        let without =
+            outcomes.find(is_sound).expect("one of three runs under libc has sound tables");
         let with = self.outcome(|path| preloaded(path), arguments);
         assert_eq!(without, with);
         let steps = CLIENTS * STEPS;
@@ -184,26 +209,32 @@ impl MariaDb {
         ] {
             assert!(with.contains(&line), "{line} not in {with:#?}");
         }
-        assert!(with.iter().any(|line| line.starts_with(&format!("history\t{steps}\t"))), "{with:#?}");
+        assert!(
+            with.iter().any(|line| line.starts_with(&format!("history\t{steps}\t"))),
+            "{with:#?}"
+        );
         let checked: Vec<&String> = with.iter().filter(|line| line.contains("\tcheck\t")).collect();
-        assert!(checked.len() == 8 && checked.iter().all(|line| line.ends_with("\tstatus\tOK")), "{checked:#?}");
+        assert!(
+            checked.len() == 8 && checked.iter().all(|line| line.ends_with("\tstatus\tOK")),
+            "{checked:#?}"
+        );
     }
 }
 
-/// A thread for each connection, and commits in groups because of a binary log.
+/// The server runs a thread for each connection, and commits in groups because of a binary log.
 #[test]
 #[ignore = "make test-all: needs databases"]
-fn mariadb_with_a_thread_per_connection() {
+fn mariadb_with_thread_per_connection_gives_same_data() {
     if let Some(mariadb) = MariaDb::installed() {
         mariadb.same(&["--log-bin=binary", "--server-id=1", "--binlog-format=mixed"]);
     }
 }
 
-/// More connections than threads, with InnoDB's own asynchronous input and output; one query cache
-/// that every statement asks; and every lock wrapped to be measured.
+/// The server has more connections than threads, InnoDB's own asynchronous I/O, a query cache
+/// shared by all statements, and instrumentation around every lock.
 #[test]
 #[ignore = "make test-all: needs databases"]
-fn mariadb_with_a_pool_of_threads() {
+fn mariadb_with_thread_pool_gives_same_data() {
     if let Some(mariadb) = MariaDb::installed() {
         mariadb.same(&[
             "--thread-handling=pool-of-threads",
@@ -219,11 +250,11 @@ fn mariadb_with_a_pool_of_threads() {
 
 /* ---- PostgreSQL ---- */
 
-/// PostgreSQL's programs in a directory that belongs to its user: it does not serve as root.
+/// PostgreSQL's programs, and a directory owned by its user: PostgreSQL does not serve as root.
 struct Postgres {
     bin: PathBuf,
     directory: tempfile::TempDir,
-    /// The user and the group to become.
+    /// The user and the group to run as.
     user: Option<(u32, u32)>,
 }
 
@@ -233,17 +264,18 @@ impl Postgres {
         let user = geteuid().is_root().then(|| {
             let users = fs::read_to_string("/etc/passwd").expect("the system's users");
             let fields = users.lines().find_map(|line| line.strip_prefix("postgres:"));
-            let numbers = fields.expect("Debian's package makes a user").split(':').skip(1);
-            let numbers: Vec<u32> = numbers.take(2).map(|number| number.parse().expect("a number")).collect();
+            let numbers = fields.expect("Debian's package creates the user").split(':').skip(1);
+            let numbers: Vec<u32> =
+                numbers.take(2).map(|number| number.parse().expect("a number")).collect();
             (numbers[0], numbers[1])
         });
         if let Some((user, group)) = user {
-            chown(directory.path(), Some(user), Some(group)).expect("root gives away");
+            chown(directory.path(), Some(user), Some(group)).expect("root may chown");
         }
         Postgres { bin: bin.to_owned(), directory, user }
     }
 
-    /// The library, where that user can read it.
+    /// A copy of the library that PostgreSQL's user can read.
     fn library(&self) -> PathBuf {
         let copy = self.directory.path().join(library().file_name().expect("a file"));
         if !copy.exists() {
@@ -255,7 +287,10 @@ impl Postgres {
 
     fn command(&self, program: &str, preload: bool) -> Command {
         let mut command = plain(self.bin.join(program));
-        command.current_dir(self.directory.path()).env("LC_ALL", "C").env("PGHOST", self.directory.path());
+        command
+            .current_dir(self.directory.path())
+            .env("LC_ALL", "C")
+            .env("PGHOST", self.directory.path());
         command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
         if let Some((user, group)) = self.user {
             command.uid(user).gid(group);
@@ -266,15 +301,17 @@ impl Postgres {
         command
     }
 
-    /// One answer a line.
+    /// The answers to SQL statements, one per line.
     fn ask(&self, questions: &str) -> String {
         let mut command = self.command("psql", false);
-        run(command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", questions])).success(questions).text()
+        run(command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", questions]))
+            .success(questions)
+            .text()
     }
 }
 
-/// The benchmark's rule: whatever was added is in all four tables. And all balances, which the seed
-/// and the number of transactions of each client determine.
+/// The sums of all four tables, which the benchmark keeps equal, and all balances, which the seed
+/// and the number of transactions per client determine.
 const BALANCES: &str = "
 select sum(abalance) from pgbench_accounts;
 select sum(tbalance) from pgbench_tellers;
@@ -284,7 +321,7 @@ select count(*) from pgbench_history;
 select md5(string_agg(aid || ':' || abalance, ',' order by aid)) from pgbench_accounts;
 ";
 
-/// The same question to one process and to several, interpreted and compiled.
+/// One query, run by one process and by several, interpreted and compiled.
 const PARALLEL: &str = "
 select count(*), sum(abalance), sum(aid::bigint * aid), count(distinct abalance)
 from pgbench_accounts a join pgbench_tellers t on a.aid % 10 + 1 = t.tid where a.aid % 3 <> 1
@@ -292,7 +329,7 @@ from pgbench_accounts a join pgbench_tellers t on a.aid % 10 + 1 = t.tid where a
 
 #[test]
 #[ignore = "make test-all: needs databases"]
-fn postgres_under_pgbench() {
+fn postgres_under_pgbench_gives_same_data() {
     let Some(server) = installed("postgres", "postgresql") else {
         return;
     };
@@ -301,14 +338,25 @@ fn postgres_under_pgbench() {
         let postgres = Postgres::new(bin);
         let data = postgres.directory.path().join("data");
         let mut initdb = postgres.command("initdb", preload);
-        run(initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]))
-            .success("initdb");
+        run(initdb.arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]))
+        .success("initdb");
         let mut command = postgres.command("postgres", preload);
         command.arg("-D").arg(&data).arg("-k").arg(postgres.directory.path());
-        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=20"] {
+        for setting in
+            ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=20"]
+        {
             command.args(["-c", setting]);
         }
-        // It says so where pg_ctl looks for it; a client that asks too early is an error in the log.
+        // Read the file that pg_ctl reads: a client that connects too early causes an error in the
+        // log.
         let says_ready = || {
             let state = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
             state.lines().any(|line| line.trim() == "ready")
@@ -317,15 +365,19 @@ fn postgres_under_pgbench() {
         run(postgres.command("pgbench", false).args(["-i", "-q", "-s", "1"])).success("pgbench -i");
         let mut pgbench = postgres.command("pgbench", false);
         let report =
-            run(pgbench.args(["-c", "4", "-j", "1", "-t", "100", "-n", "--random-seed=42"])).success("pgbench").text();
+            run(pgbench.args(["-c", "4", "-j", "1", "-t", "100", "-n", "--random-seed=42"]))
+                .success("pgbench")
+                .text();
         assert!(report.contains("actually processed: 400/400"), "{report}");
         assert!(report.contains("failed transactions: 0 "), "{report}");
         let balances = postgres.ask(BALANCES);
 
-        let forced = "set parallel_setup_cost = 0; set parallel_tuple_cost = 0; set min_parallel_table_scan_size = 0;";
+        let forced = "set parallel_setup_cost = 0; set parallel_tuple_cost = 0; \
+                      set min_parallel_table_scan_size = 0;";
         let ask = |workers: usize, compiled: bool, prefix: &str| {
             let settings = format!("{forced} set max_parallel_workers_per_gather = {workers};");
-            let compiler = if compiled { "set jit = on; set jit_above_cost = 0;" } else { "set jit = off;" };
+            let compiler =
+                if compiled { "set jit = on; set jit_above_cost = 0;" } else { "set jit = off;" };
             postgres.ask(&format!("{settings} {compiler} {prefix} {PARALLEL}"))
         };
         let plan = ask(2, false, "explain (analyze, costs off, timing off, summary off)");
@@ -345,6 +397,9 @@ fn postgres_under_pgbench() {
     let with = outcome(true);
     assert_eq!(without, with);
     let lines: Vec<&str> = with.0.lines().collect();
-    assert!(lines.len() == 6 && lines[..4].iter().all(|sum| *sum == lines[0] && *sum != "0"), "{lines:?}");
+    assert!(
+        lines.len() == 6 && lines[..4].iter().all(|sum| *sum == lines[0] && *sum != "0"),
+        "{lines:?}"
+    );
     assert_eq!(lines[4], "400");
 }

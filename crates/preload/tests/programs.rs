@@ -1,6 +1,6 @@
-//! Real programs from Debian's packages that end by themselves, with and without the library; those
-//! that serve are in `services.rs` and `databases.rs`. `packages.txt` lists what to install; a
-//! program that is not there is skipped with a line that says so.
+//! Real programs from Debian's packages that run to their end, with and without the library;
+//! servers are in `services.rs` and `databases.rs`. `packages.txt` lists the packages. A missing
+//! program is skipped with a message.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use support::{Finished, installed, plain, preloaded, run};
 
-/// Neither random nor constant: words from a small alphabet, so that compressors have work to do.
+/// Neither random nor constant: words from a small alphabet, so that compressors have work.
 fn text(bytes: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut out = Vec::with_capacity(bytes + 16);
@@ -26,14 +26,15 @@ fn text(bytes: usize) -> Vec<u8> {
     out
 }
 
-/// `command` with `input` as its standard input.
+/// Runs `command` with `input` as its standard input.
 #[track_caller]
 fn filter(command: &mut Command, input: &Path) -> Finished {
     run(command.stdin(Stdio::from(File::open(input).expect("the input exists"))))
 }
 
-/// Compresses with and without the library, compares the bytes, and gets the input back. All of these
-/// programs cut their input in blocks of a fixed size, so their output does not depend on timing.
+/// Compresses with and without the library, compares the bytes, and expands them to the original.
+/// The programs cut their input into blocks of a fixed size, so their output does not depend on
+/// timing.
 fn round_trip(program: &str, package: &str, compress: &[&str], expand: &[&str]) {
     let Some(path) = installed(program, package) else {
         return;
@@ -45,42 +46,42 @@ fn round_trip(program: &str, package: &str, compress: &[&str], expand: &[&str]) 
     let without = filter(plain(&path).args(compress), &input).success(program);
     let with = filter(preloaded(&path).args(compress), &input).success(program);
     assert!(without.stdout.len() > 1000 && without.stdout.len() < original.len());
-    assert!(without.stdout == with.stdout, "{program} {compress:?} compresses to other bytes");
+    assert!(without.stdout == with.stdout, "{program} {compress:?} compresses to different bytes");
     assert_eq!(without.stderr, with.stderr, "{program} {compress:?}");
     let compressed = directory.path().join("compressed");
     fs::write(&compressed, &with.stdout).expect("a temporary file");
     let expanded = filter(preloaded(&path).args(expand), &compressed).success(program);
-    assert!(expanded.stdout == original, "{program} {expand:?} gives back other bytes");
+    assert!(expanded.stdout == original, "{program} {expand:?} does not restore the input");
 }
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn xz() {
+fn xz_round_trip_restores_input() {
     round_trip("xz", "xz-utils", &["-1", "-T4", "--block-size=524288", "-c"], &["-d", "-T4", "-c"]);
 }
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn pigz() {
+fn pigz_round_trip_restores_input() {
     round_trip("pigz", "pigz", &["-3", "-p", "4", "-c"], &["-d", "-p", "4", "-c"]);
 }
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn pbzip2() {
+fn pbzip2_round_trip_restores_input() {
     round_trip("pbzip2", "pbzip2", &["-1", "-p4", "-c"], &["-d", "-p4", "-c"]);
 }
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn zstd() {
+fn zstd_round_trip_restores_input() {
     round_trip("zstd", "zstd", &["-3", "-T4", "-B524288", "-q", "-c"], &["-d", "-T4", "-q", "-c"]);
 }
 
 /* ---- interpreters and databases ---- */
 
-/// Threads, queues, conditions, semaphores, time-outs and a pool: every wait of CPython ends in
-/// pthread functions, and the interpreter's own lock is a mutex with a condition.
+/// The script uses threads, queues, conditions, semaphores, timed waits and a pool. Every wait of
+/// CPython ends in pthread functions, and the interpreter lock is a mutex with a condition.
 const PYTHON: &str = r#"
 import concurrent.futures, hashlib, queue, sys, threading, time
 sys.setswitchinterval(0.0005)
@@ -124,7 +125,8 @@ with concurrent.futures.ThreadPoolExecutor(12) as pool:
     print(sum(pool.map(limited, range(200))), most <= 3)
 "#;
 
-/// One database, four writers and four readers, each with its connection; then SQLite's own check.
+/// One database, four writers and four readers, each with its own connection; then SQLite's
+/// integrity check.
 const SQLITE: &str = r#"
 import sqlite3, sys, threading
 path = sys.argv[1]
@@ -147,7 +149,7 @@ def read():
     try:
         c = connect()
         for _ in range(40):
-            # A writer adds 20 rows at once, so no reader ever sees another number.
+            # A writer adds 20 rows per transaction, so readers see multiples of 20.
             for _, n in c.execute("select writer, count(*) from t group by writer"):
                 if n % 20: errors.append(f"{n} rows")
     except Exception as e: errors.append(repr(e))
@@ -157,11 +159,12 @@ for t in threads: t.start()
 for t in threads: t.join()
 print(errors, db.execute("select count(*), sum(n), sum(length(value)) from t").fetchall())
 print(db.execute("pragma integrity_check").fetchall())
-# One connection shared by all, in SQLite's serialized mode: its own mutexes are contended.
+# One shared connection in SQLite's serialized mode, which contends SQLite's own mutexes.
 shared = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
 sums = []
 def ask():
-    sums.append(sum(shared.execute("select sum(n) from t where writer = ?", (i % 4,)).fetchone()[0] for i in range(100)))
+    question = "select sum(n) from t where writer = ?"
+    sums.append(sum(shared.execute(question, (i % 4,)).fetchone()[0] for i in range(100)))
 threads = [threading.Thread(target=ask) for _ in range(6)]
 for t in threads: t.start()
 for t in threads: t.join()
@@ -189,20 +192,20 @@ fn python(script: &str, needs_file: bool) {
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn python_with_many_threads() {
+fn python_threads_give_same_output() {
     python(PYTHON, false);
 }
 
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn sqlite_with_many_threads() {
+fn sqlite_threads_keep_database_sound() {
     python(SQLITE, true);
 }
 
 /// The shell of SQLite: one thread, but its library takes a lock in every call.
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn sqlite_shell() {
+fn sqlite_shell_gives_same_output() {
     let Some(path) = installed("sqlite3", "sqlite3") else {
         return;
     };
@@ -217,10 +220,10 @@ fn sqlite_shell() {
 
 /* ---- RocksDB ---- */
 
-/// Fills a database, reads it with many threads, and lets RocksDB verify its own checksums.
+/// Fills a database, reads it with many threads, and runs RocksDB's own checksum verification.
 #[test]
 #[ignore = "make test-all: needs programs of others"]
-fn rocksdb() {
+fn rocksdb_threads_keep_checksums() {
     let Some(path) = installed("db_bench", "rocksdb-tools") else {
         return;
     };
@@ -240,15 +243,19 @@ fn rocksdb() {
             finished.text()
         };
         go("fillseq", "--threads=1", true);
-        // Of the threads' counts, all alike, RocksDB prints one.
+        // The threads' counts are equal, and RocksDB prints one of them.
         let read = go("readrandom,readseq,verifychecksum", "--threads=4", false);
         let found: Vec<String> = read
             .lines()
             .filter_map(|line| line.split_once('(').map(|(_, rest)| rest.to_owned()))
             .filter(|rest| rest.contains(" found)"))
             .collect();
-        // Writers, a group commit, flushes and compactions together; then the checksums again.
-        let mixed = go("overwrite,compact,verifychecksum,readwhilewriting,verifychecksum", "--threads=4", false);
+        // Writers, group commits, flushes and compactions at once; then the checksums again.
+        let mixed = go(
+            "overwrite,compact,verifychecksum,readwhilewriting,verifychecksum",
+            "--threads=4",
+            false,
+        );
         let checked = mixed.lines().filter(|line| line.starts_with("verifychecksum")).count();
         (found, checked)
     };

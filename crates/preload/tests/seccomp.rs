@@ -1,17 +1,17 @@
-//! Programs that put a seccomp filter on themselves: what the library does beyond what a program with
-//! pthread locks does anyway must not be what such a filter kills for. `c/seccomp.c` says which
-//! filters these are.
+//! Programs that install a seccomp filter on themselves. The filters allow the system calls of any
+//! program with pthread locks. The library must not make another call, for which such a filter may
+//! kill the program. `c/seccomp.c` describes the filters.
 
 mod support;
 
 use support::{LIMIT, Running, compile, plain, preloaded};
 
-/// How often each is run: whether a controller is in the middle of a reading when a filter falls on
-/// it is a matter of luck.
+/// Number of runs of each case. It depends on timing whether a filter is installed while a
+/// controller reads a sensor.
 const TIMES: usize = 4;
 
 #[track_caller]
-fn unharmed(arguments: &[&str]) {
+fn assert_unharmed(arguments: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "seccomp.c", &[]);
     let without = Running::start(plain(&program).args(arguments)).finish(LIMIT);
@@ -20,36 +20,43 @@ fn unharmed(arguments: &[&str]) {
         return;
     }
     let without = without.success("without the library");
-    assert_eq!(without.text().matches(" 0 errors").count(), arguments.len() + 1, "{}", without.text());
+    assert_eq!(
+        without.text().matches(" 0 errors").count(),
+        arguments.len() + 1,
+        "{}",
+        without.text()
+    );
     for _ in 0..TIMES {
-        let with = Running::start(preloaded(&program).args(arguments)).finish(LIMIT).success("with the library");
+        let with = Running::start(preloaded(&program).args(arguments))
+            .finish(LIMIT)
+            .success("with the library");
         assert_eq!(with.text(), without.text());
-        // That it cannot see the load is something the library may say, once.
+        // The library may report, once, that it cannot read the load.
         assert!(with.stderr.lines().count() <= 1, "{}", with.stderr);
         assert!(with.stderr.lines().all(|line| line.starts_with("unconvoy: ")), "{}", with.stderr);
     }
 }
 
 #[test]
-fn calls_that_fail() {
-    unharmed(&["errno"]);
-    unharmed(&["errno", "late"]);
+fn filter_with_failing_calls_does_not_harm_program() {
+    assert_unharmed(&["errno"]);
+    assert_unharmed(&["errno", "late"]);
 }
 
 #[test]
-fn a_browsers_sandbox() {
-    unharmed(&["sandbox"]);
-    unharmed(&["sandbox", "late"]);
+fn browser_sandbox_does_not_kill_program() {
+    assert_unharmed(&["sandbox"]);
+    assert_unharmed(&["sandbox", "late"]);
 }
 
 #[test]
-fn a_list_from_before_close_range() {
-    unharmed(&["no-close-range"]);
-    unharmed(&["no-close-range", "late"]);
+fn filter_without_close_range_does_not_kill_program() {
+    assert_unharmed(&["no-close-range"]);
+    assert_unharmed(&["no-close-range", "late"]);
 }
 
 #[test]
-fn a_list_of_the_calls_of_threads_alone() {
-    unharmed(&["strict"]);
-    unharmed(&["strict", "late"]);
+fn filter_that_allows_thread_calls_only_does_not_kill_program() {
+    assert_unharmed(&["strict"]);
+    assert_unharmed(&["strict", "late"]);
 }

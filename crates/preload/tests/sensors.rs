@@ -1,4 +1,4 @@
-//! Every sensor serves a program, and one that cannot be had costs one line.
+//! Every sensor serves a program; an unavailable sensor costs one line.
 
 mod support;
 
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use support::contend::{Contend, Saw, alone, wait_for_begin};
 use support::{LIMIT, Running, library};
+use unconvoy_locks::catalogue::SENSOR;
 
 fn under(sensor: &str) -> Saw {
     let contend = Contend::new();
     contend.run(contend.command(&["8", "1"]).env("UNCONVOY_SENSOR", sensor), |_| {})
 }
 
-/// One line that has all the `words`, and the default sensor.
+/// Checks for one warning line that has all the `words`, and for the default sensor.
 #[track_caller]
 fn falls_back(saw: &Saw, words: &[&str]) {
     let line = &saw.finished.stderr;
@@ -27,18 +28,24 @@ fn falls_back(saw: &Saw, words: &[&str]) {
 }
 
 #[test]
-fn those_that_need_no_privilege() {
-    for (choice, name) in
-        [("schedstat", "schedstat"), ("loadavg", "loadavg"), ("psi", "psi"), ("fixed:3", "fixed:N"), ("", "schedstat")]
-    {
-        let saw = under(choice);
+fn unprivileged_sensors_serve_or_fall_back() {
+    let unprivileged = SENSOR.iter().map(|entry| entry.name).filter(|name| *name != "bpf");
+    for name in unprivileged.chain([""]) {
+        let choice = name.replace('N', "3");
+        let name = if name.is_empty() { SENSOR[0].name } else { name };
+        let saw = under(&choice);
         if saw.sensor != name {
-            falls_back(&saw, &[choice, "/proc/", "schedstat"]);
+            falls_back(&saw, &[&choice, "/proc/", "schedstat"]);
             println!("skipped: {}", saw.finished.stderr.trim());
             continue;
         }
         assert_eq!(saw.finished.stderr, "");
-        assert!(saw.ticks > 0 && saw.capacity > 0.0, "{choice}: {} ticks, {} processors", saw.ticks, saw.capacity);
+        assert!(
+            saw.ticks > 0 && saw.capacity > 0.0,
+            "{choice}: {} ticks, {} processors",
+            saw.ticks,
+            saw.capacity
+        );
         if choice == "fixed:3" {
             assert_eq!(saw.capacity, 3.0);
         }
@@ -46,28 +53,30 @@ fn those_that_need_no_privilege() {
 }
 
 #[test]
-fn a_name_that_is_none() {
+fn unknown_sensor_warns_and_falls_back() {
     for wrong in ["nosuch", "fixed:", "fixed:0", "fixed:many"] {
         falls_back(&under(wrong), &[wrong, "loadavg", "fixed:N", "using schedstat"]);
     }
 }
 
 #[test]
-fn a_count_that_nobody_keeps() {
+fn bpf_sensor_without_count_warns_and_falls_back() {
     falls_back(&under("bpf"), &["unconvoy run --sensor bpf"]);
 }
 
 #[test]
-fn half_a_millisecond_is_an_interval() {
+fn interval_of_half_a_millisecond_is_accepted() {
     let contend = Contend::new();
-    let ticks = |ms: &str| contend.run(contend.command(&["4", "1"]).env("UNCONVOY_INTERVAL_MS", ms), |_| {}).ticks;
+    let ticks = |ms: &str| {
+        contend.run(contend.command(&["4", "1"]).env("UNCONVOY_INTERVAL_MS", ms), |_| {}).ticks
+    };
     let (short, long) = (ticks("0.5"), ticks("50.5"));
     assert!(long > 0 && short > 2 * long, "{short} against {long}");
     let saw = contend.run(contend.command(&["4", "1"]).env("UNCONVOY_INTERVAL_MS", "0.4"), |_| {});
     assert!(saw.finished.stderr.contains("UNCONVOY_INTERVAL_MS=0.4"), "{}", saw.finished.stderr);
 }
 
-/// The command beside the library.
+/// The `unconvoy` command in the library's directory.
 fn unconvoy() -> PathBuf {
     let command = library().with_file_name("unconvoy");
     if !command.is_file() {
@@ -76,7 +85,11 @@ fn unconvoy() -> PathBuf {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");
-        assert!(built.success() && command.is_file(), "{} is not there after cargo build", command.display());
+        assert!(
+            built.success() && command.is_file(),
+            "{} is not there after cargo build",
+            command.display()
+        );
     }
     command
 }
@@ -89,26 +102,35 @@ fn counted(contend: &Contend, words: &[&str]) -> Command {
     command
 }
 
-/// Whether the kernel can be had to count here; prints why not.
+/// Whether the kernel can count here; prints the reason if not.
 fn can_count(contend: &Contend) -> bool {
     let finished = Running::start(&mut counted(contend, &["true"])).finish(LIMIT).success("true");
     if !finished.stderr.is_empty() {
         assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
-        assert!(finished.stderr.contains("no bpf sensor, using schedstat: "), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("no bpf sensor, using schedstat: "),
+            "{}",
+            finished.stderr
+        );
         println!("skipped: {}", finished.stderr.trim());
     }
     finished.stderr.is_empty()
 }
 
-/// Links between BPF programs and what they are attached to, on the whole machine.
+/// Number of links between BPF programs and their attachment points, on the whole machine.
 fn links() -> usize {
     const LINK_GET_NEXT_ID: libc::c_int = 31;
-    let mut attributes = [0u32; 4]; // where to begin, what is next, flags, none
+    let mut attributes = [0u32; 4]; // start id, next id, flags, unused
     let mut next = |id: u32| {
         attributes = [id, 0, 0, 0];
-        // SAFETY: the kernel reads and writes the attributes, of which it is told the size.
+        // SAFETY: the kernel reads and writes the attributes, within the size passed to it.
         let status = unsafe {
-            libc::syscall(libc::SYS_bpf, LINK_GET_NEXT_ID, attributes.as_mut_ptr(), size_of_val(&attributes))
+            libc::syscall(
+                libc::SYS_bpf,
+                LINK_GET_NEXT_ID,
+                attributes.as_mut_ptr(),
+                size_of_val(&attributes),
+            )
         };
         (status == 0).then_some(attributes[1])
     };
@@ -116,14 +138,15 @@ fn links() -> usize {
 }
 
 #[test]
-fn the_kernels_count() {
+fn bpf_sensor_counts_program_but_not_its_children() {
     let _alone = alone();
     let contend = Contend::new();
     if !can_count(&contend) {
         return;
     }
     let program = contend.program.to_str().expect("UTF-8");
-    // Itself, as what a script becomes, and as a child, which is not counted and says nothing of it.
+    // The program itself, the program that a script becomes, and a child, which is not counted and
+    // prints no warning.
     for (words, sensor) in [
         (vec![program, "8", "1"], "bpf"),
         (vec!["sh", "-c", "exec \"$0\" 8 1", program], "bpf"),
@@ -132,7 +155,11 @@ fn the_kernels_count() {
         let mut command = counted(&contend, &words);
         if sensor == "bpf" {
             let saw = contend.run(&mut command, |_| {});
-            assert_eq!((saw.sensor.as_str(), saw.finished.stderr.as_str()), (sensor, ""), "{words:?}");
+            assert_eq!(
+                (saw.sensor.as_str(), saw.finished.stderr.as_str()),
+                (sensor, ""),
+                "{words:?}"
+            );
             assert!(
                 saw.ticks > 0 && saw.runnable <= 9.0,
                 "{words:?}: {} runnable in {} ticks",
@@ -147,7 +174,7 @@ fn the_kernels_count() {
 }
 
 #[test]
-fn a_program_that_closes_the_counts_descriptors() {
+fn program_that_closes_bpf_descriptors_falls_back() {
     let _alone = alone();
     let contend = Contend::new();
     if can_count(&contend) {
@@ -158,7 +185,7 @@ fn a_program_that_closes_the_counts_descriptors() {
 }
 
 #[test]
-fn nothing_is_left_of_a_program_that_is_killed() {
+fn killed_program_leaves_no_bpf_links() {
     let _alone = alone();
     let contend = Contend::new();
     if !can_count(&contend) {
@@ -172,7 +199,7 @@ fn nothing_is_left_of_a_program_that_is_killed() {
     running.signal(Signal::KILL);
     assert_eq!(running.finish(LIMIT).status.signal(), Some(9));
     assert_eq!(during, before + 3);
-    // The kernel takes a program down a grace period after its last descriptor.
+    // The kernel removes a BPF program a grace period after its last descriptor is closed.
     let deadline = Instant::now() + LIMIT;
     while links() > before && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));

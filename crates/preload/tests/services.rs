@@ -1,6 +1,6 @@
-//! Servers from Debian's packages under real clients: each is run once without and once with the
-//! library, its clients always without, and must give the same answers. `packages.txt` lists what to
-//! install; a program that is not there is skipped with a line that says so.
+//! Servers from Debian's packages under real clients. Each server runs once without and once with
+//! the library; its clients never have the library. Both runs must give the same answers.
+//! `packages.txt` lists the packages. A missing program is skipped with a message.
 
 #[path = "services/nginx.rs"]
 mod nginx;
@@ -27,7 +27,11 @@ impl Memcached {
     fn start(command: &mut Command) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let socket = directory.path().join("socket");
-        command.arg("-s").arg(&socket).args(["-t", "4", "-m", "64"]).args(when_root(&["-u", "root"]));
+        command
+            .arg("-s")
+            .arg(&socket)
+            .args(["-t", "4", "-m", "64"])
+            .args(when_root(&["-u", "root"]));
         let service = Service::start(command, || UnixStream::connect(&socket).is_ok());
         Memcached { service, directory }
     }
@@ -37,9 +41,9 @@ impl Memcached {
     }
 }
 
-/// The value of `key`, as memcached tells it.
+/// memcached's value for `key`.
 fn get(client: &mut Lines, key: &str) -> Option<String> {
-    client.say(&format!("get {key}\r\n"));
+    client.send(&format!("get {key}\r\n"));
     let first = client.line();
     if first == "END" {
         return None;
@@ -53,23 +57,26 @@ fn get(client: &mut Lines, key: &str) -> Option<String> {
 const CONNECTIONS: usize = 8;
 const KEYS: usize = 1000;
 
-/// Eight connections set and get keys of their own and raise one counter together; the answer is
-/// what the server says it did.
+/// Eight connections set and get their own keys and increment a shared counter. Returns the
+/// server's counters.
 fn drive(server: &Memcached) -> Vec<String> {
     let mut first = server.connect();
-    first.say("set counter 0 0 1\r\n0\r\n");
-    assert_eq!(first.line(), "STORED", "before anybody raises it");
+    first.send("set counter 0 0 1\r\n0\r\n");
+    assert_eq!(first.line(), "STORED", "the counter is set before the clients start");
     thread::scope(|scope| {
         for connection in 0..CONNECTIONS {
             let mut client = server.connect();
             support::room::thread(scope, move || {
                 for key in 0..KEYS {
                     let value = format!("value-{connection}-{}", key * 7919);
-                    client.say(&format!("set k{connection}-{key} 0 0 {}\r\n{value}\r\n", value.len()));
+                    client.send(&format!(
+                        "set k{connection}-{key} 0 0 {}\r\n{value}\r\n",
+                        value.len()
+                    ));
                     assert_eq!(client.line(), "STORED");
-                    client.say("incr counter 1\r\n");
+                    client.send("incr counter 1\r\n");
                     assert!(client.line().parse::<usize>().is_ok());
-                    // A key of a while ago, and one that never was.
+                    // An earlier key, and a key that was never set.
                     let back = key / 2;
                     let expected = format!("value-{connection}-{}", back * 7919);
                     assert_eq!(get(&mut client, &format!("k{connection}-{back}")), Some(expected));
@@ -79,30 +86,38 @@ fn drive(server: &Memcached) -> Vec<String> {
         }
     });
     let mut client = server.connect();
-    let mut told = vec![format!("counter {:?}", get(&mut client, "counter"))];
-    client.say("stats\r\n");
+    let mut answers = vec![format!("counter {:?}", get(&mut client, "counter"))];
+    client.send("stats\r\n");
     loop {
         let line = client.line();
         if line == "END" {
-            return told;
+            return answers;
         }
-        let counted = ["cmd_set", "get_hits", "get_misses", "curr_items", "total_items", "evictions", "threads"];
+        let counted = [
+            "cmd_set",
+            "get_hits",
+            "get_misses",
+            "curr_items",
+            "total_items",
+            "evictions",
+            "threads",
+        ];
         if counted.iter().any(|name| line.starts_with(&format!("STAT {name} "))) {
-            told.push(line);
+            answers.push(line);
         }
     }
 }
 
 #[test]
 #[ignore = "make test-all: needs servers"]
-fn memcached_under_eight_clients() {
+fn memcached_under_eight_clients_gives_same_answers() {
     let Some(path) = installed("memcached", "memcached") else {
         return;
     };
     let outcome = |command: &mut Command| {
         let server = Memcached::start(command);
-        let told = drive(&server);
-        (told, server.service.stop(Signal::TERM))
+        let answers = drive(&server);
+        (answers, server.service.stop(Signal::TERM))
     };
     let (without, plain_end) = outcome(&mut plain(&path));
     let (with, end) = outcome(&mut preloaded(&path));
@@ -112,10 +127,10 @@ fn memcached_under_eight_clients() {
     assert_eq!(end.stderr, plain_end.stderr);
 }
 
-/// libmemcached's own conformance client.
+/// libmemcached's conformance client.
 #[test]
 #[ignore = "make test-all: needs servers"]
-fn memcached_under_memccapable() {
+fn memcached_under_memccapable_gives_same_answers() {
     let Some(server) = installed("memcached", "memcached") else {
         return;
     };
@@ -123,38 +138,42 @@ fn memcached_under_memccapable() {
         return;
     };
     let outcome = |command: &mut Command| {
-        // It speaks TCP alone. A port that was free a moment ago is free now, but for bad luck.
+        // memccapable speaks TCP only. Another process could take the free port in between.
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a free port")
             .port()
             .to_string();
-        command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "4"]).args(when_root(&["-u", "root"]));
-        let service = Service::start(command, || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
+        command
+            .args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "4"])
+            .args(when_root(&["-u", "root"]));
+        let service =
+            Service::start(command, || TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
         let finished = run(plain(&client).args(["-h", "127.0.0.1", "-p", &port, "-a"]));
         service.stop(Signal::TERM);
         (finished.text(), finished.status)
     };
-    // A client that got no connection says nothing at all; that is asked again, of either run.
-    let told = |command: fn(&Path) -> Command| {
+    // A client without a connection prints nothing; such a run is repeated, with or without the
+    // library.
+    let answers = |command: fn(&Path) -> Command| {
         let mut attempts = (0..3).map(|_| outcome(&mut command(&server)));
         attempts.find(|(text, _)| !text.trim().is_empty()).unwrap_or_default()
     };
-    let without = told(|path| plain(path));
-    let with = told(|path| preloaded(path));
+    let without = answers(|path| plain(path));
+    let with = answers(|path| preloaded(path));
     assert!(without.0.contains("[pass]"), "memccapable checked nothing: {}", without.0);
     assert_eq!(without, with);
 }
 
 /* ---- Redis ---- */
 
-/// A server that has its data in `directory`, with threads for reading, writing and freeing.
+/// A server with its data in `directory`, and with threads for reading, writing and freeing.
 fn redis(mut command: Command, directory: &Path, arguments: &[&str]) -> (Service, Lines) {
     let socket = directory.join("socket");
     command.args(["--port", "0", "--save", "", "--enable-debug-command", "local"]);
     command.args(["--io-threads", "4", "--io-threads-do-reads", "yes"]);
     command.arg("--unixsocket").arg(&socket).arg("--dir").arg(directory).args(arguments);
-    // It listens before it has loaded its data, and says that it is loading.
+    // The server listens before it has loaded its data, and answers meanwhile that it is loading.
     let service = Service::start(&mut command, || {
         UnixStream::connect(&socket).is_ok() && ask(&mut Lines::connect(&socket), "PING") == "+PONG"
     });
@@ -162,9 +181,9 @@ fn redis(mut command: Command, directory: &Path, arguments: &[&str]) -> (Service
     (service, client)
 }
 
-/// The answer to a command that has a single one.
+/// Sends a command that has a single answer, and returns it.
 fn ask(client: &mut Lines, command: &str) -> String {
-    client.say(&format!("{command}\r\n"));
+    client.send(&format!("{command}\r\n"));
     let line = client.line();
     match line.strip_prefix('$').map(|length| length.parse::<usize>()) {
         Some(Ok(length)) => {
@@ -185,16 +204,17 @@ fn info(client: &mut Lines, field: &str) -> u64 {
 const WRITERS: usize = 4;
 const ROUNDS: usize = 250;
 
-/// Several clients write what does not depend on their order; all get the answers that they expect.
+/// Several clients write data that does not depend on their order; each checks its answers.
 fn write_together(socket: &Path) {
     thread::scope(|scope| {
         for writer in 0..WRITERS {
             support::room::thread(scope, move || {
                 let mut client = Lines::connect(socket);
                 for round in 0..ROUNDS {
-                    // Sent at once and answered in turn.
-                    client.say(&format!(
-                        "SET key:{writer}:{round} value{}\r\nINCR total\r\nHSET hash:{writer} f{round} {round}\r\n\
+                    // Six commands in one write, answered in order.
+                    client.send(&format!(
+                        "SET key:{writer}:{round} value{}\r\nINCR total\r\n\
+                         HSET hash:{writer} f{round} {round}\r\n\
                          RPUSH list:{writer} {round}\r\nSADD set {}\r\nGET key:{writer}:{}\r\n",
                         round * 7919,
                         writer * ROUNDS + round,
@@ -206,14 +226,17 @@ fn write_together(socket: &Path) {
                     assert_eq!(client.line(), format!(":{}", round + 1));
                     assert_eq!(client.line(), ":1");
                     let value = format!("value{}", round / 2 * 7919);
-                    assert_eq!((client.line(), client.line()), (format!("${}", value.len()), value));
+                    assert_eq!(
+                        (client.line(), client.line()),
+                        (format!("${}", value.len()), value)
+                    );
                 }
             });
         }
     });
 }
 
-/// Waits until the child of a fork has saved what there was, and wants it to have succeeded.
+/// Waits until a forked child has saved the data, and checks that it succeeded.
 #[track_caller]
 fn saved(service: &mut Service, client: &mut Lines, progress: &str, status: &str) {
     service.wait_until(progress, || info(client, progress) == 0);
@@ -223,14 +246,14 @@ fn saved(service: &mut Service, client: &mut Lines, progress: &str, status: &str
 
 #[test]
 #[ignore = "make test-all: needs servers"]
-fn redis_with_io_threads() {
+fn redis_with_io_threads_gives_same_answers() {
     let Some(server) = installed("redis-server", "redis-server") else {
         return;
     };
     let Some(benchmark) = installed("redis-benchmark", "redis-tools") else {
         return;
     };
-    // Redis's threads poll for each other, so that few requests take long on few processors.
+    // Redis's threads poll for each other, so even few requests take long on few processors.
     const REQUESTS: usize = 1000;
     let outcome = |command: &dyn Fn() -> Command| {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -238,10 +261,17 @@ fn redis_with_io_threads() {
         let (mut service, mut client) = redis(command(), directory.path(), &[]);
         let bench = |database: &str, tests: &str| {
             let mut command = plain(&benchmark);
-            command.arg("-s").arg(&socket).args(["-n", &REQUESTS.to_string(), "-c", "40", "--threads", "2"]);
+            command.arg("-s").arg(&socket).args([
+                "-n",
+                &REQUESTS.to_string(),
+                "-c",
+                "40",
+                "--threads",
+                "2",
+            ]);
             run(command.args(["--dbnum", database, "-t", tests, "-q"])).success("redis-benchmark")
         };
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
 
         // The benchmark in database 1, with a fork halfway and another client in database 0.
         thread::scope(|scope| {
@@ -251,34 +281,43 @@ fn redis_with_io_threads() {
             load.join().expect("the benchmark");
         });
         saved(&mut service, &mut client, "rdb_bgsave_in_progress", "rdb_last_bgsave_status");
-        for question in ["SELECT 1", "GET counter:__rand_int__", "LLEN mylist", "SCARD myset", "DBSIZE", "SELECT 0"] {
-            told.push(format!("{question}: {}", ask(&mut client, question)));
+        for question in [
+            "SELECT 1",
+            "GET counter:__rand_int__",
+            "LLEN mylist",
+            "SCARD myset",
+            "DBSIZE",
+            "SELECT 0",
+        ] {
+            answers.push(format!("{question}: {}", ask(&mut client, question)));
         }
-        for question in ["DBSIZE", "GET total", "SCARD set", "HLEN hash:1", "LLEN list:2", "GET key:3:77"] {
-            told.push(format!("{question}: {}", ask(&mut client, question)));
+        for question in
+            ["DBSIZE", "GET total", "SCARD set", "HLEN hash:1", "LLEN list:2", "GET key:3:77"]
+        {
+            answers.push(format!("{question}: {}", ask(&mut client, question)));
         }
-        // All four threads were used.
+        // The I/O threads were used.
         assert!(info(&mut client, "io_threaded_reads_processed") > 100);
         assert!(info(&mut client, "io_threaded_writes_processed") > 100);
 
-        // What is large is freed by a thread of its own.
+        // A separate thread frees large objects.
         let freed = info(&mut client, "lazyfreed_objects");
         assert_eq!(ask(&mut client, "UNLINK hash:0 list:0 hash:3"), ":3");
         ask(&mut client, "SELECT 1");
         assert_eq!(ask(&mut client, "FLUSHDB ASYNC"), "+OK");
         ask(&mut client, "SELECT 0");
         service.wait_until("lazyfree", || info(&mut client, "lazyfree_pending_objects") == 0);
-        told.push(format!("freed: {}", info(&mut client, "lazyfreed_objects") - freed));
+        answers.push(format!("freed: {}", info(&mut client, "lazyfreed_objects") - freed));
 
-        // A snapshot, and a server that finds it.
+        // A snapshot, and a new server that loads it.
         assert_eq!(ask(&mut client, "BGSAVE"), "+Background saving started");
         saved(&mut service, &mut client, "rdb_bgsave_in_progress", "rdb_last_bgsave_status");
-        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        answers.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
         let first = service.stop(Signal::TERM);
         let (mut service, mut client) = redis(command(), directory.path(), &[]);
-        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        answers.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
 
-        // A log that is rewritten while it grows, and a server that replays it.
+        // A log that is rewritten while it grows, and a new server that replays it.
         assert_eq!(ask(&mut client, "CONFIG SET appendonly yes"), "+OK");
         saved(&mut service, &mut client, "aof_rewrite_in_progress", "aof_last_bgrewrite_status");
         ask(&mut client, "FLUSHALL ASYNC");
@@ -291,24 +330,27 @@ fn redis_with_io_threads() {
         });
         saved(&mut service, &mut client, "aof_rewrite_in_progress", "aof_last_bgrewrite_status");
         ask(&mut client, "SELECT 1");
-        told.push(format!("counter: {}", ask(&mut client, "GET counter:__rand_int__")));
-        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        answers.push(format!("counter: {}", ask(&mut client, "GET counter:__rand_int__")));
+        answers.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
         let second = service.stop(Signal::TERM);
         let (service, mut client) = redis(command(), directory.path(), &["--appendonly", "yes"]);
-        told.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
+        answers.push(format!("digest: {}", ask(&mut client, "DEBUG DIGEST")));
         let third = service.stop(Signal::TERM);
         for end in [first, second, third] {
             let end = end.success("redis-server");
             assert!(end.text().contains("ready to exit, bye bye"), "{}", end.both());
         }
-        told
+        answers
     };
     let without = outcome(&|| plain(&server));
     let with = outcome(&|| preloaded(&server));
     assert_eq!(without, with);
     let digests: Vec<&String> = with.iter().filter(|line| line.starts_with("digest: +")).collect();
     assert_eq!(digests.len(), 4);
-    assert!(digests[0] == digests[1] && digests[2] == digests[3] && digests[0] != digests[2], "{with:?}");
+    assert!(
+        digests[0] == digests[1] && digests[2] == digests[3] && digests[0] != digests[2],
+        "{with:?}"
+    );
     let sum = WRITERS * ROUNDS;
     for line in [
         format!("GET counter:__rand_int__: {REQUESTS}"),

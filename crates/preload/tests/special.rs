@@ -1,5 +1,5 @@
-//! A special set of cores: threads that wait too much for locks get its mask, and nothing else ever sees it. `c/special.c`
-//! says what each of its modes does; it looks at masks past the library.
+//! A special set of cores: threads that wait too much for locks get its mask, and the program never
+//! sees that mask. `c/special.c` describes its modes; it reads masks by direct system calls.
 
 mod support;
 
@@ -14,7 +14,7 @@ struct Special {
 
 fn special() -> Option<Special> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        println!("skipped: there is one processor, and nothing to choose from");
+        println!("skipped: there is only one processor");
         return None;
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -23,39 +23,43 @@ fn special() -> Option<Special> {
 }
 
 impl Special {
-    /// With a special set, under load managers that have waiters leave the processor: a set of one core is soon overloaded
-    /// with spinners.
+    /// Runs with a special set, under load managers that make waiters leave the processor: spinners
+    /// would soon overload a set of one core.
     fn each(&self, arguments: &[&str], check: impl Fn(Finished)) {
         for (load, search) in [("control", "1"), ("control", "published"), ("park", "refined")] {
             println!("{arguments:?} with {load}, {search}");
-            check(run(preloaded(&self.program).args(arguments).env("UNCONVOY_LOAD", load).env("UNCONVOY_SSC", search)));
+            check(run(preloaded(&self.program)
+                .args(arguments)
+                .env("UNCONVOY_LOAD", load)
+                .env("UNCONVOY_SSC", search)));
         }
     }
 
     fn record(&self, arguments: &[&str], ssc: &str) -> serde_json::Value {
         let file = self.directory.path().join("stats.json");
         let mut command = preloaded(&self.program);
-        run(command.args(arguments).env("UNCONVOY_SSC", ssc).env("UNCONVOY_STATS", &file)).success("with statistics");
+        run(command.args(arguments).env("UNCONVOY_SSC", ssc).env("UNCONVOY_STATS", &file))
+            .success("with statistics");
         let text = std::fs::read_to_string(&file).expect("the record is written");
         serde_json::from_str(&text).expect("the record is JSON")
     }
 }
 
 #[track_caller]
-fn says(finished: Finished, lines: &[&str]) {
+fn assert_lines(finished: Finished, lines: &[&str]) {
     let finished = finished.success("special");
     assert_eq!(finished.text().lines().collect::<Vec<_>>(), lines);
     assert_eq!(finished.stderr, "");
 }
 
 #[test]
-fn threads_that_wait_are_confined_and_released() {
+fn waiting_threads_are_confined_and_released() {
     let Some(special) = special() else { return };
-    special.each(&["masks"], |finished| says(finished, &["confined", "restored"]));
+    special.each(&["masks"], |finished| assert_lines(finished, &["confined", "restored"]));
 }
 
 #[test]
-fn children_inherit_nothing() {
+fn children_do_not_inherit_set_mask() {
     let Some(special) = special() else { return };
     let expected = [
         "fork has the user's",
@@ -72,30 +76,30 @@ fn children_inherit_nothing() {
         "after exec has the user's",
         "confined again",
     ];
-    special.each(&["children"], |finished| says(finished, &expected));
+    special.each(&["children"], |finished| assert_lines(finished, &expected));
 }
 
 #[test]
-fn a_program_that_follows_has_the_users_mask() {
+fn program_after_exec_has_users_mask() {
     let Some(special) = special() else { return };
-    special.each(&["exec"], |finished| says(finished, &["program has the user's"]));
+    special.each(&["exec"], |finished| assert_lines(finished, &["program has the user's"]));
 }
 
 #[test]
-fn what_the_program_sets_stays() {
+fn masks_set_by_program_are_kept() {
     let Some(special) = special() else { return };
-    special.each(&["own"], |finished| says(finished, &["kept"]));
-    special.each(&["pinned"], |finished| says(finished, &["kept"]));
+    special.each(&["own"], |finished| assert_lines(finished, &["kept"]));
+    special.each(&["pinned"], |finished| assert_lines(finished, &["kept"]));
 }
 
 #[test]
-fn threads_come_and_go() {
+fn short_lived_threads_are_confined() {
     let Some(special) = special() else { return };
-    special.each(&["come-and-go"], |finished| says(finished, &["all came and went"]));
+    special.each(&["come-and-go"], |finished| assert_lines(finished, &["all came and went"]));
 }
 
 #[test]
-fn where_masks_cannot_be_set_one_line_says_so() {
+fn forbidden_masks_warn_once() {
     let Some(special) = special() else { return };
     let without = run(plain(&special.program).args(["forbid", "contend"]));
     if without.status.code() == Some(4) {
@@ -111,7 +115,7 @@ fn where_masks_cannot_be_set_one_line_says_so() {
 }
 
 #[test]
-fn a_bad_value_is_one_line_and_off() {
+fn invalid_value_warns_once_and_disables_set() {
     let Some(special) = special() else { return };
     let finished = run(preloaded(&special.program).arg("contend").env("UNCONVOY_SSC", "nosuch"));
     let finished = finished.success("a bad value");
@@ -123,30 +127,41 @@ fn a_bad_value_is_one_line_and_off() {
 }
 
 #[test]
-fn one_processor_is_one_line() {
+fn single_processor_warns_once() {
     let Some(taskset) = support::installed("taskset", "util-linux") else { return };
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "special.c", &[]);
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a mask").trim();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .expect("a mask")
+        .trim();
     let first = list.split([',', '-']).next().expect("a processor");
-    // taskset itself has the user's processors, and nothing to say.
+    // taskset itself keeps the user's processors and prints nothing.
     let mut command = plain(taskset);
     command.args(["-c", first, "env"]).arg(format!("LD_PRELOAD={}", support::library().display()));
-    let finished = run(command.args(["UNCONVOY_SSC=1"]).arg(&program).arg("contend")).success("on one processor");
+    let finished = run(command.args(["UNCONVOY_SSC=1"]).arg(&program).arg("contend"))
+        .success("on one processor");
     assert_eq!(finished.text(), "done\n");
     assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     assert!(finished.stderr.contains("one processor"), "{}", finished.stderr);
 }
 
 #[test]
-fn the_record_says_what_was_decided() {
+fn statistics_record_set_decisions() {
     let Some(special) = special() else { return };
     let record = special.record(&["masks"], "1");
     let set = &record["special"];
     let number = |name: &str| set[name].as_u64().unwrap_or_else(|| panic!("no {name} in {set}"));
-    assert!(number("cores") >= 2 && number("most_tasks") >= 1 && number("moves") >= 1 && number("cpu_ns") > 0, "{set}");
-    // The set has ended, with the contention.
+    assert!(
+        number("cores") >= 2
+            && number("most_tasks") >= 1
+            && number("moves") >= 1
+            && number("cpu_ns") > 0,
+        "{set}"
+    );
+    // The set ended with the contention.
     assert_eq!((number("bound"), number("tasks")), (0, 0), "{set}");
     let changes = set["changes"].as_array().expect("a time line");
     assert!(changes.len() >= 2, "{set}");
@@ -156,6 +171,9 @@ fn the_record_says_what_was_decided() {
     assert_eq!(special.record(&["contend"], "0")["special"], serde_json::Value::Null);
     let page = include_str!("../../../docs/reference/confine.md");
     for name in set.as_object().expect("an object").keys() {
-        assert!(page.contains(&format!("`{name}`")), "docs/reference/confine.md does not explain {name}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/reference/confine.md does not explain {name}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The randomised stress under the default lock, and shortly under other pairs (`support/pairs.rs`). The seed of a
-//! run that fails is in its output and replays the same choices: `stress --seed N`.
+//! A randomised stress test under the default lock, with a profile, and briefly under other pairs
+//! (`support/pairs.rs`). The output of a failing run contains its seed: `stress --seed N` makes the
+//! same random choices.
 
 mod support;
 
@@ -7,30 +8,51 @@ use support::pairs::pairs;
 use support::{compile, plain, preloaded, preloaded_with, run};
 
 #[test]
-fn the_stress_passes_with_glibc_alone() {
+fn stress_with_glibc_alone_passes() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
-    let finished = run(plain(&program).args(["--seconds", "1"])).success("stress without the library");
+    let finished =
+        run(plain(&program).args(["--seconds", "1"])).success("stress without the library");
     assert!(finished.text().contains("\nok: "), "{}", finished.both());
 }
 
 #[test]
-fn the_default_lock_survives() {
+fn stress_with_default_lock_passes() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
-    let finished = run(preloaded(&program).args(["--seconds", "5"])).success("stress of the default");
+    let finished =
+        run(preloaded(&program).args(["--seconds", "5"])).success("stress of the default");
     assert!(finished.text().contains("\nok: "), "{}", finished.both());
     assert_eq!(finished.stderr, "");
 }
 
 #[test]
-fn the_pairs_survive() {
+fn stress_with_profile_passes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "stress.c", &[]);
+    let file = directory.path().join("locks.profile");
+    for settings in [&[][..], &[("UNCONVOY_REPLACE", "0")], &[("UNCONVOY_LOCK", "mcs")]] {
+        let mut command = preloaded(&program);
+        // A short period: nearly every wait is sampled.
+        command.envs(settings.iter().copied()).env("UNCONVOY_PROFILE_PERIOD_MS", "0.001");
+        command.env("UNCONVOY_PROFILE", &file).args(["--seconds", "1", "--threads", "8"]);
+        let finished = run(&mut command).success("stress with a profile");
+        assert!(finished.text().contains("\nok: "), "{settings:?}: {}", finished.both());
+        assert_eq!(finished.stderr, "", "{settings:?}");
+        let profile = std::fs::read(&file).expect("a profile");
+        let recorded = unconvoy_profile::Recorded::parse(&profile).expect("a valid profile");
+        assert!(recorded.has_ended && !recorded.samples.is_empty(), "{settings:?}");
+    }
+}
+
+#[test]
+fn stress_with_each_pair_passes() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "stress.c", &[]);
     let mut failures = String::new();
     for (lock, load) in pairs() {
-        // Few threads: strictly ordered spin locks need a time slice per hand-over once there are
-        // more threads than processors, which is their nature and not what is tested here.
+        // Few threads: with more threads than processors, strictly ordered spin locks need a time
+        // slice per hand-over. That is inherent in these locks and not tested here.
         let mut command = preloaded_with(&program, lock, load);
         let finished = run(command.args(["--seconds", "1", "--threads", "4"]));
         if !finished.status.success() || !finished.own_stderr(lock).is_empty() {

@@ -1,5 +1,6 @@
-//! That every function the library exports is the one that programs call: no export is misspelt, none
-//! stays unused because the program's reference carries a version, and the documentation names all.
+//! Checks that programs' calls reach every function that the library exports. No export is
+//! misspelt, no export is bypassed because a program's reference carries a symbol version, and the
+//! documentation names every export.
 
 #[path = "symbols/functions.rs"]
 mod functions;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSymbol};
 use support::{compile_file, library, plain, preloaded, run};
 
-/// The names that `path` defines for others.
+/// The names that `path` defines for other objects.
 fn exports(path: &Path) -> BTreeSet<String> {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = object::File::parse(&*bytes).expect("an ELF file");
@@ -25,18 +26,23 @@ fn exports(path: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The libc of this process, which is the one that programs of this machine get.
+/// The libc of this process, which this machine's programs also use.
 fn libc() -> PathBuf {
+    mapped("/libc.so.6")
+}
+
+/// The path of a library of this process.
+fn mapped(name: &str) -> PathBuf {
     let maps = fs::read_to_string("/proc/self/maps").expect("our own maps");
     maps.lines()
         .filter_map(|line| line.split_whitespace().nth(5))
-        .find(|path| path.ends_with("/libc.so.6"))
+        .find(|path| path.ends_with(name))
         .map(PathBuf::from)
-        .expect("the tests are linked with glibc")
+        .expect("the tests are linked with it")
 }
 
-/// Those that a program of today can be linked with: not the aliases, which libc keeps for old
-/// ones.
+/// Exports that new programs can link against; this excludes the aliases, which libc keeps for old
+/// programs.
 fn exported_pthread_functions() -> Vec<String> {
     exports(library()).into_iter().filter(|name| name.starts_with("pthread_")).collect()
 }
@@ -47,14 +53,18 @@ fn exported_functions() -> BTreeSet<String> {
 }
 
 #[test]
-fn exports_are_the_functions_of_the_documentation() {
+fn exports_match_documented_functions() {
     let (exported, documented) = (exported_functions(), functions::defined());
     let missing: Vec<_> = documented.difference(&exported).collect();
     assert!(missing.is_empty(), "in tests/symbols/functions.rs, but not exported: {missing:?}");
     let undocumented: Vec<_> = exported.difference(&documented).collect();
-    assert!(undocumented.is_empty(), "exported, but not in tests/symbols/functions.rs: {undocumented:?}");
-    let contradicted: Vec<_> = exported.iter().filter(|name| functions::is_left_alone(name)).collect();
-    assert!(contradicted.is_empty(), "exported, and said to be left alone: {contradicted:?}");
+    assert!(
+        undocumented.is_empty(),
+        "exported, but not in tests/symbols/functions.rs: {undocumented:?}"
+    );
+    let contradicted: Vec<_> =
+        exported.iter().filter(|name| functions::is_left_alone(name)).collect();
+    assert!(contradicted.is_empty(), "exported, but documented as left alone: {contradicted:?}");
 }
 
 #[test]
@@ -63,16 +73,19 @@ fn page_on_pthread_functions_is_up_to_date() {
     generated::assert_up_to_date("reference/pthread.md", &[("functions", table)]);
 }
 
-/// A name that libc has not is either misspelt, or pollutes the program's name space.
+/// A name that libc and libgcc lack is misspelt, or pollutes the program's name space.
 #[test]
 fn every_export_is_a_function_of_libc() {
-    let libc = exports(&libc());
-    let unknown: Vec<_> = exported_functions().into_iter().filter(|name| !libc.contains(name)).collect();
-    assert!(unknown.is_empty(), "exported, but not of libc: {unknown:?}");
+    let mut libc = exports(&libc());
+    libc.extend(exports(&mapped("/libgcc_s.so.1")));
+    let unknown: Vec<_> =
+        exported_functions().into_iter().filter(|name| !libc.contains(name)).collect();
+    assert!(unknown.is_empty(), "exported, but not functions of libc: {unknown:?}");
 }
 
-/// A program that references each of `names` and prints where its reference leads. No header is
-/// included: a declaration may come with a symbol version or an inline definition of its own.
+/// The source of a program that references each of `names` and prints the object that its reference
+/// is bound to. It includes no header with these names: a declaration may come with a symbol
+/// version or an inline definition.
 fn reporter(names: &[String]) -> String {
     let mut source = String::from("#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n");
     for name in names {
@@ -80,7 +93,8 @@ fn reporter(names: &[String]) -> String {
     }
     source += "static void report(const char *name, void (*function)(void)) {\n\
                \tDl_info info;\n\
-               \tprintf(\"%s %s\\n\", name, dladdr(*(void **)&function, &info) ? info.dli_fname : \"nowhere\");\n\
+               \tint found = dladdr(*(void **)&function, &info);\n\
+               \tprintf(\"%s %s\\n\", name, found ? info.dli_fname : \"nowhere\");\n\
                }\n\
                int main(void) {\n";
     for name in names {
@@ -92,16 +106,18 @@ fn reporter(names: &[String]) -> String {
 fn destinations(text: &str) -> BTreeMap<String, PathBuf> {
     text.lines()
         .filter_map(|line| line.split_once(' '))
-        .map(|(name, path)| (name.to_owned(), fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))))
+        .map(|(name, path)| {
+            (name.to_owned(), fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path)))
+        })
         .collect()
 }
 
 #[test]
-fn a_program_binds_every_export_to_the_library() {
+fn references_bind_to_library() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let names = exported_pthread_functions();
     let defined = functions::defined().iter().filter(|name| name.starts_with("pthread_")).count();
-    assert_eq!(names.len(), defined, "pthread functions exported, and in the table");
+    assert_eq!(names.len(), defined, "number of pthread functions: exported, documented");
     let source = directory.path().join("reporter.c");
     fs::write(&source, reporter(&names)).expect("a temporary file");
     // -z now and lazy binding take different paths through the dynamic linker.
@@ -122,27 +138,33 @@ fn a_program_binds_every_export_to_the_library() {
     }
 }
 
-/// The same as the dynamic linker tells it, with the version that the program asks for. On x86-64
-/// the condition functions exist in two versions in libc, and programs are linked with the newer one.
+/// Checks the dynamic linker's log of bindings, with the version that the program asks for. On
+/// x86-64 libc has two versions of the condition functions, and programs are linked with the newer
+/// one.
 #[test]
-fn versioned_references_bind_to_the_library() {
+fn versioned_references_bind_to_library() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let names = exported_pthread_functions();
     let source = directory.path().join("versioned.c");
     fs::write(&source, reporter(&names)).expect("a temporary file");
     let program = compile_file(directory.path(), &source, &[]);
     let log = directory.path().join("bindings");
-    run(preloaded(&program).env("LD_DEBUG", "bindings").env("LD_DEBUG_OUTPUT", &log).env("LD_BIND_NOW", "1"))
-        .success("versioned");
+    run(preloaded(&program)
+        .env("LD_DEBUG", "bindings")
+        .env("LD_DEBUG_OUTPUT", &log)
+        .env("LD_BIND_NOW", "1"))
+    .success("versioned");
     // The linker appends the process id to the name.
     let text: String = fs::read_dir(directory.path())
         .expect("our directory")
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bindings")))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bindings"))
+        })
         .map(|path| fs::read_to_string(path).expect("a log of the dynamic linker"))
         .collect();
     let from = format!("binding file {} ", program.display());
-    // ... binding file PROGRAM [0] to LIBRARY [0]: normal symbol `NAME' [VERSION]
+    // Format: ... binding file PROGRAM [0] to LIBRARY [0]: normal symbol `NAME' [VERSION]
     let bound: BTreeMap<&str, (&str, &str)> = text
         .lines()
         .filter_map(|line| line.split_once(&from)?.1.split_once(" to "))
@@ -158,7 +180,10 @@ fn versioned_references_bind_to_the_library() {
             panic!("{name} is not among the bindings of the program:\n{text}");
         };
         assert_eq!(Path::new(to), library(), "{name} [{version}]");
-        assert!(version.starts_with("GLIBC_"), "{name} is referenced without a version: {version:?}");
+        assert!(
+            version.starts_with("GLIBC_"),
+            "{name} is referenced without a version: {version:?}"
+        );
         let two_versions = [
             "pthread_cond_init",
             "pthread_cond_destroy",

@@ -1,5 +1,5 @@
-//! That what the tests stand on works: a hang must end in a failure that shows where it hangs, and a
-//! machine without room for threads must not look like a difference of the library.
+//! Tests of the test support: a hang must fail with the stacks of the hanging threads, and a
+//! machine without room for threads must not look like a fault of the library.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::{LIMIT, Running, compile, installed, plain, run};
 
-/// The limit of a program that is to hang; on a busy machine it needs a while to begin.
+/// Time limit for a program that hangs on purpose; a busy machine needs a while to start it.
 const SHORT: Duration = Duration::from_secs(3);
 
 fn message_of_a_hang() -> String {
@@ -19,18 +19,20 @@ fn message_of_a_hang() -> String {
 }
 
 #[test]
-fn a_hang_is_reported_and_the_whole_group_killed() {
+fn hang_is_reported_and_kills_whole_group() {
     let message = message_of_a_hang();
     assert!(message.contains(&format!("no end after {SHORT:?}")), "{message}");
     assert!(message.contains("begun"), "the output is missing: {message}");
-    // The shell and the sleep, by their ids.
-    let pids: Vec<&str> =
-        message.lines().filter_map(|line| line.split_once("stacks of process ")?.1.split([':', ' ']).next()).collect();
+    // The process ids of the shell and of `sleep`.
+    let pids: Vec<&str> = message
+        .lines()
+        .filter_map(|line| line.split_once("stacks of process ")?.1.split([':', ' ']).next())
+        .collect();
     assert_eq!(pids.len(), 2, "{message}");
     pids.iter().for_each(|pid| has_ended(pid));
 }
 
-/// A killed process is there until it was scheduled, and then may be a zombie.
+/// A killed process exists until it is next scheduled, and may then be a zombie.
 #[track_caller]
 fn has_ended(process: &str) {
     let ended = || {
@@ -39,13 +41,13 @@ fn has_ended(process: &str) {
     };
     let deadline = Instant::now() + LIMIT;
     while !ended() {
-        assert!(Instant::now() < deadline, "process {process} is left");
+        assert!(Instant::now() < deadline, "process {process} is still there");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_hang_shows_the_stacks() {
+fn hang_report_shows_stacks() {
     if installed("gdb", "gdb").is_none() {
         return;
     }
@@ -53,7 +55,7 @@ fn a_hang_shows_the_stacks() {
     assert!(message.contains("#0"), "no frames: {message}");
 }
 
-/// `c/machine.c`, with watchdogs and patience that end soon.
+/// Runs `c/machine.c` with short time limits.
 fn machine(mode: &str) -> std::thread::Result<support::Finished> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let flags = ["-DWATCHDOG_SECONDS=20", "-DWATCHDOG_CPU_SECONDS=1", "-DROOM_SECONDS=1"];
@@ -67,18 +69,18 @@ fn message(failed: std::thread::Result<support::Finished>) -> String {
 }
 
 #[test]
-fn a_check_that_hangs_is_named_and_its_stacks_are_shown() {
+fn hanging_check_is_named_with_its_stacks() {
     for mode in ["sleeps", "spins"] {
         let message = message(machine(mode));
         assert!(message.contains(&format!("hang: a check that {mode}")), "{message}");
         assert!(message.contains("stacks of process"), "{message}");
-        // The watchdog's own time is over before anything else's.
+        // The watchdog must fire before any other limit.
         assert!(!message.contains("no end after"), "{message}");
     }
 }
 
 #[test]
-fn a_thread_that_is_refused_is_the_machines_fault() {
+fn refused_thread_is_reported_as_lack_of_room() {
     for mode in ["refused", "in-child"] {
         let message = message(machine(mode));
         assert!(message.contains("the machine has no room"), "{message}");
@@ -89,21 +91,31 @@ fn a_thread_that_is_refused_is_the_machines_fault() {
 }
 
 #[test]
-fn a_thread_that_is_refused_for_a_while_is_none_that_fails() {
+fn temporarily_refused_thread_does_not_fail() {
     let finished = machine("admitted").expect("no panic").success("admitted");
     assert!(finished.text().contains("ok a thread that is admitted"), "{}", finished.both());
 }
 
-/// `c/neighbour.c`, which `make test-busy` runs the tests beside.
+/// `c/neighbour.c`: `make test-busy` runs the tests beside its load.
 #[test]
-fn a_neighbour_ends_with_its_command() {
+fn neighbour_ends_with_its_command() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let neighbour = compile(directory.path(), "neighbour.c", &[]);
-    // The neighbour is a child of the command's, with its loops and threads.
-    let script = "read n other </proc/$$/task/$$/children; echo $n $(cat /proc/$n/task/$n/children) \
+    // The neighbour is the parent of the command, and has its own loops and threads.
+    let script = "read n other </proc/$$/task/$$/children; \
+                  echo $n $(cat /proc/$n/task/$n/children) \
                   $(ls /proc/$n/task | wc -l); exit 7";
-    let finished =
-        run(plain(&neighbour).args(["--spin", "2", "--threads", "100", "--seconds", "600", "sh", "-c", script]));
+    let finished = run(plain(&neighbour).args([
+        "--spin",
+        "2",
+        "--threads",
+        "100",
+        "--seconds",
+        "600",
+        "sh",
+        "-c",
+        script,
+    ]));
     assert_eq!(finished.status.code(), Some(7), "{}", finished.both());
     let text = finished.text();
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,116 +1,102 @@
-//! The kernel's side as a [back end](BackEnd) of the policy of crates/sched: turns what that side records into calls of
-//! [`Policy`], and what the policy asks for into orders.
+//! The kernel side as a [back end](BackEnd) of the policy in crates/sched. This module translates
+//! records of the kernel side into calls of [`Policy`], and the policy's decisions into orders.
 //!
-//! | record | the policy is told | orders |
+//! | record | calls of the policy | possible orders |
 //! | --- | --- | --- |
-//! | a slice of a task | `slice_begins`, `slice_ends`, `before_lock` | the task is confined to the set, or released; the set has another size |
-//! | a child | `begins`, `before_lock` | the child is released, if it has not inherited |
-//! | an end | `ends` | what the parent begins is of the set from its start, or is not any more |
+//! | a slice | `slice_begins`, `slice_ends`, `before_lock` | confine or release the task; resize the set |
+//! | a child | `begins`, `before_lock` | release the child if it did not inherit |
+//! | an end | `ends` | let the parent's later children start in the set, or no longer |
 //!
-//! A parent is kept as long as its children inherit, though it never waits itself: a shell. Of one that the kernel's side does not name
-//! there is nobody to inherit from.
+//! The table of tasks keeps a parent as long as its children inherit, even a parent that never
+//! waits itself, such as a shell. A child whose record names no parent inherits nothing.
 //!
-//! A slice that began under another bound may not vote (Algorithm 3, line 14). What was lost on the way is no harm: a task that the policy
-//! does not know is met at its next slice, and ends that were lost are asked for ([`Scheduler::all`]).
+//! A slice counts as a vote on the *bound*, the size of the set, only if it began under the present
+//! bound (Algorithm 3, line 14). Lost records are harmless: an unknown task is added at its next
+//! slice, and [`Scheduler::all`] finds tasks whose end was lost.
 //!
-//! `before_lock` is called as soon as a task is found to be lock-intensive, and not before its next lock: main.bpf.c, 5, says why. Which
-//! core of the set it goes to is no question: the set has one queue.
+//! `before_lock` is called as soon as a task becomes lock-intensive, without waiting for its next
+//! lock; see main.bpf.c, 5. The choice of a core does not matter, since the set has one queue.
 
 use std::collections::HashMap;
 
 use unconvoy_sched::{BackEnd, Change, Parameters, Policy, Slice, State, Task, Totals};
 
-/// What the kernel's side has to say.
+/// A record from the kernel side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The task's number, which no other task ever has.
+    /// The task's unique number; unlike a thread id, never reused.
     pub task: u64,
-    /// Its id.
     pub tid: u32,
-    /// Whether the kernel's side takes it for one of the set.
+    /// Whether the kernel side counts the task as part of the set.
     pub is_special: bool,
-    /// What has begun it, if that is known.
+    /// The task that created it, if known.
     pub parent: Option<Parent>,
-    /// What is recorded of it.
     pub event: Event,
 }
 
-/// The task that has begun another one.
+/// The task that created another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
-    /// Its number.
     pub task: u64,
-    /// Its id.
     pub tid: u32,
 }
 
-/// What is recorded of a task.
+/// An event in the life of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A time slice has ended.
     Slice {
-        /// Where and how long.
+        /// Core, length and waiting time.
         slice: Slice,
-        /// [`Scheduler::bound`] when it began.
+        /// [`Scheduler::bound`] at the start of the slice.
         bound: Bound,
     },
-    /// The task has begun, and may have inherited.
+    /// The task has begun. It may have inherited its place in the set.
     Child,
-    /// The task has ended.
     Exit,
 }
 
-/// A size of the set, and which one in the row of sizes it is: 4 that follows 8 is not the 4 that it followed.
+/// A size of the set with a serial number, which distinguishes two periods with the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Cores in the set.
     pub cores: u32,
-    /// Changes before it; wraps.
+    /// Number of changes before this one; wraps around.
     pub serial: u32,
 }
 
 impl Bound {
-    /// As the kernel's side has it.
+    /// The representation on the kernel side: serial number in the high, cores in the low 32 bits.
     pub fn pack(self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.cores)
     }
 
-    /// See [`pack`](Self::pack).
     pub fn unpack(packed: u64) -> Self {
         Bound { cores: packed as u32, serial: (packed >> 32) as u32 }
     }
 }
 
-/// What the kernel's side has to do.
+/// An order to the kernel side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The task is one of the set from now on, or is not.
-    Tell {
-        /// Its number.
+    Update {
         task: u64,
-        /// Its id.
         tid: u32,
-        /// Whether it is.
         is_special: bool,
-        /// Whether its children are from their start, though it does not wait itself.
+        /// Whether the task's children start in the set even though the task itself does not wait.
         passes_on: bool,
     },
-    /// The set has another size.
-    Rebound(Bound),
+    Resize(Bound),
 }
 
-/// A lock-intensive task, or one whose children inherit.
+/// A lock-intensive task, or a task whose children inherit.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    /// Its id.
     pub tid: u32,
-    /// The part of its last slices that it waited, 0 to 1; each slice counts for an eighth.
+    /// The waiting share of its last slices, 0 to 1. Each slice has a weight of one eighth.
     pub share: f64,
-    /// The core of its last slice.
     pub core: u32,
     task: Task,
     parent: Option<Parent>,
-    /// Whether the kernel's side takes it for one of the set, as far as that is known.
+    /// The kernel side's view of whether the task is part of the set, as far as known.
     is_special: bool,
 }
 
@@ -124,11 +110,11 @@ impl Known {
     }
 
     fn order(&self, task: u64, is_special: bool) -> Order {
-        Order::Tell { task, tid: self.tid, is_special, passes_on: self.task.passes_on() }
+        Order::Update { task, tid: self.tid, is_special, passes_on: self.task.passes_on() }
     }
 }
 
-/// The tasks, and what the kernel's side is to do with them.
+/// The known tasks, and pending orders to the kernel side.
 #[derive(Debug)]
 struct Tasks {
     known: HashMap<u64, Known>,
@@ -138,8 +124,9 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Sees that the kernel's side takes a task for one of the set, or does not.
-    fn tell(&mut self, id: u64, is_special: bool) {
+    /// Orders the kernel side to add a task to the set or to remove it, unless the kernel side has
+    /// done so already.
+    fn update(&mut self, id: u64, is_special: bool) {
         let Some(known) = self.known.get_mut(&id) else { return };
         if std::mem::replace(&mut known.is_special, is_special) != is_special {
             self.orders.push(known.order(id, is_special));
@@ -147,8 +134,11 @@ impl Tasks {
     }
 
     fn forget_if_ordinary(&mut self, id: u64) {
-        // The end of a task that inherited says something of its parent's next children, and most of all if it was nothing special.
-        let matters = |task: &Task| task.is_lock_intensive() || task.waits() || task.passes_on() || task.is_inherited();
+        // Keep a task that inherited and then became ordinary: when it ends, the policy stops the
+        // inheritance of its siblings.
+        let matters = |task: &Task| {
+            task.is_lock_intensive() || task.waits() || task.passes_on() || task.is_inherited()
+        };
         if self.known.get(&id).is_some_and(|known| !matters(&known.task)) {
             self.known.remove(&id);
         }
@@ -163,18 +153,18 @@ impl BackEnd for Tasks {
     }
 
     fn confine(&mut self, id: u64, _: u32, _: u32) -> bool {
-        self.tell(id, true);
+        self.update(id, true);
         true
     }
 
     fn release(&mut self, id: u64) {
-        self.tell(id, false);
+        self.update(id, false);
     }
 
     fn resize(&mut self, change: Change, _: u64) {
         self.changes += u64::from(change.from != change.to);
         self.bound = Bound { cores: change.to, serial: self.bound.serial.wrapping_add(1) };
-        self.orders.push(Order::Rebound(self.bound));
+        self.orders.push(Order::Resize(self.bound));
     }
 
     fn pass_on(&mut self, id: u64, _: bool) {
@@ -182,7 +172,7 @@ impl BackEnd for Tasks {
     }
 }
 
-/// The policy with the tasks that it has found.
+/// The policy with the known tasks.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Policy,
@@ -190,39 +180,39 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Without tasks, at the time `now_ns`.
+    /// A scheduler without tasks at the time `now_ns`.
     pub fn new(parameters: Parameters, now_ns: u64) -> Self {
         let policy = Policy::new(parameters, now_ns);
         let bound = Bound { cores: policy.bound(), serial: 0 };
-        Scheduler { policy, tasks: Tasks { known: HashMap::new(), bound, changes: 0, orders: Vec::new() } }
+        Scheduler {
+            policy,
+            tasks: Tasks { known: HashMap::new(), bound, changes: 0, orders: Vec::new() },
+        }
     }
 
-    /// The policy, to look at.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The set's present size.
     pub fn bound(&self) -> Bound {
         self.tasks.bound
     }
 
-    /// How often that changed.
+    /// Number of times that the size of the set has changed.
     pub fn changes(&self) -> u64 {
         self.tasks.changes
     }
 
-    /// The lock-intensive tasks, in no order.
+    /// The lock-intensive tasks, in no particular order.
     pub fn tasks(&self) -> impl Iterator<Item = &Known> {
         self.tasks.known.values().filter(|known| known.task.is_lock_intensive())
     }
 
-    /// What the kernel's side has to do, and has not been told.
     pub fn take_orders(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.tasks.orders)
     }
 
-    /// Takes in a record, at the time `now_ns`.
+    /// Processes a record at the time `now_ns`.
     pub fn record(&mut self, record: Record, now_ns: u64) {
         let Record { task, tid, parent, .. } = record;
         if let Some(known) = self.tasks.known.get_mut(&task) {
@@ -231,11 +221,17 @@ impl Scheduler {
         match record.event {
             Event::Exit => return self.ended(task),
             Event::Child => {
-                self.tasks.known.insert(task, Known { is_special: record.is_special, ..Known::new(tid, 0, parent) });
+                self.tasks.known.insert(
+                    task,
+                    Known { is_special: record.is_special, ..Known::new(tid, 0, parent) },
+                );
                 self.policy.begins(&mut self.tasks, task, parent.map(|parent| parent.task));
             }
             Event::Slice { slice, bound } => {
-                let new = || Known { is_special: record.is_special, ..Known::new(tid, slice.core, parent) };
+                let new = || Known {
+                    is_special: record.is_special,
+                    ..Known::new(tid, slice.core, parent)
+                };
                 let known = self.tasks.known.entry(task).or_insert_with(new);
                 let share = slice.waited_ns.min(slice.ran_ns) as f64 / slice.ran_ns.max(1) as f64;
                 known.share += (share - known.share) / 8.0;
@@ -246,13 +242,12 @@ impl Scheduler {
             }
         }
         self.policy.before_lock(&mut self.tasks, task);
-        // Whatever was lost on the way, both sides think the same of the task from here on.
+        // Align the kernel side with the policy, even if earlier records were lost.
         let is_confined = self.tasks.known.get(&task).is_some_and(Known::is_confined);
-        self.tasks.tell(task, is_confined);
+        self.tasks.update(task, is_confined);
         self.tasks.forget_if_ordinary(task);
     }
 
-    /// The task with this number has ended.
     pub fn ended(&mut self, id: u64) {
         let Some(child) = self.tasks.known.get(&id) else { return };
         if let Some(Parent { task, tid }) = child.parent {
@@ -265,9 +260,14 @@ impl Scheduler {
         self.tasks.known.remove(&id);
     }
 
-    /// Orders that tell all tasks again what they are: whoever has ended unheard is found so.
+    /// Orders that repeat the state of every known task. An order fails if its task has ended and
+    /// the record of the end was lost.
     pub fn all(&self) -> Vec<Order> {
-        self.tasks.known.iter().map(|(&task, known)| known.order(task, known.is_confined())).collect()
+        self.tasks
+            .known
+            .iter()
+            .map(|(&task, known)| known.order(task, known.is_confined()))
+            .collect()
     }
 }
 

@@ -1,44 +1,39 @@
-//! What the last minutes were like.
+//! History of the last minutes.
 
 use std::collections::VecDeque;
 
 use crate::report::Report;
 
-/// How many reports are kept, of which there is one a second.
+/// Number of reports kept, one per second.
 const KEPT: usize = 300;
 
-/// The last reports.
 #[derive(Debug, Default)]
 pub struct History {
-    /// The last one.
     pub now: Report,
-    /// The one before it.
     pub before: Report,
     moments: VecDeque<Moment>,
-    /// Reports that there have ever been.
+    /// Number of reports ever added.
     seen: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     bound: f64,
-    /// Unknown without votes.
+    /// `None` without votes.
     waiting: Option<f64>,
 }
 
-/// The last minutes in columns, of which each is the mean of some reports; the last column is the newest.
+/// The last minutes in columns, the newest last. Each column is the mean of several reports.
 #[derive(Debug, PartialEq)]
 pub struct Columns {
-    /// Reports in a column, but for the newest.
+    /// Reports per column; the newest column may have fewer.
     pub each: usize,
-    /// The bound.
     pub bounds: Vec<f64>,
-    /// The part of time that was waited, where there were votes.
+    /// The waiting share per column; `None` without votes.
     pub waiting: Vec<Option<f64>>,
 }
 
 impl History {
-    /// Takes in a report.
     pub fn add(&mut self, report: Report) {
         if self.moments.len() == KEPT {
             self.moments.pop_front();
@@ -49,22 +44,29 @@ impl History {
         self.before = std::mem::replace(&mut self.now, report);
     }
 
-    /// Whether there has been no report.
     pub fn is_empty(&self) -> bool {
         self.seen == 0
     }
 
-    /// All that is kept, in at most so many columns. A report stays with those of its column, so that the past does not flicker.
+    /// The history in at most `most` columns. A report never moves to another column, so that past
+    /// columns do not flicker.
     pub fn columns(&self, most: usize) -> Columns {
         let each = KEPT.div_ceil(most.max(1));
         let first = self.seen - self.moments.len();
-        let moments: Vec<_> =
-            self.moments.iter().enumerate().map(|(at, &moment)| ((first + at) / each, moment)).collect();
+        let moments: Vec<_> = self
+            .moments
+            .iter()
+            .enumerate()
+            .map(|(at, &moment)| ((first + at) / each, moment))
+            .collect();
         let mut columns: Vec<_> = moments.chunk_by(|one, other| one.0 == other.0).collect();
         columns.drain(..columns.len().saturating_sub(most));
         Columns {
             each,
-            bounds: columns.iter().filter_map(|column| mean(column.iter().map(|(_, moment)| moment.bound))).collect(),
+            bounds: columns
+                .iter()
+                .filter_map(|column| mean(column.iter().map(|(_, moment)| moment.bound)))
+                .collect(),
             waiting: columns
                 .iter()
                 .map(|column| mean(column.iter().filter_map(|(_, moment)| moment.waiting)))
@@ -85,13 +87,18 @@ mod tests {
     fn history(bounds: impl IntoIterator<Item = u32>) -> History {
         let mut history = History::default();
         for bound in bounds {
-            history.add(Report { bound, votes: (bound % 2).into(), waiting: 0.5, ..Report::default() });
+            history.add(Report {
+                bound,
+                votes: (bound % 2).into(),
+                waiting: 0.5,
+                ..Report::default()
+            });
         }
         history
     }
 
     #[test]
-    fn a_column_is_a_mean_of_what_is_known() {
+    fn column_is_the_mean_of_known_values() {
         let columns = history([1, 3, 5, 2, 2, 2, 8]).columns(100);
         assert_eq!(columns.each, 3);
         assert_eq!(columns.bounds, [3.0, 2.0, 8.0]);
@@ -99,10 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn the_past_does_not_change_while_it_moves() {
+    fn past_columns_stay_when_a_report_is_added() {
         for seen in KEPT as u32..KEPT as u32 + 20 {
             let (now, next) = (history(0..seen).columns(70), history(0..=seen).columns(70));
-            // But for the oldest, which goes, and the newest, which fills.
+            // The oldest column may drop out, and the newest is still filling, so neither is
+            // compared.
             for mean in &now.bounds[2..now.bounds.len() - 1] {
                 assert!(next.bounds.contains(mean), "{mean} after {seen}: {:?}", next.bounds);
             }
@@ -110,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_columns_than_fit_and_no_more_reports_than_are_kept() {
+    fn columns_and_reports_are_limited() {
         for most in [0, 1, 7, 79, 299, 300, 1000] {
             let columns = history(0..1000).columns(most);
             assert!(columns.bounds.len() <= most.min(KEPT), "{most}: {}", columns.bounds.len());

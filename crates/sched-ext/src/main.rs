@@ -1,24 +1,27 @@
-//! Schedules the machine's tasks so that those which wait too much for the kernel's locks keep to a special set of cores.
+//! The sched_ext scheduler behind `unconvoy sched`: confines tasks with long waits for kernel locks
+//! to a special set of cores.
 //!
-//! | file | idea |
+//! | file | subject |
 //! | --- | --- |
-//! | `bpf/main.bpf.c` | the scheduler, in the kernel: measures and obeys; its head says what the files that it includes are about |
-//! | `bpf/shared.h`, `bpf/kernel.h` | what both sides know; what is used of the kernel |
-//! | `kernel.rs` | loads it and talks to it |
-//! | `back_end.rs` | lets the policy of crates/sched drive it |
+//! | `bpf/main.bpf.c` | the scheduler in the kernel: measures, executes decisions; lists the files it includes |
+//! | `bpf/shared.h`, `bpf/kernel.h` | definitions for both sides; declarations of the kernel's types |
+//! | `kernel.rs` | loads the BPF programs and exchanges data with them |
+//! | `back_end.rs` | connects them with the policy of crates/sched |
 //! | `topology.rs` | the order of cores, and the memory nodes |
-//! | `requirements.rs` | what it takes, and what to do where that is missing |
-//! | `report.rs` | what `--monitor` and `--metrics` show |
-//! | `monitor.rs` | whether that goes into lines or to a screen |
-//! | `screen.rs`, `terminal.rs` | the screen's thread; the terminal, taken and given back |
-//! | `picture.rs`, `history.rs` | what is drawn there; the last minutes |
-//! | `metrics.rs` | where the metrics go |
+//! | `requirements.rs` | requirements on the machine |
+//! | `messages.rs` | errors and warnings |
+//! | `report.rs` | contents of `--monitor` and `--metrics` |
+//! | `monitor.rs` | choice between plain lines and a live screen |
+//! | `screen.rs`, `terminal.rs` | the screen's thread; taking and restoring the terminal |
+//! | `picture.rs`, `history.rs` | drawing of the screen; the last minutes |
+//! | `metrics.rs` | export of the metrics |
 //!
-//! `unconvoy sched` executes this program. Nothing stays in the kernel when it ends, however it does.
+//! The kernel unloads the scheduler when this process ends, however it ends.
 
 mod back_end;
 mod history;
 mod kernel;
+mod messages;
 mod metrics;
 mod monitor;
 mod picture;
@@ -48,72 +51,71 @@ use report::Report;
 use requirements::Machine;
 use topology::Topology;
 
-/// Keep tasks that wait too much for the kernel's locks on a special set of cores.
+/// Confine tasks with long waits for kernel locks to a special set of cores.
 #[derive(Debug, Parser)]
 #[command(name = "unconvoy-sched-ext", version)]
 struct Arguments {
-    /// Show tasks, shares, bound and votes once a second: on a terminal as a live screen (q ends), otherwise as lines
-    /// (also with TERM=dumb or NO_COLOR=1).
+    /// Show tasks, shares, bound and votes every second; q quits on a terminal.
     #[arg(long)]
     monitor: bool,
-    /// Serve OpenMetrics at ADDRESS (host:port), or write them to a FILE once a second.
+    /// Serve OpenMetrics at ADDRESS (host:port), or write them to FILE every second.
     #[arg(long, value_name = "ADDRESS|FILE")]
     metrics: Option<String>,
-    /// A task that waits for locks for more than this part of a time slice is lock-intensive, in percent.
+    /// Waiting share that makes a task lock-intensive, 0.1 to 100 percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     threshold: f64,
-    /// How the size of the set is searched for.
+    /// Search method for the set's size.
     #[arg(long, value_enum, default_value_t = Searches::Refined)]
     search: Searches,
-    /// The set has so many cores (or all, if those are fewer), and nothing is searched for.
+    /// Fix the set at CORES cores instead of searching for a size.
     #[arg(long, value_name = "CORES", conflicts_with = "search")]
     bound: Option<NonZeroU32>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Searches {
-    /// As published.
+    /// The search of the paper.
     Published,
-    /// The same, and then between its last two sizes; children of lock-intensive tasks are so, too.
+    /// Refine the result to within one core; lock-intensive tasks pass their state to children.
     Refined,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
-    if (0.1..=100.0).contains(&value) { Ok(value) } else { Err(format!("{text} is not between 0.1 and 100")) }
+    let value: f64 = text.parse().map_err(|_| messages::not_a_percentage(text))?;
+    if (0.1..=100.0).contains(&value) { Ok(value) } else { Err(messages::not_a_percentage(text)) }
 }
 
-/// What ended the scheduler otherwise than a wish to.
+/// Exit status: an error, or the kernel unloaded the scheduler.
 const UNLOADED: u8 = 1;
-/// Something that it needs is missing.
-const LACKING: u8 = 69; // EX_UNAVAILABLE of sysexits.h
+/// Exit status: a requirement is missing.
+const UNAVAILABLE: u8 = 69; // EX_UNAVAILABLE of sysexits.h
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let lacks = Machine::this().lacks();
-    if !lacks.is_empty() {
-        say(&requirements::explain(&lacks));
-        return ExitCode::from(LACKING);
+    let missing = Machine::this().missing();
+    if !missing.is_empty() {
+        print_message(&messages::requirements_missing(&missing));
+        return ExitCode::from(UNAVAILABLE);
     }
     match run(&arguments) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(ending)) => {
-            say(&format!("the kernel has unloaded the scheduler and gone back to its default: {}", ending.reason));
+            print_message(&messages::unloaded_by_kernel(&ending.reason));
             ExitCode::from(UNLOADED)
         }
         Err(error) => {
-            say(&format!("{error:#}"));
+            print_message(&format!("{error:#}"));
             ExitCode::from(UNLOADED)
         }
     }
 }
 
-/// Standard error may be closed; there is nobody else to tell.
-fn say(text: &str) {
+/// Prints to standard error. Ignores errors: there is no other place to report them.
+fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "unconvoy: {}", report::legible_lines(text));
 }
 
-/// Schedules until it is told to end (`None`), or the kernel has had enough.
+/// Schedules until a signal ends it (`None`) or the kernel unloads the scheduler.
 fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -124,12 +126,22 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
         let mut object = MaybeUninit::uninit();
         let topology = topology::topology(Path::new("/sys/devices/system"), MAX_NODES)?;
         let parameters = parameters(arguments, topology.order.len() as u32);
-        let settings =
-            Settings { topology, threshold: (arguments.threshold * 10.0) as u32, inherits: parameters.inherits };
+        let settings = Settings {
+            topology,
+            threshold: (arguments.threshold * 10.0) as u32,
+            inherits: parameters.inherits,
+        };
         let mut kernel = Kernel::load(&mut object, &settings)?;
-        say(&format!("scheduling {} processors; end with Ctrl-C", settings.topology.order.len()));
-        match schedule(&mut kernel, parameters, &settings.topology, arguments.monitor, metrics.as_ref(), &stop)? {
-            Some(ending) if ending.is_hotplug => say("a processor came or went: starting over"),
+        print_message(&messages::scheduling(settings.topology.order.len()));
+        match schedule(
+            &mut kernel,
+            parameters,
+            &settings.topology,
+            arguments.monitor,
+            metrics.as_ref(),
+            &stop,
+        )? {
+            Some(ending) if ending.is_hotplug => print_message(messages::PROCESSORS_CHANGED),
             ending => return Ok(ending),
         }
     }
@@ -146,22 +158,24 @@ fn parameters(arguments: &Arguments, cores: u32) -> Parameters {
         search: arguments.bound.map_or(parameters.search, Search::Fixed),
         voted_ns_per_core: VOTED_NS_PER_CORE,
         votes_per_core: VOTES_PER_CORE,
-        patience_ns: PATIENCE_NS,
+        hold_ns: HOLD_NS,
         ..parameters
     }
 }
 
-/// Where this machine is a guest of another one, or an interrupt takes long, any task may have to wait for a lock once.
+/// One slice above the threshold proves little: on a virtual machine, or during a long interrupt,
+/// any task may wait for a lock once.
 const SLICES_IN_A_ROW: u32 = 3;
 
-/// Slices are milliseconds here, of which the paper's 135 us would be one: a bound would be judged by a single task's luck.
+/// Slices last milliseconds here, so a single slice would fill the paper's 135 us, and chance would
+/// decide whether a bound is good.
 const VOTED_NS_PER_CORE: u64 = 50_000_000;
 const VOTES_PER_CORE: u32 = 8;
-const PATIENCE_NS: u64 = 3_000_000_000;
+const HOLD_NS: u64 = 3_000_000_000;
 
-/// Votes are read this often while there are lock-intensive tasks; nobody waits for them.
+/// How often this process reads votes while lock-intensive tasks exist. Nothing waits for votes.
 const BUSY: Duration = Duration::from_millis(20);
-/// And without any, where the first one wakes this process up.
+/// How often it does so without lock-intensive tasks. The first such task wakes this process.
 const IDLE: Duration = Duration::from_millis(500);
 
 fn schedule(
@@ -174,18 +188,19 @@ fn schedule(
 ) -> anyhow::Result<Option<Ending>> {
     let start = Instant::now();
     let mut scheduler = Scheduler::new(parameters, 0);
-    kernel.rebound(scheduler.bound())?;
+    kernel.update_set(scheduler.bound())?;
     let mut lost_ends = 0;
     let mut next_report = start;
     let mut monitor = monitors.then(Monitor::open);
     while !stop.load(Relaxed) {
-        let records = kernel.hear(if scheduler.policy().tasks() == 0 { IDLE } else { BUSY })?;
+        let records =
+            kernel.take_records(if scheduler.policy().tasks() == 0 { IDLE } else { BUSY })?;
         let now_ns = start.elapsed().as_nanos() as u64;
         for record in records {
             scheduler.record(record, now_ns);
         }
         let orders = scheduler.take_orders();
-        obey(kernel, &mut scheduler, orders)?;
+        apply(kernel, &mut scheduler, orders)?;
         if let Some(ending) = kernel.ending() {
             return Ok(Some(ending));
         }
@@ -194,10 +209,11 @@ fn schedule(
             let totals = kernel.totals()?;
             if std::mem::replace(&mut lost_ends, totals.lost_ends) != totals.lost_ends {
                 let orders = scheduler.all();
-                obey(kernel, &mut scheduler, orders)?;
+                apply(kernel, &mut scheduler, orders)?;
             }
             let room = monitor.as_ref().map_or(0, Monitor::room);
-            let report = Report::new(&scheduler, topology, totals, kernel.specials(), start.elapsed(), room);
+            let report =
+                Report::new(&scheduler, topology, totals, kernel.specials(), start.elapsed(), room);
             if let Some(metrics) = metrics {
                 metrics.publish(report.open_metrics());
             }
@@ -209,14 +225,19 @@ fn schedule(
     Ok(None)
 }
 
-/// Carries out the orders. A task that is gone has ended unheard.
-fn obey(kernel: &mut Kernel<'_>, scheduler: &mut Scheduler, mut orders: Vec<Order>) -> anyhow::Result<()> {
+/// Executes the orders. An order for a task that no longer exists shows that the record of its end
+/// was lost.
+fn apply(
+    kernel: &mut Kernel<'_>,
+    scheduler: &mut Scheduler,
+    mut orders: Vec<Order>,
+) -> anyhow::Result<()> {
     while !orders.is_empty() {
         for order in orders {
             match order {
-                Order::Rebound(bound) => kernel.rebound(bound)?,
-                Order::Tell { task, tid, is_special, passes_on } => {
-                    if !kernel.tell(task, tid, is_special, passes_on)? {
+                Order::Resize(bound) => kernel.update_set(bound)?,
+                Order::Update { task, tid, is_special, passes_on } => {
+                    if !kernel.update_task(task, tid, is_special, passes_on)? {
                         scheduler.ended(task);
                     }
                 }

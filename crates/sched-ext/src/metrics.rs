@@ -1,4 +1,4 @@
-//! Where the metrics go: to a file that is replaced as a whole, or to whoever asks over HTTP.
+//! Export of the metrics: to a file that is replaced atomically, or over HTTP.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,47 +6,54 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::messages;
 use anyhow::Context;
 
-/// What an exporter has to say of its format.
+/// Content type required by OpenMetrics.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Nobody who asks for metrics needs more time to ask, or has more to say.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Limits for a client: time to send its request, and length of the request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const LONGEST_REQUEST: u64 = 8192;
 
-/// A place for metrics.
 #[derive(Debug)]
 pub enum Metrics {
-    /// A file.
     File(PathBuf),
-    /// What is served at an address.
+    /// The text that the server thread sends.
     Served(Arc<Mutex<String>>),
 }
 
 impl Metrics {
-    /// An address is what ends with a colon and a number, and anything else a file.
+    /// Parses a destination: an address if it ends with a colon and a port number, a file
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// The address cannot be listened at.
+    /// The process cannot listen at the address.
     pub fn open(place: &str) -> anyhow::Result<Self> {
-        let is_address = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let is_address =
+            place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !is_address {
             return Ok(Metrics::File(place.into()));
         }
-        let place = if place.starts_with(':') { format!("localhost{place}") } else { place.to_owned() };
-        let listener = TcpListener::bind(&place).with_context(|| format!("cannot listen at {place}"))?;
+        let place =
+            if place.starts_with(':') { format!("localhost{place}") } else { place.to_owned() };
+        let listener =
+            TcpListener::bind(&place).with_context(|| messages::cannot_listen(&place))?;
         let text = Arc::new(Mutex::new(String::from("# EOF\n")));
         let served = Arc::clone(&text);
-        std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&listener, &served))?;
+        std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || serve(&listener, &served))?;
         Ok(Metrics::Served(text))
     }
 
-    /// Shows `text` from now on. A file that cannot be written is tried again the next time.
+    /// Publishes `text`. Ignores a failure to write the file; the next call tries again.
     pub fn publish(&self, text: String) {
         match self {
-            Metrics::Served(served) => *served.lock().unwrap_or_else(PoisonError::into_inner) = text,
+            Metrics::Served(served) => {
+                *served.lock().unwrap_or_else(PoisonError::into_inner) = text
+            }
             Metrics::File(path) => {
                 let mut name = path.clone().into_os_string();
                 name.push(".new");
@@ -59,14 +66,14 @@ impl Metrics {
 fn serve(listener: &TcpListener, text: &Mutex<String>) {
     for stream in listener.incoming().flatten() {
         let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Who does not listen to the answer misses it.
+        // A client that disconnects early gets no answer.
         let _ = answer(stream, &text);
     }
 }
 
 fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut request = Vec::new();
     let mut reader = (&stream).take(LONGEST_REQUEST);
     let mut part = [0; 512];
@@ -83,7 +90,8 @@ fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     let length = body.len();
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {FORMAT}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\nContent-Type: {FORMAT}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
 }
 
@@ -92,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole() {
+    fn file_is_replaced_atomically() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metrics.txt");
         let metrics = Metrics::open(path.to_str().unwrap()).unwrap();
@@ -103,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_answered() {
+    fn server_answers_metrics_and_rejects_other_paths() {
         let free = TcpListener::bind("localhost:0").unwrap().local_addr().unwrap();
         let metrics = Metrics::open(&free.to_string()).unwrap();
         metrics.publish("unconvoy_sched_bound 4\n# EOF\n".into());
@@ -115,7 +123,10 @@ mod tests {
             text
         };
         let found = ask("/metrics");
-        assert!(found.starts_with("HTTP/1.1 200 OK\r\n") && found.ends_with("bound 4\n# EOF\n"), "{found}");
+        assert!(
+            found.starts_with("HTTP/1.1 200 OK\r\n") && found.ends_with("bound 4\n# EOF\n"),
+            "{found}"
+        );
         assert!(ask("/other").starts_with("HTTP/1.1 404"));
     }
 }

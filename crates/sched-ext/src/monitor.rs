@@ -1,4 +1,4 @@
-//! What `--monitor` shows goes to a screen, where there is one, and into plain lines otherwise.
+//! Output of `--monitor`: a live screen where possible, plain lines otherwise.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -9,20 +9,18 @@ use rustix::termios::{tcgetpgrp, tcgetwinsize};
 use crate::report::Report;
 use crate::screen::Screen;
 
-/// So many tasks are named in plain lines.
+/// Number of tasks named in plain lines.
 const NAMED: usize = 10;
 
-/// Where reports are shown.
 #[derive(Debug)]
 pub enum Monitor {
-    /// In lines on standard output. These say what happened since the last report.
+    /// Plain lines on standard output. Rates are relative to the last report, kept here.
     Lines(Box<Report>),
-    /// On the terminal's screen.
     Screen(Screen),
 }
 
 impl Monitor {
-    /// Finds out where.
+    /// Opens a live screen, or falls back to lines.
     pub fn open() -> Self {
         match Output::this().is_for_a_screen().then(Screen::open) {
             Some(Ok(screen)) => Monitor::Screen(screen),
@@ -30,7 +28,6 @@ impl Monitor {
         }
     }
 
-    /// How many tasks can be seen.
     pub fn room(&self) -> usize {
         match self {
             Monitor::Lines(_) => NAMED,
@@ -38,11 +35,6 @@ impl Monitor {
         }
     }
 
-    /// Shows a report.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written.
     pub fn show(&mut self, report: Report) -> anyhow::Result<()> {
         match self {
             Monitor::Lines(last) => {
@@ -55,7 +47,7 @@ impl Monitor {
     }
 }
 
-/// A reader that has gone away is no reason to stop scheduling.
+/// Prints to standard output. A closed pipe does not end the scheduler.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -64,12 +56,13 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What is known of standard output.
+/// Properties of standard output.
 #[derive(Debug, Clone)]
 struct Output {
-    /// Whether it is the terminal that this process works at; in the background, a process is stopped when it changes the terminal.
+    /// Whether standard output is the controlling terminal with this process in the foreground. A
+    /// background process that changes the terminal's modes gets stopped.
     is_our_terminal: bool,
-    /// Its lines and columns. A serial line does not know.
+    /// Number of lines and columns; 0 on a serial line, which has no known size.
     size: (u16, u16),
     term: Option<OsString>,
     no_color: Option<OsString>,
@@ -101,9 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_is_for_terminals_that_can_show_one() {
-        let good =
-            Output { is_our_terminal: true, size: (24, 80), term: Some("xterm-256color".into()), no_color: None };
+    fn screen_requires_a_capable_foreground_terminal() {
+        let good = Output {
+            is_our_terminal: true,
+            size: (24, 80),
+            term: Some("xterm-256color".into()),
+            no_color: None,
+        };
         assert!(good.is_for_a_screen());
         assert!(Output { no_color: Some("".into()), ..good.clone() }.is_for_a_screen());
         let others = [

@@ -1,13 +1,14 @@
-//! How a terminal's screen shows the last reports: a function of these and of the room there is.
+//! Draws the last reports on a terminal's screen: a pure function of the reports and the size.
 //!
-//! | height | shown |
+//! | height | adds |
 //! | --- | --- |
 //! | 1 | the bound |
-//! | a few lines | and what is waited for |
-//! | more | and the tasks that wait most, as many as fit |
-//! | [`ROOM_FOR_BARS`] | and the last minutes |
+//! | a few lines | waits by kind of lock |
+//! | more | the tasks that wait most, as many as fit |
+//! | [`ROOM_FOR_BARS`] | the last minutes |
 //!
-//! What is most important comes first in each line; what does not fit goes to the next one, or is left out.
+//! Each line starts with the most important facts. Text that does not fit moves to the next line or
+//! is left out.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -19,18 +20,18 @@ use crate::history::History;
 use crate::kernel::LOCK_KINDS;
 use crate::report::Named;
 
-/// With fewer lines below the head, all of them are for the tasks.
+/// The bars appear if at least this many lines are left below the head.
 const ROOM_FOR_BARS: u16 = 14;
-/// A bar has eight steps a line.
+/// Maximum height of a bar, which has eight steps per line.
 const TALLEST_BARS: u16 = 5;
 
 const BETWEEN: &str = "  ";
 const KEYS: &str = "q or Ctrl-C ends";
 
-/// The columns of the table: title, width, and what it says of a task with a set of so many cores.
+/// A column of the table: title, width, and the text for a task and a bound.
 type Column = (&'static str, u16, fn(&Named, u32) -> String);
 
-/// The most important first: the others are left out where there is no room.
+/// The columns in order of importance; the last ones are left out on a narrow terminal.
 const COLUMNS: [Column; 5] = [
     ("share", 7, |task, _| format!("{:.1} %", 100.0 * task.share)),
     ("name", 15, |task, _| task.name.clone()),
@@ -38,11 +39,10 @@ const COLUMNS: [Column; 5] = [
     ("core", 5, |task, _| task.core.to_string()),
     ("in the set", 10, |task, bound| if task.core < bound { "yes" } else { "no" }.into()),
 ];
-/// [`COLUMNS`] by their places from left to right.
+/// Indices into [`COLUMNS`] from left to right.
 const PLACES: [usize; 5] = [2, 1, 0, 3, 4];
 const NAME: usize = 1;
 
-/// Fills `area`.
 pub fn draw(history: &History, area: Rect, buffer: &mut Buffer) {
     let area = area.intersection(buffer.area);
     if area.is_empty() {
@@ -54,7 +54,7 @@ pub fn draw(history: &History, area: Rect, buffer: &mut Buffer) {
     if rest.height < 3 {
         return;
     }
-    // A line between the parts, and one at the bottom.
+    // One empty line between the parts, and one line at the bottom.
     let (_, rest) = split(rest, 1);
     let (rest, bottom) = split(rest, rest.height - 1);
     let table = if rest.height < ROOM_FOR_BARS {
@@ -67,14 +67,15 @@ pub fn draw(history: &History, area: Rect, buffer: &mut Buffer) {
     };
     let shown = draw_tasks(history, table, buffer);
     let more = (history.now.tasks as usize).saturating_sub(shown);
-    let mut words = vec![KEYS.into(), format!("{:.0} s", history.now.since_start.as_secs_f64()).into()];
+    let mut words =
+        vec![KEYS.into(), format!("{:.0} s", history.now.since_start.as_secs_f64()).into()];
     if more > 0 {
         words.push(format!("{more} more tasks").into());
     }
     Paragraph::new(flow(words, area.width)).style(Modifier::DIM).render(bottom, buffer);
 }
 
-/// The first `height` lines of an area, and the rest.
+/// Splits off the first `height` lines of an area.
 fn split(area: Rect, height: u16) -> (Rect, Rect) {
     let height = height.min(area.height);
     let rest = Rect { y: area.y + height, height: area.height - height, ..area };
@@ -83,7 +84,7 @@ fn split(area: Rect, height: u16) -> (Rect, Rect) {
 
 fn head(history: &History, width: u16) -> Vec<Line<'static>> {
     let now = &history.now;
-    let found = if now.is_settled { Color::Green } else { Color::Yellow };
+    let found = if now.has_converged { Color::Green } else { Color::Yellow };
     let bound = format!("bound {} of {} ({})", now.bound, now.cores, now.phase());
     let policy = vec![
         Span::styled(bound, Style::new().fg(found).add_modifier(Modifier::BOLD)),
@@ -92,7 +93,8 @@ fn head(history: &History, width: u16) -> Vec<Line<'static>> {
         format!("{} lock-intensive tasks", now.tasks).into(),
         format!("{} changes", now.changes).into(),
     ];
-    let mut locks = vec![format!("{:.1} processors waited", now.processors_waited(&history.before)).into()];
+    let mut locks =
+        vec![format!("{:.1} processors waited", now.processors_waited(&history.before)).into()];
     let rates = LOCK_KINDS.iter().zip(now.rates(&history.before));
     locks.extend(rates.map(|(kind, rate)| Span::from(format!("{kind} {rate:.0}/s"))));
     let mut lines = flow(policy, width);
@@ -100,11 +102,11 @@ fn head(history: &History, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// The words in as many lines as it takes; only one that is wider than a line is cut.
+/// Breaks words into lines. Only a word wider than a line is cut.
 fn flow(words: Vec<Span<'static>>, width: u16) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     for word in words {
-        let line = lines.last_mut().expect("there is a first line");
+        let line = lines.last_mut().expect("the list starts with a line");
         if line.spans.is_empty() {
             line.push_span(word);
         } else if line.width() + BETWEEN.len() + word.width() <= width.into() {
@@ -126,15 +128,22 @@ fn draw_bars(history: &History, area: Rect, buffer: &mut Buffer) {
     draw_series(&format!("bound, up to {up_to}; {each} s a column"), &bounds, cores, first, buffer);
     let most = columns.waiting.iter().flatten().fold(0.0, |most: f64, &value| most.max(value));
     let scale = [0.05, 0.1, 0.25, 0.5].into_iter().find(|&scale| most <= scale).unwrap_or(1.0);
-    draw_series(&format!("waited, up to {:.0} %", 100.0 * scale), &columns.waiting, scale, second, buffer);
+    draw_series(
+        &format!("waited, up to {:.0} %", 100.0 * scale),
+        &columns.waiting,
+        scale,
+        second,
+        buffer,
+    );
 }
 
 fn draw_series(title: &str, values: &[Option<f64>], most: f64, area: Rect, buffer: &mut Buffer) {
     const STEPS: f64 = 10_000.0;
     let (top, bars) = split(area, 1);
     Line::from(title).style(Modifier::DIM).render(top, buffer);
-    // The newest is at the right margin.
-    let values = values.iter().rev().map(|value| value.map(|value| (value / most * STEPS).round() as u64));
+    // The newest value is at the right margin.
+    let values =
+        values.iter().rev().map(|value| value.map(|value| (value / most * STEPS).round() as u64));
     Sparkline::default()
         .data(values)
         .max(STEPS as u64)
@@ -143,7 +152,7 @@ fn draw_series(title: &str, values: &[Option<f64>], most: f64, area: Rect, buffe
         .render(bars, buffer);
 }
 
-/// How many were drawn.
+/// Draws the table of tasks; returns their number.
 fn draw_tasks(history: &History, area: Rect, buffer: &mut Buffer) -> usize {
     let tasks = &history.now.named;
     if tasks.is_empty() {
@@ -160,11 +169,15 @@ fn draw_tasks(history: &History, area: Rect, buffer: &mut Buffer) -> usize {
         Text::from(text).alignment(if column == NAME { Alignment::Left } else { Alignment::Right })
     };
     let titles = Row::new(shown.iter().map(|&column| aligned(column, COLUMNS[column].0.into())));
-    let rows = tasks
-        .iter()
-        .map(|task| Row::new(shown.iter().map(|&column| aligned(column, COLUMNS[column].2(task, history.now.bound)))));
+    let rows = tasks.iter().map(|task| {
+        Row::new(
+            shown.iter().map(|&column| aligned(column, COLUMNS[column].2(task, history.now.bound))),
+        )
+    });
     let widths = shown.iter().map(|&column| Constraint::Length(COLUMNS[column].1));
-    let table = Table::new(rows, widths).header(titles.style(Modifier::DIM)).column_spacing(BETWEEN.len() as u16);
+    let table = Table::new(rows, widths)
+        .header(titles.style(Modifier::DIM))
+        .column_spacing(BETWEEN.len() as u16);
     Widget::render(table, area, buffer);
     tasks.len().min(area.height.saturating_sub(1).into())
 }
@@ -180,11 +193,16 @@ mod tests {
     use crate::kernel::Totals;
     use crate::report::Report;
 
-    /// Twelve seconds with so many tasks, in the last of which the bound was found.
+    /// Twelve seconds with this many tasks; the search ends in the last one.
     fn history(tasks: u32) -> History {
         let mut history = History::default();
         let share = |task: u32| 0.9 / f64::from(task + 1);
-        let named = |task| Named { tid: 200 + task, name: format!("server{task}"), share: share(task), core: task };
+        let named = |task| Named {
+            tid: 200 + task,
+            name: format!("server{task}"),
+            share: share(task),
+            core: task,
+        };
         for second in 1..=12_u64 {
             let totals = Totals {
                 waits: [21_350 * second, 0, 12 * second, 3 * second, 0],
@@ -195,7 +213,7 @@ mod tests {
                 since_start: Duration::from_secs(second),
                 cores: 8,
                 bound: if second < 6 { 8 } else { 2 },
-                is_settled: second == 12,
+                has_converged: second == 12,
                 tasks,
                 votes: 57,
                 waiting: 0.341,
@@ -217,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_terminal_shows_everything() {
+    fn standard_terminal_shows_everything() {
         let lines = picture(&history(3), 80, 24);
         let expected = "\
 bound 2 of 8 (found)  34.1 % waited  57 votes  3 lock-intensive tasks  9 changes
@@ -248,7 +266,7 @@ q or Ctrl-C ends  12 s";
     }
 
     #[test]
-    fn the_bound_is_seen_wherever_anything_is() {
+    fn smallest_terminals_show_the_bound() {
         for (width, height) in [(20, 1), (20, 2), (22, 5), (80, 1), (30, 200)] {
             let lines = picture(&history(3), width, height);
             assert_eq!(lines[0][..20], *"bound 2 of 8 (found)", "{width} x {height}");
@@ -257,13 +275,13 @@ q or Ctrl-C ends  12 s";
     }
 
     #[test]
-    fn any_room_will_do() {
+    fn every_size_can_be_drawn() {
         for tasks in [0, 1, 500] {
             for width in (0..60).chain([80, 200, 400]) {
                 for height in (0..40).chain([200]) {
                     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
                     draw(&history(tasks), buffer.area, &mut buffer);
-                    // A terminal that has become smaller meanwhile.
+                    // The terminal has shrunk since its size was read.
                     draw(&history(tasks), Rect::new(0, 0, width + 9, height + 9), &mut buffer);
                 }
             }
@@ -271,7 +289,7 @@ q or Ctrl-C ends  12 s";
     }
 
     #[test]
-    fn without_tasks_there_is_no_table() {
+    fn no_tasks_draw_no_table() {
         let lines = picture(&history(0), 80, 24);
         assert!(lines[0].contains("0 lock-intensive tasks"), "{lines:#?}");
         assert!(!lines.iter().any(|line| line.contains("pid")), "{lines:#?}");
@@ -279,13 +297,16 @@ q or Ctrl-C ends  12 s";
     }
 
     #[test]
-    fn nothing_was_seen_yet() {
+    fn empty_history_can_be_drawn() {
         let lines = picture(&History::default(), 80, 24);
-        assert_eq!(lines[0], "bound 0 of 0 (searching)  0.0 % waited  0 votes  0 lock-intensive tasks");
+        assert_eq!(
+            lines[0],
+            "bound 0 of 0 (searching)  0.0 % waited  0 votes  0 lock-intensive tasks"
+        );
     }
 
     #[test]
-    fn as_many_tasks_as_fit_and_the_others_are_counted() {
+    fn tasks_beyond_the_height_are_counted() {
         let lines = picture(&history(500), 80, 12);
         let shown = lines.iter().filter(|line| line.contains("server")).count();
         assert_eq!(shown, 5, "{lines:#?}");
@@ -293,7 +314,7 @@ q or Ctrl-C ends  12 s";
     }
 
     #[test]
-    fn a_narrow_terminal_shows_the_columns_that_matter() {
+    fn narrow_terminal_shows_the_most_important_columns() {
         let table = |width| {
             let lines = picture(&history(1), width, 20);
             let at = lines.iter().position(|line| line.contains("server0")).map_or(18, |at| at - 1);
@@ -301,32 +322,39 @@ q or Ctrl-C ends  12 s";
         };
         assert_eq!(
             table(41),
-            ["     pid  name               share   core", "     200  server0           90.0 %      0"]
+            [
+                "     pid  name               share   core",
+                "     200  server0           90.0 %      0"
+            ]
         );
-        assert_eq!(table(40), ["     pid  name               share", "     200  server0           90.0 %"]);
+        assert_eq!(
+            table(40),
+            ["     pid  name               share", "     200  server0           90.0 %"]
+        );
         assert_eq!(table(24), ["name               share", "server0           90.0 %"]);
         assert!(picture(&history(1), 12, 20).iter().any(|line| line.trim() == "90.0 %"));
     }
 
     #[test]
-    fn a_name_cannot_leave_its_place() {
+    fn task_name_stays_within_its_column() {
         let mut history = history(2);
         history.now.named[0].name = "a name that is longer than any of a task".into();
         history.now.named[1].name = "\u{1b}[31m\u{7}\nred".into();
         let lines = picture(&history, 80, 24);
         let text = lines.concat();
         assert!(!text.contains(|character: char| character.is_control()), "{lines:#?}");
-        let row = |tid| lines.iter().find(|line| line.trim_start().starts_with(tid)).unwrap().as_str();
+        let row =
+            |tid| lines.iter().find(|line| line.trim_start().starts_with(tid)).unwrap().as_str();
         assert_eq!(row("200"), "     200  a name that is    90.0 %      0         yes");
         assert!(row("201").ends_with("45.0 %      1         yes"), "{lines:#?}");
     }
 
     #[test]
-    fn wide_characters_keep_the_columns_straight() {
+    fn wide_characters_keep_columns_aligned() {
         let mut history = history(1);
         history.now.named[0].name = "数据库".into();
         let lines = picture(&history, 80, 24);
-        // A wide character's second cell is empty, and reads as a space here.
+        // The second cell of a wide character is empty and reads as a space here.
         let row = lines.iter().find(|line| line.contains('数')).unwrap();
         assert!(row.ends_with("90.0 %      0         yes"), "{row}");
     }

@@ -1,4 +1,4 @@
-//! What `--monitor` and `--metrics` show. How a terminal's screen shows it is picture.rs's.
+//! The contents of `--monitor` and `--metrics`. `picture.rs` draws them on a terminal's screen.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,50 +9,40 @@ use crate::back_end::Scheduler;
 use crate::kernel::{LOCK_KINDS, Totals};
 use crate::topology::Topology;
 
-/// One look at the scheduler.
+/// The state of the scheduler at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Since when there is a scheduler.
     pub since_start: Duration,
-    /// Processors.
     pub cores: u32,
-    /// Memory nodes that have some.
     pub nodes: u32,
-    /// Processors of the set.
     pub bound: u32,
-    /// Whether the search for the bound has ended.
-    pub is_settled: bool,
-    /// Lock-intensive tasks as the policy counts them.
+    /// Whether the search has found a bound.
+    pub has_converged: bool,
+    /// Number of lock-intensive tasks, as counted by the policy.
     pub tasks: u32,
-    /// And as the kernel's side does.
+    /// Number of lock-intensive tasks, as counted by the kernel side.
     pub specials: u64,
-    /// Votes on the bound.
     pub votes: u64,
-    /// What they say: the part of time that is waited, 0 to 1.
+    /// The waiting share according to the votes, 0 to 1.
     pub waiting: f64,
-    /// Changes of the bound.
     pub changes: u64,
-    /// The kernel's sums.
     pub totals: Totals,
-    /// The tasks that wait most, by share.
+    /// The tasks that wait most, in descending order.
     pub named: Vec<Named>,
 }
 
-/// A lock-intensive task.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Named {
-    /// Its id.
     pub tid: u32,
-    /// Its name, of which any terminal can be told; empty if it has ended.
+    /// The task's name, safe to print on a terminal; empty if the task has ended.
     pub name: String,
-    /// The part of its last slices that it waited, 0 to 1.
+    /// The waiting share of its last slices, 0 to 1.
     pub share: f64,
-    /// The core of its last slice.
     pub core: u32,
 }
 
 impl Report {
-    /// A look at a machine's scheduler. The `most` tasks that wait most are named.
+    /// Captures the state of a scheduler, naming the `most` tasks that wait most.
     pub fn new(
         scheduler: &Scheduler,
         topology: &Topology,
@@ -62,11 +52,15 @@ impl Report {
         most: usize,
     ) -> Self {
         let mut tasks: Vec<_> = scheduler.tasks().collect();
-        tasks.sort_unstable_by(|one, other| other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid)));
+        tasks.sort_unstable_by(|one, other| {
+            other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid))
+        });
         tasks.truncate(most);
         let named = tasks.into_iter().map(|task| Named {
             tid: task.tid,
-            name: std::fs::read(format!("/proc/{}/comm", task.tid)).map(|name| legible(&name)).unwrap_or_default(),
+            name: std::fs::read(format!("/proc/{}/comm", task.tid))
+                .map(|name| legible(&name))
+                .unwrap_or_default(),
             share: task.share,
             core: task.core,
         });
@@ -77,7 +71,7 @@ impl Report {
             cores: topology.order.len() as u32,
             nodes: topology.nodes.len() as u32,
             bound: policy.bound(),
-            is_settled: policy.is_settled(),
+            has_converged: policy.has_converged(),
             tasks: policy.tasks(),
             specials,
             votes: policy.votes().count(),
@@ -88,13 +82,14 @@ impl Report {
         }
     }
 
-    /// How many processors' time was waited away since the report `last`.
+    /// Average number of processors on which tasks waited since the report `last`.
     pub fn processors_waited(&self, last: &Report) -> f64 {
-        let spun: u64 = self.totals.spun_ns.iter().sum::<u64>() - last.totals.spun_ns.iter().sum::<u64>();
+        let spun: u64 =
+            self.totals.spun_ns.iter().sum::<u64>() - last.totals.spun_ns.iter().sum::<u64>();
         spun as f64 / 1e9 / self.seconds_since(last)
     }
 
-    /// How often tasks had to wait since the report `last`, a second, by kind of lock.
+    /// Waits per second since the report `last`, by kind of lock.
     pub fn rates(&self, last: &Report) -> [f64; LOCK_KINDS.len()] {
         std::array::from_fn(|kind| {
             (self.totals.waits[kind] - last.totals.waits[kind]) as f64 / self.seconds_since(last)
@@ -105,17 +100,17 @@ impl Report {
         self.since_start.saturating_sub(last.since_start).as_secs_f64().max(1e-3)
     }
 
-    /// Whether the bound was found.
     pub fn phase(&self) -> &'static str {
-        if self.is_settled { "found" } else { "searching" }
+        if self.has_converged { "found" } else { "searching" }
     }
 
-    /// For people: what there is, and what happened since the report `last`.
+    /// The report as lines for people. Rates refer to the time since the report `last`.
     pub fn lines(&self, last: &Report) -> String {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "{:>6.0} s  bound {} of {} ({}), {} lock-intensive tasks, {} votes: {:.1} % waited, {} changes",
+            "{:>6.0} s  bound {} of {} ({}), {} lock-intensive tasks, {} votes: {:.1} % waited, \
+             {} changes",
             self.since_start.as_secs_f64(),
             self.bound,
             self.cores,
@@ -131,12 +126,16 @@ impl Report {
         }
         text.push('\n');
         for Named { tid, name, share, core } in &self.named {
-            let _ = writeln!(text, "          {tid:>8} {name:<15} {:>5.1} % on core {core}", 100.0 * share);
+            let _ = writeln!(
+                text,
+                "          {tid:>8} {name:<15} {:>5.1} % on core {core}",
+                100.0 * share
+            );
         }
         text
     }
 
-    /// For machines: the OpenMetrics text format, 1.0.
+    /// The report in the OpenMetrics text format, version 1.0.
     pub fn open_metrics(&self) -> String {
         let mut text = String::new();
         let mut gauge = |name: &str, unit: &str, help: &str, value: f64| {
@@ -144,37 +143,77 @@ impl Report {
             if !unit.is_empty() {
                 let _ = writeln!(text, "# UNIT unconvoy_sched_{name} {unit}");
             }
-            let _ = writeln!(text, "# HELP unconvoy_sched_{name} {help}\nunconvoy_sched_{name} {value}");
+            let _ = writeln!(
+                text,
+                "# HELP unconvoy_sched_{name} {help}\nunconvoy_sched_{name} {value}"
+            );
         };
         gauge("cores", "", "Processors online.", self.cores.into());
-        gauge("nodes", "", "Memory nodes that have processors.", self.nodes.into());
+        gauge("nodes", "", "Memory nodes with processors.", self.nodes.into());
         gauge("bound", "", "Cores in the special set.", self.bound.into());
-        gauge("settled", "", "Whether the search for the bound has ended.", f64::from(u8::from(self.is_settled)));
-        gauge("tasks", "", "Lock-intensive tasks, as the policy counts them.", self.tasks.into());
-        gauge("special_tasks", "", "Lock-intensive tasks, as the kernel counts them.", self.specials as f64);
+        gauge(
+            "settled",
+            "",
+            "Whether the search has found a bound.",
+            f64::from(u8::from(self.has_converged)),
+        );
+        gauge("tasks", "", "Lock-intensive tasks, as counted by the policy.", self.tasks.into());
+        gauge(
+            "special_tasks",
+            "",
+            "Lock-intensive tasks, as counted by the kernel.",
+            self.specials as f64,
+        );
         gauge("votes", "", "Votes on the present bound.", self.votes as f64);
-        gauge("waiting_ratio", "ratio", "Part of the voted time that was waited for locks.", self.waiting);
+        gauge(
+            "waiting_ratio",
+            "ratio",
+            "Share of the voted time spent waiting for locks.",
+            self.waiting,
+        );
         let totals = &self.totals;
         let counters = [
             ("bound_changes", "Changes of the bound.", self.changes),
-            ("slices", "Time slices that ended.", totals.slices),
-            ("slices_told", "Of these, told to the policy.", totals.told),
-            ("slices_lost", "Slices that it was not told for want of room.", totals.lost),
-            ("ends_lost", "Ends of tasks that it was not told for want of room.", totals.lost_ends),
-            ("heirs", "Tasks that were lock-intensive from their start.", totals.inherited),
-            ("guests", "Times that a free core of the set served an ordinary task.", totals.borrowed),
-            ("node_crossings", "Tasks that a core took from another memory node's queue.", totals.crossings),
-            ("displaced", "Times that a task had to leave its core because of the set.", totals.displaced),
+            ("slices", "Finished time slices.", totals.slices),
+            ("slices_told", "Slices recorded for the policy.", totals.recorded),
+            ("slices_lost", "Slices dropped because the ring was full.", totals.lost),
+            ("ends_lost", "Ends of tasks dropped because the ring was full.", totals.lost_ends),
+            ("heirs", "Tasks that started lock-intensive.", totals.inherited),
+            ("guests", "Times that an idle core of the set ran an ordinary task.", totals.borrowed),
+            (
+                "node_crossings",
+                "Tasks that a core took from another memory node's queue.",
+                totals.crossings,
+            ),
+            ("displaced", "Times that the set forced a task off its core.", totals.displaced),
         ];
         for (name, help, value) in counters {
-            let _ = writeln!(text, "# TYPE unconvoy_sched_{name} counter\n# HELP unconvoy_sched_{name} {help}");
+            let _ = writeln!(
+                text,
+                "# TYPE unconvoy_sched_{name} counter\n# HELP unconvoy_sched_{name} {help}"
+            );
             let _ = writeln!(text, "unconvoy_sched_{name}_total {value}");
         }
         let nanoseconds = |values: [u64; LOCK_KINDS.len()]| values.map(|value| value as f64 / 1e9);
         let by_kind = [
-            ("waits", "", "Times that a task had to wait for a lock.", totals.waits.map(|value| value as f64)),
-            ("spun_seconds", "seconds", "Time that tasks waited on a processor.", nanoseconds(totals.spun_ns)),
-            ("slept_seconds", "seconds", "Time that tasks slept for a lock.", nanoseconds(totals.slept_ns)),
+            (
+                "waits",
+                "",
+                "Times that a task waited for a lock.",
+                totals.waits.map(|value| value as f64),
+            ),
+            (
+                "spun_seconds",
+                "seconds",
+                "Time that tasks waited on a processor.",
+                nanoseconds(totals.spun_ns),
+            ),
+            (
+                "slept_seconds",
+                "seconds",
+                "Time that tasks slept for a lock.",
+                nanoseconds(totals.slept_ns),
+            ),
         ];
         for (name, unit, help, values) in by_kind {
             let _ = writeln!(text, "# TYPE unconvoy_sched_{name} counter");
@@ -191,17 +230,22 @@ impl Report {
     }
 }
 
-/// A task's name, which it gives itself.
+/// Makes a task's name safe to print; tasks choose their own names.
 fn legible(name: &[u8]) -> String {
     String::from_utf8_lossy(name).trim().chars().map(shown).collect()
 }
 
-/// Lines of text that may have names of tasks in them.
+/// Makes text that may contain names of tasks safe to print, line by line.
 pub fn legible_lines(text: &str) -> String {
-    text.chars().map(|character| if matches!(character, '\n' | '\t') { character } else { shown(character) }).collect()
+    text.chars()
+        .map(
+            |character| if matches!(character, '\n' | '\t') { character } else { shown(character) },
+        )
+        .collect()
 }
 
-/// What takes no column of its own on a terminal may be a command to it.
+/// Replaces a character without width, which a terminal may interpret as part of an escape
+/// sequence.
 fn shown(character: char) -> char {
     if character.width().is_some_and(|columns| columns > 0) { character } else { '?' }
 }
@@ -220,12 +264,23 @@ mod tests {
     }
 
     fn report() -> Report {
-        let totals = Totals { waits: [7, 0, 0, 0, 0], spun_ns: [2_000_000_000, 0, 0, 0, 0], ..Totals::default() };
-        Report::new(&Scheduler::new(Parameters::refined(8), 0), &topology(), totals, 0, Duration::from_secs(2), 0)
+        let totals = Totals {
+            waits: [7, 0, 0, 0, 0],
+            spun_ns: [2_000_000_000, 0, 0, 0, 0],
+            ..Totals::default()
+        };
+        Report::new(
+            &Scheduler::new(Parameters::refined(8), 0),
+            &topology(),
+            totals,
+            0,
+            Duration::from_secs(2),
+            0,
+        )
     }
 
     #[test]
-    fn the_monitor_says_what_happened_since_the_last_look() {
+    fn lines_report_the_time_since_the_last_report() {
         let text = report().lines(&Report::default());
         assert!(text.contains("bound 1 of 8 (searching), 0 lock-intensive tasks"), "{text}");
         assert!(text.contains("1.0 processors waited; spin 4/s"), "{text}");
@@ -234,25 +289,34 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_what_scripts_read() {
-        let totals = Totals { waits: [21_350, 0, 12, 3, 0], spun_ns: [700_000_000, 0, 0, 0, 0], ..Totals::default() };
+    fn lines_keep_their_format() {
+        let totals = Totals {
+            waits: [21_350, 0, 12, 3, 0],
+            spun_ns: [700_000_000, 0, 0, 0, 0],
+            ..Totals::default()
+        };
         let task = |tid, name: &str, share, core| Named { tid, name: name.into(), share, core };
         let report = Report {
             since_start: Duration::from_secs(12),
             cores: 8,
             nodes: 2,
             bound: 2,
-            is_settled: true,
+            has_converged: true,
             tasks: 8,
             specials: 8,
             votes: 57,
             waiting: 0.341,
             changes: 9,
             totals,
-            named: vec![task(231, "server", 0.362, 1), task(7, "a name that is much longer", 0.05, 0)],
+            named: vec![
+                task(231, "server", 0.362, 1),
+                task(7, "a name that is much longer", 0.05, 0),
+            ],
         };
         let last = Report { since_start: Duration::from_secs(11), ..Report::default() };
-        let expected = "    12 s  bound 2 of 8 (found), 8 lock-intensive tasks, 57 votes: 34.1 % waited, 9 changes
+        let expected =
+            "    12 s  bound 2 of 8 (found), 8 lock-intensive tasks, 57 votes: 34.1 % waited, \
+9 changes
           0.7 processors waited; spin 21350/s rwlock 0/s mutex 12/s rwsem 3/s other 0/s
                231 server           36.2 % on core 1
                  7 a name that is much longer   5.0 % on core 0
@@ -261,17 +325,24 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_named_by_share_as_many_as_are_asked_for() {
+    fn tasks_are_named_by_waiting_share() {
         let mut scheduler = Scheduler::new(Parameters::refined(8), 0);
         for (task, waited_ns) in [(1_u32, 500), (2, 900), (3, 500), (4, 700)] {
             let slice = Slice { core: 3, ran_ns: 1000, waited_ns };
             let event = Event::Slice { slice, bound: scheduler.bound() };
-            // No process has such an id.
-            let record = Record { task: task.into(), tid: u32::MAX - task, is_special: false, parent: None, event };
+            // No thread has such an id.
+            let record = Record {
+                task: task.into(),
+                tid: u32::MAX - task,
+                is_special: false,
+                parent: None,
+                event,
+            };
             scheduler.record(record, 0);
         }
         let named = |most| {
-            let report = Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, most);
+            let report =
+                Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, most);
             report.named.iter().map(|task| u32::MAX - task.tid).collect::<Vec<_>>()
         };
         assert_eq!(named(9), [2, 4, 3, 1]);
@@ -280,16 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn a_task_s_name_is_no_command_to_the_terminal() {
+    fn task_name_cannot_control_the_terminal() {
         let rename = |name: &[u8]| std::fs::write("/proc/thread-self/comm", name).unwrap();
         let own_name = || {
             let mut scheduler = Scheduler::new(Parameters::refined(8), 0);
             let slice = Slice { core: 0, ran_ns: 1000, waited_ns: 1000 };
             let event = Event::Slice { slice, bound: scheduler.bound() };
-            // SAFETY: asks for a number.
+            // SAFETY: gettid takes no arguments and cannot fail.
             let tid = unsafe { libc::gettid() }.cast_unsigned();
             scheduler.record(Record { task: 1, tid, is_special: false, parent: None, event }, 0);
-            let report = Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, 1);
+            let report =
+                Report::new(&scheduler, &topology(), Totals::default(), 0, Duration::ZERO, 1);
             assert_eq!(report.lines(&Report::default()).lines().count(), 3);
             report.named[0].name.clone()
         };
@@ -311,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_open_metrics() {
+    fn metrics_follow_the_openmetrics_format() {
         let text = report().open_metrics();
         assert!(text.ends_with("# EOF\n"));
         assert!(text.contains("\nunconvoy_sched_bound 1\n"));

@@ -1,7 +1,8 @@
-//! The live screen: a thread that draws the last report, and reads keys.
+//! The live screen: a thread that draws the latest report and reads keys.
 //!
-//! The scheduler waits for nobody: reports that the terminal is too slow for are dropped, and a terminal that takes nothing at all
-//! keeps neither the scheduler nor the process's end. The thread sleeps until there is a report, a key, or another size.
+//! The scheduler never waits for the terminal. It drops reports that a slow terminal cannot take,
+//! and a blocked terminal delays neither the scheduler nor the end of the process. The thread
+//! sleeps until a report, a key or a change of the terminal's size arrives.
 
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,27 +19,28 @@ use signal_hook::SigId;
 use signal_hook::consts::SIGWINCH;
 
 use crate::history::History;
+use crate::messages;
 use crate::picture;
 use crate::report::Report;
 use crate::terminal::{Output, Taken};
 
-/// Reports that may wait for the terminal.
+/// Capacity of the queue of reports.
 const WAITING: usize = 8;
-/// Within this time, the thread of a terminal that is alive ends.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit for the end of the thread. A thread that exceeds it is blocked by the terminal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 const ESCAPE: u8 = 0x1b;
 const CTRL_C: u8 = 3;
 
-/// The screen, which has the terminal until it goes.
+/// The live screen. Restores the terminal when dropped.
 #[derive(Debug)]
 pub struct Screen {
-    /// `None` when no more will come.
+    /// `None` after the last report.
     reports: Option<SyncSender<Report>>,
     wake: UnixStream,
     resized: SigId,
     thread: Option<JoinHandle<io::Result<()>>>,
-    /// Disconnected when the thread has ended.
+    /// Disconnects when the thread ends.
     ended: Receiver<()>,
     _taken: Taken,
 }
@@ -48,7 +50,7 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// It cannot be had.
+    /// The terminal does not respond, or the thread cannot be created.
     pub fn open() -> io::Result<Self> {
         let (wake, wakes) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -62,10 +64,17 @@ impl Screen {
             let _end = end;
             show(&shown, &wakes, output)
         })?;
-        Ok(Screen { reports: Some(reports), wake, resized, thread: Some(thread), ended, _taken: taken })
+        Ok(Screen {
+            reports: Some(reports),
+            wake,
+            resized,
+            thread: Some(thread),
+            ended,
+            _taken: taken,
+        })
     }
 
-    /// Lines of the terminal: no more tasks are seen.
+    /// Height of the terminal: an upper limit for the number of visible tasks.
     pub fn lines(&self) -> usize {
         tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_row.into())
     }
@@ -74,12 +83,12 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// The terminal is broken.
+    /// The screen's thread has ended, because writing to the terminal failed.
     pub fn show(&mut self, report: Report) -> io::Result<()> {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             return Err(match thread.join() {
                 Ok(Err(error)) => error,
-                _ => io::Error::other("the screen's thread has ended"),
+                _ => io::Error::other(messages::SCREEN_ENDED),
             });
         }
         if let Some(reports) = &self.reports {
@@ -89,7 +98,7 @@ impl Screen {
         Ok(())
     }
 
-    /// If the pipe is full, the thread will wake up anyway.
+    /// Wakes the thread. A full pipe needs no further byte.
     fn wake(&self) {
         let _ = (&self.wake).write(&[0]);
     }
@@ -101,18 +110,19 @@ impl Drop for Screen {
         self.reports = None;
         self.wake();
         if let (Err(RecvTimeoutError::Disconnected), Some(thread)) =
-            (self.ended.recv_timeout(PATIENCE), self.thread.take())
+            (self.ended.recv_timeout(EXIT_TIMEOUT), self.thread.take())
         {
             let _ = thread.join();
         }
     }
 }
 
-/// The thread: until there are no more reports.
+/// Body of the thread; returns after the last report.
 fn show(reports: &Receiver<Report>, mut wakes: &UnixStream, output: Output) -> io::Result<()> {
     let stdin = io::stdin();
     let mut has_keys = stdin.is_terminal();
-    let mut terminal = Terminal::new(TermionBackend::new(BufWriter::with_capacity(1 << 16, output)))?;
+    let mut terminal =
+        Terminal::new(TermionBackend::new(BufWriter::with_capacity(1 << 16, output)))?;
     let mut history = History::default();
     loop {
         let mut sources = vec![PollFd::new(wakes, PollFlags::IN)];
@@ -128,9 +138,9 @@ fn show(reports: &Receiver<Report>, mut wakes: &UnixStream, output: Output) -> i
         if is_typed {
             match rustix::io::read(&stdin, &mut bytes) {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                // Nobody will type any more.
+                // End of input: stop polling for keys.
                 Err(_) | Ok(0) => has_keys = false,
-                // As Ctrl-C does.
+                // Same effect as Ctrl-C.
                 Ok(length) if ends(&bytes[..length]) => kill_process(getpid(), Signal::INT)?,
                 Ok(_) => {}
             }
@@ -149,7 +159,7 @@ fn show(reports: &Receiver<Report>, mut wakes: &UnixStream, output: Output) -> i
     }
 }
 
-/// Whether what was typed is a wish to end. A key that is more than a character begins with an escape.
+/// Whether the typed bytes ask to quit. Keys with several bytes start with an escape and never do.
 fn ends(typed: &[u8]) -> bool {
     typed.first() != Some(&ESCAPE) && typed.iter().any(|key| matches!(key, b'q' | b'Q' | &CTRL_C))
 }

@@ -1,8 +1,9 @@
-//! The terminal, taken for a screen, and given back as it was, however this process ends (but for SIGKILL).
+//! Takes the terminal for a screen, and restores it however this process ends, except by SIGKILL.
 //!
-//! Between [`take`](Taken::take) and [`give_back`], what is written is on the terminal's other screen, and what is typed comes at once and
-//! unseen. Ctrl-C remains a signal, so that it works whatever this process does; Ctrl-Z and Ctrl-\ are nothing, for what they
-//! stop or kill could not give the terminal back.
+//! Between [`take`](Taken::take) and [`give_back`], output goes to the alternate screen, and input
+//! arrives unbuffered and without echo. Ctrl-C still sends a signal, so it works even if this
+//! process hangs. Ctrl-Z and Ctrl-\ are disabled: a stopped or killed process could not restore the
+//! terminal.
 
 use std::fs::File;
 use std::io::{self, Stdout, Write};
@@ -11,31 +12,33 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
-/// Save the cursor and go to the other screen; nothing is there.
+/// Save the cursor, switch to the alternate screen and clear it.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J";
-/// No colours, a cursor that is seen, and back.
+/// Reset colours, show the cursor, switch back.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
-/// `_POSIX_VDISABLE` on Linux: no key.
+/// `_POSIX_VDISABLE` on Linux: disables a special character.
 const NO_KEY: u8 = 0;
-/// A terminal that takes nothing for so long is left as it is.
-const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Time limit for writing [`LEAVE`] to a blocked terminal.
+const WRITE_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-/// How it was.
+/// The terminal's original modes.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The terminal of standard output, which is given back when this goes.
+/// The terminal of standard output. Dropping this restores it.
 #[derive(Debug)]
 pub struct Taken(Stdout);
 
 impl Taken {
-    /// Takes it. Panics give it back before they say why.
+    /// Takes the terminal. A panic hook restores it before the panic message appears.
     ///
     /// # Errors
     ///
-    /// Standard output is no terminal, or a broken one.
+    /// Standard output is not a terminal, or does not respond.
     pub fn take() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -49,7 +52,7 @@ impl Taken {
         let before = tcgetattr(&stdout)?;
         let mut modes = before.clone();
         modes.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO);
-        // Ctrl-S would stop the screen for good.
+        // Ctrl-S would block the screen until Ctrl-Q.
         modes.input_modes &= !InputModes::IXON;
         modes.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
         modes.special_codes[SpecialCodeIndex::VQUIT] = NO_KEY;
@@ -63,7 +66,6 @@ impl Taken {
         Ok(taken)
     }
 
-    /// Where to write.
     pub fn output(&self) -> io::Result<Output> {
         Ok(Output(File::from(self.0.as_fd().try_clone_to_owned()?)))
     }
@@ -75,7 +77,7 @@ impl Drop for Taken {
     }
 }
 
-/// Gives the terminal back if it is taken. Waits for no lock and no thread that writes to it.
+/// Restores the terminal if it is taken, without waiting for threads that write to it.
 fn give_back() {
     if !IS_TAKEN.swap(false, Relaxed) {
         return;
@@ -84,12 +86,12 @@ fn give_back() {
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let _ = tcsetattr(&stdout, OptionalActions::Now, &before);
     }
-    if let Ok(1..) = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&PATIENCE)) {
+    if let Ok(1..) = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], Some(&WRITE_TIMEOUT)) {
         let _ = rustix::io::write(&stdout, LEAVE);
     }
 }
 
-/// The terminal while it is taken; after that, nowhere.
+/// A writer that discards output once the terminal is restored.
 #[derive(Debug)]
 pub struct Output(File);
 

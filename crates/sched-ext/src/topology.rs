@@ -1,42 +1,44 @@
-//! The processors in the order of cores ([`unconvoy_sched::topology`]), and the memory nodes, which lie in it one after the
-//! other.
+//! Processors in the order of cores ([`unconvoy_sched::topology`]), and memory nodes, which are
+//! contiguous in this order.
 
 use std::ops::Range;
 use std::path::Path;
 
+use crate::messages;
 use anyhow::ensure;
 use unconvoy_sched::topology::{Place, list, places};
 
-/// The processors that are online.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// They, in the order of cores.
+    /// The kernel's numbers of the processors, in the order of cores.
     pub order: Vec<u32>,
-    /// Memory nodes that have any of them, in that order.
+    /// The memory nodes with processors, in the same order.
     pub nodes: Vec<Node>,
 }
 
-/// A memory node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The kernel's number of it.
     pub number: u32,
-    /// Its processors' places in the order of cores.
+    /// Places of its processors in the order of cores.
     pub places: Range<usize>,
-    /// Indices of all nodes by their distance, beginning with itself.
+    /// Indices of all nodes by distance, starting with itself.
     pub near: Vec<usize>,
 }
 
-/// `sys` is `/sys/devices/system`. What is beyond `most_nodes` belongs to the last one.
+/// Reads the topology from `sys`, normally `/sys/devices/system`. Processors of nodes beyond
+/// `most_nodes` join the last node.
 ///
 /// # Errors
 ///
-/// The kernel does not say which processors are online.
+/// The kernel does not list the online processors.
 pub fn topology(sys: &Path, most_nodes: usize) -> anyhow::Result<Topology> {
     let read = |file: &str| std::fs::read_to_string(sys.join(file)).ok();
     let places = places(&read);
-    ensure!(!places.is_empty(), "{} names no processor", sys.join("cpu/online").display());
-    Ok(Topology { nodes: nodes(&read, &places, most_nodes), order: places.iter().map(|place| place.cpu).collect() })
+    ensure!(!places.is_empty(), messages::no_processors(&sys.join("cpu/online")));
+    Ok(Topology {
+        nodes: nodes(&read, &places, most_nodes),
+        order: places.iter().map(|place| place.cpu).collect(),
+    })
 }
 
 fn nodes(read: &impl Fn(&str) -> Option<String>, places: &[Place], most: usize) -> Vec<Node> {
@@ -45,23 +47,28 @@ fn nodes(read: &impl Fn(&str) -> Option<String>, places: &[Place], most: usize) 
         let is_full = nodes.len() == most;
         match nodes.last_mut() {
             Some(last) if last.number == place.node || is_full => last.places.end = index + 1,
-            _ => nodes.push(Node { number: place.node, places: index..index + 1, near: Vec::new() }),
+            _ => {
+                nodes.push(Node { number: place.node, places: index..index + 1, near: Vec::new() })
+            }
         }
     }
     let numbers: Vec<u32> = nodes.iter().map(|node| node.number).collect();
     for (own, node) in nodes.iter_mut().enumerate() {
         let distances = distances(read, node.number);
         node.near = (0..numbers.len()).collect();
-        // Of nodes at the same distance each prefers another one.
+        // Break ties differently for each node, so that not all nodes prefer the same one.
         node.near.sort_by_key(|&other| {
-            let distance = distances.iter().find(|(number, _)| *number == numbers[other]).map_or(0, |known| known.1);
+            let distance = distances
+                .iter()
+                .find(|(number, _)| *number == numbers[other])
+                .map_or(0, |known| known.1);
             (other != own, distance, (other + numbers.len() - own) % numbers.len())
         });
     }
     nodes
 }
 
-/// How far the nodes that are online are from one of them, by their numbers.
+/// Distances from the node `from` to all online nodes, with their numbers.
 fn distances(read: &impl Fn(&str) -> Option<String>, from: u32) -> Vec<(u32, u32)> {
     let distances = read(&format!("node/node{from}/distance")).unwrap_or_default();
     let distances = distances.split_whitespace().filter_map(|distance| distance.parse().ok());
@@ -98,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_a_cache_a_core_come_before_the_next() {
-        // Two nodes that take turns, as firmware numbers them at times; two threads a core.
+    fn order_goes_by_node_then_cache_then_core() {
+        // Two nodes with alternating numbers, as some firmware assigns them; two threads per core.
         let machine = machine(&[
             (0, 0, "0,2,4,6", "0,4"),
             (1, 1, "1,3,5,7", "1,5"),
@@ -119,18 +126,28 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_near_and_far() {
-        let machine = machine(&[(0, 0, "0", "0"), (1, 2, "1", "1"), (2, 3, "2", "2"), (3, 5, "3", "3")]);
+    fn near_nodes_are_sorted_by_distance() {
+        let machine =
+            machine(&[(0, 0, "0", "0"), (1, 2, "1", "1"), (2, 3, "2", "2"), (3, 5, "3", "3")]);
         let write = |path: &str, text: &str| {
             let path = machine.path().join("node").join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
         let near = |most| -> Vec<Vec<usize>> {
-            topology(machine.path(), most).unwrap().nodes.into_iter().map(|node| node.near).collect()
+            topology(machine.path(), most)
+                .unwrap()
+                .nodes
+                .into_iter()
+                .map(|node| node.near)
+                .collect()
         };
-        assert_eq!(near(64), [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]], "nothing is known of distances");
-        // Node 4 has memory only.
+        assert_eq!(
+            near(64),
+            [[0, 1, 2, 3], [1, 2, 3, 0], [2, 3, 0, 1], [3, 0, 1, 2]],
+            "distances are unknown"
+        );
+        // Node 4 has memory but no processors.
         write("online", "0,2-5\n");
         write("node0/distance", "10 32 21 12 32\n");
         write("node2/distance", "32 10 32 12 21\n");
@@ -142,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn without_knowledge_the_order_is_the_kernel_s() {
+    fn order_without_topology_is_the_kernels() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("cpu")).unwrap();
         std::fs::write(root.path().join("cpu/online"), "0,2-4\n").unwrap();
@@ -152,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_an_order() {
+    fn real_machine_has_an_order() {
         let mut cpus = topology(Path::new("/sys/devices/system"), 64).unwrap().order;
         cpus.sort_unstable();
         cpus.dedup();

@@ -1,18 +1,18 @@
-//! What a policy asks of the system that it schedules for, and the words that both have in common.
+//! The interface between the policy and the system that it schedules.
 //!
 //! | the system calls | when |
 //! | --- | --- |
-//! | [`Policy::slice_begins`], [`Policy::slice_ends`] | a task gets a core; has run for a time slice, some of which it waited for locks |
+//! | [`Policy::slice_begins`], [`Policy::slice_ends`] | a task gets a core; the task's time slice ends |
 //! | [`Policy::before_lock`] | a task is about to acquire a lock |
-//! | [`Policy::begins`], [`Policy::ends`] | a task has begun another one; has ended |
-//! | [`Policy::may_run`], [`Policy::may_move`] | it looks for a core by itself: for a task that wakes, to even out loads |
+//! | [`Policy::begins`], [`Policy::ends`] | a task is created; a task ends |
+//! | [`Policy::may_run`], [`Policy::may_move`] | the system itself chooses a core: on a wake-up, to balance load |
 //!
-//! | the policy calls | for |
+//! | the policy calls | to |
 //! | --- | --- |
-//! | [`BackEnd::confine`] | a lock-intensive task goes to the special set, or to another place in a set of another size |
-//! | [`BackEnd::release`] | a task is not lock-intensive after all |
-//! | [`BackEnd::resize`] | the set has another number of cores |
-//! | [`BackEnd::pass_on`] | what a task begins is lock-intensive from its start, or is not any more |
+//! | [`BackEnd::confine`] | move a lock-intensive task into the special set, or to a core of the resized set |
+//! | [`BackEnd::release`] | free a task that is no longer lock-intensive |
+//! | [`BackEnd::resize`] | report a new size of the set |
+//! | [`BackEnd::pass_on`] | mark a task whose children start lock-intensive, or clear the mark |
 //!
 //! [`Policy::slice_begins`]: crate::Policy::slice_begins
 //! [`Policy::slice_ends`]: crate::Policy::slice_ends
@@ -24,50 +24,54 @@
 
 use crate::task::Task;
 
-/// The bound has become another one.
+/// A change of the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// Before.
+    /// The bound before the change.
     pub from: u32,
-    /// From now on.
+    /// The bound after the change.
     pub to: u32,
-    /// Whether that is the beginning of a new search.
-    pub anew: bool,
+    /// Whether the change starts a new search.
+    pub restarts: bool,
 }
 
 /// A system with tasks and cores.
 ///
-/// Cores are counted from 0 in an order in which neighbours share caches and memory, so that a set of the first `bound`
-/// cores spans as few nodes as possible. Where the machine's own numbers are not in such an order, the back end has a
-/// table from one to the other: the paper's "extra core id mapping layer" (section 3.3).
+/// Cores are numbered from 0. Neighbours in this order share caches and memory, so the first
+/// `bound` cores span as few nodes as possible. If the machine numbers its cores differently, the
+/// back end translates the numbers: section 3.3 calls this an "extra core id mapping layer".
 pub trait BackEnd {
-    /// Names a task.
+    /// Identifies a task.
     type Id: Copy;
 
-    /// What the policy remembers of a task, which the back end keeps with it.
+    /// The policy's state of a task, which the back end stores with the task.
     fn task(&mut self, id: Self::Id) -> Option<&mut Task>;
 
-    /// The core that a task is on. Of no consequence where the set has one queue for all its cores.
+    /// The core that a task is on. A back end whose set has one queue for all its cores keeps the
+    /// default.
     fn core(&self, _: Self::Id) -> u32 {
         0
     }
 
-    /// Tasks that run or wait on `core`, not counting `id`. As above.
+    /// Number of tasks that run or wait on `core`, not counting `id`. A back end whose set has one
+    /// queue for all its cores keeps the default.
     fn load(&self, _core: u32, _id: Self::Id) -> u32 {
         0
     }
 
-    /// Keeps a task to the cores below `bound`, and moves it to `core`, one of them with the least load. False if that
-    /// cannot be done now: the policy asks again before the task's next lock.
+    /// Confines a task to the cores below `bound` and moves it to `core`, one of the least loaded.
+    /// Returns false if the task cannot move now; the policy then retries before the task's next
+    /// lock.
     fn confine(&mut self, id: Self::Id, core: u32, bound: u32) -> bool;
 
     /// Lets a task run on any core.
     fn release(&mut self, id: Self::Id);
 
-    /// Notes at the time `now_ns` that the set has another size.
+    /// Reports that the size of the set changed at the time `now_ns`.
     fn resize(&mut self, change: Change, now_ns: u64);
 
-    /// Notes whether the tasks that `id` begins are lock-intensive from their start though it does not wait itself:
-    /// for a back end whose other half begins tasks.
+    /// Reports whether the children of `id` start lock-intensive even while `id` itself does not
+    /// wait. Only a back end whose tasks are created in another component, such as the kernel,
+    /// needs this report.
     fn pass_on(&mut self, _id: Self::Id, _passes_on: bool) {}
 }

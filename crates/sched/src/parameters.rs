@@ -1,88 +1,100 @@
-//! The constants of the paper, and what it leaves open.
+//! The paper's constants, and the choices that it leaves open.
 
 use core::num::NonZeroU32;
 
-/// Section 3.2: a task that waits for locks for more than 10 % of a time slice is lock-intensive; "an empirical value".
+/// Section 3.2: a task that spends more than 10 % of a time slice waiting for locks is
+/// lock-intensive; "an empirical value".
 pub const THRESHOLD: f64 = 0.10;
 
-/// Section 3.3, Algorithm 3, line 20: enough have voted when there are more than 256,000 cycles of time slices for each
-/// core of the set. The paper's machine is of Opteron 8347 HE (section 4.1), at 1.9 GHz: 135 us.
+/// Section 3.3, Algorithm 3, line 20: votes suffice once they cover more than 256,000 cycles of
+/// time slices per core of the set. The paper's machine has Opteron 8347 HE processors at 1.9 GHz
+/// (section 4.1), which gives 135 us.
 pub const VOTED_NS_PER_CORE: u64 = 256_000 * 10 / 19;
 
-/// Section 3.5: the search begins anew when the set has not changed for 30 seconds; "empirically set".
+/// Section 3.5: the search restarts after 30 seconds without a change of the set; "empirically
+/// set".
 pub const RESEARCH_NS: u64 = 30_000_000_000;
 
-/// Algorithm 4, line 45: alpha, by how much the throughput may exceed what it was when the search stopped. The paper has
-/// no number: a quarter is more than votes of [`VOTED_NS_PER_CORE`] scatter, and less than a bound too many or too few
-/// makes (a factor of two, where the search was right).
+/// Algorithm 4, line 45: alpha, the factor by which the throughput may exceed its value at the end
+/// of the search. The paper gives no number. A margin of a quarter exceeds the scatter between
+/// measurements that each cover [`VOTED_NS_PER_CORE`]. The margin is smaller than the effect of a
+/// wrong bound, a factor of two.
 pub const ABOVE: f64 = 1.25;
 
-/// Algorithm 4, line 45: beta, by how much it may fall short of that. See [`ABOVE`].
+/// Algorithm 4, line 45: beta, the factor by which the throughput may fall below that value. See
+/// [`ABOVE`].
 pub const BELOW: f64 = 0.75;
 
-/// How many children of a task inherit what was found of one ([`Parameters::inherits`]) though they end before a slice of their own
-/// shows anything; then one is born ordinary. The paper has no inheritance.
+/// Number of consecutive children that may inherit a sibling's state ([`Parameters::inherits`]) and
+/// end before their own first slice. The child after them starts ordinary. The paper has no
+/// inheritance.
 pub const INHERITORS: u8 = 15;
 
-/// What a core more has to add to the throughput for the refined search to take it, as a part of what a core of the set
-/// does on average. T counts as useful all that is not waiting, and sections take longer the more cores pass their lines
-/// around: of two sets with nearly the same T the smaller one does more. Sockbench (simulated) has the same T, to 1 %, on 7 and
-/// 8 cores, and does 2 % more on 7, in 14 % less processor time.
+/// Throughput that an extra core must add for the refined search to take it, as a fraction of the
+/// average throughput per core of the set. T counts all time without waiting as useful, but
+/// critical sections take longer as more cores pass cache lines around. Of two sets with nearly the
+/// same T, the smaller one therefore does more work: the simulated Sockbench has the same T on 7
+/// and 8 cores, to within 1 %, but does 2 % more work on 7 cores, in 14 % less processor time.
 pub const WORTH: f64 = 0.05;
 
-/// How the bound is searched for.
+/// Method of the search for the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Algorithm 4 as published: the bound doubles while throughput grows, and steps back once. It ends within a factor
-    /// of two of the best (section 4.6: 8 where 10 is the best).
+    /// Algorithm 4 as published: doubles the bound while throughput grows, then steps back once.
+    /// Ends within a factor of two of the best bound (section 4.6: 8 instead of 10).
     Published,
-    /// The same, and then between the last bounds: ends within one core of the best, where throughput has one peak. What was
-    /// measured before the last task was found is forgotten.
+    /// Searches like `Published`, then narrows the interval around the bound found. Ends within one
+    /// core of the best bound if throughput has a single peak. Discards measurements from before
+    /// the latest task was recognized.
     Refined,
-    /// None: the set has so many cores, or all of the machine's if those are fewer. For comparisons with what a search
-    /// finds.
+    /// No search: the set has this many cores, or all cores of a smaller machine. For comparison
+    /// with the result of a search.
     Fixed(NonZeroU32),
 }
 
-/// What a policy is made with.
+/// Parameters of a policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// Cores of the machine, at least 1: the largest special set.
+    /// Cores of the machine, at least 1. Limits the size of the special set.
     pub cores: u32,
-    /// Part of a time slice, 0 to 1: who waits longer is lock-intensive.
+    /// Fraction of a time slice, 0 to 1. A task that waits for locks longer is lock-intensive.
     pub threshold: f64,
-    /// So many slices in a row have to be beyond it, at least 1. The paper says one; where processors are taken from a machine by its
-    /// host, any task may have to wait for a lock once.
+    /// Minimum number of consecutive slices above the threshold that make a task lock-intensive,
+    /// not 0. The paper uses one slice. On a virtual machine, a preempted virtual processor can
+    /// make any task wait for a lock once.
     pub slices_in_a_row: u32,
-    /// Time slices that have to be voted per core of the set before the search goes on, in nanoseconds.
+    /// Voted time required per core of the set before the search takes a step, in nanoseconds.
     pub voted_ns_per_core: u64,
-    /// Votes that each core at work has to give, on average, before the search goes on. The paper has only the time, which
-    /// one slice of one core fills where slices are milliseconds: then a few votes decide that were cast while the tasks
-    /// still went from core to core.
+    /// Votes required per occupied core, on average, before the search takes a step. The paper
+    /// requires only the time. Where slices last milliseconds, a single slice fills that time. A
+    /// few votes, cast while tasks still moved between cores, would then decide the step.
     pub votes_per_core: u32,
-    /// Begin anew if throughput is more than this times what it was; above 1.
+    /// Restart the search if throughput exceeds its recorded value by this factor; above 1.
     pub above: f64,
-    /// Begin anew if it is less than this times what it was; below 1.
+    /// Restart the search if throughput falls below its recorded value times this factor; below 1.
     pub below: f64,
-    /// Begin anew after this time without a change, in nanoseconds.
+    /// Restart the search after this time without a change of the bound, in nanoseconds.
     pub research_ns: u64,
-    /// What was found is held for so long at least, in nanoseconds, whatever the throughput becomes; twice as long each time
-    /// that a search ends where the last one did, up to `research_ns`. The paper has none (0): its votes are many and
-    /// short, and a search costs it little.
-    pub patience_ns: u64,
-    /// How the bound is searched for.
+    /// Minimum time to hold a found bound, in nanoseconds, whatever the throughput becomes. The
+    /// time doubles, up to `research_ns`, whenever a search ends at the same bound as the one
+    /// before. The paper does not hold bounds (0), because its votes are many and short and a
+    /// search is cheap.
+    pub hold_ns: u64,
+    /// Method of the search for the bound.
     pub search: Search,
-    /// Whether the children of a lock-intensive task that waits are so from their start, and those of a task whose children have
-    /// been ([`Policy::ends`](crate::Policy::ends)), until their own first slice shows otherwise. Section 4.6 blames parallel
-    /// find's losses on processes that end before they are found out.
+    /// Whether children start lock-intensive if their parent is lock-intensive and waits, or if
+    /// earlier children of the parent were lock-intensive ([`Policy::ends`](crate::Policy::ends)).
+    /// The child's own first slice then decides whether it stays lock-intensive. Section 4.6 blames
+    /// parallel find's losses on processes that end before the scheduler recognizes them.
     pub inherits: bool,
-    /// Whether tasks that are not lock-intensive may leave the set for cores with less to do. Section 3.4 balances the set
-    /// and the rest apart, so that who happened to be on a core of what became the set shares it for good.
+    /// Whether ordinary tasks may leave the set for less loaded cores. Section 3.4 balances the set
+    /// and the other cores separately, so a task stays in the set for good if its core joins the
+    /// set.
     pub lets_out: bool,
 }
 
 impl Parameters {
-    /// The paper's scheduler on a machine of so many cores.
+    /// The paper's scheduler on a machine with `cores` cores.
     ///
     /// # Panics
     ///
@@ -98,14 +110,14 @@ impl Parameters {
             above: ABOVE,
             below: BELOW,
             research_ns: RESEARCH_NS,
-            patience_ns: 0,
+            hold_ns: 0,
             search: Search::Published,
             inherits: false,
             lets_out: false,
         }
     }
 
-    /// The paper's scheduler with what section 4.6 finds wanting mended.
+    /// The paper's scheduler with the shortcomings of section 4.6 fixed.
     ///
     /// # Panics
     ///

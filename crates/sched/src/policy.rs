@@ -1,7 +1,9 @@
-//! What happens when a time slice ends and begins, and before a task acquires a lock (Algorithms 2 and 3).
+//! The policy's actions at the start and end of a time slice, and before a task acquires a lock
+//! (Algorithms 2 and 3).
 //!
-//! What has to be done about it is the [back end](BackEnd)'s. It has the policy to itself; one whose processors share
-//! it takes the paper's lock around each call, and only tries for it: a slice that is not told is a vote that is lost.
+//! The [back end](BackEnd) carries the decisions out. It must have exclusive access to the policy.
+//! If several processors share the policy, the back end guards each call with the paper's lock,
+//! which it only tries to take. If the lock is taken, the vote of the slice is lost.
 
 use crate::back_end::{BackEnd, Change};
 use crate::parameters::{INHERITORS, Parameters};
@@ -10,7 +12,7 @@ use crate::set::{balance_together, target};
 use crate::task::{NOWHERE, Slice, State, Task, Totals};
 use crate::votes::Votes;
 
-/// A machine's policy.
+/// The scheduling policy of one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     parameters: Parameters,
@@ -20,14 +22,14 @@ pub struct Policy {
     search: BoundSearch,
     /// Lock-intensive tasks in the set (`n_lock_intensive_tasks`).
     tasks: u32,
-    /// When the search begins anew (`remig_next`), in nanoseconds.
-    anew_at: u64,
-    /// Votes that were ever cast.
+    /// When the search restarts (`remig_next`), in nanoseconds.
+    restart_at: u64,
+    /// Number of votes ever cast.
     voted: u64,
-    /// What the last search found, when, and how long that is to be held.
+    /// Result of the last search, when the search ended, and the minimum time to hold the result.
     found: Option<u32>,
     found_at: u64,
-    patience_ns: u64,
+    hold_ns: u64,
 }
 
 impl Policy {
@@ -35,12 +37,16 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// There are no cores, or the threshold or the band make no sense.
+    /// `cores` or `slices_in_a_row` is 0, `threshold` is not in 0 to 1, or `below` and `above` do
+    /// not enclose 1.
     pub fn new(parameters: Parameters, now_ns: u64) -> Self {
         assert!(parameters.cores != 0, "a machine has at least one core");
-        assert!((0.0..=1.0).contains(&parameters.threshold), "the threshold is a part of a time slice");
-        assert!(parameters.slices_in_a_row != 0, "a slice shows who is lock-intensive");
-        assert!(parameters.below < 1.0 && parameters.above > 1.0, "the band is about what was found");
+        assert!(
+            (0.0..=1.0).contains(&parameters.threshold),
+            "the threshold is a fraction of a time slice"
+        );
+        assert!(parameters.slices_in_a_row != 0, "at least one slice qualifies a task");
+        assert!(parameters.below < 1.0 && parameters.above > 1.0, "the band encloses 1");
         let search = BoundSearch::new(parameters);
         Policy {
             parameters,
@@ -48,49 +54,59 @@ impl Policy {
             votes: Votes::default(),
             search,
             tasks: 0,
-            anew_at: now_ns.saturating_add(parameters.research_ns),
+            restart_at: now_ns.saturating_add(parameters.research_ns),
             voted: 0,
             found: None,
             found_at: now_ns,
-            patience_ns: parameters.patience_ns,
+            hold_ns: parameters.hold_ns,
         }
     }
 
-    /// Cores of the special set: those from 0 to below this.
+    /// Number of cores in the special set, which consists of the cores with lower numbers.
     pub fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// Lock-intensive tasks that have gone to the set, or were so from their start.
+    /// Number of lock-intensive tasks that moved to the set or started lock-intensive.
     pub fn tasks(&self) -> u32 {
         self.tasks
     }
 
-    /// Whether the search has ended.
-    pub fn is_settled(&self) -> bool {
-        self.search.is_settled()
+    /// Whether the search has found a bound.
+    pub fn has_converged(&self) -> bool {
+        self.search.has_converged()
     }
 
-    /// The votes since the last change of the bound.
+    /// Votes since the last change of the bound.
     pub fn votes(&self) -> Votes {
         self.votes
     }
 
-    /// All votes that were ever cast.
+    /// Number of votes ever cast.
     pub fn voted(&self) -> u64 {
         self.voted
     }
 
-    /// A time slice of `task` begins, with what it ran and waited so far (Algorithm 3, line 41).
+    /// Starts a time slice of `task`, whose totals up to now are `so_far` (Algorithm 3, line 41).
     pub fn slice_begins(&self, task: &mut Task, so_far: Totals) {
         (task.slice_bound, task.slice_began) = (self.bound, so_far);
     }
 
-    /// A time slice of a task has ended at the time `now_ns` (Algorithm 3, lines 1 to 38).
-    pub fn slice_ends<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, slice: Slice, now_ns: u64) {
+    /// Ends a time slice of a task at the time `now_ns` (Algorithm 3, lines 1 to 38).
+    pub fn slice_ends<B: BackEnd>(
+        &mut self,
+        back_end: &mut B,
+        id: B::Id,
+        slice: Slice,
+        now_ns: u64,
+    ) {
         let Some(task) = back_end.task(id) else { return };
         let mut change = None;
-        task.in_a_row = if slice.exceeds(self.parameters.threshold) { task.in_a_row.saturating_add(1) } else { 0 };
+        task.in_a_row = if slice.exceeds(self.parameters.threshold) {
+            task.in_a_row.saturating_add(1)
+        } else {
+            0
+        };
         if core::mem::take(&mut task.is_provisional) && !task.waits() {
             self.dismiss(back_end, id);
         } else if !task.is_lock_intensive() {
@@ -98,7 +114,8 @@ impl Policy {
                 task.state = State::Qualified;
             }
         } else {
-            // Only what was measured in the set, and under one bound, says something about the bound.
+            // A slice that ran outside the set, or during which the bound changed, says nothing
+            // about the present bound.
             if slice.core < self.bound && task.slice_bound == self.bound {
                 self.votes.vote(slice.ran_ns, slice.waited_ns);
                 self.voted += 1;
@@ -107,8 +124,8 @@ impl Policy {
                 change = self.determine_bound(now_ns);
             }
         }
-        if now_ns >= self.anew_at {
-            change = Some(self.begin_anew(now_ns));
+        if now_ns >= self.restart_at {
+            change = Some(self.restart(now_ns));
         }
         if let Some(change) = change {
             back_end.resize(change, now_ns);
@@ -116,58 +133,62 @@ impl Policy {
     }
 
     fn votes_suffice(&self) -> bool {
-        let votes = u64::from(self.parameters.votes_per_core) * u64::from(self.bound.min(self.tasks));
-        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core) && self.votes.count() >= votes
+        let votes =
+            u64::from(self.parameters.votes_per_core) * u64::from(self.bound.min(self.tasks));
+        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core)
+            && self.votes.count() >= votes
     }
 
     /// Algorithm 4.
     fn determine_bound(&mut self, now_ns: u64) -> Option<Change> {
-        let measured = Measured { bound: self.bound, tasks: self.tasks, waiting: self.votes.share() };
-        let was_settled = self.search.is_settled();
+        let measured =
+            Measured { bound: self.bound, tasks: self.tasks, waiting: self.votes.share() };
+        let had_converged = self.search.has_converged();
         let step = self.search.step(measured);
         let change = match step {
             Step::Move(to) => {
                 let from = core::mem::replace(&mut self.bound, to);
                 self.votes.clear();
-                self.anew_at = now_ns.saturating_add(self.parameters.research_ns);
-                Some(Change { from, to, anew: false })
+                self.restart_at = now_ns.saturating_add(self.parameters.research_ns);
+                Some(Change { from, to, restarts: false })
             }
-            Step::Stay | Step::Anew => {
+            Step::Stay | Step::Restart => {
                 self.votes.halve();
                 None
             }
         };
-        if step == Step::Anew {
-            self.anew_at = self.anew_at.min(now_ns.max(self.found_at.saturating_add(self.patience_ns)));
-        } else if self.search.is_settled() && !was_settled {
-            self.note_found(now_ns);
-        } else if was_settled && self.parameters.patience_ns != 0 {
-            // Back within the band while it was held.
-            self.anew_at = self.found_at.saturating_add(self.parameters.research_ns);
+        if step == Step::Restart {
+            self.restart_at =
+                self.restart_at.min(now_ns.max(self.found_at.saturating_add(self.hold_ns)));
+        } else if self.search.has_converged() && !had_converged {
+            self.record_found(now_ns);
+        } else if had_converged && self.parameters.hold_ns != 0 {
+            // Throughput returned to the band while the bound was held.
+            self.restart_at = self.found_at.saturating_add(self.parameters.research_ns);
         }
         change
     }
 
-    /// A search has ended.
-    fn note_found(&mut self, now_ns: u64) {
-        self.patience_ns = if self.found == Some(self.bound) {
-            (2 * self.patience_ns).min(self.parameters.research_ns)
+    fn record_found(&mut self, now_ns: u64) {
+        self.hold_ns = if self.found == Some(self.bound) {
+            (2 * self.hold_ns).min(self.parameters.research_ns)
         } else {
-            self.parameters.patience_ns
+            self.parameters.hold_ns
         };
         (self.found, self.found_at) = (Some(self.bound), now_ns);
     }
 
     /// Algorithm 3, lines 31 to 34.
-    fn begin_anew(&mut self, now_ns: u64) -> Change {
+    fn restart(&mut self, now_ns: u64) -> Change {
         let from = core::mem::replace(&mut self.bound, self.search.first());
         self.votes.clear();
         self.search.restart();
-        self.anew_at = now_ns.saturating_add(self.parameters.research_ns);
-        Change { from, to: self.bound, anew: true }
+        self.restart_at = now_ns.saturating_add(self.parameters.research_ns);
+        Change { from, to: self.bound, restarts: true }
     }
 
-    /// A task is about to acquire a lock (Algorithm 2). Whether it was confined to another place for that.
+    /// Prepares a task for acquiring a lock (Algorithm 2). Returns whether the task was confined to
+    /// another core or another set.
     pub fn before_lock<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id) -> bool {
         let Some(task) = back_end.task(id) else { return false };
         match task.state {
@@ -187,24 +208,28 @@ impl Policy {
         is_confined
     }
 
-    /// `parent` has begun a task. Whoever was lock-intensive once may have become a shell that only waits for its children:
-    /// these inherit what their parent does now, or what the last of its children did, and are judged by their own first
-    /// slice.
+    /// Registers a new task `id` of `parent`. A child inherits the state of a parent that waits for
+    /// locks itself. If the parent is a shell, which waits only for its children, the new child
+    /// inherits the state of the shell's last child. The first slice of the new child decides
+    /// whether it stays lock-intensive.
     pub fn begins<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, parent: Option<B::Id>) {
         let parent = parent.and_then(|parent| back_end.task(parent));
-        let has_example =
-            parent.is_some_and(|parent| parent.is_lock_intensive() && parent.waits() || parent.passes_on());
+        let inherits_from_parent = parent.is_some_and(|parent| {
+            parent.is_lock_intensive() && parent.waits() || parent.passes_on()
+        });
         let Some(task) = back_end.task(id) else { return };
         *task = Task { slice_began: task.slice_began, ..Task::default() };
-        if self.parameters.inherits && has_example {
-            // Counted at once, so that a task that ends and its successor are one all the time.
+        if self.parameters.inherits && inherits_from_parent {
+            // Count the task at once, so that the number stays the same when one task ends and the
+            // next begins.
             self.tasks += 1;
             (task.state, task.in_a_row, task.is_counted) = (State::Qualified, 1, true);
             (task.is_inherited, task.is_provisional) = (true, true);
         }
     }
 
-    /// A task has ended. `parent`, which lives on, may begin others: a shell, which never waits for a lock itself.
+    /// Removes a task that has ended. Its `parent`, if still alive, may be a shell, which creates
+    /// further tasks but never waits for a lock itself.
     pub fn ends<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id, parent: Option<B::Id>) {
         let Some(child) = back_end.task(id).copied() else { return };
         self.uncount(&child);
@@ -212,7 +237,7 @@ impl Policy {
         let Some(task) = back_end.task(parent) else { return };
         let passed_on = task.passes_on();
         task.inheritors = match child {
-            // Nobody knows what it would have done.
+            // The child ended before its first slice: its state is unknown.
             Task { is_provisional: true, .. } => task.inheritors.saturating_sub(1),
             child if child.is_lock_intensive() => INHERITORS,
             Task { is_inherited: true, .. } => 0,
@@ -224,35 +249,38 @@ impl Policy {
         }
     }
 
-    /// A task is not lock-intensive any more, whatever it was.
+    /// Makes a task ordinary, whatever its state.
     pub fn dismiss<B: BackEnd>(&mut self, back_end: &mut B, id: B::Id) {
         back_end.release(id);
         let Some(task) = back_end.task(id) else { return };
         self.uncount(task);
-        (task.state, task.placed_for, task.is_counted, task.in_a_row) = (State::Ordinary, NOWHERE, false, 0);
+        (task.state, task.placed_for, task.is_counted, task.in_a_row) =
+            (State::Ordinary, NOWHERE, false, 0);
     }
 
-    /// Whether `task` may run on `core`: one that is confined keeps to the set.
+    /// Whether `task` may run on `core`: a confined task stays in the set.
     pub fn may_run(&self, task: &Task, core: u32) -> bool {
         task.state != State::Migrated || core < self.bound
     }
 
-    /// Whether the loads of two cores may be evened out: those of the set and the rest are balanced apart.
+    /// Whether load may be balanced between two cores: the set and the other cores are balanced
+    /// separately.
     pub fn same_side(&self, one: u32, other: u32) -> bool {
         balance_together(self.bound, one, other)
     }
 
-    /// Whether `task`, which waits for the core `from`, may be moved to the core `to` to even out their loads.
+    /// Whether load balancing may move `task`, which waits for the core `from`, to the core `to`.
     pub fn may_move(&self, task: &Task, from: u32, to: u32) -> bool {
-        self.same_side(from, to) || self.parameters.lets_out && from < self.bound && !task.is_lock_intensive()
+        self.same_side(from, to)
+            || self.parameters.lets_out && from < self.bound && !task.is_lock_intensive()
     }
 
     fn uncount(&mut self, task: &Task) {
         if task.is_counted {
             self.tasks -= 1;
-            if self.tasks == 0 && self.parameters.patience_ns != 0 {
-                // What was found was found for tasks that are gone.
-                (self.found, self.anew_at) = (None, 0);
+            if self.tasks == 0 && self.parameters.hold_ns != 0 {
+                // The bound was found for tasks that have ended.
+                (self.found, self.restart_at) = (None, 0);
             }
         }
     }

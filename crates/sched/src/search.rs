@@ -1,121 +1,124 @@
 //! The search for the bound (section 3.3, Algorithm 4).
 //!
-//! What is to be largest is T(n) = n (1 - p(n)): n cores, each of which does something useful for the part of its time
-//! that it does not wait for locks. Each call of [`BoundSearch::step`] has one value of it, measured at the present
-//! bound.
+//! The search maximizes T(n) = n (1 - p(n)): n cores, each of which is useful for the share of its
+//! time that is not spent waiting for locks. Each call of [`BoundSearch::step`] gets one value of
+//! T, measured at the present bound.
 //!
-//! | phase | a value says | then |
+//! | phase | value of T | action |
 //! | --- | --- | --- |
-//! | climbing | more than at the bound before, for the second time in a row | double |
-//! | climbing | not more, for the third time in a row | one step back; hold |
-//! | holding | outside of the band about what the bound had, or another number of cores at work | begin anew |
-//! | refining | | go to the next bound between those that are known to be worse |
-//! | comparing | | the best and a neighbour that is nearly as good once more; hold the better one |
+//! | climbing | above the previous bound's, second time in a row | double the bound |
+//! | climbing | not above it, third time in a row | step back once; hold |
+//! | holding | outside the band, or another number of occupied cores | restart |
+//! | refining | | move to the next bound inside the bracket |
+//! | comparing | | measure the best bound and a close neighbour again; hold the better one |
 //!
-//! Two and three are what the listing's state machine comes to, whose counter goes 1, 2, move upwards and 1, -1, -2, move
-//! downwards; the text says "two consecutive times". After a change of direction it is three either way.
+//! The counts two and three follow from the listing. Its counter takes the values 1 and 2 before
+//! the bound moves up, and 1, -1 and -2 before the bound moves down. The paper's text says "two
+//! consecutive times". After a change of direction, a move takes three values either way.
 //!
 //! # The refinement
 //!
-//! A doubling search ends at a bound b with T(b/2) < T(b) >= T(2b) (or at the machine's last core), so that a curve with
-//! one peak has it between b/2 and 2b: at 10 when the search says 8 (section 4.6). [`Search::Refined`] goes on with a
-//! golden-section search between these two, which takes some 1.44 log2(b) bounds more, each of which is measured twice. In
-//! the end the best and the better one of its neighbours are measured four times more, if they are close: right at the
-//! collapse p swings, and two values may say the opposite of what is so.
+//! A doubling search ends at a bound b with T(b/2) < T(b) >= T(2b), or at the machine's last core.
+//! If the curve has a single peak, the peak lies between b/2 and 2b. In section 4.6, for example,
+//! the peak is at 10 and the search finds 8. [`Search::Refined`] continues with a golden-section
+//! search in this interval. The refinement takes about 1.44 log2(b) further bounds and measures
+//! each twice. If the best bound and its better neighbour are close in the end, the search measures
+//! both four more times: right at the collapse, p fluctuates and two values can mislead.
 //!
-//! A core more has to be worth it ([`WORTH`]): T is the throughput only as long as the work of an operation stays the same,
-//! and sections take longer the more caches their lines go through.
+//! An extra core must pay for itself ([`WORTH`]). T equals the throughput only if the work per
+//! operation stays constant, but critical sections take longer as more caches share their lines.
 //!
-//! # Tasks that are found late
+//! # Tasks that are recognized late
 //!
-//! A task that is lock-intensive and not yet found contends from outside of the set. What is measured then is about another
-//! number of cores than the bound, and section 4.6 has it as the likely reason for bounds that are too small. The refined
-//! search forgets what it has measured when there are more tasks than before, and climbs again from half of the bound. That
-//! there are fewer for a while, because one has ended and the next has not been found, is no reason to search anew; what a
-//! core does is.
+//! A lock-intensive task that is not yet recognized contends from outside the set. The measurements
+//! then reflect more cores than the bound allows; section 4.6 names this as the likely reason for
+//! bounds that are too small. When the number of tasks grows, the refined search discards its
+//! measurements and climbs again from half of the bound. A temporary drop of the number of tasks,
+//! between the end of one task and the recognition of the next, does not restart the search. A
+//! change of the throughput per core restarts it.
 //!
-//! # What the listing leaves open
+//! # Left open by the listing
 //!
-//! The values of alpha and beta ([`Parameters::above`]). That what was recorded of the last step is forgotten when
-//! the search begins anew: else the first bound, 1, would be compared with what the bound before the last had, and the
-//! search would step back to that at once.
+//! The listing gives no values for alpha and beta ([`Parameters::above`]). It also does not say
+//! that a restart discards the records of the last steps. If a restart kept them, the search would
+//! compare the first bound, 1, with the record of an old bound and step back to it at once.
 
 use crate::bracket::{Bracket, FINAL_VALUES, Record, VALUES};
 use crate::parameters::{Parameters, Search};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
-    /// The counter of Algorithm 4 (`climbing`): positive upwards, negative downwards.
+    /// The counter of Algorithm 4 (`climbing`): positive while climbing, negative while descending.
     Climbing(i32),
     Refining(Bracket),
-    /// The rival, then the best once more.
+    /// Measures the rival, then the best bound again.
     Comparing {
         bracket: Bracket,
         rival: Record,
     },
-    /// `tasks`: the number of lock-intensive tasks, if there were too few of them for a larger set.
+    /// `tasks`: the number of lock-intensive tasks, if it limited the bound.
     Holding {
         tasks: Option<u32>,
     },
 }
 
-/// What the policy is to do.
+/// Result of a step of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet: measure again.
+    /// Keep the bound and measure again.
     Stay,
-    /// The set has so many cores from now on.
+    /// Change the bound to this number of cores.
     Move(u32),
-    /// What was found does not hold any more: [`BoundSearch::restart`].
-    Anew,
+    /// The found bound no longer holds: call [`BoundSearch::restart`].
+    Restart,
 }
 
-/// What is known of the present state.
+/// A measurement at the present bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The bound.
     pub bound: u32,
-    /// Lock-intensive tasks.
+    /// Number of lock-intensive tasks.
     pub tasks: u32,
-    /// p: the part of their time that these tasks waited for locks.
+    /// p: the share of their time that these tasks waited for locks.
     pub waiting: f64,
 }
 
 impl Measured {
-    /// Cores of the set that have a task (Algorithm 4, line 3).
+    /// Number of cores in the set that have a task (Algorithm 4, line 3).
     fn work_cores(&self) -> u32 {
         self.bound.min(self.tasks)
     }
 
-    /// T (equation 2, and Algorithm 4, line 4).
+    /// T, the throughput (equation 2, and Algorithm 4, line 4).
     pub fn throughput(&self) -> f64 {
         f64::from(self.work_cores()) * (1.0 - self.waiting)
     }
 }
 
-/// The search.
+/// State of the search for the bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoundSearch {
     parameters: Parameters,
     phase: Phase,
-    /// The last step upwards, and the one before.
+    /// Records of the last two steps up, the latest first.
     last: Record,
     before: Record,
-    /// The most lock-intensive tasks that there were while it searched.
+    /// Largest number of lock-intensive tasks during this search.
     most_tasks: u32,
 }
 
 impl BoundSearch {
-    /// Where every search begins: Algorithm 3, line 31.
+    /// First bound of every search (Algorithm 3, line 31).
     pub const FIRST: u32 = 1;
 
-    /// A search at its beginning, at the bound [`FIRST`](Self::FIRST).
+    /// A new search at the bound [`FIRST`](Self::FIRST).
     pub fn new(parameters: Parameters) -> Self {
         let (last, before) = (Record::default(), Record::default());
         BoundSearch { parameters, phase: Phase::Climbing(1), last, before, most_tasks: 0 }
     }
 
-    /// The bound that it begins at: [`FIRST`](Self::FIRST), unless it is [fixed](Search::Fixed).
+    /// The initial bound: [`FIRST`](Self::FIRST), unless the bound is [fixed](Search::Fixed).
     pub fn first(&self) -> u32 {
         match self.parameters.search {
             Search::Fixed(bound) => bound.get().min(self.parameters.cores),
@@ -123,17 +126,18 @@ impl BoundSearch {
         }
     }
 
-    /// Begins anew at the [first](Self::first) bound.
+    /// Restarts at the [first](Self::first) bound.
     pub fn restart(&mut self) {
         *self = Self::new(self.parameters);
     }
 
-    /// Whether a bound has been found.
-    pub fn is_settled(&self) -> bool {
-        matches!(self.phase, Phase::Holding { .. }) || matches!(self.parameters.search, Search::Fixed(_))
+    /// Whether the search has found a bound.
+    pub fn has_converged(&self) -> bool {
+        matches!(self.phase, Phase::Holding { .. })
+            || matches!(self.parameters.search, Search::Fixed(_))
     }
 
-    /// Goes on with what was measured since the last step (`determine_new_bound`).
+    /// Takes one step with the measurement since the last step (`determine_new_bound`).
     pub fn step(&mut self, measured: Measured) -> Step {
         let search = self.parameters.search;
         match search {
@@ -150,16 +154,18 @@ impl BoundSearch {
         }
     }
 
-    /// Whether more tasks have been found than there were at any time of this search: until now they waited outside of the
-    /// set, and whoever was in it waited for them. Those that are few among many make no difference. Once it has ended, the
-    /// band decides.
+    /// Whether the number of recognized tasks has grown during this search. The new tasks waited
+    /// outside the set until now, and tasks in the set waited for them. An increase of up to 1/32
+    /// does not count. Once the search has found a bound, the band decides instead (see
+    /// [`Parameters::above`]).
     fn are_more(&mut self, tasks: u32) -> bool {
-        let are_more = !self.is_settled() && tasks > self.most_tasks + self.most_tasks / 32;
+        let are_more = !self.has_converged() && tasks > self.most_tasks + self.most_tasks / 32;
         self.most_tasks = self.most_tasks.max(tasks);
         are_more
     }
 
-    /// Forgets what was measured, and climbs again from half of the bound, from where what comes next is the next doubling.
+    /// Discards the measurements and climbs again from half of the bound; the next doubling leads
+    /// back to the present bound.
     fn climb_again(&mut self, measured: Measured) -> Step {
         let half = (measured.bound / 2).max(Self::FIRST);
         (self.last, self.before) = (Record::default(), Record::default());
@@ -195,7 +201,7 @@ impl BoundSearch {
             return Step::Move(doubled);
         }
         if self.parameters.search == Search::Published {
-            return Step::Stay; // climbing for ever: the band is not looked at, the timer is
+            return Step::Stay; // climbs forever: only the timer restarts the search, not the band
         }
         let tasks = (work_cores < self.parameters.cores).then_some(measured.tasks);
         self.bracket(Bracket::about(here, self.last, Record::default(), tasks), measured.bound)
@@ -212,7 +218,8 @@ impl BoundSearch {
         self.bracket(Bracket::about(self.last, self.before, here, None), measured.bound)
     }
 
-    /// On to the next bound in the bracket; if none is left, to the best's rival, or else to the best.
+    /// Moves to the next bound in the bracket; without one, to the rival of the best bound, or else
+    /// to the best bound.
     fn bracket(&mut self, bracket: Bracket, bound: u32) -> Step {
         let to = match (bracket.next(), bracket.rival()) {
             (Some(next), _) => {
@@ -220,15 +227,16 @@ impl BoundSearch {
                 next
             }
             (None, Some(rival)) => {
-                self.phase = Phase::Comparing { bracket, rival: Record { throughput: 0.0, ..rival } };
+                self.phase =
+                    Phase::Comparing { bracket, rival: Record { throughput: 0.0, ..rival } };
                 rival.cores
             }
-            (None, None) => return self.settle(bracket, bound),
+            (None, None) => return self.converge(bracket, bound),
         };
         if to == bound { Step::Stay } else { Step::Move(to) }
     }
 
-    fn settle(&mut self, bracket: Bracket, bound: u32) -> Step {
+    fn converge(&mut self, bracket: Bracket, bound: u32) -> Step {
         let is_capped = bracket.tasks == Some(bracket.best.cores);
         self.phase = Phase::Holding { tasks: bracket.tasks.filter(|_| is_capped) };
         self.last = bracket.best;
@@ -248,7 +256,7 @@ impl BoundSearch {
         self.bracket(bracket, measured.bound)
     }
 
-    /// First at the rival's bound, then at the best's.
+    /// Measures at the rival's bound first, then at the best bound.
     fn compare(&mut self, mut bracket: Bracket, mut rival: Record, measured: Measured) -> Step {
         bracket.values.add(measured.throughput());
         if bracket.values.count < FINAL_VALUES {
@@ -265,7 +273,7 @@ impl BoundSearch {
         if rival.beats(bracket.best) {
             bracket.best = rival;
         }
-        self.settle(bracket, measured.bound)
+        self.converge(bracket, measured.bound)
     }
 
     /// Algorithm 4, lines 44 to 46.
@@ -275,18 +283,23 @@ impl BoundSearch {
         }
         let (cores, found) = (measured.work_cores(), self.last);
         let is_as_found = match self.parameters.search {
-            Search::Published => cores == found.cores && self.is_in_band(measured.throughput(), found.throughput),
-            // That a core of the set has no task for a while is no reason to look for another number of them.
-            _ => self.is_in_band(1.0 - measured.waiting, found.throughput / f64::from(found.cores.max(1))),
+            Search::Published => {
+                cores == found.cores && self.is_in_band(measured.throughput(), found.throughput)
+            }
+            // A temporarily empty core is no reason to search for another bound.
+            _ => self.is_in_band(
+                1.0 - measured.waiting,
+                found.throughput / f64::from(found.cores.max(1)),
+            ),
         };
-        if is_as_found { Step::Stay } else { Step::Anew }
+        if is_as_found { Step::Stay } else { Step::Restart }
     }
 
     fn is_in_band(&self, now: f64, then: f64) -> bool {
         (self.parameters.below * then..=self.parameters.above * then).contains(&now)
     }
 
-    /// There are more tasks than when the search ended for want of them.
+    /// Climbs further: the number of tasks limited the search, and there are more tasks now.
     fn climb_on(&mut self, from: u32, measured: Measured) -> Step {
         self.phase = Phase::Climbing(1);
         self.last = self.before;

@@ -1,25 +1,28 @@
-//! The order of cores: neighbours in it share caches and memory, so that a set of the first ones spans as few nodes as
-//! possible (section 3.3, where the machine's own numbers are in such an order; else its "extra core id mapping layer").
+//! An order of cores in which neighbours share caches and memory, so that the first cores span as
+//! few nodes as possible. Section 3.3 calls it an "extra core id mapping layer".
 //!
-//! Node by node; within one, last-level cache by last-level cache; within that, one processor of each core first, and then
-//! their siblings: a core that runs two waiters runs neither at full speed, and is no nearer to the lock's cache line.
+//! The order goes node by node, and within a node last-level cache by last-level cache. Within a
+//! cache, the first hardware thread of each core precedes all second threads: a core that runs two
+//! waiters runs neither at full speed, and another core of the same cache is just as close to the
+//! lock's cache line.
 
-/// Where one processor is.
+/// Position of one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The memory node.
     pub node: u32,
-    /// The first processor that shares the last-level cache.
+    /// First processor that shares the last-level cache.
     cache: u32,
-    /// Which thread of its core.
+    /// Index of the hardware thread within its core.
     thread: u32,
     core: u32,
-    /// The kernel's number of it.
+    /// The kernel's number of the processor.
     pub cpu: u32,
 }
 
-/// The processors that are online, in order; none if that is not known. `read` has the text of a file in
-/// `/sys/devices/system`. What the kernel does not say is taken for the same everywhere, which leaves its own order.
+/// The online processors in order, or none if they are unknown. `read` returns the text of a file
+/// below `/sys/devices/system`. A property that cannot be read counts as equal for all processors;
+/// if no property can be read, the order is the kernel's.
 pub fn places(read: &impl Fn(&str) -> Option<String>) -> Vec<Place> {
     let nodes: Vec<(u32, Vec<u32>)> = list(read, "node/online")
         .into_iter()
@@ -41,7 +44,7 @@ pub fn places(read: &impl Fn(&str) -> Option<String>) -> Vec<Place> {
     places
 }
 
-/// The first of the processors that share the cache of the highest level.
+/// First of the processors that share the highest-level cache.
 fn last_level(read: &impl Fn(&str) -> Option<String>, cpu: &str) -> Option<u32> {
     let caches = (0..).map_while(|index| {
         let cache = format!("{cpu}/cache/index{index}");
@@ -51,7 +54,7 @@ fn last_level(read: &impl Fn(&str) -> Option<String>, cpu: &str) -> Option<u32> 
     caches.max_by_key(|&(level, _)| level)?.1
 }
 
-/// The numbers of a list as the kernel writes it, such as `0-3,8`; none if it cannot be read.
+/// The numbers of a kernel list such as `0-3,8`; empty if the file cannot be read.
 pub fn list(read: &impl Fn(&str) -> Option<String>, file: &str) -> Vec<u32> {
     let text = read(file).unwrap_or_default();
     let range = |part: &str| {
@@ -72,22 +75,26 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_the_kernels() {
+    fn kernel_lists_are_parsed() {
         let numbers = |text: &str| list(&|_: &str| Some(text.to_owned()), "cpu/online");
         assert_eq!(numbers("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(numbers(""), [0; 0]);
     }
 
-    /// Two nodes of two caches of two cores of two threads, numbered as firmware likes to: first all cores' first threads,
-    /// alternating between the nodes. Processor 15 is offline.
+    /// Two nodes of two caches of two cores of two threads, numbered as firmware often does: first
+    /// all cores' first threads, alternating between the nodes. Processor 15 is offline.
     #[test]
-    fn neighbours_first_and_siblings_after_cores() {
-        let join = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",") + "\n";
-        let mut files = vec![("cpu/online".into(), "0-14\n".into()), ("node/online".into(), "0-1\n".into())];
-        // Core c of 0 to 7 is on node c % 2, in the cache of the cores with the same c % 4; its threads are c and c + 8.
+    fn order_keeps_caches_together_and_siblings_last() {
+        let join =
+            |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",") + "\n";
+        let mut files =
+            vec![("cpu/online".into(), "0-14\n".into()), ("node/online".into(), "0-1\n".into())];
+        // Core c (0 to 7) is on node c % 2, shares its cache with the cores of equal c % 4, and has
+        // the threads c and c + 8.
         for cpu in 0..15 {
             let (core, group, own) = (cpu % 8, cpu % 4, format!("cpu/cpu{cpu}"));
-            let (siblings, shared) = (join(&[core, core + 8]), join(&[group, group + 4, group + 8, group + 12]));
+            let (siblings, shared) =
+                (join(&[core, core + 8]), join(&[group, group + 4, group + 8, group + 12]));
             files.push((format!("{own}/topology/thread_siblings_list"), siblings.clone()));
             for (index, level, cpus) in [(0, "1\n", siblings), (1, "3\n", shared)] {
                 files.push((format!("{own}/cache/index{index}/level"), level.into()));
@@ -102,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn without_knowledge_the_order_is_the_kernel_s() {
+    fn order_without_topology_is_the_kernels() {
         assert_eq!(order(&[("cpu/online".into(), "0,2-4\n".into())]), [0, 2, 3, 4]);
         assert_eq!(order(&[]), [0; 0]);
     }

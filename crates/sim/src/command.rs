@@ -1,4 +1,4 @@
-//! `unconvoy sim`: what a user may write, and what it leaves behind.
+//! `unconvoy sim`: the arguments and the results.
 
 mod calibration;
 mod validation;
@@ -20,69 +20,110 @@ use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
 use crate::parameters::{self, Parameters};
 use crate::points::{finish, simulate, write_json};
-use crate::validate::{How, Validation};
+use crate::validate::{Options, Validation};
 use crate::workload::{Step, WORKLOADS, Workload, profile};
-use crate::{pair, presets, workload};
+use crate::{messages, pair, presets, workload};
 
 /// `unconvoy sim`.
 #[derive(Debug, Args)]
 #[command(after_help = after_help(), max_term_width = 100)]
 pub struct SimArgs {
-    /// What the threads do [default: counter]
+    /// Program to simulate [default: counter]
     #[arg(value_name = "WORKLOAD", value_parser = known_workload)]
     pub workload: Option<String>,
-    /// Measure this machine and write it as a machine file [default: where the preset `host` looks for it]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["workload", "machine"], value_hint = ValueHint::FilePath)]
+    /// Measure this machine and write a machine file [default: the file of preset `host`]
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        conflicts_with_all = ["workload", "machine"],
+        value_hint = ValueHint::FilePath,
+    )]
     pub calibrate: Option<Option<PathBuf>>,
-    /// Of `--calibrate`: how often everything is measured, some two seconds each
-    #[arg(long, value_name = "N", default_value_t = ROUNDS, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Rounds of --calibrate, about two seconds each
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = ROUNDS,
+        requires = "calibrate",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub rounds: u32,
-    /// Simulate what `unconvoy bench counter` or `hashtable` measured on this machine, and compare
-    #[arg(long, value_name = "RECORD.json", num_args = 0.., conflicts_with_all = ["workload", "calibrate"], value_hint = ValueHint::FilePath)]
+    /// Simulate records of `unconvoy bench counter` or `hashtable`, and compare
+    #[arg(
+        long,
+        value_name = "RECORD.json",
+        num_args = 0..,
+        conflicts_with_all = ["workload", "calibrate"],
+        value_hint = ValueHint::FilePath,
+    )]
     pub validate: Option<Vec<PathBuf>>,
     /// Simulate the program whose locks `unconvoy run --stats` recorded
-    #[arg(long, value_name = "STATS.json", conflicts_with_all = ["workload", "calibrate", "validate"], value_hint = ValueHint::FilePath)]
+    #[arg(
+        long,
+        value_name = "STATS.json",
+        conflicts_with_all = ["workload", "calibrate", "validate"],
+        value_hint = ValueHint::FilePath,
+    )]
     pub profile: Option<PathBuf>,
-    /// Of `--profile`: threads that the program ran with [default: as many as there were processors]
+    /// Thread count of the recorded program [default: number of processors]
     #[arg(long, value_name = "N", requires = "profile", value_parser = threads)]
     pub recorded_threads: Option<u32>,
-    /// Of `--validate`: write the report as Markdown too
-    #[arg(long, value_name = "FILE", requires = "validate", value_hint = ValueHint::FilePath)]
+    /// Also write the report of --validate as Markdown
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "validate",
+        value_hint = ValueHint::FilePath,
+    )]
     pub markdown: Option<PathBuf>,
-    /// A preset, or a machine file (TOML)
-    #[arg(long, value_name = "PRESET|FILE", default_value = "host", value_hint = ValueHint::FilePath)]
+    /// Preset or machine file (TOML) to simulate
+    #[arg(
+        long,
+        value_name = "PRESET|FILE",
+        default_value = "host",
+        value_hint = ValueHint::FilePath,
+    )]
     pub machine: String,
-    /// Thread counts [default: a quarter, half, all, one and a half and twice as many as the machine has contexts]
+    /// Thread counts [default: 1/4, 1/2, 1, 3/2 and 2 times the machine's contexts]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
     pub threads: Vec<u32>,
-    /// Locks: `default`, LOCK, or LOCK+LOAD, or `all`; `transactions` for none, on a machine that has some
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "default,tpmcs+none,futex+none", value_parser = known_lock)]
+    /// Locks: `default`, LOCK, LOCK+LOAD, `all`, or `transactions` (instead of locks)
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "default,tpmcs+none,futex+none",
+        value_parser = known_lock,
+    )]
     pub locks: Vec<String>,
-    /// Simulated seconds that are measured at each point; a fifth of that passes before [default: 1; of `--validate`: as
-    /// many as were measured]
+    /// Simulated seconds per point, after a fifth for warm-up [default: 1; --validate: as recorded]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Of `counter`: time between two requests, in nanoseconds
+    /// Time between two requests of `counter`, in nanoseconds
     #[arg(long, value_name = "NS")]
     pub think: Option<u64>,
-    /// Of `counter`: time in the critical section, in nanoseconds
+    /// Length of the critical section of `counter`, in nanoseconds
     #[arg(long, value_name = "NS")]
     pub section: Option<u64>,
-    /// Seed of all that is left to chance: the same one gives the same result
+    /// Let threads sleep for load at the end of each transaction
+    #[arg(long, conflicts_with_all = ["calibrate", "validate"])]
+    pub checkpoint: bool,
+    /// Random seed; equal seeds give equal results
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Points that are simulated at a time [default: as many as there are processors]
+    /// Points to simulate in parallel [default: number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write what has been simulated, again after each point
+    /// Write the results as JSON, again after each point
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// Print the machine as a machine file, and simulate nothing
+    /// Print the machine as a machine file and exit
     #[arg(long)]
     pub print_machine: bool,
 }
 
-/// Simulated seconds of a point.
+/// Default length of a point, in simulated seconds.
 const SECONDS: f64 = 1.0;
 
 fn known_workload(name: &str) -> Result<String, String> {
@@ -99,7 +140,7 @@ fn known_lock(name: &str) -> Result<String, String> {
 
 fn after_help() -> String {
     let list = |title: &str, rows: &mut dyn Iterator<Item = (&str, &str)>| {
-        let rows: String = rows.map(|(name, what)| format!("  {name:<12} {what}\n")).collect();
+        let rows: String = rows.map(|(name, what)| format!("  {name:<14} {what}\n")).collect();
         format!("{title}:\n{rows}\n")
     };
     let machines = list("Machines", &mut presets::PRESETS.iter().copied());
@@ -108,19 +149,23 @@ fn after_help() -> String {
 }
 
 const EXAMPLES: &str = "\
-The locks, load managers and the controller are those that `unconvoy run` uses; the machine is not
-real. docs/explanation/simulator.md says what is modelled; the papers' figures are `unconvoy
-papers`. Exit status: 0 when everything was simulated; 1 when something failed; 130 after Ctrl-C,
-which loses nothing that had finished.
+The simulator runs the same locks, load managers and controller as `unconvoy run`; only the \
+machine is simulated. docs/explanation/simulator.md describes its model. `unconvoy papers` \
+reproduces the papers' figures.
+
+Exit status: 0 on success, 1 after a failure, 130 after Ctrl-C. Ctrl-C keeps finished points.
 
 Examples:
-  unconvoy sim counter --machine server --threads 32,64,128,256 --locks default,tpmcs+none
-  unconvoy sim tm1 --machine niagara2-64 --threads 32,64,96,128 --json tm1.json
-  unconvoy sim --machine server --print-machine > mine.toml && unconvoy sim --machine mine.toml
-  unconvoy run --stats s.json -- ./server && unconvoy sim --profile s.json --machine server
-  unconvoy sim --calibrate && unconvoy sim --validate counter.json hashtable.json";
+  unconvoy sim --machine server --threads 32,128 --locks default,tpmcs+none
+  unconvoy sim tm1 --machine niagara2-64 --threads 32,64,128 --json tm1.json
+  unconvoy sim --machine server --print-machine > mine.toml
+  unconvoy sim --machine mine.toml
+  unconvoy run --stats s.json -- ./server
+  unconvoy sim --profile s.json --machine server
+  unconvoy sim --calibrate
+  unconvoy sim --validate counter.json hashtable.json";
 
-/// Does what the arguments say; the exit status.
+/// Runs the command and returns its exit status.
 pub fn sim(args: &SimArgs) -> u8 {
     let Err(error) = run(args) else { return 0 };
     complain(&format!("{error:#}"));
@@ -136,17 +181,27 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         return Ok(print(&toml::to_string(&machine)?)?);
     }
     if let Some(records) = &args.validate {
-        let how = How { seconds: args.seconds, seed: args.seed };
+        let options = Options { seconds: args.seconds, seed: args.seed };
         let (json, markdown) = (args.json.as_deref(), args.markdown.as_deref());
-        return validation::run(&Validation::of(machine, records)?, how, &args.threads, args.jobs, json, markdown);
+        return validation::run(
+            &Validation::of(machine, records)?,
+            options,
+            &args.threads,
+            args.jobs,
+            json,
+            markdown,
+        );
     }
     let (workload, assumptions) = match &args.profile {
         Some(path) => {
             let profile = profile::read(path, args.recorded_threads)?;
             (profile.workload, profile.assumptions)
         }
-        None => (workload(&machine, args.workload.as_deref(), args.think, args.section)?, Vec::new()),
+        None => {
+            (workload(&machine, args.workload.as_deref(), args.think, args.section)?, Vec::new())
+        }
     };
+    let workload = if args.checkpoint { workload.with_checkpoints() } else { workload };
     let seconds = args.seconds.unwrap_or(SECONDS);
     let point = Point {
         machine: machine.clone(),
@@ -178,18 +233,22 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     };
     let ended = simulate(args.jobs, &cells, &write)?;
     let assumed: String = assumptions.iter().map(|line| format!("Assumed: {line}.\n")).collect();
-    print(&format!("{}\n{}\n{assumed}", table(&ended), caption(&machine, &workload, seconds, args.seed)))?;
+    print(&format!(
+        "{}\n{}\n{assumed}",
+        table(&ended),
+        caption(&machine, &workload, seconds, args.seed)
+    ))?;
     finish(&ended)
 }
 
-/// The preset of this name, or what a file says.
+/// Looks up a preset, or reads a machine file.
 fn machine(name: &str) -> anyhow::Result<Parameters> {
     let path = Path::new(name);
     if !path.exists() {
         return presets::named(name).map_err(anyhow::Error::msg);
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    parameters::parse(&text).map_err(|error| anyhow!("{name} is no machine: {error}"))
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    parameters::parse(&text).map_err(|error| anyhow!(messages::invalid_machine_file(name, &error)))
 }
 
 fn workload(
@@ -201,7 +260,7 @@ fn workload(
     let name = name.unwrap_or("counter");
     let mut workload = workload::on(machine, name).map_err(anyhow::Error::msg)?;
     if name != "counter" && (think.is_some() || section.is_some()) {
-        bail!("--think and --section are of the workload counter, and this is {name}");
+        bail!(messages::option_of_counter(name));
     }
     for step in &mut workload.steps {
         match (step, think, section) {
@@ -213,13 +272,14 @@ fn workload(
     Ok(workload)
 }
 
-/// The point under each of these locks at each of these thread counts, or at the usual ones.
+/// One cell per lock and thread count; an empty `threads` stands for the default counts.
 fn cells(point: &Point, locks: &[String], threads: &[u32]) -> Vec<Cell> {
     let contexts = point.machine.topology.contexts() as u32;
     let mut counts = threads.to_vec();
     if counts.is_empty() {
-        counts =
-            [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2].map(|count| count.max(1)).into();
+        counts = [contexts / 4, contexts / 2, contexts, contexts * 3 / 2, contexts * 2]
+            .map(|count| count.max(1))
+            .into();
         counts.dedup();
     }
     let locks = locks.iter().flat_map(|lock| match lock.as_str() {
@@ -238,10 +298,9 @@ fn cells(point: &Point, locks: &[String], threads: &[u32]) -> Vec<Cell> {
     locks.flat_map(at).collect()
 }
 
-/// What is left behind.
 #[derive(Serialize)]
 struct Record<'a> {
-    /// That nothing here was measured on a real machine.
+    /// Always true: no number comes from a real machine.
     simulated: bool,
     unconvoy: &'static str,
     seed: u64,
@@ -255,8 +314,10 @@ struct Record<'a> {
 
 fn caption(machine: &Parameters, workload: &Workload, seconds: f64, seed: u64) -> String {
     format!(
-        "Simulated: {} on {}, {seconds} s at each point, seed {seed}. Parts are of the threads' time.",
+        "Simulated: {}{} on {}, {seconds} s per point, seed {seed}. \
+         Percentages of the threads' time.",
         workload.name,
+        if workload.checkpoints { " with checkpoints" } else { "" },
         machine.origin(),
     )
 }
@@ -272,6 +333,7 @@ fn table(ended: &Ended) -> Table {
         "working",
         "spinning",
         "inverted",
+        "mwait",
         "blocked",
         "away",
         "ready",
@@ -282,7 +344,7 @@ fn table(ended: &Ended) -> Table {
         let Some(outcome) = result.measured.outcome() else { continue };
         table.add_row(row(&result.series, result.x, outcome));
     }
-    for column in 1..12 {
+    for column in 1..13 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -299,7 +361,18 @@ fn row(lock: &str, threads: f64, outcome: &Outcome) -> Vec<String> {
         Unit::Plain.show(outcome.per_s),
         format!("{:.3}", outcome.fairness),
     ];
-    row.extend([split.working, split.spinning, split.inverted, split.blocked, split.away, split.ready].map(part));
+    row.extend(
+        [
+            split.working,
+            split.spinning,
+            split.inverted,
+            split.mwait,
+            split.blocked,
+            split.away,
+            split.ready,
+        ]
+        .map(part),
+    );
     row.push(Unit::Plain.show(outcome.switches_per_s));
     row.push(outcome.aborts_per_commit.map_or_else(String::new, |aborts| format!("{aborts:.2}")));
     row

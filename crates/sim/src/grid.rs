@@ -1,4 +1,4 @@
-//! Many experiments, on all processors of the host at a time. What has finished is kept.
+//! Runs many experiments in parallel and keeps the finished ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -7,22 +7,23 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Measured, Task};
+use crate::messages;
 use crate::outcome::{Stop, Stopped};
 
-/// An experiment and its place in tables and figures.
+/// An experiment and its position in tables and figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// Which panel of a figure.
+    /// Panel of a figure.
     pub panel: String,
-    /// Which line in it.
+    /// Line in the panel.
     pub series: String,
-    /// Where on the line.
+    /// Position on the line.
     pub x: f64,
-    /// What is simulated.
+    /// The experiment.
     pub task: Task,
 }
 
-/// What a cell gave.
+/// The result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Result {
     /// See [`Cell`].
@@ -31,33 +32,33 @@ pub struct Result {
     pub series: String,
     /// See [`Cell`].
     pub x: f64,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measured,
 }
 
-/// How a grid ended.
+/// The outcome of a grid's run.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// What has finished, in the order of the cells.
+    /// Results of the finished cells, in their order.
     pub results: Vec<Result>,
-    /// What went wrong, by cell.
+    /// Errors of the failed cells.
     pub failures: Vec<String>,
-    /// Whether all cells were tried.
+    /// Whether every cell finished or failed.
     pub complete: bool,
 }
 
-/// How often the host looks whether it should stop.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between the host's checks for a request to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Simulates all cells, `jobs` at a time. `watch` is told of the results so far after each, and asked in between whether
-/// to go on.
+/// Simulates all cells, `jobs` at a time. Calls `watch` with the results so far and `true` after
+/// each cell, and with `false` in between. Stops when `watch` returns false.
 pub fn run(cells: &[Cell], jobs: usize, mut watch: impl FnMut(&[Result], bool) -> bool) -> Ended {
-    // The longest first, so that no processor is left with one at the end.
+    // Run the longest cells first, so that none of them delays the end.
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.sort_by(|&one, &other| cells[other].task.size().total_cmp(&cells[one].task.size()));
     let (next, stop) = (AtomicUsize::new(0), Stop::new(false));
     let mut finished: Vec<Option<Measured>> = vec![None; cells.len()];
-    let (told, news) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut ended = Ended::default();
     let collect = |finished: &[Option<Measured>]| -> Vec<Result> {
         let result = |(cell, measured): (&Cell, &Option<Measured>)| {
@@ -68,21 +69,23 @@ pub fn run(cells: &[Cell], jobs: usize, mut watch: impl FnMut(&[Result], bool) -
     };
     std::thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, cells.len().max(1)) {
-            let (told, next, stop, order) = (told.clone(), &next, &stop, &order);
+            let (sender, next, stop, order) = (sender.clone(), &next, &stop, &order);
             scope.spawn(move || {
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(&cell) = order.get(place) else { return };
-                    if stop.load(Ordering::Relaxed) || told.send((cell, cells[cell].task.run(stop))).is_err() {
+                    if stop.load(Ordering::Relaxed)
+                        || sender.send((cell, cells[cell].task.run(stop))).is_err()
+                    {
                         return;
                     }
                 }
             });
         }
-        drop(told);
+        drop(sender);
         let mut tried = 0;
         loop {
-            match news.recv_timeout(LOOK) {
+            match receiver.recv_timeout(POLL_INTERVAL) {
                 Ok((cell, Ok(measured))) => {
                     tried += 1;
                     finished[cell] = Some(measured);
@@ -94,7 +97,8 @@ pub fn run(cells: &[Cell], jobs: usize, mut watch: impl FnMut(&[Result], bool) -
                 Ok((cell, Err(error))) => {
                     tried += 1;
                     let cell = &cells[cell];
-                    ended.failures.push(format!("{} {} at {}: {error:#}", cell.panel, cell.series, cell.x));
+                    let (panel, series) = (&cell.panel, &cell.series);
+                    ended.failures.push(messages::cell_failed(panel, series, cell.x, &error));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     if !watch(&[], false) {

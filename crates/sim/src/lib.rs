@@ -1,29 +1,32 @@
-//! A simulated machine of any size that runs unconvoy's locks, load managers and controller as they ship.
+//! A simulator that runs unconvoy's locks, load managers and controller on a machine of any size.
 //!
-//! The algorithms of crates/locks are generic over [`Primitive`](unconvoy::primitive::Primitive); [`platform::Simulated`]
-//! is one. Nothing of them is written a second time here.
+//! The simulator contains no copy of the algorithms. The code in crates/locks is generic over
+//! [`Primitive`](unconvoy::primitive::Primitive), which [`platform::Simulated`] implements.
 //!
-//! | module | idea |
+//! | module | contents |
 //! | --- | --- |
-//! | [`parameters`], [`presets`] | what a machine is made of, and known ones |
-//! | [`machine`] | simulated time, caches, scheduler, futexes |
-//! | [`platform`] | what the locks see of it |
-//! | [`process`] | load control and controller of a simulated process |
-//! | `mutex`, [`pair`] | the locks, and their names |
-//! | `solaris` | the mutex that the papers compare with |
+//! | [`parameters`], [`presets`] | the parameters of a machine; known machines |
+//! | [`quantiles`], [`dispatch`] | distributions of times; dispatch tables |
+//! | [`machine`] | simulated time, caches, scheduler and futexes |
+//! | [`platform`] | the primitives that the locks call |
+//! | [`process`] | load control and the controller of a simulated process |
+//! | `mutex`, [`pair`] | the locks and their names |
+//! | `solaris` | the Solaris mutex that the papers compare with |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
-//! | [`outcome`], [`experiment`] | one simulated point of a grid, and other experiments |
-//! | [`grid`], [`points`] | many of them, on all processors of the host; what there is kept after each |
-//! | [`calibrate`] | the machine that this runs on, measured |
-//! | [`validate`] | simulated and measured throughput, compared |
-//! | [`command`] | `unconvoy sim` |
+//! | [`outcome`], [`experiment`] | one simulated point of a grid; other experiments |
+//! | [`grid`], [`points`] | grids of points, run on all processors of the host; the record kept after each point |
+//! | [`calibrate`] | measurements of the host |
+//! | [`validate`] | comparison of simulated with measured throughput |
+//! | [`command`], `messages` | `unconvoy sim`; its errors and warnings |
 
 pub mod calibrate;
 pub mod command;
+pub mod dispatch;
 pub mod experiment;
 pub mod grid;
 pub mod machine;
+mod messages;
 mod mutex;
 pub mod outcome;
 pub mod pair;
@@ -32,6 +35,7 @@ pub mod platform;
 pub mod points;
 pub mod presets;
 pub mod process;
+pub mod quantiles;
 pub mod simulation;
 mod solaris;
 pub mod validate;

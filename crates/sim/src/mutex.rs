@@ -1,4 +1,5 @@
-//! A mutex on the simulated machine, with the words of the interposer's `pthread_mutex_t`, or bare.
+//! Mutexes on the simulated machine: one laid out like the interposer's `pthread_mutex_t`, one
+//! bare.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,14 +13,13 @@ use unconvoy::primitive::{Atomic as _, Transactions as _};
 use crate::machine::{self, Machine};
 use crate::platform::{Simulated, SimulatedCell};
 
-/// A mutex on a simulated machine.
 pub(crate) trait Mutex {
     fn lock(&self);
     fn unlock(&self);
     fn is_locked(&self) -> bool;
 }
 
-/// In the order and the line of the interposer's.
+/// A mutex with the fields of the interposer's, in the same order and on the same line.
 #[repr(C)]
 struct PairMutex<C, L, const IS_DEFAULT: bool> {
     state: C,
@@ -31,17 +31,20 @@ struct PairMutex<C, L, const IS_DEFAULT: bool> {
 
 impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<C, L, IS_DEFAULT> {
     fn lock(&self) {
-        // As in the interposer (`mutex.rs`), where only the default lock lets a thread that is due
-        // go first.
+        // As in the interposer (`mutex.rs`), only the default lock's first attempt fails if a
+        // waiter is entitled to the lock.
         let state = &self.state;
-        let acquired =
-            if IS_DEFAULT { state.try_lock_politely() } else { C::ELIDES && state.elide() || state.try_lock() };
+        let acquired = if IS_DEFAULT {
+            state.try_lock_without_barging()
+        } else {
+            C::ELIDES && state.elide() || state.try_lock()
+        };
         if !acquired {
             let account = Account { acquisitions: &self.acquisitions, holder: &self.holder };
             lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, Some(account), None);
         }
         if C::ELIDES && Simulated::in_transaction() {
-            return; // it leaves no trace
+            return; // A transaction must not write the lock.
         }
         self.acquisitions.store(self.acquisitions.load(Relaxed).wrapping_add(1), Relaxed);
         self.holder.store(machine::thread() + 1, Relaxed);
@@ -51,7 +54,7 @@ impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<
         if !C::ELIDES || !Simulated::in_transaction() {
             self.holder.store(0, Relaxed);
         }
-        // SAFETY: the workload unlocks what it has locked.
+        // SAFETY: the workload unlocks only locks that it holds.
         unsafe { lock::release::<Simulated, C>(&self.state, &self.eventcount) };
     }
 
@@ -60,7 +63,7 @@ impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<
     }
 }
 
-/// What a lock is without that.
+/// A lock without the interposer's accounting.
 #[repr(C)]
 struct BareMutex<C, L> {
     state: C,
@@ -70,13 +73,13 @@ struct BareMutex<C, L> {
 
 impl<C: Contention, L: LoadManager> Mutex for BareMutex<C, L> {
     fn lock(&self) {
-        if !self.state.try_lock_politely() {
+        if !self.state.try_lock_without_barging() {
             lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, None, None);
         }
     }
 
     fn unlock(&self) {
-        // SAFETY: the workload unlocks what it has locked.
+        // SAFETY: the workload unlocks only locks that it holds.
         unsafe { lock::release::<Simulated, C>(&self.state, &self.eventcount) };
     }
 
@@ -85,10 +88,16 @@ impl<C: Contention, L: LoadManager> Mutex for BareMutex<C, L> {
     }
 }
 
-pub(crate) fn make_bare<C: Contention + 'static, L: LoadManager>(machine: &mut Machine) -> &'static dyn Mutex {
-    let mutex = BareMutex::<C, L> { state: C::unlocked(), eventcount: Eventcount::new(), load: PhantomData };
-    // SAFETY: as for `make`.
-    unsafe { &*machine.place(mutex) }
+pub(crate) fn make_bare<C: Contention + 'static, L: LoadManager>(
+    machine: &mut Machine,
+) -> &'static dyn Mutex {
+    let mutex = BareMutex::<C, L> {
+        state: C::unlocked(),
+        eventcount: Eventcount::new(),
+        load: PhantomData,
+    };
+    // SAFETY: see `make`.
+    unsafe { &*machine.allocate(mutex) }
 }
 
 pub(crate) fn make<C: Contention + 'static, L: LoadManager, const IS_DEFAULT: bool>(
@@ -101,6 +110,7 @@ pub(crate) fn make<C: Contention + 'static, L: LoadManager, const IS_DEFAULT: bo
         holder: SimulatedCell::new(0),
         load: PhantomData,
     };
-    // SAFETY: the machine's memory, where it stays as long as any of its threads.
-    unsafe { &*machine.place(mutex) }
+    // SAFETY: `allocate` returned a valid pointer into the machine's memory, which outlives all of
+    // the machine's threads.
+    unsafe { &*machine.allocate(mutex) }
 }

@@ -1,4 +1,5 @@
-//! One point of a grid: a workload on a machine, with a pair of managers and a number of threads; and what comes of it.
+//! One point of a grid: a workload on a machine with a lock and a number of threads, and its
+//! outcome.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,78 +7,80 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Split;
+use crate::messages;
 use crate::pair;
 use crate::parameters::Parameters;
 use crate::simulation::Simulation;
 use crate::workload::{self, Workload};
 
-/// What is simulated.
+/// A point to simulate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// On what.
+    /// The machine.
     pub machine: Parameters,
     /// The program.
     pub workload: Workload,
     /// `CONTENTION+LOAD`.
     pub lock: String,
-    /// Threads of the program.
+    /// Number of threads of the program.
     pub threads: u32,
-    /// Simulated seconds that are measured.
+    /// Length of the measurement, in simulated seconds.
     pub seconds: f64,
-    /// Those that pass before, if not the usual [part](WARM_UP).
+    /// Warm-up in simulated seconds, if not the [default](WARM_UP).
     pub warm_up: Option<f64>,
-    /// Of all that is left to chance.
+    /// Random seed.
     pub seed: u64,
-    /// The controller's interval, if it is not the load manager's own.
+    /// Interval of the controller, if not the load manager's own.
     pub interval_ns: Option<u64>,
 }
 
-/// What came of it, over the time that was measured.
+/// The outcome of a point over the measured time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Transactions per simulated second.
     pub per_s: f64,
-    /// Jain's index of the threads' transactions: 1 if all did as many, 1/n if one did all.
+    /// Jain's fairness index of the threads' transactions: 1 if all did the same number, 1/n if one
+    /// thread did all.
     pub fairness: f64,
     /// Context switches per second.
     pub switches_per_s: f64,
     /// Preemptions per second.
     pub preemptions_per_s: f64,
-    /// Of the threads' time.
+    /// Shares of the threads' time.
     pub split: Parts,
-    /// The same in contexts of the machine that are busy so, on average.
+    /// The same shares as mean numbers of contexts.
     pub contexts: Parts,
     /// The special set, under the lock-contention-aware scheduler.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub set: Option<SpecialSet>,
-    /// Transactions that were undone for each that took effect, where any did.
+    /// Aborts per commit, if any transaction committed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aborts_per_commit: Option<f64>,
-    /// Accesses to simulated memory, per second of the host, in millions.
+    /// Accesses to simulated memory per second of host time, in millions.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_accesses: Option<f64>,
     /// Accesses to simulated memory.
     pub accesses: u64,
 }
 
-/// What the lock-contention-aware scheduler came to.
+/// The special set of the lock-contention-aware scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SpecialSet {
-    /// Cores in the set at the end.
+    /// Number of cores in the set at the end.
     pub bound: u32,
-    /// The same on average over the measured time.
+    /// Mean number of cores over the measured time.
     pub mean_bound: f64,
-    /// Lock-intensive tasks at the end.
+    /// Number of lock-intensive tasks at the end.
     pub tasks: u32,
-    /// Searches that were begun anew.
+    /// Number of searches started.
     pub searches: u32,
 }
 
 impl SpecialSet {
-    /// Of the time from `begin` to `end`, in nanoseconds.
+    /// The set between `begin` and `end`, in nanoseconds.
     fn of(simulation: &Simulation, begin: u64, end: u64) -> Option<Self> {
         let policy = simulation.policy()?;
-        let changes = simulation.changes_of_the_set();
+        let changes = simulation.set_changes();
         let (mut since, mut sum) = (begin, 0);
         let mut bound = changes.first().map_or(policy.bound(), |(_, change)| change.from);
         for &(at, change) in changes {
@@ -85,28 +88,31 @@ impl SpecialSet {
             (since, bound) = (since.max(at), change.to);
         }
         sum += u64::from(bound) * end.saturating_sub(since);
-        let searches = changes.iter().filter(|(_, change)| change.anew).count() as u32;
+        let searches = changes.iter().filter(|(_, change)| change.restarts).count() as u32;
         let mean_bound = sum as f64 / end.saturating_sub(begin).max(1) as f64;
         Some(SpecialSet { bound: policy.bound(), mean_bound, tasks: policy.tasks(), searches })
     }
 }
 
-/// A [`Split`] in parts of something.
+/// A [`Split`] as fractions of a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
-    /// See [`Split`] for all of them.
+    /// On a processor, not waiting; see [`Split`] for all fields.
     pub working: f64,
     /// Waiting for a lock that a running thread holds.
     pub spinning: f64,
-    /// Waiting for one that no running thread holds.
+    /// Waiting for a lock that no running thread holds.
     pub inverted: f64,
-    /// Off the processor, for a lock or for load.
+    /// On a processor, in `mwait`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mwait: f64,
+    /// Off the processor for a lock or for load.
     pub blocked: f64,
-    /// Off it for another reason.
+    /// Off the processor for another reason.
     pub away: f64,
     /// In a run queue.
     pub ready: f64,
-    /// In a run queue with a lock held.
+    /// In a run queue while holding a lock.
     pub holder_preempted: f64,
 }
 
@@ -117,6 +123,7 @@ impl Parts {
             working: part(split.working_ns),
             spinning: part(split.spinning_ns),
             inverted: part(split.inverted_ns),
+            mwait: part(split.mwait_ns),
             blocked: part(split.blocked_ns),
             away: part(split.away_ns),
             ready: part(split.ready_ns),
@@ -125,100 +132,123 @@ impl Parts {
     }
 }
 
-/// Jain's fairness index.
+/// Whether a record can leave out `part`.
+fn is_zero(part: &f64) -> bool {
+    *part == 0.0
+}
+
 fn jain(counts: &[u64]) -> f64 {
     let sum: f64 = counts.iter().map(|&count| count as f64).sum();
     let squares: f64 = counts.iter().map(|&count| (count as f64).powi(2)).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (counts.len() as f64 * squares) }
 }
 
-/// Part of the measured time that passes before it, so that queues and load control have settled.
+/// Warm-up as a fraction of the measured time, for queues and load control to stabilise.
 pub const WARM_UP: f64 = 0.2;
-/// Simulated time between two looks at whether somebody wants to stop.
-const LOOK_NS: u64 = 1_000_000;
+/// Simulated time between two checks for a request to stop.
+const STOP_CHECK_NS: u64 = 1_000_000;
 
-/// Asks for the end of what is being simulated.
+/// A request to stop the simulation.
 pub type Stop = AtomicBool;
 
-/// That somebody did.
+/// The error of a stopped simulation.
 #[derive(Debug)]
 pub struct Stopped;
 
 impl std::fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("stopped")
+        formatter.write_str(messages::stopped())
     }
 }
 
 impl std::error::Error for Stopped {}
 
-/// Simulates until `end`, unless somebody wants to stop.
-pub(crate) fn advance(simulation: &mut Simulation, from: u64, end: u64, stop: &Stop) -> anyhow::Result<()> {
+/// Simulates until `end`, or until `stop` is set.
+pub(crate) fn advance(
+    simulation: &mut Simulation,
+    from: u64,
+    end: u64,
+    stop: &Stop,
+) -> anyhow::Result<()> {
     let mut time = from;
     while time < end {
         if stop.load(Ordering::Relaxed) {
             bail!(Stopped);
         }
-        time = (time + LOOK_NS).min(end);
+        time = (time + STOP_CHECK_NS).min(end);
         simulation.run(time)?;
     }
     Ok(())
 }
 
-/// The lock-contention-aware scheduler in place of the machine's own.
+/// The lock-contention-aware scheduler, which replaces the machine's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scheduling {
     /// Its policy.
     pub policy: unconvoy_sched::Parameters,
-    /// Simulated seconds before those that are measured: for the search to end.
-    pub settle_s: f64,
-    /// Simulated nanoseconds between the starts of two tasks.
-    pub apart_ns: u64,
+    /// Warm-up in simulated seconds, for the search to end.
+    pub warm_up_s: f64,
+    /// Simulated time between the starts of two tasks, in nanoseconds.
+    pub stagger_ns: u64,
 }
 
 /// Simulates a point.
 ///
 /// # Errors
 ///
-/// There is no such lock, the program hangs, there is no memory, or somebody wants to [stop](Stop).
+/// The lock is unknown, the program hangs, the host has no memory, or `stop` is set.
 pub fn simulate(point: &Point, stop: &Stop) -> anyhow::Result<Outcome> {
     simulate_under(point, None, stop)
 }
 
-/// Simulates a point under another scheduler than the machine's own, if one is given.
+/// Simulates a point, optionally with the lock-contention-aware scheduler.
 ///
 /// # Errors
 ///
-/// As [`simulate`].
-pub fn simulate_under(point: &Point, scheduling: Option<&Scheduling>, stop: &Stop) -> anyhow::Result<Outcome> {
+/// See [`simulate`].
+pub fn simulate_under(
+    point: &Point,
+    scheduling: Option<&Scheduling>,
+    stop: &Stop,
+) -> anyhow::Result<Outcome> {
     let begin = std::time::Instant::now();
     let pair = pair::named(&point.lock).map_err(anyhow::Error::msg)?;
     if point.lock == pair::TRANSACTIONAL && point.machine.transactions.is_none() {
-        bail!("{} has no transactions: its machine file needs a table [transactions]", point.machine.name);
+        bail!(messages::no_transactions(&point.machine.name));
     }
-    let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
+    let mut simulation =
+        Simulation::new(&point.machine, point.seed).context(messages::no_memory())?;
     let process = simulation.process();
     if let Some(scheduling) = scheduling {
-        simulation.schedule_specially(scheduling.policy);
+        simulation.enable_special_set(scheduling.policy);
     }
-    let apart_ns = scheduling.map_or(0, |scheduling| scheduling.apart_ns);
-    let running = workload::start_apart(&mut simulation, process, &point.workload, pair, point.threads, apart_ns);
+    let stagger_ns = scheduling.map_or(0, |scheduling| scheduling.stagger_ns);
+    let running = workload::start_staggered(
+        &mut simulation,
+        process,
+        &point.workload,
+        pair,
+        point.threads,
+        stagger_ns,
+    );
     if let Some(interval) = point.interval_ns {
         simulation.set_interval(process, interval);
     }
     let usual = point.warm_up.unwrap_or(point.seconds * WARM_UP);
-    let warm = (scheduling.map_or(usual, |scheduling| scheduling.settle_s) * 1e9) as u64;
+    let warm = (scheduling.map_or(usual, |scheduling| scheduling.warm_up_s) * 1e9) as u64;
     let end = warm + (point.seconds * 1e9) as u64;
     advance(&mut simulation, 0, warm, stop)?;
     let (finished, counts) = (running.finished(), simulation.counts());
     let transactions = simulation.transactions();
-    let before: Vec<Split> = running.threads.iter().map(|&thread| simulation.split(thread)).collect();
+    let before: Vec<Split> =
+        running.threads.iter().map(|&thread| simulation.split(thread)).collect();
     advance(&mut simulation, warm, end, stop)?;
     let mut split = Split::default();
     for (&thread, before) in running.threads.iter().zip(&before) {
         split.add(&simulation.split(thread).since(before));
     }
-    let done: Vec<u64> = running.finished().iter().zip(&finished).map(|(now, before)| now - before).collect();
+    let done: Vec<u64> =
+        running.finished().iter().zip(&finished).map(|(now, before)| now - before).collect();
     let after = simulation.counts();
     let transactions = simulation.transactions().since(&transactions);
     let per_s = |count: u64| count as f64 / point.seconds;

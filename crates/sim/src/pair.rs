@@ -1,28 +1,38 @@
-//! Locks: every pair of contention manager and load manager on the simulated machine, as the interposer makes them of
+//! Locks: every pair of a contention manager and a load manager, as the interposer combines them in
 //! a `pthread_mutex_t`.
 
+use unconvoy::catalogue::{CONTENTION, LOAD};
 use unconvoy::contention::Contention;
+use unconvoy::contention::loiter::Loiter;
+use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
-use unconvoy::load::LoadManager;
+use unconvoy::load::control::ControlWith;
 use unconvoy::load::none::NoManager;
-use unconvoy::primitive::{Clock as _, Spin as _};
+use unconvoy::load::rules::{ABLATIONS, Set};
+use unconvoy::load::{Holds, LoadManager};
+use unconvoy::lock::Process as _;
+use unconvoy::primitive::{Abort, Clock as _, Spin as _};
 
 use crate::machine::{self, Cause, Machine, Refusal};
+use crate::messages;
 use crate::mutex::{Mutex, make, make_bare};
 use crate::platform::Simulated;
 use crate::solaris::Solaris;
 
-/// A pair of managers.
+/// A contention manager and a load manager.
 #[derive(Clone, Copy)]
 pub struct Pair {
-    /// The contention manager's name in the catalogue.
+    /// Name of the contention manager in the catalogue.
     pub contention: &'static str,
-    /// The load manager's; empty for [`solaris`](crate::solaris) and [`TRANSACTIONAL`], which are no pairs.
+    /// Name of the load manager; empty for [`solaris`](crate::solaris) and [`TRANSACTIONAL`], which
+    /// are not pairs.
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     discipline: Discipline,
     make: fn(&mut Machine) -> &'static dyn Mutex,
     make_bare: fn(&mut Machine) -> &'static dyn Mutex,
+    /// What a thread does at the end of a transaction, in a program with checkpoints.
+    pub(crate) checkpoint: fn(),
 }
 
 impl std::fmt::Debug for Pair {
@@ -32,7 +42,7 @@ impl std::fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// As a user writes it.
+    /// The name that a user writes.
     pub fn name(&self) -> String {
         match self.load {
             "" => self.contention.to_string(),
@@ -40,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// Whether who waits for such a lock never leaves the processor for it.
+    /// Whether waiters spin and never leave the processor.
     fn spins(&self) -> bool {
         self.load == "none" && self.contention != "futex"
     }
@@ -49,52 +59,59 @@ impl Pair {
 /// How critical sections exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Discipline {
-    /// By the lock.
+    /// The lock.
     Lock,
-    /// By the lock, which may run them as transactions instead.
+    /// The lock, which may run sections as transactions instead.
     Elision,
-    /// As transactions, and by the lock where one cannot hold them.
+    /// Transactions, with the lock as a fallback.
     Transactions,
 }
 
-/// One of the workload's locks: the mutex, and what the machine keeps of its time.
+/// One of the workload's locks: the mutex and its account on the machine.
 #[derive(Clone, Copy)]
 pub struct Lock {
     mutex: &'static dyn Mutex,
     discipline: Discipline,
     clock: usize,
     is_default: bool,
-    /// Who waits for it or holds it is not preempted.
-    is_kernel_s: bool,
+    /// Whether its waiters and its holder are exempt from preemption.
+    is_kernel_lock: bool,
 }
 
 impl Lock {
     pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
-        let is_default = is_default(pair.contention, pair.load);
+        let load = pair.load.split('@').next().unwrap_or_default(); // without its rules
+        let is_default = is_default(pair.contention, load);
         let (mutex, clock) = ((pair.make)(machine), machine.add_lock());
-        Lock { mutex, discipline: pair.discipline, clock, is_default, is_kernel_s: false }
+        Lock { mutex, discipline: pair.discipline, clock, is_default, is_kernel_lock: false }
     }
 
-    /// Where it is: what shares its cache line.
+    /// The lock's address, for data on the same cache line.
     pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(self.mutex).addr()
     }
 
-    /// What the calls that lock and unlock it take beyond what is simulated, if another than the default takes
-    /// `dispatch_ps` more.
+    /// Cost of the calls that lock and unlock, apart from the simulated accesses: `call_ps`, plus
+    /// `dispatch_ps` for a lock other than the default.
     pub(crate) fn call_ps(&self, call_ps: u64, dispatch_ps: u64) -> u64 {
         call_ps + if self.is_default { 0 } else { dispatch_ps }
     }
 
-    /// A lock of the operating system's kernel: a bare one, without owner and statistics, and never elided. If it is a
-    /// spin lock, who waits for it or holds it is not preempted.
+    /// Creates a lock of the operating system's kernel: without owner and statistics, and never
+    /// elided. If it is a spin lock, its waiters and its holder are not preempted.
     pub(crate) fn in_kernel(machine: &mut Machine, pair: &Pair) -> Self {
         let (mutex, clock) = ((pair.make_bare)(machine), machine.add_lock());
-        Lock { mutex, discipline: Discipline::Lock, clock, is_default: true, is_kernel_s: pair.spins() }
+        Lock {
+            mutex,
+            discipline: Discipline::Lock,
+            clock,
+            is_default: true,
+            is_kernel_lock: pair.spins(),
+        }
     }
 
-    /// Runs `section` as a critical section of the lock. Where that is a transaction, it may run more than once: what is
-    /// undone in between is the machine's memory, and nothing else.
+    /// Runs `section` as a critical section. As a transaction it may run more than once; an abort
+    /// undoes only changes of the machine's memory.
     pub fn section<R>(&self, mut section: impl FnMut() -> R) -> R {
         match self.discipline {
             _ if machine::in_transaction() || !machine::has_transactions() => self.locked(section),
@@ -118,12 +135,13 @@ impl Lock {
         result
     }
 
-    /// Each transaction reads the lock's word, and so is undone by whoever takes the lock.
+    /// Runs `section` as a transaction that reads the lock word, so that a thread that takes the
+    /// lock aborts it.
     fn transacted<R>(&self, mut section: impl FnMut() -> R) -> R {
         loop {
             let result = machine::transaction(|| {
                 if self.mutex.is_locked() {
-                    machine::abort_transaction();
+                    machine::abort_transaction(Abort::Held);
                 }
                 machine::enter_section();
                 section()
@@ -133,23 +151,24 @@ impl Lock {
                     machine::leave_section();
                     return result;
                 }
-                Err(Refusal::Aborted(Cause::Explicit)) if self.mutex.is_locked() => {
+                Err(Refusal::Aborted(Cause::Explicit(_))) if self.mutex.is_locked() => {
                     machine::begin_wait(self.clock);
                     while self.mutex.is_locked() {
                         Simulated::pause();
                         Simulated::now();
                     }
                 }
-                Err(Refusal::Aborted(Cause::Explicit)) => {}
+                Err(Refusal::Aborted(Cause::Explicit(_))) => {}
                 Err(_) => return self.locked(section),
             }
         }
     }
 
-    /// Acquires it, for the calling simulated thread. Nothing is elided, which takes a [`section`](Self::section).
+    /// Acquires the lock for the calling simulated thread. Never elides the lock; only
+    /// [`section`](Self::section) may.
     pub fn lock(&self) {
         machine::before_lock();
-        if self.is_kernel_s {
+        if self.is_kernel_lock {
             machine::forbid_preemption();
         }
         machine::begin_wait(self.clock);
@@ -157,7 +176,7 @@ impl Lock {
         machine::end_wait(self.clock);
     }
 
-    /// Releases it.
+    /// Releases the lock.
     pub fn unlock(&self) {
         if machine::in_transaction() {
             self.mutex.unlock();
@@ -166,15 +185,14 @@ impl Lock {
             machine::release(self.clock);
             self.mutex.unlock();
         }
-        if self.is_kernel_s {
+        if self.is_kernel_lock {
             machine::allow_preemption();
         }
     }
 }
 
-/// Whether this is the pair that the interposer serves a mutex with if nobody has chosen another.
+/// Whether this is the interposer's default pair.
 const fn is_default(contention: &str, load: &str) -> bool {
-    use unconvoy::catalogue::{CONTENTION, LOAD};
     is_same(contention, CONTENTION[0].name) && is_same(load, LOAD[0].name)
 }
 
@@ -187,6 +205,15 @@ const fn is_same(one: &str, other: &str) -> bool {
     place == one.len() && place == other.len()
 }
 
+const fn discipline_of<C: Contention>() -> Discipline {
+    if C::ELIDES { Discipline::Elision } else { Discipline::Lock }
+}
+
+/// The threads of simulated programs end a transaction without a lock.
+fn checkpoint<L: LoadManager>() {
+    L::checkpoint(Simulated::context(), || Holds::Nothing);
+}
+
 macro_rules! pairs {
     ([$(($lock:literal, $contention:ty)),*] $loads:tt) => {
         static PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
@@ -196,17 +223,63 @@ macro_rules! pairs {
             contention: $lock,
             load: $load,
             interval_ns: <$manager as LoadManager>::INTERVAL_NS,
-            discipline: if <$contention as Contention>::ELIDES { Discipline::Elision } else { Discipline::Lock },
+            discipline: discipline_of::<$contention>(),
             make: make::<$contention, $manager, { is_default($lock, $load) }>,
             make_bare: make_bare::<$contention, $manager>,
+            checkpoint: checkpoint::<$manager>,
         }),*]
     };
 }
 
-unconvoy::with_managers!(pairs, crate::platform::Simulated);
+unconvoy::with_managers!(pairs, Simulated);
 
-/// No lock: critical sections as transactions of the machine. What they cannot hold takes a `ttas` lock, which undoes
-/// all of them.
+macro_rules! ablated {
+    ($($rules:literal)*) => {
+        /// Load control with a set of rules, under the paper's lock (`tpmcs`) and under ours
+        /// (`loiter`).
+        static ABLATED: &[Pair] = &[$(
+            ablated!(@pair "tpmcs", TpMcs<Simulated>, $rules),
+            ablated!(@pair "loiter", Loiter<Simulated>, $rules),
+        )*];
+    };
+    (@pair $lock:literal, $contention:ty, $rules:literal) => {
+        Pair {
+            contention: $lock,
+            load: concat!("control@", $rules),
+            interval_ns: <ControlWith<Set<{ rules_of($rules) }>> as LoadManager>::INTERVAL_NS,
+            discipline: discipline_of::<$contention>(),
+            make: make::<
+                $contention,
+                ControlWith<Set<{ rules_of($rules) }>>,
+                { is_default($lock, LOAD[0].name) },
+            >,
+            make_bare: make_bare::<$contention, ControlWith<Set<{ rules_of($rules) }>>>,
+            checkpoint: checkpoint::<ControlWith<Set<{ rules_of($rules) }>>>,
+        }
+    };
+}
+
+ablated! {
+    "no-rules"
+    "without-grace" "without-turns" "without-contender" "without-parking" "without-pins"
+    "without-notice" "without-delay" "without-margin" "without-yields"
+    "only-grace" "only-turns" "only-contender" "only-parking" "only-pins"
+    "only-notice" "only-delay" "only-margin" "only-yields"
+}
+
+const fn rules_of(name: &str) -> u32 {
+    let mut index = 0;
+    while index < ABLATIONS.len() {
+        if is_same(ABLATIONS[index].0, name) {
+            return ABLATIONS[index].1;
+        }
+        index += 1;
+    }
+    panic!("no set of rules has this name")
+}
+
+/// Critical sections as transactions of the machine, without a lock. A section that cannot commit
+/// takes a `ttas` lock, which aborts all transactions.
 static TRANSACTIONS: Pair = Pair {
     contention: TRANSACTIONAL,
     load: "",
@@ -214,44 +287,50 @@ static TRANSACTIONS: Pair = Pair {
     discipline: Discipline::Transactions,
     make: make::<Ttas<Simulated>, NoManager, false>,
     make_bare: make_bare::<Ttas<Simulated>, NoManager>,
+    checkpoint: || {},
 };
 
-/// What stands for a lock's name where critical sections are transactions, as in the validation of Syncchar.
+/// Stands for a lock's name where critical sections run as transactions, as in the validation of
+/// Syncchar.
 pub const TRANSACTIONAL: &str = "transactions";
 
-/// The papers' `pthread_mutex_t`.
+/// The `pthread_mutex_t` of the papers.
 static SOLARIS: Pair = Pair {
     contention: "solaris",
     load: "",
     interval_ns: 0,
     discipline: Discipline::Lock,
-    // SAFETY: the machine's memory, where it stays as long as any of its threads.
-    make: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
-    // SAFETY: as above.
-    make_bare: |machine| unsafe { &*machine.place(Solaris::unlocked()) },
+    // SAFETY: the pointer is into the machine's memory, which outlives the machine's threads.
+    make: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
+    // SAFETY: see `make`.
+    make_bare: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
+    checkpoint: || {},
 };
 
-/// Every pair.
+/// All pairs.
 pub fn all() -> impl Iterator<Item = &'static Pair> {
     PAIRS.iter().copied().flatten()
 }
 
-/// The pair that a user means: `CONTENTION+LOAD`, `CONTENTION` (under load control), or `default`; or `solaris`, the
-/// mutex that the papers compare with; or [`TRANSACTIONAL`].
+/// Looks up a lock: `CONTENTION+LOAD`, `LOCK+control@RULES` ([`ABLATIONS`], under `tpmcs` and
+/// `loiter`), `CONTENTION` (with load control), `default`, `solaris` (the mutex of the papers), or
+/// [`TRANSACTIONAL`].
 ///
 /// # Errors
 ///
-/// There is none of this name.
+/// The name is unknown.
 pub fn named(name: &str) -> Result<&'static Pair, String> {
-    use unconvoy::catalogue::{CONTENTION, LOAD};
-    if let Some(other) = [&SOLARIS, &TRANSACTIONS].into_iter().find(|other| other.contention == name) {
+    if let Some(other) =
+        [&SOLARIS, &TRANSACTIONS].into_iter().find(|other| other.contention == name)
+    {
         return Ok(other);
     }
     let (contention, load) = match name {
         "default" => (CONTENTION[0].name, LOAD[0].name),
         name => name.split_once('+').unwrap_or((name, LOAD[0].name)),
     };
-    all().find(|pair| (pair.contention, pair.load) == (contention, load)).ok_or_else(|| {
-        format!("there is no lock {name}: write CONTENTION+LOAD with names of `unconvoy locks`, as in tpmcs+control")
-    })
+    all()
+        .chain(ABLATED)
+        .find(|pair| (pair.contention, pair.load) == (contention, load))
+        .ok_or_else(|| messages::unknown_lock(name))
 }

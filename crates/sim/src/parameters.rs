@@ -1,12 +1,15 @@
-//! What a machine is made of: contexts, caches, and what the operating system's scheduler does when.
+//! The parameters of a machine: contexts, caches, and the operating system's scheduler.
 //!
-//! All times are nanoseconds. A machine file is this in TOML; what it leaves out is the [`host`](crate::presets)
-//! preset's.
+//! All times are in nanoseconds. A machine file holds these parameters in TOML.
 
 use std::num::NonZeroU32;
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
+
+use crate::dispatch::Dispatch;
+use crate::messages;
+use crate::quantiles::Quantiles;
 
 /// A count of at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,22 +21,22 @@ impl TryFrom<u32> for Count {
 
     fn try_from(count: u32) -> Result<Self, String> {
         match count {
-            0 => Err("a machine has at least one of these".to_string()),
-            _ if count > Self::MOST => Err(format!("at most {} can be simulated", Self::MOST)),
+            0 => Err(messages::count_of_zero().to_string()),
+            _ if count > Self::MOST => Err(messages::count_too_large(Self::MOST)),
             _ => Ok(Count(count)),
         }
     }
 }
 
 impl Count {
-    /// More than a machine can have of anything, so that products do not overflow.
+    /// Upper limit of every count, so that products do not overflow.
     const MOST: u32 = 4096;
 
-    /// For the presets.
+    /// A constant count, for the presets.
     ///
     /// # Panics
     ///
-    /// `count` is 0.
+    /// Panics if `count` is 0 or above the limit.
     pub const fn new(count: u32) -> Self {
         assert!(count != 0 && count <= Self::MOST);
         Count(count)
@@ -48,32 +51,34 @@ impl Deref for Count {
     }
 }
 
-/// How contexts are grouped. Context 0 is next to context 1 in all of these.
+/// How contexts are grouped. Contexts with neighbouring numbers share the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Sockets of the machine.
+    /// Number of sockets.
     pub sockets: Count,
-    /// Last-level caches of a socket.
+    /// Last-level caches per socket.
     pub caches_per_socket: Count,
-    /// Cores behind one last-level cache. A core has a first-level cache.
+    /// Cores per last-level cache. Each core has a first-level cache.
     pub cores_per_cache: Count,
-    /// Hardware contexts of a core.
+    /// Hardware contexts per core.
     pub contexts_per_core: Count,
 }
 
 impl Topology {
-    /// Hardware contexts of the machine.
+    /// Number of hardware contexts of the machine.
     pub fn contexts(&self) -> usize {
         self.cores() * *self.contexts_per_core as usize
     }
 
-    /// Cores of the machine.
+    /// Number of cores of the machine.
     pub fn cores(&self) -> usize {
-        [self.sockets, self.caches_per_socket, self.cores_per_cache].iter().map(|count| **count as usize).product()
+        [self.sockets, self.caches_per_socket, self.cores_per_cache]
+            .iter()
+            .map(|count| **count as usize)
+            .product()
     }
 
-    /// How far two cores are from each other.
     pub(crate) fn distance(&self, one: usize, other: usize) -> Distance {
         let cache = *self.cores_per_cache as usize;
         let socket = cache * *self.caches_per_socket as usize;
@@ -86,7 +91,7 @@ impl Topology {
     }
 }
 
-/// The smallest part of a machine that two cores share.
+/// The smallest unit of a machine that contains two cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Distance {
@@ -96,152 +101,209 @@ pub(crate) enum Distance {
     OtherSocket,
 }
 
-/// What an access to memory costs, by where the line is.
+/// Upper limit of [`Memory::mwait_exit_ns`]: 1 ms, above the exit latency of every state that Linux
+/// enters by `mwait` on servers (`drivers/idle/intel_idle.c`).
+pub const LONGEST_MWAIT_EXIT_NS: u64 = 1_000_000;
+
+/// Costs of memory accesses, by location of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// A load or store that the core's own cache serves.
+    /// Load or store served by the core's own cache.
     pub hit_ns: u64,
-    /// A line that another core behind the same last-level cache has.
+    /// Transfer from a core behind the same last-level cache.
     pub same_cache_ns: u64,
-    /// A line that a core behind another cache of the socket has.
+    /// Transfer from a core behind another cache of the socket.
     pub same_socket_ns: u64,
-    /// A line that a core of another socket has.
+    /// Transfer from a core of another socket.
     pub other_socket_ns: u64,
-    /// A line that no cache has.
+    /// Transfer from memory, for a line in no cache.
     pub memory_ns: u64,
-    /// What a read-modify-write costs beyond a store.
+    /// Extra cost of a read-modify-write over a store.
     pub rmw_ns: u64,
-    /// For how long a line serves nobody else while a reader gets a copy. (A writer has it to itself for the whole
-    /// of its transfer.)
+    /// How long a line is busy with one reader's copy. (A write keeps it busy for the whole
+    /// transfer.)
     pub read_occupancy_ns: u64,
-    /// Whether a core goes on while a line that it stores to is on its way. Its next atomic access and its next fence
-    /// wait for that; then it is the first to have the line.
+    /// Whether a core continues while the line of a store is in transfer. Its next atomic access or
+    /// fence waits for the line. The core then writes the line before any other core gets it.
     #[serde(default)]
     pub store_buffer: bool,
-    /// A full memory fence.
+    /// Full memory fence.
     pub fence_ns: u64,
-    /// One turn of a polling loop beyond its loads.
+    /// One turn of a polling loop, without its loads.
     pub pause_ns: u64,
-    /// A look at the clock.
+    /// From a write to a line, or an interrupt, until a context that waits in `mwait` for it runs
+    /// on; the transfer of the line comes on top. At most [`LONGEST_MWAIT_EXIT_NS`]. Without this
+    /// key the machine has no such instruction, and waiters pause instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mwait_exit_ns: Option<u64>,
+    /// Clock read.
     pub clock_ns: u64,
-    /// By how many thousandths computation slows down for each other busy context of the core.
+    /// Slowdown of computation for each other busy context of the core, in thousandths.
     pub shared_core_slowdown: u32,
+}
+
+/// Which waiting thread a context runs next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The one with the least virtual run time.
+    #[default]
+    RunTime,
+    /// The one whose slice ends first in virtual run time, among those that have run no longer than
+    /// the average: EEVDF, the scheduler of Linux since 6.6 (Stoica and Abdel-Wahab, 1995).
+    Deadline,
+    /// The one of the highest priority, by Solaris' time-sharing class.
+    TimeSharing,
 }
 
 /// The operating system's scheduler, futexes and timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
-    /// How long a thread runs before another one that waits for its context has its turn.
+    /// Which waiting thread runs next.
+    #[serde(default)]
+    pub order: Order,
+    /// The dispatch table of the order `time-sharing`; without it, Solaris' default table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<Dispatch>,
+    /// How long a thread runs before another thread that waits for its context takes over.
     pub slice_ns: u64,
-    /// How often a context looks whether the slice is over.
+    /// Period at which a context checks whether its thread's slice is over.
     pub tick_ns: u64,
-    /// A context switch.
+    /// Time between the ticks of a context and of the next one. Without it, the ticks of the
+    /// contexts are spread evenly over the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick_skew_ns: Option<u64>,
+    /// How long a tick keeps the running thread from its context, if that thread goes on.
+    #[serde(default)]
+    pub tick_work_ns: Quantiles,
+    /// From the last instruction of a thread that a tick preempts to the first one of the next
+    /// thread, the context switch included; if 0, the switch alone.
+    #[serde(default)]
+    pub tick_switch_ns: Quantiles,
+    /// Context switch.
     pub switch_ns: u64,
-    /// What an idle context takes beyond that to begin with a thread that has woken.
+    /// Extra time until an idle context runs a woken thread.
     pub idle_exit_ns: u64,
-    /// Context switches per second that the machine is capable of, as all of them pass one lock; 0: no limit.
+    /// Context switches per second that the machine can do, because all of them pass one lock; 0:
+    /// no limit.
     pub switches_per_s: u64,
-    /// The system call that parks, up to the context switch.
+    /// System call that parks, without the context switch.
     pub park_ns: u64,
-    /// The system call that wakes, and finds nobody.
+    /// System call that wakes, if no thread sleeps.
     pub wake_call_ns: u64,
-    /// What it takes for each thread that it wakes.
+    /// Extra cost of that call for each woken thread.
     pub wake_thread_ns: u64,
-    /// What it takes beyond that if the thread goes to a context that is idle, which has to be told.
+    /// Extra cost if the woken thread's context is idle and must be interrupted.
     #[serde(default)]
     pub wake_idle_ns: u64,
-    /// The system call that yields, with nobody to yield to.
+    /// System call that yields, if no other thread waits for the context.
     pub yield_ns: u64,
-    /// A thread that wakes has run this much less than those that waited, at most.
+    /// Upper limit of a woken thread's lead in virtual run time over the waiting threads.
     pub sleeper_credit_ns: u64,
-    /// A thread that wakes preempts one that has run this much more.
+    /// A woken thread preempts the running thread if the latter has run for longer by more than
+    /// this.
     pub wake_preempt_ns: u64,
-    /// How often threads are moved from a longer run queue to a shorter one.
+    /// Period of balancing between run queues.
     pub balance_ns: u64,
-    /// How much longer a thread may run that asked not to be preempted; 0: nobody can ask.
+    /// Whether balancing evens out a difference of one waiting thread only at every second attempt,
+    /// as Linux does: half a thread's load is the most that it moves at the first.
+    #[serde(default)]
+    pub balance_hesitates: bool,
+    /// Slice extension for a thread that requests one; 0: unavailable.
     pub extension_ns: u64,
     /// Sleeps end at multiples of this; 0: at any time.
     pub timer_tick_ns: u64,
-    /// And so much late.
+    /// Delay of every timer.
     pub timer_slack_ns: u64,
-    /// Starting a thread.
+    /// Start of a thread.
     pub spawn_ns: u64,
-    /// What a reading of the load costs, whatever the number of threads.
+    /// Reading the load, whatever the number of threads.
     pub sensor_ns: u64,
-    /// And for each thread of the process.
+    /// Extra cost of a reading for each thread of the process.
     pub sensor_thread_ns: u64,
 }
 
-/// Where the numbers of a machine are from that was measured, and what programs take on it.
+impl Scheduler {
+    /// The dispatch table, if the order is `time-sharing`.
+    pub(crate) fn time_sharing(&self) -> Option<Dispatch> {
+        let dispatch = self.dispatch.unwrap_or(Dispatch::SOLARIS);
+        (self.order == Order::TimeSharing).then_some(dispatch)
+    }
+}
+
+/// Origin of a calibrated machine's numbers, and the costs of programs on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// When.
+    /// Date of the calibration.
     pub date: String,
-    /// Its processors, as the system calls them.
+    /// Processor model, as the system reports it.
     pub processor: String,
-    /// Its kernel.
+    /// Kernel version.
     pub kernel: String,
-    /// Whether it was busy with something else meanwhile, so that times may be too long.
+    /// Whether other programs used the machine, so that times may be too long.
     pub busy: bool,
-    /// What the programs of `unconvoy bench` take.
+    /// Costs of the programs of `unconvoy bench`.
     pub programs: Programs,
 }
 
-/// What one turn of the benchmark's programs takes on one thread beyond the accesses that are simulated, in picoseconds.
+/// Costs of a turn of the benchmark's programs on one thread, without the simulated accesses, in
+/// picoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Programs {
-    /// A turn of `counter` beyond its section and think time.
+    /// A turn of `counter` without its section and think time.
     pub counter_turn_ps: u64,
-    /// What it takes more with another lock than the default: the interposer goes through a table of locks.
+    /// Extra cost of a lock other than the default, because the interposer calls it through a table
+    /// of locks.
     pub counter_dispatch_ps: u64,
-    /// Of an operation of `hashtable`, what comes before the lock.
+    /// The part of a `hashtable` operation before the lock.
     pub table_outside_ps: u64,
-    /// What comes under the lock, beyond the way along the list.
+    /// The part under the lock, without the walk along the list.
     pub table_section_ps: u64,
-    /// A step on that way.
+    /// One step of the walk.
     pub table_visit_ps: u64,
-    /// Calling what locks and unlocks.
+    /// The calls that lock and unlock.
     pub table_call_ps: u64,
-    /// What that takes more with another lock than the default.
+    /// Extra cost of these calls for a lock other than the default.
     pub table_dispatch_ps: u64,
 }
 
-/// Who wins when two transactions meet at a line. Against what is in no transaction a transaction always loses.
+/// Which transaction survives a conflict. A transaction always loses to a non-transactional access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// The one whose access it is: the line is taken from the other, which aborts.
+    /// The requester: the transaction that has the line aborts.
     Requester,
-    /// The one that was begun first, counting from its first try. The other aborts, be it the one that asks.
+    /// The older one, counting from its first attempt; the requester may have to abort.
     Timestamp,
 }
 
-/// Hardware transactions. Conflicts are found when a line is accessed, not at the end.
+/// Hardware transactions with eager conflict detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transactions {
-    /// Who wins.
+    /// Which transaction survives a conflict.
     pub policy: Policy,
-    /// Lines that a transaction may read.
+    /// Most lines that a transaction may read.
     pub read_lines: NonZeroU32,
-    /// Lines that it may write: the size of the cache that keeps them.
+    /// Most lines that it may write: the size of the cache that holds them.
     pub write_lines: NonZeroU32,
-    /// Lines that it may write of those that share a place in that cache: its associativity. Divides `write_lines`.
+    /// Most lines that it may write within one set of that cache: the associativity. Divides
+    /// `write_lines`.
     pub write_ways: NonZeroU32,
-    /// What the beginning costs.
+    /// Beginning a transaction.
     pub begin_ns: u64,
-    /// What the end costs.
+    /// Committing it.
     pub commit_ns: u64,
     /// From the cause of an abort until the thread is back at the beginning.
     pub abort_ns: u64,
-    /// After a conflict a transaction waits a random time of up to so much before it is tried again; 0: it does not
-    /// wait. Locks that elide have their own ways.
+    /// Upper limit of the random wait before the first retry after a conflict; 0: no wait. Eliding
+    /// locks have retry policies of their own.
     pub backoff_first_ns: u64,
-    /// Twice as much after each further conflict, up to this.
+    /// The limit doubles with each further conflict, up to this value.
     pub backoff_limit_ns: u64,
 }
 
@@ -249,30 +311,33 @@ pub struct Transactions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// What results call it.
+    /// Name in results.
     pub name: String,
     /// How contexts are grouped.
     pub topology: Topology,
-    /// Caches and clock.
+    /// Memory and clock.
     pub memory: Memory,
     /// The operating system.
     pub scheduler: Scheduler,
-    /// Hardware transactions; without this table the machine has none.
+    /// Hardware transactions; a machine without this table has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<Transactions>,
-    /// Of a machine that was measured.
+    /// Origin of the numbers, if the machine was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibrated: Option<Calibrated>,
 }
 
 impl Parameters {
-    /// The machine in a few words, and whether its numbers were measured.
+    /// A short description of the machine, with the origin of its numbers.
     pub fn origin(&self) -> String {
         let contexts = self.topology.contexts();
         let measured = match &self.calibrated {
             Some(calibrated) => {
                 let busy = if calibrated.busy { ", WHILE IT WAS BUSY" } else { "" };
-                format!(", calibrated {} ({}, {}{busy})", calibrated.date, calibrated.processor, calibrated.kernel)
+                format!(
+                    ", calibrated {} ({}, {}{busy})",
+                    calibrated.date, calibrated.processor, calibrated.kernel
+                )
             }
             None if self.name == "host" => ", not calibrated".to_string(),
             None => String::new(),
@@ -281,43 +346,50 @@ impl Parameters {
     }
 }
 
-/// The machine of a TOML file.
+/// Parses a machine file.
 ///
 /// # Errors
 ///
-/// The text is no TOML, has a key that is none of the machine's, lacks one, or a value makes no sense: with the key and
-/// the line.
+/// Returns a message with key and line if the text is not TOML, has an unknown key, lacks a key, or
+/// has an invalid value.
 pub fn parse(text: &str) -> Result<Parameters, String> {
-    let machine: Parameters = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_string())?;
+    let machine: Parameters =
+        toml::from_str(text).map_err(|error| error.to_string().trim_end().to_string())?;
     let contexts = machine.topology.contexts();
     if contexts > Count::MOST as usize {
-        return Err(format!("[topology]: {contexts} contexts, and at most {} can be simulated", Count::MOST));
+        return Err(messages::too_many_contexts(contexts, Count::MOST));
+    }
+    if machine.memory.mwait_exit_ns.is_some_and(|ns| ns > LONGEST_MWAIT_EXIT_NS) {
+        let line = line_of(text, "mwait_exit_ns");
+        return Err(messages::mwait_exit_too_long(line, LONGEST_MWAIT_EXIT_NS));
     }
     let scheduler = &machine.scheduler;
-    for (key, value) in
-        [("tick_ns", scheduler.tick_ns), ("slice_ns", scheduler.slice_ns), ("balance_ns", scheduler.balance_ns)]
-    {
+    for (key, value) in [
+        ("tick_ns", scheduler.tick_ns),
+        ("slice_ns", scheduler.slice_ns),
+        ("balance_ns", scheduler.balance_ns),
+    ] {
         if value == 0 {
-            return Err(format!("line {}: scheduler.{key} is 0, and has to be longer", line_of(text, key)));
+            return Err(messages::period_of_zero(line_of(text, key), key));
         }
+    }
+    if scheduler.dispatch.is_some() && scheduler.order != Order::TimeSharing {
+        return Err(messages::dispatch_without_time_sharing(line_of(text, "dispatch")));
     }
     if let Some(transactions) = &machine.transactions {
         let (lines, ways) = (transactions.write_lines, transactions.write_ways);
         if lines.get() % ways != 0 {
             let line = line_of(text, "write_ways");
-            return Err(format!(
-                "line {line}: transactions.write_ways is {ways}, which does not divide write_lines, {lines}"
-            ));
+            return Err(messages::uneven_ways(line, ways.get(), lines.get()));
         }
         if transactions.backoff_limit_ns < transactions.backoff_first_ns {
-            let line = line_of(text, "backoff_limit_ns");
-            return Err(format!("line {line}: transactions.backoff_limit_ns is shorter than backoff_first_ns"));
+            return Err(messages::backoff_limit_too_short(line_of(text, "backoff_limit_ns")));
         }
     }
     Ok(machine)
 }
 
-/// The line of `key`, from 1; 0 if it has none of its own.
+/// Line number of `key`, from 1; 0 if not found.
 fn line_of(text: &str, key: &str) -> usize {
     text.lines().position(|line| line.trim_start().starts_with(key)).map_or(0, |line| line + 1)
 }
@@ -332,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_a_file() {
+    fn preset_round_trips_as_machine_file() {
         for (name, _) in presets::PRESETS {
             let preset = presets::named(name).expect("listed");
             assert_eq!(parse(&toml::to_string(&preset).expect("written")), Ok(preset), "{name}");
@@ -340,18 +412,23 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_key_and_line() {
+    fn invalid_value_is_rejected_with_key_and_line() {
         let changed = |key: &str, value: &str| {
-            let line = |line: &str| if line.starts_with(key) { format!("{key} = {value}") } else { line.to_string() };
+            let line = |line: &str| {
+                if line.starts_with(key) { format!("{key} = {value}") } else { line.to_string() }
+            };
             text().lines().map(line).collect::<Vec<_>>().join("\n")
         };
-        let line_of = |key: &str| text().lines().position(|line| line.starts_with(key)).expect("a key") + 1;
+        let line_of =
+            |key: &str| text().lines().position(|line| line.starts_with(key)).expect("a key") + 1;
         for (key, value, why) in [
             ("sockets", "0", "at least one"),
             ("contexts_per_core", "9999", "at most"),
             ("hit_ns", "-1", "-1"),
             ("switch_ns", "\"long\"", "string"),
+            ("mwait_exit_ns", "1000001", "at most 1000000"),
             ("tick_ns", "0", "is 0"),
+            ("order", "\"fifo\"", "time-sharing"),
             ("policy", "\"coin\"", "requester"),
             ("read_lines", "0", "nonzero"),
             ("write_ways", "7", "does not divide"),
@@ -362,6 +439,9 @@ mod tests {
             assert!(error.contains(key) && error.contains(why), "{error}");
         }
         let error = parse(&text().replace("hit_ns", "hit_nanoseconds")).expect_err("refused");
-        assert!(error.contains("unknown field `hit_nanoseconds`") && error.contains("line "), "{error}");
+        assert!(
+            error.contains("unknown field `hit_nanoseconds`") && error.contains("line "),
+            "{error}"
+        );
     }
 }

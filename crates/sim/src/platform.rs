@@ -1,5 +1,5 @@
-//! The machine that the shipped locks run on here: their primitives over [`machine`](crate::machine),
-//! and the [process](crate::process) that its threads belong to.
+//! The primitives of the shipped locks, implemented on the simulated [`machine`](crate::machine),
+//! and the [process](crate::process) of its threads.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -7,7 +7,8 @@ use core::sync::atomic::Ordering;
 use unconvoy::load::{Context, LoadControl, ThreadState};
 use unconvoy::lock::Process;
 use unconvoy::primitive::{
-    Atomic as _, Atomics, Begun, Clock, Generation, Parking, SliceExtension, Spin, Threads, Transactions,
+    Abort, Atomics, Begun, Clock, Generation, Monitor, Parking, SAMPLED, SliceExtension, Spin,
+    Threads, Transactions, poll_for_change,
 };
 use unconvoy::queue::{Node, NodeMemory};
 
@@ -15,10 +16,10 @@ use crate::{machine, process};
 
 pub use crate::machine::{Simulated, SimulatedCell};
 
-/// A system call that does next to nothing, as `gettid` (some 100 cycles on current processors).
+/// Cost of a trivial system call such as `gettid`: about 100 cycles on current processors.
 const SYSTEM_CALL_NS: u64 = 50;
 
-/// As the native machine's (`umwait.rs`): 10,000 cycles.
+/// The native limit of one `umwait` (`umwait.rs`): 10,000 cycles.
 const UMWAIT_NS: u64 = 4_000;
 
 impl Atomics for Simulated {
@@ -53,10 +54,14 @@ impl Spin for Simulated {
     fn delay(ns: u64) {
         machine::delay(ns);
     }
+}
 
-    fn umwait(word: &SimulatedCell<u64>, seen: u64) {
-        if word.load(Ordering::Acquire) == seen {
-            machine::doze(word.address(), UMWAIT_NS);
+impl Monitor for Simulated {
+    fn wait_for_change(word: &SimulatedCell<u64>, seen: u64) {
+        if machine::has_mwait() {
+            machine::mwait(word.address(), || word.get() != seen, UMWAIT_NS);
+        } else {
+            poll_for_change::<Self>(word, seen);
         }
     }
 }
@@ -100,12 +105,24 @@ impl Transactions for Simulated {
         machine::in_transaction()
     }
 
+    fn elided_lock() -> usize {
+        machine::elided_lock()
+    }
+
+    fn set_elided_lock(address: usize) {
+        machine::set_elided_lock(address);
+    }
+
+    fn is_sampled() -> bool {
+        machine::random(u64::from(SAMPLED)) == 0
+    }
+
     fn end_transaction() {
         machine::end_transaction();
     }
 
-    fn abort_transaction() {
-        machine::abort_transaction();
+    fn abort_transaction(because: Abort) {
+        machine::abort_transaction(because);
     }
 }
 
@@ -125,12 +142,12 @@ impl NodeMemory for Simulated {
     }
 
     unsafe fn give_node(node: *mut Node<Simulated>) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller passes a node that `take_node` returned and that no thread uses.
         unsafe { process::give_node(node) };
     }
 }
 
-/// The process of the calling thread, by its load control.
+/// The process of the calling thread, identified by its load control.
 #[derive(Clone, Copy)]
 pub struct OwnProcess(&'static LoadControl<Simulated>);
 

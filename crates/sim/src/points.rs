@@ -1,4 +1,4 @@
-//! Simulates many points, and keeps what there is after each.
+//! Simulates many points and saves the finished ones after each.
 
 use std::path::Path;
 
@@ -10,12 +10,13 @@ use unconvoy_measure::output::write;
 use unconvoy_measure::progress::Progress;
 
 use crate::grid::{self, Cell, Ended};
+use crate::messages;
 
-/// Simulates the cells, with progress on standard error; has what there is written after each.
+/// Simulates the cells, with progress on standard error, and calls `write` after each.
 ///
 /// # Errors
 ///
-/// The last writing failed.
+/// The final `write` failed.
 pub fn simulate(
     jobs: Option<u32>,
     cells: &[Cell],
@@ -30,7 +31,8 @@ pub fn simulate(
         progress.at(done);
         if is_news {
             let so_far = Ended { results: results.to_vec(), failures: Vec::new(), complete: false };
-            // A disk that is full now may have room at the end, where failing is an error.
+            // Ignore errors here: a disk that is full now may have room later. The final write
+            // reports them.
             let _ = write(&so_far);
             progress.now_and_then(done);
         }
@@ -41,7 +43,7 @@ pub fn simulate(
     Ok(ended)
 }
 
-/// Writes a record.
+/// Writes `record` to `path` as JSON.
 ///
 /// # Errors
 ///
@@ -50,16 +52,16 @@ pub fn write_json(path: &Path, record: &impl Serialize) -> anyhow::Result<()> {
     write(path, json(record)?)
 }
 
-/// What did not go well is an error at the end.
+/// Reports an interrupt or the failed points as an error.
 ///
 /// # Errors
 ///
-/// A point failed, or a signal came.
+/// A point failed, or a signal arrived.
 pub fn finish(ended: &Ended) -> anyhow::Result<()> {
     Interrupts::of_process()?.check()?;
     match ended.failures.as_slice() {
         [] => Ok(()),
         [failure] => bail!("{failure}"),
-        [failure, others @ ..] => bail!("{failure}\nand {} more points failed", others.len()),
+        [failure, others @ ..] => bail!(messages::more_failures(failure, others.len())),
     }
 }

@@ -1,4 +1,5 @@
-//! What the threads of one simulated process share beside their locks: load control, its controller, queue nodes.
+//! Data that the threads of a simulated process share beside their locks: load control, its
+//! controller, and queue nodes.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -18,22 +19,21 @@ pub struct Process {
     nodes: Nodes,
     tags: &'static [Tag; STRIPES],
     has_controller: bool,
-    /// Whether a controller may be started: experiments that set the target themselves have none.
+    /// Whether a controller may start. Experiments that set the sleep target themselves have none.
     controlled: bool,
-    /// Contexts aimed at, if not all that there are.
+    /// Number of contexts the controller aims at, if not the whole machine.
     aim: Option<f64>,
-    /// Whether the sensor sees the load of the whole machine.
-    sees_all: bool,
+    reads_machine_load: bool,
 }
 
-/// Moves `value` to the machine's memory, where it stays as long as the machine.
-fn settle<T>(machine: &mut Machine, value: T) -> &'static T {
-    // SAFETY: nothing that the machine's threads do outlives it, and nobody else is given such references.
-    unsafe { &*machine.place(value) }
+/// Moves `value` to the machine's memory, which lives as long as the machine.
+fn allocate<T>(machine: &mut Machine, value: T) -> &'static T {
+    // SAFETY: the reference goes only to the machine's threads, and none of them outlives the
+    // machine.
+    unsafe { &*machine.allocate(value) }
 }
 
 impl Process {
-    /// A process without threads.
     pub(crate) fn new(machine: &mut Machine) -> Self {
         let control = LoadControl::<Simulated>::new();
         let zero = || SimulatedCell::new(0_u32);
@@ -45,15 +45,15 @@ impl Process {
             capacity: zero(),
         };
         Process {
-            control: settle(machine, control),
-            counters: settle(machine, counters),
-            stop: settle(machine, zero()),
+            control: allocate(machine, control),
+            counters: allocate(machine, counters),
+            stop: allocate(machine, zero()),
             nodes: Nodes::default(),
-            tags: settle(machine, core::array::from_fn(|_| Tag(SimulatedCell::new(0)))),
+            tags: allocate(machine, core::array::from_fn(|_| Tag(SimulatedCell::new(0)))),
             has_controller: false,
             controlled: true,
             aim: None,
-            sees_all: false,
+            reads_machine_load: false,
         }
     }
 
@@ -69,11 +69,11 @@ impl Process {
         self.aim = Some(contexts);
     }
 
-    pub(crate) fn see_all(&mut self) {
-        self.sees_all = true;
+    pub(crate) fn read_machine_load(&mut self) {
+        self.reads_machine_load = true;
     }
 
-    /// Intervals that controllers served.
+    /// Number of controller intervals of the process so far.
     pub(crate) fn intervals(&self) -> u32 {
         self.counters.ticks.load(Relaxed)
     }
@@ -89,11 +89,13 @@ pub(crate) fn load_control() -> &'static LoadControl<Simulated> {
 }
 
 pub(crate) fn ensure_controller() {
-    machine::leave_transaction(); // for a call, and before what would not be taken back
+    // A transaction cannot contain a system call, and could not undo the start.
+    machine::leave_transaction();
     let number = machine::process();
     if own(|process| process.controlled && !core::mem::replace(&mut process.has_controller, true)) {
         machine::start_controller(number, "controller", move || {
-            let (control, counters, stop) = own(|process| (process.control, process.counters, process.stop));
+            let (control, counters, stop) =
+                own(|process| (process.control, process.counters, process.stop));
             let mut sensor = Accounting { process: number, last: 0, before: (0, 0) };
             serve(control, &mut sensor, counters, stop);
             own(|process| process.has_controller = false);
@@ -101,8 +103,8 @@ pub(crate) fn ensure_controller() {
     }
 }
 
-/// The sensor: what the simulated scheduler knows of the process's threads, as Solaris' microstate accounting did
-/// (ASPLOS 2010, section 3.2.1). Its cost grows with their number.
+/// The load sensor: the simulated scheduler's accounts of the process's threads, like Solaris'
+/// microstate accounting (ASPLOS 2010, section 3.2.1). A reading costs time for each thread.
 struct Accounting {
     process: usize,
     last: u64,
@@ -111,7 +113,7 @@ struct Accounting {
 
 impl Accounting {
     fn times(&self) -> (u64, u64) {
-        let process = own(|process| (!process.sees_all).then_some(self.process));
+        let process = own(|process| (!process.reads_machine_load).then_some(self.process));
         machine::run_times(process)
     }
 }
@@ -126,11 +128,13 @@ impl Sensor for Accounting {
         machine::read_load();
         let times = self.times();
         let span = now.saturating_sub(self.last).max(1) as f64;
-        let runnable = (times.0 + times.1).saturating_sub(self.before.0 + self.before.1) as f64 / span;
+        let runnable =
+            (times.0 + times.1).saturating_sub(self.before.0 + self.before.1) as f64 / span;
         let waiting = times.1.saturating_sub(self.before.1) as f64 / span;
         (self.last, self.before) = (now, times);
         let reading = match own(|process| process.aim) {
-            // Threads beyond the aim count as waiting, although there are contexts for them.
+            // Threads beyond the number aimed at count as waiting, even if a context is free for
+            // them.
             Some(aim) => Reading::of_runnable(runnable, aim),
             None => Reading { runnable, waiting, capacity: machine::capacity() },
         };
@@ -138,8 +142,8 @@ impl Sensor for Accounting {
     }
 }
 
-/// Stacks of free queue nodes, as many as the native machine has (`queue/pool.rs`), and with its accesses: one
-/// compare-and-swap to take a node and one to give it back.
+/// Stacks of free queue nodes, as many as on the native machine (`queue/pool.rs`) and with the same
+/// accesses: one compare-and-swap to take a node and one to return it.
 #[derive(Default)]
 struct Nodes {
     stripes: [Vec<*mut Node<Simulated>>; STRIPES],
@@ -147,11 +151,12 @@ struct Nodes {
 
 const STRIPES: usize = 16;
 
-/// Moves on with every change of a stripe.
+/// A version that every change of a stripe increments.
 #[repr(align(128))]
 struct Tag(SimulatedCell<u64>);
 
-/// Changes the caller's stripe of nodes, after the access that this takes. In no transaction: it would not be taken back.
+/// Runs `work` on the caller's stripe of nodes, after the compare-and-swap that guards it. Aborts a
+/// transaction, which could not undo the change.
 fn with_stripe<R>(work: impl FnOnce(&mut Vec<*mut Node<Simulated>>) -> R) -> R {
     machine::leave_transaction();
     let stripe = machine::thread() as usize % STRIPES;
@@ -165,12 +170,12 @@ fn with_stripe<R>(work: impl FnOnce(&mut Vec<*mut Node<Simulated>>) -> R) -> R {
 
 pub(crate) fn take_node() -> *mut Node<Simulated> {
     let known = with_stripe(Vec::pop);
-    known.unwrap_or_else(|| machine::with(|machine| machine.place(Node::detached(0, 0))))
+    known.unwrap_or_else(|| machine::with(|machine| machine.allocate(Node::detached(0, 0))))
 }
 
 /// # Safety
 ///
-/// `node` came from [`take_node`], and nobody uses it any more.
+/// `node` came from [`take_node`], and no thread uses it any longer.
 pub(crate) unsafe fn give_node(node: *mut Node<Simulated>) {
     with_stripe(|free| free.push(node));
 }

@@ -1,4 +1,4 @@
-//! A machine with a program on it: what workloads are written with.
+//! A machine with a program on it: the interface that workloads use.
 
 use unconvoy::load::LoadControl;
 use unconvoy::primitive::Atomic as _;
@@ -9,56 +9,57 @@ use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::process::Process;
 
-/// A machine and what runs on it. It stays on one thread of the host.
+/// A machine and its program. It stays on one host thread.
 pub struct Simulation {
     machine: Box<Machine>,
 }
 
 impl Simulation {
-    /// A machine on which nothing runs. The same seed gives the same results.
+    /// Creates a machine without threads. Equal seeds give equal results.
     ///
     /// # Errors
     ///
-    /// There is no memory for it.
+    /// The host has no memory for the machine.
     pub fn new(parameters: &Parameters, seed: u64) -> std::io::Result<Self> {
         Ok(Simulation { machine: Box::new(Machine::new(parameters.clone(), seed)?) })
     }
 
-    /// A process; its number.
+    /// Adds a process and returns its number.
     pub fn process(&mut self) -> usize {
         let process = Process::new(&mut self.machine);
         self.machine.add_process(process)
     }
 
-    /// What the threads of a process share.
+    /// The data that the threads of a process share.
     fn shared(&mut self, process: usize) -> &mut Process {
         self.machine.process(process)
     }
 
-    /// A lock. The process's load control has the interval that goes with it.
+    /// Creates a lock, and sets the process's controller interval to the pair's.
     pub fn lock(&mut self, process: usize, pair: &Pair) -> Lock {
         self.set_interval(process, pair.interval_ns);
         Lock::new(&mut self.machine, pair)
     }
 
-    /// A lock of the operating system's kernel.
+    /// Creates a lock of the simulated operating system's kernel.
     pub fn kernel_lock(&mut self, process: usize, pair: &Pair) -> Lock {
         self.set_interval(process, pair.interval_ns);
         Lock::in_kernel(&mut self.machine, pair)
     }
 
-    /// A word of shared data.
+    /// Allocates a word of shared data.
     pub fn word(&mut self) -> Word {
         Word::new(&mut self.machine)
     }
 
     /// Moves `value` to the machine's memory, on cache lines of its own.
-    pub(crate) fn settle<T>(&mut self, value: T) -> &'static T {
-        // SAFETY: nothing that the machine's threads do outlives it, and nobody else is given such references.
-        unsafe { &*self.machine.place(value) }
+    pub(crate) fn allocate<T>(&mut self, value: T) -> &'static T {
+        // SAFETY: the reference goes only to the machine's threads, and none of them outlives the
+        // machine.
+        unsafe { &*self.machine.allocate(value) }
     }
 
-    /// Lines of shared data, one after the other.
+    /// Allocates consecutive lines of shared data.
     pub(crate) fn lines(&mut self, bytes: usize) -> Lines {
         Lines::new(&mut self.machine, bytes)
     }
@@ -73,95 +74,106 @@ impl Simulation {
         self.shared(process).control()
     }
 
-    /// Has the process's controllers aim at so many contexts, and not at all that there are.
+    /// Makes the process's controllers aim at `contexts` instead of the whole machine.
     pub fn aim_at(&mut self, process: usize, contexts: f64) {
         self.shared(process).aim_at(contexts);
     }
 
-    /// Has the process's controllers read the load of the whole machine, as the sensor `loadavg` does.
-    pub fn see_all(&mut self, process: usize) {
-        self.shared(process).see_all();
+    /// Makes the process's controllers read the load of the whole machine, like the sensor
+    /// `loadavg`.
+    pub fn read_machine_load(&mut self, process: usize) {
+        self.shared(process).read_machine_load();
     }
 
-    /// Has the process no controller, as where an experiment sets the sleep target.
+    /// Disables the process's controller, for experiments that set the sleep target.
     pub fn without_controller(&mut self, process: usize) {
         self.shared(process).set_controlled(false);
     }
 
-    /// Has the machine's scheduler be the lock-contention-aware one (ACM TACO 9(4), 2013).
+    /// Enables the lock-contention-aware scheduler (ACM TACO 9(4), 2013).
     ///
     /// # Panics
     ///
-    /// There are threads already.
-    pub fn schedule_specially(&mut self, parameters: unconvoy_sched::Parameters) {
-        self.machine.schedule_specially(parameters);
+    /// Panics if the machine has threads already.
+    pub fn enable_special_set(&mut self, parameters: unconvoy_sched::Parameters) {
+        self.machine.enable_special_set(parameters);
     }
 
-    /// That scheduler's policy, if it is the machine's.
+    /// The policy of the lock-contention-aware scheduler, if enabled.
     pub fn policy(&self) -> Option<&Policy> {
         self.machine.policy()
     }
 
-    /// When the special set's size became another one, and which.
-    pub fn changes_of_the_set(&self) -> &[(u64, Change)] {
-        self.machine.changes_of_the_set()
+    /// Changes of the special set's size, with their times.
+    pub fn set_changes(&self) -> &[(u64, Change)] {
+        self.machine.set_changes()
     }
 
-    /// Whether thread `thread` is lock-intensive, and the context that it runs on or ran on last.
-    pub fn standing(&self, thread: u32) -> (State, usize) {
-        self.machine.standing(thread)
+    /// State of `thread` in the policy, and the context that it runs on or ran on last.
+    pub fn special_state(&self, thread: u32) -> (State, usize) {
+        self.machine.special_state(thread)
     }
 
-    /// Starts a thread; its number.
-    pub fn spawn(&mut self, process: usize, name: impl Into<String>, body: impl FnOnce() + 'static) -> u32 {
+    /// Starts a thread and returns its number.
+    pub fn spawn(
+        &mut self,
+        process: usize,
+        name: impl Into<String>,
+        body: impl FnOnce() + 'static,
+    ) -> u32 {
         machine::spawn(&mut self.machine, process, name.into(), true, body)
     }
 
-    /// Starts a thread that is no load of the process; its number.
-    pub fn spawn_apart(&mut self, process: usize, name: &str, body: impl FnOnce() + 'static) -> u32 {
+    /// Starts a thread that does not count as load, and returns its number.
+    pub fn spawn_uncounted(
+        &mut self,
+        process: usize,
+        name: &str,
+        body: impl FnOnce() + 'static,
+    ) -> u32 {
         machine::spawn(&mut self.machine, process, name.to_string(), false, body)
     }
 
-    /// Simulates until the time `end` in nanoseconds, or until all threads have ended.
+    /// Simulates until `end` (in nanoseconds), or until all threads have ended.
     ///
     /// # Errors
     ///
-    /// Nothing will ever happen again, although threads have not ended.
+    /// The program hangs: no event can wake its remaining threads.
     pub fn run(&mut self, end: u64) -> Result<(), Hang> {
         machine::run(&mut self.machine, end)
     }
 
-    /// Where the time of thread `thread` went so far.
+    /// The time of `thread` so far.
     pub fn split(&mut self, thread: u32) -> Split {
         self.machine.split(thread)
     }
 
-    /// What the machine did so far.
+    /// The machine's event counts so far.
     pub fn counts(&self) -> Counts {
         self.machine.counts()
     }
 
-    /// What came of the machine's transactions so far.
+    /// The outcomes of transactions so far.
     pub fn transactions(&self) -> TransactionCounts {
         self.machine.transactions()
     }
 
-    /// Threads of a process that run or wait to run.
+    /// Number of threads of a process that run or wait to run.
     pub fn runnable(&self, process: usize) -> u32 {
         self.machine.runnable(process)
     }
 
-    /// Intervals that the process's controllers served.
+    /// Number of controller intervals of the process so far.
     pub fn intervals(&mut self, process: usize) -> u32 {
         self.shared(process).intervals()
     }
 
-    /// What every thread that has not ended is at.
+    /// Activities of the unfinished threads, one per line.
     pub fn threads(&self) -> String {
         self.machine.describe_threads()
     }
 
-    /// The machine's description.
+    /// The machine's parameters.
     pub fn parameters(&self) -> &Parameters {
         self.machine.parameters()
     }

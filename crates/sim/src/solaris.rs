@@ -1,12 +1,14 @@
-//! The mutex that the ASPLOS and DaMoN papers compare with: Solaris 10's `pthread_mutex_t`. unconvoy has none like it;
-//! here it is so that their figures have their baseline.
+//! Solaris 10's `pthread_mutex_t`, the baseline of the ASPLOS and DaMoN papers. unconvoy has no
+//! such lock; the simulator has it for the papers' figures.
 //!
-//! As DaMoN 2009 describes it (sections 2.3 and 4.1): a thread spins until it has the lock, sees that the holder is not on
-//! a processor, or has lost patience; then it joins the lock's sleep queue. The lock goes to a thread that spins if there
-//! is one. If there is none it is *handed* to the first sleeper, who has to be woken, and that takes part in every
-//! hand-over from then on: who comes meanwhile sees a holder that does not run, and sleeps too.
+//! The algorithm follows DaMoN 2009, sections 2.3 and 4.1. A thread spins until it acquires the
+//! lock, until the holder loses its processor, or until its turns are used up. It then joins the
+//! lock's sleep queue. A release leaves the lock to a spinning thread if there is one. Otherwise it
+//! *hands* the lock to the first sleeper, which must first be woken. From then on every hand-over
+//! pays for a wake-up: arriving threads find a holder without a processor, and sleep too.
 //!
-//! The queue is guarded by a word that every change of it writes; that it may have to be waited for is not modelled.
+//! Every change of the queue writes one word, which stands for the lock of the queue. Contention on
+//! that lock is not modelled.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,16 +21,16 @@ use crate::machine;
 use crate::mutex::Mutex;
 use crate::platform::{Simulated, SimulatedCell};
 
-/// Turns of the spin: libc's `THREAD_ADAPTIVE_SPIN`.
-const PATIENCE: u32 = 1_000;
+/// Most turns of the spin: libc's `THREAD_ADAPTIVE_SPIN`.
+const SPIN_TURNS: u32 = 1_000;
 
-/// A sleeper, and whether it was given the lock.
+/// A sleeper, and whether it has received the lock.
 type Sleeper = (u32, Rc<Cell<bool>>);
 
 #[repr(C)]
 pub(crate) struct Solaris {
     held: SimulatedCell<u32>,
-    /// The holder's number and 1.
+    /// Number of the holder plus 1.
     holder: SimulatedCell<u32>,
     spinners: SimulatedCell<u32>,
     queue_word: SimulatedCell<u32>,
@@ -38,11 +40,18 @@ pub(crate) struct Solaris {
 impl Solaris {
     pub(crate) fn unlocked() -> Self {
         let zero = || SimulatedCell::new(0);
-        Solaris { held: zero(), holder: zero(), spinners: zero(), queue_word: zero(), queue: RefCell::default() }
+        Solaris {
+            held: zero(),
+            holder: zero(),
+            spinners: zero(),
+            queue_word: zero(),
+            queue: RefCell::default(),
+        }
     }
 
     fn try_lock(&self) -> bool {
-        let acquired = self.held.load(Relaxed) == 0 && self.held.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+        let acquired = self.held.load(Relaxed) == 0
+            && self.held.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
         if acquired {
             self.holder.store(machine::current() + 1, Relaxed);
         }
@@ -52,7 +61,7 @@ impl Solaris {
     fn spin(&self) -> bool {
         self.spinners.fetch_add(1, Relaxed);
         let mut acquired = false;
-        for _ in 0..PATIENCE {
+        for _ in 0..SPIN_TURNS {
             acquired = self.try_lock();
             let holder = self.holder.load(Relaxed);
             if acquired || holder != 0 && !machine::is_on_processor(holder - 1) {
@@ -67,12 +76,13 @@ impl Solaris {
 
 impl Mutex for Solaris {
     fn lock(&self) {
-        machine::leave_transaction(); // which would not take the queue back
+        // A transaction could not undo changes of the queue.
+        machine::leave_transaction();
         if self.try_lock() || self.spin() {
             return;
         }
         self.queue_word.fetch_add(1, Relaxed);
-        // Who was about to take the lock from a releaser that saw a spinner must not sleep.
+        // Try once more: a releaser may have seen this thread spinning and left the lock to it.
         if self.try_lock() {
             return;
         }
@@ -89,7 +99,7 @@ impl Mutex for Solaris {
         let sleeps = self.queue_word.load(Relaxed) != 0 && !self.queue.borrow().is_empty();
         if !sleeps || self.spinners.load(Relaxed) > 0 {
             self.held.store(0, Relaxed);
-            // One may have queued since, having seen the lock held.
+            // A thread that saw the lock held may have joined the queue since.
             if sleeps || self.queue.borrow().is_empty() || !self.try_lock() {
                 return;
             }

@@ -9,11 +9,17 @@ use unconvoy_sim::parameters::Parameters;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::{presets, workload};
 
-/// What a run came to: sections, simulated time of its end, switches, accesses.
+/// Sections, simulated time of the end, switches and accesses of a run.
 type Outcome = (u64, u64, u64, u64);
 
-/// Four times as many threads as contexts, each with so many sections; every thread must end.
-fn contend(parameters: &Parameters, pair: &'static Pair, threads: u32, sections: u32, seed: u64) -> Outcome {
+/// Runs `threads` threads of `sections` sections each. Every thread must end.
+fn contend(
+    parameters: &Parameters,
+    pair: &'static Pair,
+    threads: u32,
+    sections: u32,
+    seed: u64,
+) -> Outcome {
     let mut simulation = Simulation::new(parameters, seed).expect("memory");
     let process = simulation.process();
     let lock = simulation.lock(process, pair);
@@ -28,7 +34,7 @@ fn contend(parameters: &Parameters, pair: &'static Pair, threads: u32, sections:
                 lock.lock();
                 assert!(!inside.replace(true), "two threads in one critical section");
                 machine::work(200);
-                machine::now(); // a place to be preempted at
+                machine::now(); // A point of preemption.
                 inside.set(false);
                 lock.unlock();
                 machine::work(300);
@@ -40,7 +46,13 @@ fn contend(parameters: &Parameters, pair: &'static Pair, threads: u32, sections:
     if let Err(hang) = simulation.run(200_000_000_000) {
         panic!("{}: {hang}", pair.name());
     }
-    assert_eq!(done.get(), u64::from(threads * sections), "{} is not done:\n{}", pair.name(), simulation.threads());
+    assert_eq!(
+        done.get(),
+        u64::from(threads * sections),
+        "{} is not finished:\n{}",
+        pair.name(),
+        simulation.threads()
+    );
     let counts = simulation.counts();
     (done.get(), end.get(), counts.switches, counts.accesses)
 }
@@ -52,12 +64,13 @@ fn small() -> Parameters {
 }
 
 #[test]
-fn every_pair_excludes_and_ends() {
+fn every_pair_excludes_and_terminates() {
     for pair in pair::all() {
         let begin = std::time::Instant::now();
         let (sections, end, switches, accesses) = contend(&small(), pair, 16, 100, 1);
         println!(
-            "{:24} {sections} sections, {:9.3} ms, {switches:6} switches, {accesses:9} accesses, {:?}",
+            "{:24} {sections} sections, {:9.3} ms, {switches:6} switches, {accesses:9} accesses, \
+             {:?}",
             pair.name(),
             end as f64 / 1e6,
             begin.elapsed()
@@ -65,15 +78,22 @@ fn every_pair_excludes_and_ends() {
     }
 }
 
-/// Where each access to a line waits for those before it, a waiter that marks the lock comes between any two of the holder's.
+/// On a machine where accesses to a line queue up, a waiter that sets the parked bit gets between
+/// any two accesses of the holder.
 #[test]
-fn a_release_gets_past_waiters_that_mark_the_lock() {
+fn release_among_parking_waiters_makes_progress() {
     let opteron = presets::named("opteron-32").expect("a preset");
     let sockbench = workload::named("sockbench").expect("a workload");
     for name in ["ttas+adaptive", "tas+adaptive", "ttas+park", "tas+park"] {
         let mut simulation = Simulation::new(&opteron, 1).expect("memory");
         let process = simulation.process();
-        let running = workload::start(&mut simulation, process, &sockbench, pair::named(name).expect("a pair"), 8);
+        let running = workload::start(
+            &mut simulation,
+            process,
+            &sockbench,
+            pair::named(name).expect("a pair"),
+            8,
+        );
         simulation.run(20_000_000).unwrap_or_else(|hang| panic!("{name}: {hang}"));
         // A section takes 4 us.
         let done: u64 = running.finished().iter().sum();

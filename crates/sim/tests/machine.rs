@@ -1,4 +1,4 @@
-//! What the machine's parts cost, one by one, and that a seed decides everything.
+//! Costs of the machine's operations, one by one, and reproducibility by seed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::workload;
 
-/// Two sockets of two caches of two cores of one context; round numbers.
+/// Two sockets with two caches of two cores of one context, and costs in round numbers.
 fn plain() -> Parameters {
     let mut parameters = presets::named("server").expect("a preset");
     let topology = &mut parameters.topology;
@@ -22,7 +22,7 @@ fn plain() -> Parameters {
     (memory.hit_ns, memory.same_cache_ns, memory.same_socket_ns) = (1, 20, 50);
     (memory.other_socket_ns, memory.memory_ns, memory.rmw_ns) = (100, 80, 5);
     (memory.read_occupancy_ns, memory.clock_ns, memory.shared_core_slowdown) = (10, 0, 0);
-    memory.store_buffer = false; // what a store takes is what is measured here
+    memory.store_buffer = false; // The tests measure the cost of stores.
     parameters
 }
 
@@ -37,8 +37,15 @@ fn finish(simulation: &mut Simulation) {
 
 type Times = Rc<RefCell<Vec<(u32, u64)>>>;
 
-/// Thread `n` runs on context `n`; each begins `begin` ns after the start, and notes what `work` took.
-fn timed(simulation: &mut Simulation, process: usize, begin: u64, times: &Times, work: impl FnOnce() + 'static) {
+/// Starts thread `n` on context `n`. It runs `work` at `begin` ns after the start and records its
+/// duration.
+fn timed(
+    simulation: &mut Simulation,
+    process: usize,
+    begin: u64,
+    times: &Times,
+    work: impl FnOnce() + 'static,
+) {
     let times = times.clone();
     simulation.spawn(process, "timed", move || {
         let now = machine::now();
@@ -55,32 +62,34 @@ fn took(times: &Times, thread: u32) -> u64 {
 }
 
 #[test]
-fn an_access_costs_by_where_the_line_is() {
+fn access_cost_depends_on_line_location() {
     let mut simulation = simulation(&plain());
     let process = simulation.process();
     let word = simulation.word();
     let times = Times::default();
-    // Context 0 gets the line from memory and then has it; the others take it from one another.
-    let steps = [(0, 80 + 1), (10_000, 20 + 20), (20_000, 50 + 50), (30_000, 100), (40_000, 100 + 100)];
+    // Context 0 gets the line from memory, the others from each other.
+    let steps =
+        [(0, 80 + 1), (10_000, 20 + 20), (20_000, 50 + 50), (30_000, 100), (40_000, 100 + 100)];
     for (begin, _) in steps {
         timed(&mut simulation, process, begin, &times, move || word.increment());
     }
     finish(&mut simulation);
-    assert_eq!(took(&times, 0), 81, "from memory, then a hit: it is alone");
-    assert_eq!(took(&times, 1), 40, "from the neighbour, and its copy is invalidated");
+    assert_eq!(took(&times, 0), 81, "from memory, then a hit on the only copy");
+    assert_eq!(took(&times, 1), 40, "from the neighbour, whose copy is then invalidated");
     assert_eq!(took(&times, 2), 100, "from another cache of the socket");
     assert_eq!(took(&times, 3), 40, "from the neighbour again");
     assert_eq!(took(&times, 4), 200, "from the other socket");
 }
 
 #[test]
-fn transfers_of_one_line_wait_for_one_another() {
+fn concurrent_transfers_of_one_line_are_serialised() {
     let mut simulation = simulation(&plain());
     let process = simulation.process();
-    let (word, others) = (simulation.word(), [simulation.word(), simulation.word(), simulation.word()]);
+    let (word, others) =
+        (simulation.word(), [simulation.word(), simulation.word(), simulation.word()]);
     let times = Times::default();
     timed(&mut simulation, process, 0, &times, move || word.increment());
-    // Three at a time, of one line and of three.
+    // Three contexts access the same line at the same time, and then a line each.
     for _ in 0..3 {
         timed(&mut simulation, process, 10_000, &times, move || word.increment());
     }
@@ -102,7 +111,7 @@ fn transfers_of_one_line_wait_for_one_another() {
 }
 
 #[test]
-fn threads_share_a_context_slice_by_slice() {
+fn threads_on_one_context_alternate_by_slices() {
     let mut parameters = plain();
     parameters.topology.sockets = Count::new(1);
     parameters.topology.caches_per_socket = Count::new(1);
@@ -134,7 +143,7 @@ fn threads_share_a_context_slice_by_slice() {
 }
 
 #[test]
-fn an_idle_context_takes_what_waits_for_another() {
+fn idle_context_steals_waiting_thread() {
     let mut simulation = simulation(&plain());
     let process = simulation.process();
     let end = Rc::new(Cell::new(0));
@@ -146,12 +155,12 @@ fn an_idle_context_takes_what_waits_for_another() {
         });
     }
     finish(&mut simulation);
-    // Twice as many threads as contexts: 100 ms, and little more.
+    // Twice as many threads as contexts: slightly more than 100 ms.
     assert!((99_000_000..115_000_000).contains(&end.get()), "{}", end.get());
 }
 
 #[test]
-fn parked_threads_are_woken_in_order_or_when_their_time_is_up() {
+fn parked_threads_wake_in_order() {
     let parameters = plain();
     let mut simulation = simulation(&parameters);
     let process = simulation.process();
@@ -161,7 +170,7 @@ fn parked_threads_are_woken_in_order_or_when_their_time_is_up() {
         let woken = woken.clone();
         simulation.spawn(process, "sleeper", move || {
             machine::work(thread * 100_000);
-            // Asked before it parks, in the act, and when it has been woken.
+            // Three calls: before parking, while parking, and after the wake-up.
             let asked = Cell::new(0);
             machine::wait_for_word(&word, || asked.replace(asked.get() + 1) < 2);
             let at = machine::now();
@@ -187,7 +196,7 @@ fn parked_threads_are_woken_in_order_or_when_their_time_is_up() {
 }
 
 #[test]
-fn a_cap_on_switches_is_one() {
+fn switch_cap_limits_switches() {
     let switches = |cap: u64| -> Counts {
         let mut parameters = plain();
         parameters.scheduler.switches_per_s = cap;
@@ -196,7 +205,7 @@ fn a_cap_on_switches_is_one() {
         for _ in 0..8 {
             simulation.spawn(process, "napper", || {
                 loop {
-                    machine::away(1_000);
+                    machine::wait_for_io(1_000);
                     machine::now();
                 }
             });
@@ -204,25 +213,29 @@ fn a_cap_on_switches_is_one() {
         simulation.run(100_000_000).unwrap_or_else(|hang| panic!("{hang}"));
         simulation.counts()
     };
-    // 8 nappers, each switched to after 1 us of sleep and some us of overhead.
+    // Each of the 8 threads runs again after 1 us of sleep and a few us of overhead.
     assert!(switches(0).switches > 80_000, "{:?}", switches(0));
     let capped = switches(10_000).switches;
     assert!((900..=1_020).contains(&capped), "{capped} in a tenth of a second");
 }
 
 #[test]
-fn a_deadlock_is_told_with_every_thread() {
+fn deadlock_lists_blocked_threads() {
     let mut simulation = simulation(&plain());
     let process = simulation.process();
     let word = simulation.word();
     simulation.spawn(process, "forgotten", move || machine::wait_for_word(&word, || true));
-    let hang = simulation.run(1_000_000_000).expect_err("nobody wakes it");
-    assert!(hang.to_string().contains("forgotten") && hang.to_string().contains("Blocked"), "{hang}");
+    let hang = simulation.run(1_000_000_000).expect_err("no thread wakes it");
+    assert!(
+        hang.to_string().contains("forgotten") && hang.to_string().contains("Blocked"),
+        "{hang}"
+    );
 }
 
-/// What a run leaves, to be compared.
+/// The outcome of a run, for comparison.
 fn fingerprint(lock: &str, seed: u64) -> (Vec<u64>, Counts) {
-    let mut simulation = Simulation::new(&presets::named("niagara2-16").expect("a preset"), seed).expect("memory");
+    let mut simulation =
+        Simulation::new(&presets::named("niagara2-16").expect("a preset"), seed).expect("memory");
     let process = simulation.process();
     let mix = workload::named("tm1").expect("a workload");
     let pair = pair::named(lock).expect("a pair");
@@ -232,10 +245,16 @@ fn fingerprint(lock: &str, seed: u64) -> (Vec<u64>, Counts) {
 }
 
 #[test]
-fn a_seed_gives_one_result_on_any_thread_of_the_host() {
-    for lock in
-        ["loiter+control", "tpmcs+control", "ttas+backoff", "futex+none", "ticket+yield", "mcs+gcr", "clh+malthus"]
-    {
+fn equal_seeds_on_any_host_thread_give_equal_results() {
+    for lock in [
+        "loiter+control",
+        "tpmcs+control",
+        "ttas+backoff",
+        "futex+none",
+        "ticket+yield",
+        "mcs+gcr",
+        "clh+malthus",
+    ] {
         let first = fingerprint(lock, 7);
         assert_eq!(first, fingerprint(lock, 7), "{lock}");
         let elsewhere = std::thread::scope(|scope| {
@@ -243,12 +262,25 @@ fn a_seed_gives_one_result_on_any_thread_of_the_host() {
             others.into_iter().map(|other| other.join().expect("no panic")).collect::<Vec<_>>()
         });
         assert!(elsewhere.iter().all(|other| *other == first), "{lock}");
-        assert_ne!(first, fingerprint(lock, 8), "{lock}: the seed decides nothing");
+        assert_ne!(first, fingerprint(lock, 8), "{lock}: the seed has no effect");
     }
 }
 
+/// This machine has no sensor for the rule `notice`.
 #[test]
-fn polling_an_unchanged_line_costs_time_but_no_work() {
+fn ablated_load_control_runs_under_every_set_of_rules() {
+    for (rules, _) in unconvoy::load::rules::ABLATIONS {
+        for lock in ["loiter", "tpmcs"] {
+            fingerprint(&format!("{lock}+control@{rules}"), 7);
+        }
+    }
+    let shipped = fingerprint("tpmcs+control", 7);
+    assert_eq!(shipped, fingerprint("tpmcs+control@without-notice", 7));
+    assert_ne!(shipped, fingerprint("tpmcs+control@no-rules", 7), "no rule changes the run");
+}
+
+#[test]
+fn polling_unchanged_line_is_not_simulated() {
     let mut simulation = simulation(&plain());
     let process = simulation.process();
     let lock = simulation.lock(process, pair::named("ticket+none").expect("a pair"));
@@ -268,8 +300,12 @@ fn polling_an_unchanged_line_costs_time_but_no_work() {
         });
     }
     finish(&mut simulation);
-    assert!((50_000_000..50_100_000).contains(&seen.get()), "all had it right after the holder: {}", seen.get());
-    // Turn by turn it would be some 45 ns a turn: 7 million turns.
+    assert!(
+        (50_000_000..50_100_000).contains(&seen.get()),
+        "all acquired it right after the holder: {}",
+        seen.get()
+    );
+    // Simulated turn by turn, at 45 ns each, the wait would take 7 million turns.
     assert!(simulation.counts().accesses < 700_000, "{:?}", simulation.counts());
 }
 
@@ -293,5 +329,8 @@ fn simulated_accesses_per_second() {
     simulation.run(20_000_000).unwrap_or_else(|hang| panic!("{hang}"));
     let elapsed = begin.elapsed().as_secs_f64();
     let counts = simulation.counts();
-    println!("{:.1} million accesses per second, {counts:?}", counts.accesses as f64 / elapsed / 1e6);
+    println!(
+        "{:.1} million accesses per second, {counts:?}",
+        counts.accesses as f64 / elapsed / 1e6
+    );
 }

@@ -1,4 +1,4 @@
-//! What a store buffer changes: what a store takes, and who gets a lock.
+//! Effects of a store buffer: the cost of a store, and which thread gets a lock.
 
 use unconvoy_sim::outcome::{Outcome, Point, Stop, simulate};
 use unconvoy_sim::parameters::{Count, Parameters};
@@ -29,27 +29,29 @@ fn run(machine: &Parameters, table: bool, lock: &str, threads: u32) -> Outcome {
     simulate(&point, &Stop::new(false)).expect("simulated")
 }
 
-/// A thread that releases a test-and-set lock and wants it again has the line when its release takes effect. On real
-/// machines throughput hardly falls from one thread to two (`docs/records/grids/counter.json`: 8.7 M/s and 8.3 M/s).
+/// A thread that releases a test-and-set lock and acquires it again succeeds, because it has the
+/// line when its release takes effect. On real machines, therefore, throughput hardly falls from
+/// one thread to two (`docs/records/grids/counter.json`: 8.7 M/s and 8.3 M/s).
 #[test]
-fn who_releases_a_polled_lock_has_it_again() {
-    let of = |store_buffer, threads| run(&two_cores(store_buffer), false, "tas+none", threads).per_s;
+fn releaser_of_polled_lock_reacquires_it() {
+    let of =
+        |store_buffer, threads| run(&two_cores(store_buffer), false, "tas+none", threads).per_s;
     let (kept, lost) = (of(true, 2) / of(true, 1), of(false, 2) / of(false, 1));
     assert!(kept > 0.6 && kept > 1.2 * lost, "with a store buffer {kept:.2}, without {lost:.2}");
 }
 
-/// A queue hands the lock over each time, store buffer or not.
 #[test]
-fn a_queue_hands_over_all_the_same() {
+fn queue_lock_with_store_buffer_hands_over() {
     let of = |store_buffer, threads| run(&two_cores(store_buffer), false, "mcs+none", threads);
     assert!(of(true, 2).per_s < 0.7 * of(true, 1).per_s && of(true, 2).fairness > 0.99);
 }
 
-/// The lists of the hash table are checked as they are walked, whatever serialises the operations.
+/// A walk along the table's lists panics if two operations overlap, whatever serialises them.
 #[test]
-fn operations_on_the_table_exclude_each_other() {
+fn table_operations_exclude_each_other() {
     for lock in ["default", "tas+none", "mcs+none", "elided+none"] {
-        let (one, two) = (run(&two_cores(true), true, lock, 1), run(&two_cores(true), true, lock, 2));
+        let (one, two) =
+            (run(&two_cores(true), true, lock, 1), run(&two_cores(true), true, lock, 2));
         assert!(two.per_s > 1.05 * one.per_s, "{lock}: {} and {}", one.per_s, two.per_s);
     }
 }

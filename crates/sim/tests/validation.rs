@@ -1,4 +1,4 @@
-//! The programs of Syncchar's validation: that they are right, and what they gain.
+//! The programs of Syncchar's validation: correctness, and speed-up by transactions.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -19,25 +19,37 @@ fn metatm(processors: u32, policy: Policy) -> Parameters {
     let transactions = machine.transactions.as_mut().expect("it has some");
     transactions.policy = policy;
     if policy == Policy::Requester {
-        // Whoever asks wins: with short waits all undo each other without end.
+        // If the requester wins, transactions with short waits abort each other forever.
         transactions.backoff_limit_ns = 10_000;
     }
     machine
 }
 
-fn execution<'a>(machine: &'a Parameters, program: Program, lock: &str, sections: u32, seed: u64) -> Execution<'a> {
+fn execution<'a>(
+    machine: &'a Parameters,
+    program: Program,
+    lock: &str,
+    sections: u32,
+    seed: u64,
+) -> Execution<'a> {
     let pair = pair::named(lock).expect("a lock");
     Execution { machine, program, pair, in_kernel: false, threads: THREADS, sections, seed }
 }
 
-fn completed(machine: &Parameters, program: Program, lock: &str, sections: u32, seed: u64) -> Completion {
+fn completed(
+    machine: &Parameters,
+    program: Program,
+    lock: &str,
+    sections: u32,
+    seed: u64,
+) -> Completion {
     execution(machine, program, lock, sections, seed)
         .complete()
         .unwrap_or_else(|error| panic!("{program:?} under {lock}: {error}"))
 }
 
 #[test]
-fn the_tree_is_a_set_and_stays_balanced() {
+fn tree_after_random_changes_stays_valid() {
     let machine = presets::named("host").expect("a preset");
     let mut simulation = Simulation::new(&machine, 1).expect("memory");
     let (tree, mut spare) = RedBlackTree::new(&mut simulation, 101);
@@ -45,7 +57,7 @@ fn the_tree_is_a_set_and_stays_balanced() {
     let mut expected = BTreeSet::new();
     for turn in 0..20_000 {
         let key = random.u32(0..100);
-        // Mostly insertions, mostly removals, and again.
+        // Alternate between mostly insertions and mostly removals.
         if random.u32(0..100) < [75, 25][turn / 500 % 2] {
             let node = *spare.last().expect("more nodes than keys");
             assert_eq!(tree.insert(key, node), expected.insert(key));
@@ -62,7 +74,7 @@ fn the_tree_is_a_set_and_stays_balanced() {
 }
 
 #[test]
-fn the_tree_stays_one_under_32_threads() {
+fn tree_under_32_threads_stays_valid() {
     for policy in POLICIES {
         for processors in [8, 32] {
             let machine = metatm(processors, policy);
@@ -70,7 +82,7 @@ fn the_tree_stays_one_under_32_threads() {
             let process = simulation.process();
             let (tree, mut nodes) = RedBlackTree::new(&mut simulation, 201 + 32);
             let tree = Rc::new(tree);
-            // By key, insertions less removals.
+            // Insertions minus removals, by key.
             let net = Rc::new(RefCell::new(vec![0_i32; 201]));
             let removed = Rc::new(RefCell::new(Vec::new()));
             for thread in 0..32 {
@@ -85,12 +97,15 @@ fn the_tree_stays_one_under_32_threads() {
                         let inserts = machine::random(2) == 0;
                         own = own.or_else(|| removed.borrow_mut().pop());
                         if let (true, Some(node)) = (inserts, own) {
-                            let inserted = machine::transaction(|| tree.insert(key, node)).expect("it fits");
+                            let inserted =
+                                machine::transaction(|| tree.insert(key, node)).expect("it fits");
                             if inserted {
                                 own = None;
                                 net.borrow_mut()[key as usize] += 1;
                             }
-                        } else if let Some(node) = machine::transaction(|| tree.remove(key)).expect("it fits") {
+                        } else if let Some(node) =
+                            machine::transaction(|| tree.remove(key)).expect("it fits")
+                        {
                             removed.borrow_mut().push(node);
                             net.borrow_mut()[key as usize] -= 1;
                         }
@@ -100,17 +115,26 @@ fn the_tree_stays_one_under_32_threads() {
             }
             simulation.run(u64::MAX - 1).unwrap_or_else(|hang| panic!("{hang}"));
             let counts = simulation.transactions();
-            let keys = tree.check().unwrap_or_else(|error| panic!("{policy:?} with {processors}: {error}"));
+            let keys = tree
+                .check()
+                .unwrap_or_else(|error| panic!("{policy:?} with {processors}: {error}"));
             for (key, net) in net.borrow().iter().enumerate() {
-                assert_eq!(*net, i32::from(keys.contains(&(key as u32))), "{policy:?} with {processors}: key {key}");
+                assert_eq!(
+                    *net,
+                    i32::from(keys.contains(&(key as u32))),
+                    "{policy:?} with {processors}: key {key}"
+                );
             }
-            assert!(counts.conflicts > 100 && counts.commits == 32 * 300, "{policy:?} with {processors}: {counts:?}");
+            assert!(
+                counts.conflicts > 100 && counts.commits == 32 * 300,
+                "{policy:?} with {processors}: {counts:?}"
+            );
         }
     }
 }
 
 #[test]
-fn the_programs_gain_by_transactions() {
+fn programs_with_transactions_speed_up() {
     for policy in POLICIES {
         for program in [Program::Prob, Program::Rw, Program::RbTree] {
             let mut speed_ups = Vec::new();
@@ -120,26 +144,32 @@ fn the_programs_gain_by_transactions() {
                 let transacted = completed(&machine, program, TRANSACTIONAL, 100, 1);
                 let speed_up = locked.ns as f64 / transacted.ns as f64;
                 println!(
-                    "{policy:?}, {processors:2} processors, {program:?}: ttas+none {:.0} sections/s, transactions {:.0}, \
-                     speed-up {speed_up:.2}, {:.2} aborts per commit, {:?}",
+                    "{policy:?}, {processors:2} processors, {program:?}: ttas+none {:.0}/s, \
+                     transactions {:.0}, speed-up {speed_up:.2}, {:.2} aborts per commit, {:?}",
                     locked.per_s(),
                     transacted.per_s(),
                     transacted.aborts_per_commit(),
                     transacted.transactions
                 );
                 assert!(transacted.transactions.commits >= transacted.sections * 9 / 10);
-                assert!(speed_up > 2.0, "{policy:?}, {processors} processors, {program:?}: {speed_up}");
+                assert!(
+                    speed_up > 2.0,
+                    "{policy:?}, {processors} processors, {program:?}: {speed_up}"
+                );
                 speed_ups.push(speed_up);
             }
-            // Prob's one line takes 200 ns from one processor to the next: 16 use it up.
+            // Prob's shared line takes 200 ns per transfer: 16 processors saturate it.
             let grows = speed_ups.is_sorted_by(|fewer, more| 1.2 * fewer < *more);
-            assert!(grows || program == Program::Prob || policy == Policy::Requester, "{program:?}: {speed_ups:?}");
+            assert!(
+                grows || program == Program::Prob || policy == Policy::Requester,
+                "{program:?}: {speed_ups:?}"
+            );
         }
     }
 }
 
 #[test]
-fn a_seed_gives_one_result() {
+fn equal_seeds_give_equal_results() {
     let machine = metatm(16, Policy::Requester);
     for program in [Program::Prob, Program::Rw, Program::RbTree] {
         for lock in [TRANSACTIONAL, "elided+none", "elided+control"] {
@@ -151,19 +181,25 @@ fn a_seed_gives_one_result() {
 }
 
 #[test]
-fn address_sets_are_what_the_programs_access_and_not_the_lock() {
+fn address_sets_exclude_the_lock() {
     let machine = metatm(8, Policy::Timestamp);
-    let recorded = |program| execution(&machine, program, "ttas+none", 40, 1).address_sets().expect("it ends");
-    // Prob writes one word, the same for half of the sections, its own thread's for the others.
+    let recorded =
+        |program| execution(&machine, program, "ttas+none", 40, 1).address_sets().expect("it ends");
+    // Prob writes one word: a shared one in half of the sections, the thread's own in the others.
     let sets = recorded(Program::Prob);
     assert_eq!(sets.len(), 32 * 40);
-    assert!(sets.iter().all(|one| one.set.written_words.len() == 1 && one.set.read_words.is_empty()));
+    assert!(
+        sets.iter().all(|one| one.set.written_words.len() == 1 && one.set.read_words.is_empty())
+    );
     let words: BTreeSet<u64> = sets.iter().flat_map(|one| one.set.written_words.clone()).collect();
-    assert_eq!(words.len(), 1 + 32, "the shared one, and one for each thread");
-    let shared = sets.iter().filter(|one| one.set.written_words.contains(words.first().expect("some"))).count();
+    assert_eq!(words.len(), 1 + 32, "the shared one and one per thread");
+    let shared = sets
+        .iter()
+        .filter(|one| one.set.written_words.contains(words.first().expect("some")))
+        .count();
     assert!((500..780).contains(&shared), "about half of 1280: {shared}");
 
-    // RW: the first thread writes four lines, all others read them and write one of their own.
+    // RW: the first thread writes four lines; the others read them and write one of their own.
     let sets = recorded(Program::Rw);
     let written = &sets.iter().find(|one| one.thread == 0).expect("it wrote").set.written_lines;
     assert_eq!(written.len(), 4);
@@ -172,9 +208,13 @@ fn address_sets_are_what_the_programs_access_and_not_the_lock() {
         assert_eq!(one.set.read_lines.is_superset(written), one.thread != 0);
     }
 
-    // RB-Tree: whatever it writes is in the tree, whose root every section reads first.
+    // RB-Tree: every section first reads the root.
     let sets = recorded(Program::RbTree);
-    let common = sets.iter().map(|one| one.set.read_words.clone()).reduce(|all, one| &all & &one).expect("some");
+    let common = sets
+        .iter()
+        .map(|one| one.set.read_words.clone())
+        .reduce(|all, one| &all & &one)
+        .expect("some");
     assert!(!common.is_empty(), "the root");
     let writers = sets.iter().filter(|one| !one.set.written_words.is_empty()).count();
     assert!((200..800).contains(&writers), "few change the tree: {writers} of 1280");

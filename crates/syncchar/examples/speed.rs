@@ -1,11 +1,13 @@
-//! How long analysing ten million entries of address sets takes, and how much memory.
+//! Measures the analysis of ten million entries: time and peak memory.
 //!
 //! ```text
 //! cargo run --release -p unconvoy-syncchar --example speed
 //! ```
 //!
-//! Three shapes, each with 32 threads, 50 entries per section, and windows for 2, 8, 16 and 32 processors: threads taking turns, so that every section is drawn,
-//! in two kinds (a hot word and private data; all sections touch the same words), and threads at random over 1000 locks.
+//! Each of the three workloads has 32 threads, 50 entries per section, and windows for 2, 8, 16 and
+//! 32 processors. In the first, the threads take one lock in turn, so that every section is drawn,
+//! and touch private data and a hot word. In the second, they all touch the same words. In the
+//! third, threads take 1000 locks at random.
 
 use std::time::Instant;
 use unconvoy_syncchar::{Access, Analysis, Options, Section};
@@ -28,14 +30,20 @@ fn main() {
     ];
     for (name, shape) in shapes {
         let mut rng = fastrand::Rng::with_seed(1);
-        let mut analysis = Analysis::new(Options::default()).expect("the defaults make sense");
+        let mut analysis = Analysis::new(Options::default()).expect("valid defaults");
         let start = Instant::now();
         for number in 0..ENTRIES / PER_SECTION {
             let (lock, thread, base) = shape(number, &mut rng);
             let accesses = (0..PER_SECTION as u32).map(|entry| match entry {
-                0 => Access { address: 0x1000, read: 0xff, written: 0xff, read_place: 1, written_place: 1 },
+                0 => Access {
+                    address: 0x1000,
+                    read: 0xff,
+                    written: 0xff,
+                    read_place: 1,
+                    written_place: 1,
+                },
                 _ => Access {
-                    // Every seventh is written; not in the order of addresses.
+                    // Every seventh word is written; not in address order.
                     address: 0x10_0000 + base + u64::from(entry * 37 % 64) * 8,
                     read: 0xff,
                     written: if entry % 7 == 0 { 0xff } else { 0 },
@@ -46,12 +54,17 @@ fn main() {
             analysis.section(Section { lock, thread, ..Section::default() }, accesses);
         }
         let locks = analysis.finish();
-        let windows: u64 = locks.iter().flat_map(|lock| &lock.estimates).map(|estimates| estimates.windows).sum();
-        println!("{name}: {:.2} s, {windows} windows, peak {} MiB", start.elapsed().as_secs_f64(), peak_mib());
+        let windows: u64 =
+            locks.iter().flat_map(|lock| &lock.estimates).map(|estimates| estimates.windows).sum();
+        println!(
+            "{name}: {:.2} s, {windows} windows, peak {} MiB",
+            start.elapsed().as_secs_f64(),
+            peak_mib()
+        );
     }
 }
 
-/// The most memory that the process had resident, in MiB; 0 where the system does not tell.
+/// Peak resident memory of the process in MiB; 0 if /proc does not say.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

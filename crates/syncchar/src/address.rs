@@ -1,4 +1,5 @@
-//! Addresses in JSON: text in hexadecimal. The kernel's are beyond what readers of JSON that only know floating-point numbers hold exactly.
+//! Addresses in JSON, as hexadecimal text. Readers that store numbers as floating point cannot
+//! represent kernel addresses exactly.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -12,20 +13,25 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
 
 fn parse<E: Error>(text: &str) -> Result<u64, E> {
     let digits = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    digits.ok_or_else(|| E::custom(format_args!("{text} is no address")))
+    digits.ok_or_else(|| E::custom(format_args!("{text}: expected a hexadecimal address with 0x")))
 }
 
-/// What addresses are names of.
+/// A map from addresses to names.
 pub mod names {
     use super::parse;
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
 
-    pub fn serialize<S: Serializer>(names: &BTreeMap<u64, String>, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        names: &BTreeMap<u64, String>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_map(names.iter().map(|(address, name)| (format!("{address:#x}"), name)))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<u64, String>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<u64, String>, D::Error> {
         let names = BTreeMap::<String, String>::deserialize(from)?;
         names.into_iter().map(|(address, name)| Ok((parse(&address)?, name))).collect()
     }

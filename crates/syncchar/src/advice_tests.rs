@@ -1,14 +1,15 @@
-//! One synthetic lock per advice.
+//! One synthetic lock for each kind of advice.
 
 use super::*;
 use crate::{Access, Analysis, Options, Section};
 use fastrand::Rng;
 use unconvoy_trace_stream::flag;
 
-/// A lock of 8 threads in turn; `section` makes the accesses of each.
+/// A lock taken by 8 threads in turn. `section` makes the accesses of each section.
 fn lock(mut section: impl FnMut(u32, &mut Rng) -> Vec<Access>) -> LockAnalysis {
     let mut rng = Rng::with_seed(1);
-    let mut analysis = Analysis::new(Options { processors: vec![2, 8], ..Options::default() }).unwrap();
+    let mut analysis =
+        Analysis::new(Options { processors: vec![2, 8], ..Options::default() }).unwrap();
     for index in 0..4000 {
         let accesses = section(index % 8, &mut rng);
         analysis.section(Section { lock: 0, thread: index % 8, ..Section::default() }, accesses);
@@ -22,40 +23,40 @@ fn advice(section: impl FnMut(u32, &mut Rng) -> Vec<Access>) -> Vec<Advice> {
 
 const HEAD: u64 = 0x1000;
 
-/// Reads at place 1.
+/// Read at place 1.
 fn read(address: u64) -> Access {
     Access { address, read: 0xff, read_place: 1, ..Access::default() }
 }
 
-/// Writes at place 2.
+/// Write at place 2.
 fn store(address: u64) -> Access {
     Access { address, written: 0xff, written_place: 2, ..Access::default() }
 }
 
-/// Reads at place 1, then writes at place 2.
+/// Read at place 1, then write at place 2.
 fn update(address: u64) -> Access {
     Access { written: 0xff, written_place: 2, ..read(address) }
 }
 
-/// Increments at place 3.
+/// Increment at place 3.
 fn increment(address: u64) -> Access {
     Access { address, read: 0xff, written: 0xff, read_place: 3, written_place: 3 }
 }
 
-/// Data of one thread, so many words on lines that no other thread has.
+/// A thread's private data: `words` words on lines of its own.
 fn private(thread: u32, words: u64) -> impl Iterator<Item = Access> {
     (0..words).map(move |word| update(0x10_0000 * (1 + u64::from(thread)) + word * 8))
 }
 
 #[test]
-fn too_few() {
+fn few_pairs_give_no_advice() {
     let mut analysis = Analysis::new(Options::default()).unwrap();
     analysis.section(Section::default(), [store(HEAD)]);
     assert_eq!(advise(&analysis.finish()[0], |_| false), [Advice::TooFew { pairs: 0 }]);
 }
 
 #[test]
-fn keep_for_io() {
+fn mostly_io_keeps_lock() {
     let mut analysis = Analysis::new(Options::default()).unwrap();
     for index in 0..4000 {
         let section = Section {
@@ -66,81 +67,96 @@ fn keep_for_io() {
         };
         analysis.section(section, private(index % 8, 3).collect::<Vec<_>>());
     }
-    assert!(matches!(advise(&analysis.finish()[0], |_| false)[..], [Advice::KeepForIo { share }] if share == 0.75));
+    let advice = advise(&analysis.finish()[0], |_| false);
+    assert_eq!(advice, [Advice::KeepForIo { share: 0.75 }]);
 }
 
 #[test]
-fn transactions() {
+fn independent_sections_suggest_transactions() {
     let advice = advice(|thread, _| private(thread, 4).collect());
     assert_eq!(advice, [Advice::Transactions { speed_up: 8.0, processors: 8 }]);
 }
 
 /// RW (section 5).
 #[test]
-fn sequence_lock() {
+fn mostly_readers_suggest_sequence_lock() {
     let advice = advice(|thread, _| match thread {
         0 => vec![store(HEAD), store(HEAD + 8)],
         _ => vec![read(HEAD), read(HEAD + 8)],
     });
-    assert!(matches!(advice[..], [Advice::SequenceLock { share }] if (share - 0.875).abs() < 0.01), "{advice:?}");
+    assert!(
+        matches!(advice[..], [Advice::SequenceLock { share }] if (share - 0.875).abs() < 0.01),
+        "{advice:?}"
+    );
 }
 
 #[test]
-fn pad() {
-    // Each thread its word, all words in one line.
+fn false_sharing_suggests_padding() {
+    // Each thread has its own word; all words share a line.
     let advice = advice(|thread, _| vec![update(HEAD + u64::from(thread) * 8)]);
     assert_eq!(
         advice,
-        [Advice::Transactions { speed_up: 8.0, processors: 8 }, Advice::Pad { word: HEAD, by_line: 1.0, by_byte: 8.0 }]
+        [
+            Advice::Transactions { speed_up: 8.0, processors: 8 },
+            Advice::Pad { word: HEAD, by_line: 1.0, by_byte: 8.0 }
+        ]
     );
 }
 
 /// Figure 2: read, compared, and always written back.
 #[test]
-fn conditional_store() {
+fn unconditional_store_suggests_branch() {
     let lock = lock(|thread, _| private(thread, 4).chain([update(HEAD)]).collect());
     let advice = advise(&lock, |place| place == 2);
     assert_eq!(advice, [Advice::ConditionalStore { address: HEAD, place: 2, share: 1.0 }]);
 }
 
-/// A counter that is all the section does, and one that is looked at now and then.
+/// A counter that is all of the section, and one that is read occasionally.
 #[test]
-fn per_thread_counter() {
+fn mostly_written_counter_suggests_per_thread() {
     let expected = [Advice::PerThreadCounter { address: HEAD, share: 1.0, alone: 1.0 }];
     assert_eq!(advice(|_, _| vec![increment(HEAD)]), expected);
     let sometimes_read = advice(|thread, rng| {
-        private(thread, 4).chain([if rng.u32(..10) == 0 { read(HEAD) } else { increment(HEAD) }]).collect()
+        private(thread, 4)
+            .chain([if rng.u32(..10) == 0 { read(HEAD) } else { increment(HEAD) }])
+            .collect()
     });
     assert_eq!(sometimes_read, expected);
 }
 
-/// "It can be pointless": read more than it is written (section 3.1).
+/// "It can be pointless": read more often than written (section 3.1).
 #[test]
-fn a_counter_that_is_often_read_stays() {
-    let advice = advice(|_, rng| vec![if rng.u32(..3) == 0 { increment(HEAD) } else { read(HEAD) }]);
-    assert!(!advice.iter().any(|advice| matches!(advice, Advice::PerThreadCounter { .. })), "{advice:?}");
+fn often_read_counter_stays_shared() {
+    let advice =
+        advice(|_, rng| vec![if rng.u32(..3) == 0 { increment(HEAD) } else { read(HEAD) }]);
+    assert!(
+        !advice.iter().any(|advice| matches!(advice, Advice::PerThreadCounter { .. })),
+        "{advice:?}"
+    );
 }
 
-/// Sections on private data that all count in the end (section 2), or note who was last.
+/// Sections on private data that all increment a counter at the end (section 2), or record the last
+/// visitor.
 #[test]
-fn move_statistic() {
+fn unread_word_suggests_moving_it() {
     for statistic in [increment(HEAD), store(HEAD)] {
         let advice = advice(|thread, _| private(thread, 4).chain([statistic]).collect());
         assert_eq!(advice, [Advice::MoveStatistic { address: HEAD, share: 1.0, alone: 1.0 }]);
     }
 }
 
-/// A push to a list: the head is read and replaced, a node of the thread's own is filled.
+/// A push onto a list: the head is read and replaced, the thread's own node is filled.
 #[test]
-fn entry_points_of_a_stack() {
+fn hot_list_head_suggests_entry_points() {
     let advice = advice(|thread, _| private(thread, 4).chain([update(HEAD)]).collect());
     assert_eq!(advice, [Advice::EntryPoints { address: HEAD, share: 1.0 }]);
 }
 
-/// A list walked up to some node, which is changed: "any pointer update will conflict with all other critical regions that have walked further
-/// down the list" (section 3.1). No single node is in most of the conflicts.
+/// A list traversed to some node, which is changed: "any pointer update will conflict with all
+/// other critical regions that have walked further down the list" (section 3.1). No single node is
+/// in most conflicts.
 #[test]
-fn entry_points_of_a_list() {
+fn list_traversal_suggests_entry_points() {
     let advice = advice(|_, rng| {
         let node = rng.u64(..40);
         (0..node).map(|word| read(HEAD + word * 64)).chain([update(HEAD + node * 64)]).collect()
@@ -148,34 +164,38 @@ fn entry_points_of_a_list() {
     assert!(matches!(advice[..], [.., Advice::EntryPoints { .. }]), "{advice:?}");
 }
 
-/// Figure 7: many items put in one section, each somewhere else.
+/// Figure 7: one section inserts many items at scattered addresses.
 #[test]
-fn split_section() {
+fn bulk_section_suggests_splitting() {
     let advice = advice(|_, rng| (0..100).map(|_| update(HEAD + rng.u64(..2000) * 64)).collect());
     assert!(matches!(advice[..], [Advice::SplitSection { words }] if words == 100.0), "{advice:?}");
 }
 
-/// A few words that all sections change: there is nothing else to the section (section 6.2, zone.lock).
+/// All sections change a few words and nothing else (section 6.2, zone.lock).
 #[test]
-fn keep_lock() {
+fn dense_conflicts_keep_lock() {
     let advice = advice(|_, _| (0..4).map(|word| update(HEAD + word * 8)).collect());
     assert_eq!(advice, [Advice::KeepLock { density: 8.0, threads: 8.0 }]);
 }
 
 /// Prob (section 5): half of the sections write one variable.
 #[test]
-fn a_hot_variable_is_named_beside_the_gain() {
+fn hot_variable_is_advised_beside_gain() {
     let advice = advice(|thread, rng| match rng.bool() {
         true => vec![store(HEAD)],
         false => private(thread, 1).collect(),
     });
-    assert!(advice.contains(&Advice::MoveStatistic { address: HEAD, share: 1.0, alone: 1.0 }), "{advice:?}");
+    assert!(
+        advice.contains(&Advice::MoveStatistic { address: HEAD, share: 1.0, alone: 1.0 }),
+        "{advice:?}"
+    );
 }
 
 #[test]
-fn sentences_name_the_word() {
+fn sentence_names_the_word() {
     let advice = Advice::PerThreadCounter { address: HEAD, share: 0.9, alone: 0.5 };
-    let expected = "Make the counter hits per-thread, and add up where it is read: it is in 90 % of the conflicts, and the only one of 50 %.";
+    let expected = "Make the counter hits per-thread and sum it on reads: \
+                    it is in 90 % of the conflicts, in 50 % alone.";
     assert_eq!(advice.sentence(|_| Some("hits".into())), expected);
     assert!(advice.sentence(|_| None).contains("0x1000"));
 }

@@ -1,20 +1,23 @@
-//! The analysis as it runs: sections come in, estimates come out; what is held in between is one window per lock and number of processors.
+//! The online analysis: sections come in, estimates come out. Meanwhile the analysis holds one
+//! window per lock and number of processors.
 
 use crate::compare::Comparison;
-use crate::conflicts::{Conflicts, Deterministic, FalseSharing, Histogram, HotSpot, pattern};
-use crate::estimate::{Estimate, Means};
+use crate::conflicts::{Conflicts, FalseSharing, Histogram, HotSpot, pattern};
+use crate::estimate::Estimate;
+use crate::hash::Deterministic;
 use crate::set::AddressSet;
-use crate::window::Window;
+use crate::widening::{Counting, Fitting, Sizes, Widening, expected_threads};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
+use unconvoy_trace_stream::sampling::{Draws, Sampling};
 use unconvoy_trace_stream::{Access, Section};
 
-/// Hot spots and falsely shared lines that are told of each lock.
-const MOST_TOLD: usize = 32;
+/// The most hot spots and falsely shared lines reported for each lock.
+const MOST_LISTED: usize = 32;
 
-/// The most processors that can be asked for; a comparison takes their square in memory.
+/// The most processors to predict for. A comparison takes memory quadratic in their number.
 pub const MOST_PROCESSORS: u32 = 1024;
 
 /// How to analyse.
@@ -22,40 +25,69 @@ pub const MOST_PROCESSORS: u32 = 1024;
 pub struct Options {
     /// Numbers of processors to predict for, each from 1 to [`MOST_PROCESSORS`].
     pub processors: Vec<u32>,
-    /// Sections after which a window closes although fewer threads were seen than processors are asked for; 512 in the paper (section 4.2).
+    /// Number of sections after which a window closes even if it has fewer threads than processors;
+    /// 512 in the paper (section 4.2).
     pub window: u32,
-    /// Samples drawn of a window of more sections than processors, or of more than a quarter of `window`; of a shorter one there is one, as in the paper.
+    /// Greatest width of a window as a multiple of `window`, for locks whose threads take turns; 1
+    /// widens no window, as in the paper.
+    #[serde(default = "never_widened")]
+    pub widest: u32,
+    /// Number of samples drawn from a long window: one with more sections than processors, or with
+    /// more than a quarter of `window`. One sample is drawn from a shorter window, as in the paper.
     pub draws: u32,
-    /// Take one of so many of the sections given, at random; 1 for all. A collector has sampled already.
+    /// N: analyse 1 of N given sections, at random; 1 analyses all. Use 1 for sections that a
+    /// collector has sampled already.
     pub one_in: u32,
-    /// What the draws start from; the same sections with the same seed give the same numbers.
+    /// How these sections are drawn.
+    #[serde(skip)]
+    pub sampling: Sampling,
+    /// Seed of the draws. The same sections and seed give the same numbers.
     pub seed: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { processors: vec![2, 8, 16, 32], window: 512, draws: 8, one_in: 1, seed: 0 }
+        Options {
+            processors: vec![2, 8, 16, 32],
+            window: 512,
+            widest: WIDEST,
+            draws: 8,
+            one_in: 1,
+            sampling: Sampling::default(),
+            seed: 0,
+        }
     }
+}
+
+/// The default of [`Options::widest`]: 131072 sections. If sixteen threads on two processors take
+/// turns of a scheduler's time slice, 10^4 sections of 300 ns each, all of them have a turn within
+/// 10^5 sections.
+const WIDEST: u32 = 256;
+
+/// [`Options::widest`] in records that are older than this option.
+fn never_widened() -> u32 {
+    1
 }
 
 impl Options {
-    fn open(&self, processors: u32) -> Window {
-        Window::new(processors.min(self.window / 4), self.draws)
+    fn windows(&self, processors: u32) -> Widening {
+        let Options { window: sections, draws, widest, .. } = *self;
+        Widening::new(Sizes { processors, sections, draws, widest })
     }
 }
 
-/// Options that make no sense.
+/// Invalid options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// A number of processors of 0, above [`MOST_PROCESSORS`], or none at all.
-    #[error("numbers of processors are from 1 to {MOST_PROCESSORS}, and there is at least one")]
+    /// No number of processors, or one outside 1 to [`MOST_PROCESSORS`].
+    #[error("invalid processors: give at least one number, each from 1 to {MOST_PROCESSORS}")]
     Processors,
-    /// A window of no sections, no draw, or one in no sections.
-    #[error("window, draws and one_in are at least 1")]
+    /// `window`, `widest`, `draws` or `one_in` is 0.
+    #[error("invalid sampling: window, widest, draws and one_in must be at least 1")]
     Zero,
 }
 
-/// Estimates the data independence and conflict density of each lock, from its sections.
+/// Estimates data independence and conflict density of each lock from its sections.
 #[derive(Debug)]
 pub struct Analysis {
     options: Options,
@@ -63,15 +95,16 @@ pub struct Analysis {
     comparison: Comparison,
 }
 
-/// One lock.
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    /// Per number of processors.
-    windows: Vec<Window>,
-    means: Vec<WindowMeans>,
+    /// Sections given, analysed or not.
+    given: u64,
+    /// One per number of processors.
+    windows: Vec<Widening>,
     sections: u64,
-    threads: HashSet<u32, Deterministic>,
+    /// Sections of each thread.
+    threads: HashMap<u32, u64, Deterministic>,
     words: u64,
     most_words: u64,
     io: u64,
@@ -80,15 +113,7 @@ struct State {
     conflicts: Conflicts,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct WindowMeans {
-    windows: u64,
-    partial: bool,
-    bytes: Means,
-    lines: Means,
-}
-
-/// Of the sections in samples, whose address sets were looked at.
+/// Totals over the sections in samples, the only ones whose address sets are built.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drawn {
     sections: u64,
@@ -97,36 +122,37 @@ struct Drawn {
     written_places: u64,
 }
 
-/// What was found of one lock.
+/// The results for one lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockAnalysis {
-    /// Its number.
+    /// The lock's number.
     pub lock: u32,
     /// Sections analysed.
     pub sections: u64,
-    /// Threads that had one.
+    /// Number of threads with a section.
     pub threads: u64,
-    /// Mean words of 8 bytes in an address set.
+    /// Mean number of 8-byte words in an address set.
     pub words: f64,
-    /// The most words in one.
+    /// The largest number of words in an address set.
     pub most_words: u64,
-    /// Share of sections that did I/O, from 0 to 1.
+    /// Share of sections with I/O, from 0 to 1.
     pub io: f64,
-    /// Share of sections that touched more than was recorded; the estimates are upper bounds by as much.
+    /// Share of sections whose sets are incomplete. The estimates are upper bounds to that extent.
     pub cut_short: f64,
-    /// Share of sections that wrote nothing, of those drawn.
+    /// Share of drawn sections that wrote nothing.
     pub read_only: f64,
-    /// Words written for each place in the code that wrote, of those drawn: far above 1 for loops over many objects. 0 if places are unknown.
+    /// Words written per writing place, over drawn sections: far above 1 for loops over many
+    /// objects. 0 if places are unknown.
     pub words_per_place: f64,
-    /// For each number of processors asked for, in that order.
+    /// One per requested number of processors, in that order.
     pub estimates: Vec<Estimates>,
-    /// What pairs of sections conflict on.
+    /// Counts of conflicting pairs.
     pub pairs: Pairs,
     /// Table 3 for this lock.
     pub histogram: Histogram,
-    /// The words most conflicts are about.
+    /// The words with the most conflicts.
     pub hot_spots: Vec<HotSpot>,
-    /// The lines most falsely shared.
+    /// The lines with the most false sharing.
     pub false_sharing: Vec<FalseSharing>,
 }
 
@@ -137,7 +163,11 @@ pub struct Estimates {
     pub processors: u32,
     /// Windows compared.
     pub windows: u64,
-    /// Whether no window closed, and the one that was open at the end was compared instead.
+    /// Sections after which these windows closed, at the latest: [`Options::window`], or more if
+    /// threads take turns. 0 in records that are older than the widening of windows.
+    #[serde(default)]
+    pub sections: u32,
+    /// Whether no window closed and the one open at the end was compared instead.
     pub partial: bool,
     /// By byte.
     pub byte: Estimate,
@@ -145,122 +175,124 @@ pub struct Estimates {
     pub line: Estimate,
 }
 
-/// Pairs of sections compared, at all numbers of processors together.
+/// Pairs of sections compared, over all numbers of processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pairs {
-    /// All of them.
+    /// All pairs.
     pub compared: u64,
-    /// Those that conflict on a byte or by I/O.
+    /// Pairs that conflict on a byte or by I/O.
     pub conflicting: u64,
-    /// Those that conflict only on a line.
+    /// Pairs that conflict only on a line.
     pub falsely_shared: u64,
-    /// Of the conflicting, those where on each common word one side only reads.
+    /// Conflicting pairs in which, for each word that they conflict on, one side only reads the
+    /// word.
     pub only_read: u64,
 }
 
 impl Analysis {
-    /// An analysis that has seen nothing.
+    /// An empty analysis.
     ///
     /// # Errors
     ///
-    /// Options that make no sense.
+    /// Invalid options.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
         let possible = |processors: &u32| (1..=MOST_PROCESSORS).contains(processors);
         if options.processors.is_empty() || !options.processors.iter().all(possible) {
             return Err(OptionsError::Processors);
         }
-        if options.window == 0 || options.draws == 0 || options.one_in == 0 {
+        if [options.window, options.widest, options.draws, options.one_in].contains(&0) {
             return Err(OptionsError::Zero);
         }
         Ok(Analysis { options, locks: HashMap::default(), comparison: Comparison::default() })
     }
 
-    /// Takes the next section, whose [`order`](Section::order) is not asked for: sections come in that of their unlocks, at least those of one lock.
+    /// Adds the next section. Sections of one lock come in the order of their unlocks;
+    /// [`order`](Section::order) itself is not used.
     pub fn section<A>(&mut self, section: Section, accesses: A)
     where
         A: IntoIterator<Item = Access, IntoIter: ExactSizeIterator>,
     {
         let options = &self.options;
         let locks = self.locks.len();
-        let state = self.locks.entry(section.lock).or_insert_with(|| State::new(section.lock, options));
-        if options.one_in > 1 && state.rng.u32(..options.one_in) != 0 {
+        let state =
+            self.locks.entry(section.lock).or_insert_with(|| State::new(section.lock, options));
+        let draws = Draws::new(options.sampling, options.one_in, options.seed, section.lock);
+        state.given += 1;
+        if !draws.is_sampled(state.given - 1) {
             return;
         }
         let accesses = accesses.into_iter();
         let words = accesses.len() as u64;
         state.sections += 1;
-        state.threads.insert(section.thread);
+        *state.threads.entry(section.thread).or_default() += 1;
         state.words += words;
         state.most_words = state.most_words.max(words);
         state.io += u64::from(section.does_io());
         state.cut_short += u64::from(section.is_cut_short());
-        let mut told = Some(accesses);
+        let mut accesses = Some(accesses);
         let mut kept: Option<Arc<AddressSet>> = None;
         let drawn = &mut state.drawn;
         let mut set = || {
-            let make =
-                || Arc::new(drawn.look(AddressSet::new(told.take().expect("made once")).with_io(section.does_io())));
+            let make = || {
+                Arc::new(
+                    drawn.count(
+                        AddressSet::new(accesses.take().expect("the set is made once"))
+                            .with_io(section.does_io()),
+                    ),
+                )
+            };
             kept.get_or_insert_with(make).clone()
         };
-        for (index, processors) in options.processors.iter().enumerate() {
-            let window = &mut state.windows[index];
-            window.add(section.thread, &mut state.rng, &mut set);
-            if window.threads() == *processors as usize || window.sections() == options.window {
+        for windows in &mut state.windows {
+            if windows.add(section.thread, &mut state.rng, &mut set) {
                 state.conflicts.share(locks);
-                close(window, &mut state.means[index], &mut self.comparison, &mut state.conflicts);
+                windows.close(&mut Counting {
+                    comparison: &mut self.comparison,
+                    conflicts: &mut state.conflicts,
+                    rng: &mut state.rng,
+                });
             }
         }
     }
 
-    /// Says that a lock will not be seen again, so that its windows can go; what was found stays.
+    /// Closes the windows of a lock that will not be seen again. Its results stay.
     pub fn retire(&mut self, lock: u32) {
         if let Some(state) = self.locks.get_mut(&lock) {
             state.close_first(&mut self.comparison);
-            state.windows.clear();
-            state.windows.extend(self.options.processors.iter().map(|processors| self.options.open(*processors)));
+            state.windows.iter_mut().for_each(Widening::clear);
         }
     }
 
-    /// Ends the analysis: all locks, by number. A window that is still open counts only for a lock and number of processors of which none closed.
+    /// Ends the analysis and returns the results ordered by lock number. A window that is still
+    /// open counts only if no window of its lock and number of processors has closed.
     pub fn finish(mut self) -> Vec<LockAnalysis> {
         let mut locks: Vec<LockAnalysis> = Vec::with_capacity(self.locks.len());
         for (lock, mut state) in self.locks.drain().filter(|(_, state)| state.sections > 0) {
             state.close_first(&mut self.comparison);
-            locks.push(state.analysis(lock, &self.options.processors));
+            locks.push(state.analysis(lock, &self.options));
         }
         locks.sort_unstable_by_key(|lock| lock.lock);
         locks
     }
 
-    /// The options.
+    /// The options of this analysis.
     pub fn options(&self) -> &Options {
         &self.options
     }
 }
 
-/// Compares a window's samples, and empties it.
-fn close(window: &mut Window, means: &mut WindowMeans, comparison: &mut Comparison, conflicts: &mut Conflicts) {
-    means.windows += 1;
-    let weight = window.weight();
-    for sample in window.samples() {
-        let sets: Vec<&AddressSet> = sample.iter().map(|set| &**set).collect();
-        let (bytes, lines) = comparison.compare(&sets, conflicts);
-        means.bytes.add(bytes, weight);
-        means.lines.add(lines, weight);
-    }
-    window.clear();
-}
-
 impl State {
     fn new(lock: u32, options: &Options) -> Self {
-        let windows = options.processors.iter().map(|processors| options.open(*processors)).collect();
+        let windows =
+            options.processors.iter().map(|processors| options.windows(*processors)).collect();
         State {
-            // Of its own, so that a lock's numbers do not depend on how its sections interleave with those of others.
+            // One generator per lock, so that a lock's numbers do not depend on how its sections
+            // interleave with those of others.
             rng: Rng::with_seed(options.seed ^ u64::from(lock).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            given: 0,
             windows,
-            means: vec![WindowMeans::default(); options.processors.len()],
             sections: 0,
-            threads: HashSet::default(),
+            threads: HashMap::default(),
             words: 0,
             most_words: 0,
             io: 0,
@@ -270,25 +302,28 @@ impl State {
         }
     }
 
-    /// Closes each window that has something to compare and whose like never closed.
+    /// Closes each non-empty window whose number of processors has no closed window yet.
     fn close_first(&mut self, comparison: &mut Comparison) {
-        for (window, means) in self.windows.iter_mut().zip(&mut self.means) {
-            if means.windows == 0 && window.threads() > 0 {
-                means.partial = true;
-                close(window, means, comparison, &mut self.conflicts);
-            }
+        let State { windows, conflicts, rng, .. } = self;
+        for windows in windows {
+            windows.close_first(&mut Counting { comparison, conflicts, rng });
         }
     }
 
-    fn analysis(&self, lock: u32, processors: &[u32]) -> LockAnalysis {
+    fn analysis(&self, lock: u32, options: &Options) -> LockAnalysis {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
-        let estimates = processors.iter().zip(&self.means);
-        let estimates = estimates.map(|(processors, means)| Estimates {
-            processors: *processors,
-            windows: means.windows,
-            partial: means.partial,
-            byte: means.bytes.estimate(),
-            line: means.lines.estimate(),
+        let expected = expected_threads(self.threads.values().copied(), options.window);
+        let estimates = options.processors.iter().zip(&self.windows);
+        let estimates = estimates.map(|(processors, windows)| {
+            let Fitting { means, sections, partial } = windows.estimate(expected);
+            Estimates {
+                processors: *processors,
+                windows: means.windows,
+                sections,
+                partial,
+                byte: means.bytes.estimate(),
+                line: means.lines.estimate(),
+            }
         });
         let patterns = &self.conflicts.patterns;
         LockAnalysis {
@@ -309,18 +344,19 @@ impl State {
                 only_read: patterns[usize::from(pattern::READ)],
             },
             histogram: self.conflicts.histogram(),
-            hot_spots: self.conflicts.hot_spots(MOST_TOLD),
-            false_sharing: self.conflicts.false_sharing(MOST_TOLD),
+            hot_spots: self.conflicts.hot_spots(MOST_LISTED),
+            false_sharing: self.conflicts.false_sharing(MOST_LISTED),
         }
     }
 }
 
 impl Drawn {
-    /// Looks at a section that was drawn.
-    fn look(&mut self, set: AddressSet) -> AddressSet {
+    /// Counts a drawn section.
+    fn count(&mut self, set: AddressSet) -> AddressSet {
         self.sections += 1;
         self.read_only += u64::from(set.is_read_only());
-        let placed = set.accesses().iter().filter(|access| access.written != 0 && access.written_place != 0);
+        let placed =
+            set.accesses().iter().filter(|access| access.written != 0 && access.written_place != 0);
         let mut places: Vec<u32> = placed.map(|access| access.written_place).collect();
         self.written_words += places.len() as u64;
         places.sort_unstable();

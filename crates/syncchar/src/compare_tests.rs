@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use unconvoy_trace_stream::WORD;
 
 #[test]
-fn table_1_as_a_sample() {
+fn table_1_sample_is_a_star() {
     let (bytes, lines) = compare(&table_1());
-    // 3 conflicts with both: all three are in the conflict, a star.
+    // Section 3 conflicts with both others: all three are in C_n, a star.
     assert_eq!(bytes, Outcome { threads: 3, conflicting: 3, pairs: 2 });
     assert_eq!(bytes.density(), 2.0);
     assert_eq!(lines, Outcome { threads: 3, conflicting: 3, pairs: 3 });
@@ -16,9 +16,9 @@ fn table_1_as_a_sample() {
     assert_eq!(compare(&[first, second]).0, Outcome { threads: 2, conflicting: 0, pairs: 0 });
 }
 
-/// The word at fault in Table 1 is the left pointer of the root.
+/// The conflicting word in Table 1 is the left pointer of the root.
 #[test]
-fn table_1_hot_spot() {
+fn table_1_hot_spot_is_the_left_pointer() {
     let mut conflicts = Conflicts::default();
     let sets = table_1();
     Comparison::default().compare(&[&sets[0], &sets[1], &sets[2]], &mut conflicts);
@@ -27,28 +27,32 @@ fn table_1_hot_spot() {
     assert_eq!((hot.uses.read, hot.uses.stored), (2, 1));
     assert_eq!((conflicts.compared, conflicts.on_bytes, conflicts.on_lines_only), (3, 2, 1));
     assert_eq!(conflicts.patterns[usize::from(pattern::READ)], 2);
-    // 0x3000 and 0x3032 are in one line, and so are 0x2000 and 0x2032, and 1 and 2 meet in both; 0x1000 and 0x1032 also are.
-    let lines: Vec<_> = conflicts.false_sharing(10).iter().map(|line| (line.address, line.pairs)).collect();
+    // Sections 1 and 2 share two lines falsely: 0x3000 and 0x3032 are in one line, 0x2000 and
+    // 0x2032 in another. 0x1000 and 0x1032 also share a line.
+    let lines: Vec<_> =
+        conflicts.false_sharing(10).iter().map(|line| (line.address, line.pairs)).collect();
     assert_eq!(lines, [(0x2000, 1), (0x3000, 1)]);
 }
 
 fn sample() -> impl Strategy<Value = Vec<AddressSet>> {
-    // Few words, so that they meet; bytes and lines both matter.
-    let access =
-        (0..24u64, any::<u8>(), any::<u8>(), 0..8u8, 0..3u32, 0..3u32).prop_map(|(word, read, written, kind, r, w)| {
+    // Few words, so that sections overlap in bytes and in lines.
+    let access = (0..24u64, any::<u8>(), any::<u8>(), 0..8u8, 0..3u32, 0..3u32).prop_map(
+        |(word, read, written, kind, r, w)| {
             let (read, written) = if kind < 5 { (read | 1, 0) } else { (read, written | 1) };
             Access { address: word * WORD, read, written, read_place: r, written_place: w }
-        });
+        },
+    );
     let set = (vec(access, 0..8), prop::bool::weighted(0.05))
         .prop_map(|(accesses, io)| AddressSet::new(accesses).with_io(io));
     vec(set, 1..68)
 }
 
-/// The outcome by the definition: each pair intersected.
+/// The outcome by definition: all pairs intersected.
 fn defined(sample: &[AddressSet], granularity: Granularity) -> Outcome {
     let meets = |a: usize, b: usize| a != b && sample[a].conflicts(&sample[b], granularity);
-    let degrees: Vec<u32> =
-        (0..sample.len()).map(|a| (0..sample.len()).filter(|b| meets(a, *b)).count() as u32).collect();
+    let degrees: Vec<u32> = (0..sample.len())
+        .map(|a| (0..sample.len()).filter(|b| meets(a, *b)).count() as u32)
+        .collect();
     Outcome {
         threads: sample.len() as u32,
         conflicting: degrees.iter().filter(|degree| **degree > 0).count() as u32,
@@ -58,14 +62,14 @@ fn defined(sample: &[AddressSet], granularity: Granularity) -> Outcome {
 
 proptest! {
     #[test]
-    fn as_defined(sample in sample()) {
+    fn outcome_equals_definition(sample in sample()) {
         let (bytes, lines) = compare(&sample);
         prop_assert_eq!(bytes, defined(&sample, Granularity::Byte));
         prop_assert_eq!(lines, defined(&sample, Granularity::Line));
     }
 
     #[test]
-    fn within_bounds(sample in sample()) {
+    fn outcome_is_within_bounds(sample in sample()) {
         let n = sample.len() as u32;
         for outcome in [compare(&sample).0, compare(&sample).1] {
             prop_assert!((1..=n).contains(&outcome.independence()));
@@ -76,9 +80,9 @@ proptest! {
         }
     }
 
-    /// Neither the order of the sections nor that of a section's accesses matters.
+    /// Neither the order of sections nor that of accesses matters.
     #[test]
-    fn permutation(sample in sample(), seed in any::<u64>()) {
+    fn permuted_sample_has_same_outcome(sample in sample(), seed in any::<u64>()) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut shuffled: Vec<AddressSet> = sample
             .iter()
@@ -92,9 +96,14 @@ proptest! {
         prop_assert_eq!(compare(&sample), compare(&shuffled));
     }
 
-    /// One more access, or a coarser unit, never makes fewer conflicts.
+    /// One more access, or a coarser unit, never reduces conflicts.
     #[test]
-    fn monotonicity(sample in sample(), which in any::<prop::sample::Index>(), address in 0..24 * WORD, written: bool) {
+    fn more_accesses_never_reduce_conflicts(
+        sample in sample(),
+        which in any::<prop::sample::Index>(),
+        address in 0..24 * WORD,
+        written: bool,
+    ) {
         let (bytes, lines) = compare(&sample);
         prop_assert!(lines.independence() <= bytes.independence() && lines.pairs >= bytes.pairs);
         let mut more = sample.clone();
@@ -103,13 +112,14 @@ proptest! {
         more[which] = AddressSet::new(extended).with_io(more[which].io());
         let (more_bytes, more_lines) = compare(&more);
         for (before, after) in [(bytes, more_bytes), (lines, more_lines)] {
-            prop_assert!(after.independence() <= before.independence() && after.pairs >= before.pairs);
+            prop_assert!(after.independence() <= before.independence());
+            prop_assert!(after.pairs >= before.pairs);
         }
     }
 
-    /// All write one byte: nothing is gained.
+    /// All sections write one byte: nothing is gained.
     #[test]
-    fn all_conflict(sample in sample()) {
+    fn common_write_makes_all_conflict(sample in sample()) {
         prop_assume!(sample.len() > 1);
         let all: Vec<AddressSet> = sample
             .iter()
@@ -120,9 +130,9 @@ proptest! {
         prop_assert_eq!(bytes.density(), f64::from(bytes.threads));
     }
 
-    /// Shares are shares, and what a word is alone in, it is in.
+    /// Shares are at most 1, and `alone` is at most `share`.
     #[test]
-    fn hot_spots_add_up(sample in sample()) {
+    fn hot_spot_shares_are_consistent(sample in sample()) {
         let mut conflicts = Conflicts::default();
         let sets: Vec<&AddressSet> = sample.iter().collect();
         Comparison::default().compare(&sets, &mut conflicts);

@@ -1,28 +1,33 @@
-//! What a lock's sections conflict on: hot spots (section 3.1 of the paper) and the distribution of conflicts over addresses (Table 3).
+//! What a lock's sections conflict on: hot spots (section 3.1 of the paper) and the distribution of
+//! conflicts over addresses (Table 3).
 
+use crate::hash::Deterministic;
+use crate::places::Places;
 use crate::set::LINE;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use unconvoy_trace_stream::Access;
 
-/// How the two sides of a conflict use the word: bits, as a pair of sections may conflict in several ways.
+pub use crate::places::PlaceCount;
+
+/// How the two sides of a conflict use the word. The patterns are bits, because a pair of sections
+/// may conflict in several ways.
 pub(crate) mod pattern {
     use unconvoy_trace_stream::Access;
 
-    /// Both change it by one instruction that reads and writes, as a counter is incremented.
+    /// Both change it by a single instruction that reads and writes, as a counter's increment does.
     pub const IN_PLACE: u8 = 1;
-    /// Both write it, and at least one reads it by another instruction, as a list's head is changed.
+    /// Both write it, and at least one reads it by another instruction, as an update of a list's
+    /// head does.
     pub const UPDATE: u8 = 2;
-    /// Both write it, and neither reads it.
+    /// Both write it, neither reads it.
     pub const STORE: u8 = 4;
-    /// One only reads what the other writes.
+    /// One writes it, the other only reads it.
     pub const READ: u8 = 8;
     /// One did I/O.
     pub const IO: u8 = 16;
     pub const COUNT: usize = 32;
 
-    /// The pattern of a conflict on a word.
     pub fn of(a: &Access, b: &Access) -> u8 {
         match (a.written != 0 && b.written != 0, a.read != 0 || b.read != 0) {
             (false, _) => READ,
@@ -33,34 +38,29 @@ pub(crate) mod pattern {
     }
 }
 
-/// Words that a lock remembers the conflicts of, at most and at least; and those that all locks together remember, of some 250 bytes each. Words
-/// that were in few conflicts are forgotten first.
-const MOST_SPOTS: usize = 4096;
-const FEWEST_SPOTS: usize = 64;
-const ALL_SPOTS: usize = 1 << 20;
+/// The most and the fewest words that a lock tracks, and the most that all locks track together
+/// (some 250 bytes each). Words with few conflicts are dropped first.
+const MOST_WORDS: usize = 4096;
+const FEWEST_WORDS: usize = 64;
+const ALL_WORDS: usize = 1 << 20;
 
-/// Places that a word remembers, each for reading and for writing.
-const MOST_PLACES: usize = 4;
-
-/// Conflicts of one lock, of all its samples at all numbers of processors.
+/// Conflicts of one lock, over all samples and numbers of processors.
 #[derive(Debug)]
 pub(crate) struct Conflicts {
-    /// Words to remember.
+    /// The most words to track.
     most: usize,
-    /// Pairs of sections compared.
     pub compared: u64,
     /// Pairs that conflict on a byte.
     pub on_bytes: u64,
     /// Pairs that conflict only on a line.
     pub on_lines_only: u64,
-    /// Pairs that conflict on bytes or by I/O, by the set of [`pattern`]s in which they do.
+    /// Pairs that conflict on bytes or by I/O, by their set of [`pattern`]s.
     pub patterns: [u64; pattern::COUNT],
     spots: HashMap<u64, Spot, Deterministic>,
-    /// Pairs that a word not among `spots` may have had.
-    forgotten: u64,
-    /// Words forgotten.
+    /// Upper bound on the pairs of a word that is not in `spots`.
+    dropped_pairs: u64,
     dropped: u64,
-    /// Pairs, and a word that one of the first wrote.
+    /// For each falsely shared line: the number of pairs, and a written word in it.
     false_lines: HashMap<u64, (u64, u64), Deterministic>,
     workset_words: u64,
     worksets: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Conflicts {
 #[derive(Debug)]
 struct Spot {
     pairs: u64,
-    /// Pairs that it may have had before it was remembered.
+    /// Upper bound on the word's pairs before it was tracked.
     missed: u64,
     alone: u64,
     uses: Uses,
@@ -77,16 +77,16 @@ struct Spot {
     writers: Places,
 }
 
-/// In what way sections used a word, in the samples in which it had a conflict.
+/// How sections used a word, in the samples in which it had a conflict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uses {
     /// Sections that only read it.
     pub read: u64,
     /// Sections that only wrote it.
     pub stored: u64,
-    /// Sections that changed it by one instruction that reads and writes.
+    /// Sections that changed it by a single instruction that reads and writes.
     pub in_place: u64,
-    /// Sections that read it and wrote it, by different instructions.
+    /// Sections that read it and wrote it by different instructions.
     pub updated: u64,
 }
 
@@ -107,15 +107,6 @@ impl Uses {
     }
 }
 
-/// A place in the code, and how many sections touched a word there first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlaceCount {
-    /// The place, as numbered in [`Access`].
-    pub place: u32,
-    /// Sections, in samples with a conflict on the word; where a word has many places, an upper bound.
-    pub sections: u64,
-}
-
 /// A word that sections conflict on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotSpot {
@@ -126,60 +117,64 @@ pub struct HotSpot {
     pub pairs: u64,
     /// The same as a share of all conflicting pairs, from 0 to 1.
     pub share: f64,
-    /// The share of all conflicting pairs that conflict on nothing else: what goes if this word's conflicts go.
+    /// The share of all conflicting pairs that conflict on nothing else. Without conflicts on this
+    /// word, these pairs would not conflict.
     pub alone: f64,
     /// How sections use it.
     pub uses: Uses,
-    /// Where it is read first, most frequent place first.
+    /// Places of first reads, most frequent first.
     pub readers: Vec<PlaceCount>,
-    /// Where it is written first, most frequent place first.
+    /// Places of first writes, most frequent first.
     pub writers: Vec<PlaceCount>,
 }
 
-/// A line that sections conflict on although they touch different bytes of it.
+/// A line in which sections conflict although they touch different bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FalseSharing {
     /// Its address, a multiple of 64.
     #[serde(with = "crate::address")]
     pub address: u64,
-    /// A word of it that one of the sections wrote: the line may begin with data of nobody's.
+    /// A written word in it. The start of the line may belong to unrelated data.
     #[serde(with = "crate::address")]
     pub word: u64,
-    /// Pairs of sections that meet in this line, but not in a byte of it.
+    /// Pairs of sections that share this line but no byte in it.
     pub pairs: u64,
 }
 
-/// How conflicts are distributed over addresses, as in Table 3: a few hot addresses can be tuned away, many cannot (section 6.2).
+/// The distribution of conflicts over addresses, as in Table 3: a few hot addresses can be tuned,
+/// many cannot (section 6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Words that are involved in 0-19 %, 20-39 %, 40-59 %, 60-79 %, 80-99 % and 100 % of the conflicts, and at least in one.
+    /// Number of words involved in at least one conflict and in 0-19 %, 20-39 %, 40-59 %, 60-79 %,
+    /// 80-99 % and 100 % of the conflicts.
     pub words: [u64; 6],
-    /// Mean number of words of a workset: of all address sets in one sample together. Most of them are in no conflict.
+    /// Mean number of words in a workset, the union of the address sets in one sample. Most of them
+    /// have no conflict.
     pub workset: f64,
-    /// Conflicting pairs of sections that were sampled.
+    /// Conflicting pairs of sections in the samples.
     pub conflicts: u64,
 }
 
 impl Histogram {
-    /// The rows' names.
+    /// Names of the rows.
     pub const ROWS: [&str; 6] = ["0-19%", "20-39%", "40-59%", "60-79%", "80-99%", "100%"];
 }
 
-/// Words that each of so many locks remembers.
+/// The number of words that each of `locks` locks may track.
 fn most(locks: usize) -> usize {
-    (ALL_SPOTS / locks.max(1)).clamp(FEWEST_SPOTS, MOST_SPOTS)
+    (ALL_WORDS / locks.max(1)).clamp(FEWEST_WORDS, MOST_WORDS)
 }
 
 impl Default for Conflicts {
     fn default() -> Self {
         Conflicts {
-            most: MOST_SPOTS,
+            most: MOST_WORDS,
             compared: 0,
             on_bytes: 0,
             on_lines_only: 0,
             patterns: [0; pattern::COUNT],
             spots: HashMap::default(),
-            forgotten: 0,
+            dropped_pairs: 0,
             dropped: 0,
             false_lines: HashMap::default(),
             workset_words: 0,
@@ -195,17 +190,18 @@ impl Conflicts {
         self.workset_words += words as u64;
     }
 
-    /// Shares the memory out among so many locks.
+    /// Divides the memory among `locks` locks.
     pub fn share(&mut self, locks: usize) {
         self.most = most(locks);
     }
 
-    /// Counts a word on which `pairs` pairs of a sample conflict, with the accesses of all sections of the sample that touch it.
+    /// Counts a word on which `pairs` pairs of a sample conflict, with all accesses of the sample
+    /// to it.
     pub fn word(&mut self, address: u64, pairs: u32, accesses: impl Iterator<Item = Access>) {
         while self.spots.len() >= self.most && !self.spots.contains_key(&address) {
-            self.forget();
+            self.drop_coldest();
         }
-        let missed = self.forgotten;
+        let missed = self.dropped_pairs;
         let spot = self.spots.entry(address).or_insert_with(|| Spot {
             pairs: 0,
             missed,
@@ -229,7 +225,7 @@ impl Conflicts {
         }
     }
 
-    /// Counts pairs that share falsely the line of this word, which one of them wrote.
+    /// Counts pairs that share the line of `word` falsely; one of them wrote `word`.
     pub fn line(&mut self, word: u64, pairs: u32) {
         let line = word / LINE;
         while self.false_lines.len() >= self.most && !self.false_lines.contains_key(&line) {
@@ -239,13 +235,14 @@ impl Conflicts {
         self.false_lines.entry(line).or_insert((0, word)).0 += u64::from(pairs);
     }
 
-    /// Forgets the half of the words that had the fewest conflicts; how many any of them had at most is remembered for all.
+    /// Drops the half of the words with the fewest conflicts, and keeps one upper bound for all of
+    /// them.
     #[cold]
-    fn forget(&mut self) {
+    fn drop_coldest(&mut self) {
         let middle = median(self.spots.values().map(|spot| spot.pairs + spot.missed));
         let before = self.spots.len();
         self.spots.retain(|_, spot| spot.pairs + spot.missed > middle);
-        self.forgotten = self.forgotten.max(middle);
+        self.dropped_pairs = self.dropped_pairs.max(middle);
         self.dropped += (before - self.spots.len()) as u64;
     }
 
@@ -266,22 +263,22 @@ impl Conflicts {
         spots.into_iter().take(most).map(hot).collect()
     }
 
-    /// The lines most falsely shared, at most `most`.
+    /// The lines with the most false sharing, at most `most`.
     pub fn false_sharing(&self, most: usize) -> Vec<FalseSharing> {
         let mut lines: Vec<_> = self.false_lines.iter().collect();
         lines.sort_unstable_by_key(|(line, (pairs, _))| (std::cmp::Reverse(*pairs), **line));
-        let told = |(line, (pairs, word)): (&u64, &(u64, u64))| FalseSharing {
+        let sharing = |(line, (pairs, word)): (&u64, &(u64, u64))| FalseSharing {
             address: line * LINE,
             word: *word,
             pairs: *pairs,
         };
-        lines.into_iter().take(most).map(told).collect()
+        lines.into_iter().take(most).map(sharing).collect()
     }
 
-    /// Table 3's column for this lock.
+    /// This lock's column of Table 3.
     pub fn histogram(&self) -> Histogram {
         let mut words = [0; 6];
-        // Forgotten words had few conflicts.
+        // Dropped words had few conflicts.
         words[0] = self.dropped;
         for spot in self.spots.values() {
             words[row(spot.pairs, self.on_bytes)] += 1;
@@ -302,61 +299,6 @@ fn median(values: impl Iterator<Item = u64>) -> u64 {
     *values.select_nth_unstable(middle).1
 }
 
-/// The most frequent places, by the space-saving rule: a new one replaces the rarest and takes over its count.
-#[derive(Clone, Copy, Debug, Default)]
-struct Places {
-    places: [(u32, u64); MOST_PLACES],
-}
-
-impl Places {
-    fn add(&mut self, place: u32) {
-        if place == 0 {
-            return;
-        }
-        let known = self.places.iter_mut().find(|(known, count)| *known == place && *count > 0);
-        let slot = match known {
-            Some(slot) => slot,
-            None => self.places.iter_mut().min_by_key(|(_, count)| *count).expect("there are places"),
-        };
-        *slot = (place, slot.1 + 1);
-    }
-
-    fn sorted(&self) -> Vec<PlaceCount> {
-        let known = self.places.iter().filter(|(_, count)| *count > 0);
-        let mut places: Vec<_> =
-            known.map(|(place, sections)| PlaceCount { place: *place, sections: *sections }).collect();
-        places.sort_unstable_by_key(|place| (std::cmp::Reverse(place.sections), place.place));
-        places
-    }
-}
-
-/// Hashes addresses the same way in each run, so that an analysis can be repeated to the digit.
-pub(crate) type Deterministic = BuildHasherDefault<Multiply>;
-
-/// Fibonacci hashing; addresses are not chosen by an attacker who gains by a slow analysis.
-#[derive(Debug, Default)]
-pub(crate) struct Multiply(u64);
-
-impl Hasher for Multiply {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let product = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The table takes its index from the low bits, which a product of multiples of 8 leaves at zero.
-        self.0 = product ^ (product >> 32);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,25 +307,39 @@ mod tests {
         Access { address, read: 1, written: 1, read_place: place, written_place: place }
     }
 
-    /// The rows of Table 3.
     #[test]
-    fn rows() {
-        let rows = [(0, 0), (19, 0), (20, 1), (39, 1), (40, 2), (60, 3), (79, 3), (80, 4), (99, 4), (100, 5)];
+    fn row_follows_table_3() {
+        let rows = [
+            (0, 0),
+            (19, 0),
+            (20, 1),
+            (39, 1),
+            (40, 2),
+            (60, 3),
+            (79, 3),
+            (80, 4),
+            (99, 4),
+            (100, 5),
+        ];
         for (pairs, expected) in rows {
             assert_eq!(row(pairs, 100), expected, "{pairs}");
         }
-        assert_eq!(row(199_999, 200_000), 4, "only all is 100 %");
+        assert_eq!(row(199_999, 200_000), 4, "100 % means all");
     }
 
-    /// zone.lru_lock in Table 3: one hot address, one warm one, and many that are rarely involved.
+    /// zone.lru_lock in Table 3: one hot address, one warm, and many that are rarely involved.
     #[test]
-    fn a_hot_spot_stands_out() {
+    fn hot_spot_leads_histogram_and_list() {
         let mut conflicts = Conflicts::default();
         for sample in 0..1000u64 {
             conflicts.on_bytes += 10;
             conflicts.workset(40);
             conflicts.word(0x10_0000 + sample * 8, 1, [touched(0, 9)].into_iter());
-            conflicts.word(0x1000, 9, [touched(0x1000, 1), touched(0x1000, 2), touched(0x1000, 1)].into_iter());
+            conflicts.word(
+                0x1000,
+                9,
+                [touched(0x1000, 1), touched(0x1000, 2), touched(0x1000, 1)].into_iter(),
+            );
             conflicts.word(0x2000, 3, [touched(0x2000, 1)].into_iter());
         }
         let histogram = conflicts.histogram();
@@ -392,23 +348,27 @@ mod tests {
         let hot = &conflicts.hot_spots(2)[0];
         assert_eq!((hot.address, hot.pairs, hot.share), (0x1000, 9000, 0.9));
         assert_eq!(hot.uses, Uses { in_place: 3000, ..Uses::default() });
-        let places = [PlaceCount { place: 1, sections: 2000 }, PlaceCount { place: 2, sections: 1000 }];
+        let places =
+            [PlaceCount { place: 1, sections: 2000 }, PlaceCount { place: 2, sections: 1000 }];
         assert_eq!((&hot.readers[..], &hot.writers[..]), (&places[..], &places[..]));
     }
 
     #[test]
-    fn many_locks_remember_less() {
-        assert_eq!([1, 256, 1024, 1_000_000].map(most), [MOST_SPOTS, MOST_SPOTS, 1024, FEWEST_SPOTS]);
+    fn many_locks_track_fewer_words_each() {
+        assert_eq!(
+            [1, 256, 1024, 1_000_000].map(most),
+            [MOST_WORDS, MOST_WORDS, 1024, FEWEST_WORDS]
+        );
     }
 
-    /// However many words conflict once, the table stays small and the hot ones stay in it.
+    /// However many words conflict once, the table stays small and keeps the hot ones.
     #[test]
-    fn memory_is_bounded() {
+    fn tracked_words_are_bounded() {
         let mut conflicts = Conflicts::default();
-        let words = 10 * MOST_SPOTS as u64;
+        let words = 10 * MOST_WORDS as u64;
         for word in 0..words {
             if word == words / 2 {
-                conflicts.share(ALL_SPOTS / 200);
+                conflicts.share(ALL_WORDS / 200);
             }
             conflicts.on_bytes += 2;
             conflicts.word(0x10_0000 + word * 8, 1, [].into_iter());

@@ -1,15 +1,14 @@
-//! A symmetric relation on the sections of a sample: the graph of its conflicts.
+//! A symmetric relation on the sections of a sample: their graph of conflicts.
 
-/// Rows of bits; row i has bit j if i and j are related. Nothing is related to itself.
+/// A bit matrix: row i has bit j if i and j are related. Irreflexive.
 #[derive(Debug, Default)]
 pub(crate) struct Relation {
-    /// Words of a row.
     stride: usize,
     bits: Vec<u64>,
 }
 
 impl Relation {
-    /// Empties it, for `size` elements.
+    /// Clears the relation for `size` elements.
     pub fn reset(&mut self, size: usize) {
         self.stride = size.div_ceil(64);
         self.bits.clear();
@@ -26,7 +25,7 @@ impl Relation {
         self.bits[i * self.stride + j / 64] >> (j % 64) & 1 == 1
     }
 
-    /// How many elements are related to any, and how many pairs are.
+    /// The number of elements related to any other, and of related pairs.
     pub fn count(&self) -> (u32, u32) {
         let mut degrees = 0;
         let mut related = 0;
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_elements_and_pairs() {
+    fn count_returns_elements_and_pairs() {
         let mut relation = Relation::default();
         relation.reset(130);
         relation.relate(0, 129);

@@ -1,6 +1,5 @@
-//! What a user gets: locks by time held, with what optimistic concurrency would gain (Table 2 of
-//! the paper), the program's projection, hot spots and advice. JSON by serde; [`Report::text`] is
-//! for a terminal.
+//! The report: locks ordered by time held, with their possible gain (Table 2 of the paper), the
+//! program's projection, hot spots and advice. JSON by serde; [`Report::text`] for a terminal.
 
 mod class;
 mod join;
@@ -10,4 +9,6 @@ mod record;
 mod text;
 
 pub use names::{Nameless, Names};
-pub use record::{Advised, Average, ClassReport, Clock, LockReport, LockTimes, Report, Run, SCHEMA};
+pub use record::{
+    Advised, Average, ClassReport, Clock, LockReport, LockTimes, Report, Run, SCHEMA,
+};

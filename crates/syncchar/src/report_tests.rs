@@ -1,4 +1,5 @@
 use super::*;
+use crate::report::Clock;
 use crate::{Access, Analysis, Nameless, Section};
 
 struct Named;
@@ -21,7 +22,8 @@ impl Names for Named {
     }
 }
 
-/// Two locks of two threads: all sections of lock 0 increment one word, those of lock 1 have a word per thread.
+/// Two locks and two threads: sections of lock 0 increment one word, those of lock 1 have a word
+/// per thread.
 fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
     let options = Options { processors: vec![2, 8], ..Options::default() };
     let mut analysis = Analysis::new(options.clone()).unwrap();
@@ -31,21 +33,29 @@ fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
         let access = Access { address, read: 0xff, written: 0xff, read_place: 3, written_place: 3 };
         analysis.section(Section { lock, thread, ..Section::default() }, [access]);
     }
-    let run = Run { source: "sim".into(), program: vec!["served".into(), "-v".into()], seconds, clock: Clock::Native };
+    let run = Run {
+        source: "sim".into(),
+        program: vec!["served".into(), "-v".into()],
+        seconds,
+        clock: Clock::Native,
+    };
     Report::new(run, &options, analysis.finish(), times, &Named)
 }
 
 fn times(held: &[(u32, f64)]) -> HashMap<u32, LockTimes> {
-    held.iter().map(|(lock, held)| (*lock, LockTimes { acquisitions: 2000, held: *held, waited: 0.5 })).collect()
+    held.iter()
+        .map(|(lock, held)| (*lock, LockTimes { acquisitions: 2000, held: *held, waited: 0.5 }))
+        .collect()
 }
 
 #[test]
-fn joined_with_times() {
+fn report_with_times_has_shares_and_projections() {
     let report = report(Some(10.0), times(&[(0, 1.0), (1, 4.0)]));
     let [first, second] = &report.locks[..] else { panic!("two locks") };
     assert_eq!((&*first.name, &*second.name), ("lock 1", "cache"), "longest held first");
     assert_eq!((first.share, second.share), (Some(0.4), Some(0.1)));
-    // Lock 1: 6 s outside and 4 s twice as fast; on 8 processors too, as only two threads take it.
+    // Lock 1: 6 s outside and 4 s twice as fast. The same on 8 processors, because only two threads
+    // take it.
     for projection in &first.projections {
         assert_eq!((projection.sections, projection.seconds, projection.program), (2.0, 8.0, 1.25));
     }
@@ -62,7 +72,7 @@ fn joined_with_times() {
 }
 
 #[test]
-fn without_times() {
+fn report_without_times_has_no_projections() {
     let report = report(None, HashMap::new());
     assert!(report.average.is_empty() && report.projections.is_empty());
     assert!(report.locks.iter().all(|lock| lock.share.is_none() && lock.projections.is_empty()));
@@ -70,49 +80,60 @@ fn without_times() {
 }
 
 #[test]
-fn json_round_trip() {
+fn json_round_trip_is_lossless() {
     let mut report = report(Some(10.0), times(&[(0, 1.0)]));
-    // The kernel's addresses survive.
+    // Kernel addresses survive.
     report.words.insert(u64::MAX - 7, "jiffies".into());
     let json = serde_json::to_string(&report).unwrap();
-    for expected in [r#""kind":"per-thread-counter","address":"0x1000""#, r#""0xfffffffffffffff8":"jiffies""#] {
+    for expected in
+        [r#""kind":"per-thread-counter","address":"0x1000""#, r#""0xfffffffffffffff8":"jiffies""#]
+    {
         assert!(json.contains(expected), "{expected} is not in {json}");
     }
     assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
 }
 
 #[test]
-fn text() {
+fn text_has_tables_advice_and_remarks() {
     let text = report(Some(10.0), times(&[(0, 1.0), (1, 4.0), (7, 0.1)])).text(10);
     for expected in [
         "served -v (address sets by sim; native run 10.000 s)",
         "40.00%",
-        "Weighted Average",
+        "weighted average",
         "51.00%",
-        "-> Make the counter hits per-thread",
-        "hits (0x1000): in 100.00% of the conflicts, the only word of 100.00%",
+        "-> Make the counter hits per-thread and sum",
+        "hits (0x1000): in 100.00% of the conflicts, in 100.00% alone",
         "written at lookup, cache.c:12",
         "100%: 1",
-        "note: 1 lock was held in the native run",
+        "note: Not listed: 1 lock held in the native run without a sampled section.",
     ] {
         assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
     assert!(!text.contains("1.0 times as fast"), "{text}");
-    // A table's lines are equally wide.
-    let widths: Vec<usize> = text.lines().filter(|line| line.contains('│')).map(|line| line.chars().count()).collect();
-    assert!(widths.len() > 6 && widths.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1, "{text}");
+    // A table's lines have equal widths.
+    let widths: Vec<usize> =
+        text.lines().filter(|line| line.contains('│')).map(|line| line.chars().count()).collect();
+    assert!(
+        widths.len() > 6 && widths.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1,
+        "{text}"
+    );
 }
 
 #[test]
-fn nothing_seen_is_said() {
+fn report_without_sections_says_so() {
     let options = Options::default();
-    let run = Run { source: "sim".into(), program: vec!["true".into()], seconds: Some(1.0), clock: Clock::Native };
+    let run = Run {
+        source: "sim".into(),
+        program: vec!["true".into()],
+        seconds: Some(1.0),
+        clock: Clock::Native,
+    };
     let report = Report::new(run, &options, Vec::new(), HashMap::new(), &Nameless);
     let text = report.text(10);
     assert!(text.contains("No critical section was seen") && !text.contains('│'), "{text}");
 }
 
-/// Two locks of one kind, one of another, and one of the first that was never sampled.
+/// Two locks of one kind, one of another, and one of the first kind that was never sampled.
 struct Kinds;
 
 impl Names for Kinds {
@@ -138,13 +159,15 @@ impl Names for Kinds {
 }
 
 #[test]
-fn locks_of_one_kind_are_told_together() {
+fn locks_of_one_kind_are_grouped() {
     let options = Options { processors: vec![2], ..Options::default() };
     let mut analysis = Analysis::new(options.clone()).unwrap();
     for section in 0..3000 {
         let (lock, thread) = (section % 3, section / 3 % 2);
-        // Of lock 0 sections conflict, of lock 1 they do not.
-        let address = 0x1000 + 0x1000 * u64::from(lock) + if lock == 1 { 0x100 * u64::from(thread) } else { 0 };
+        // Sections of lock 0 conflict, those of lock 1 do not.
+        let address = 0x1000
+            + 0x1000 * u64::from(lock)
+            + if lock == 1 { 0x100 * u64::from(thread) } else { 0 };
         let word = Access { address, read: 1, written: 1, ..Access::default() };
         analysis.section(Section { lock, thread, ..Section::default() }, [word]);
     }
@@ -158,17 +181,23 @@ fn locks_of_one_kind_are_told_together() {
     let times = HashMap::from([(0, held(1.0)), (1, held(3.0)), (2, held(2.0)), (7, held(0.5))]);
     let report = Report::new(run, &options, analysis.finish(), times, &Kinds);
     let [dentries, zones] = &report.classes[..] else { panic!("{:?}", report.classes) };
-    assert_eq!((dentries.name.as_str(), dentries.locks, dentries.times.acquisitions), ("dentry.d_lockref", 3, 30));
-    assert_eq!((dentries.times.held, dentries.times.waited, dentries.share), (4.5, 1.5, Some(4.5 / 8.0)));
+    assert_eq!(
+        (dentries.name.as_str(), dentries.locks, dentries.times.acquisitions),
+        ("dentry.d_lockref", 3, 30)
+    );
+    assert_eq!(
+        (dentries.times.held, dentries.times.waited, dentries.share),
+        (4.5, 1.5, Some(4.5 / 8.0))
+    );
     assert_eq!(dentries.average[0].byte.independence, (1.0 * 1.0 + 3.0 * 2.0) / 4.0);
     assert_eq!((zones.name.as_str(), zones.locks, zones.sections), ("zone.lock", 1, 1000));
     let text = report.text(10);
     for part in [
-        "8.000 s of work of all processors",
+        "8.000 s of work on all processors",
         "a nanosecond each",
         "kind of lock",
         "56.25%",
-        "1 lock was held at some time",
+        "note: Not listed: 1 lock without a sampled section.",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

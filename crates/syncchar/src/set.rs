@@ -2,35 +2,38 @@
 
 use unconvoy_trace_stream::{Access, WORD};
 
-/// The bytes of a cache line, the unit on which hardware transactions conflict (section 5: 64-byte lines).
+/// Bytes of a cache line, the unit in which hardware transactions conflict (section 5: 64-byte
+/// lines).
 pub const LINE: u64 = 64;
 
-/// The unit at which accesses conflict.
+/// The unit in which accesses conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
-    /// The same byte: what the program's data makes inevitable.
+    /// The same byte: conflicts inherent in the program's data.
     Byte,
-    /// The same line of [`LINE`] bytes: what hardware sees. False sharing is the difference.
+    /// The same line of [`LINE`] bytes, as hardware detects conflicts. A conflict by line but not
+    /// by byte is false sharing.
     Line,
 }
 
-/// Read set and write set of one section. Lock words and the thread's own stack are no part of it (section 4.1): whoever collects leaves
-/// them out.
+/// The read set and write set of one section. Collectors leave out lock words and the thread's own
+/// stack (section 4.1).
 #[derive(Clone, Debug, Default)]
 pub struct AddressSet {
-    /// In the order of addresses, each word once.
+    /// Ordered by address, each word once.
     accesses: Vec<Access>,
     io: bool,
 }
 
 impl AddressSet {
-    /// The set of these accesses, in any order; the lowest three bits of addresses are ignored. A word may come several times, and its first places count.
+    /// The set of these accesses, in any order. The lowest three address bits are ignored. A word
+    /// may occur several times; its first places count.
     pub fn new(accesses: impl IntoIterator<Item = Access>) -> Self {
         let mut accesses: Vec<Access> = accesses.into_iter().collect();
         for access in &mut accesses {
             access.address &= !(WORD - 1);
         }
-        // Stable: the first place to touch a word stays first.
+        // Stable, so that a word's first place stays first.
         accesses.sort_by_key(|access| access.address);
         accesses.dedup_by(|later, first| {
             let same = later.address == first.address;
@@ -42,30 +45,32 @@ impl AddressSet {
         AddressSet { accesses, io: false }
     }
 
-    /// The same set, of a section that did I/O or not. Such a section conflicts with every other: an operation on a device is in no address set,
-    /// and it cannot be undone (section 4.1).
+    /// Sets whether the section did I/O. Such a section conflicts with every other: device
+    /// operations are in no address set and cannot be undone (section 4.1).
     pub fn with_io(self, io: bool) -> Self {
         AddressSet { io, ..self }
     }
 
-    /// Its words, in the order of addresses, each once.
+    /// The words, ordered by address, each once.
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
     }
 
-    /// Whether its section did I/O.
+    /// Whether the section did I/O.
     pub fn io(&self) -> bool {
         self.io
     }
 
-    /// Whether its section wrote nothing.
+    /// Whether the section wrote nothing.
     pub fn is_read_only(&self) -> bool {
         self.accesses.iter().all(|access| access.written == 0)
     }
 
-    /// Whether the two can not run at once: one's write set meets the other's address set, or one did I/O. Symmetric.
+    /// Whether the two sections cannot run concurrently: one writes what the other touches, or one
+    /// did I/O. Symmetric.
     ///
-    /// A sample is compared at once, by what gives the same answers ([`compare`](crate::compare())); this is the definition.
+    /// This is the definition. [`compare`](crate::compare()) compares a whole sample faster, with
+    /// the same result.
     pub fn conflicts(&self, other: &AddressSet, granularity: Granularity) -> bool {
         let unit = match granularity {
             Granularity::Byte => WORD,
@@ -73,13 +78,17 @@ impl AddressSet {
         };
         let meet = |a: &Access, b: &Access| match granularity {
             Granularity::Byte => a.written & b.touched() | b.written & a.touched() != 0,
-            Granularity::Line => (a.written != 0 && b.touched() != 0) || (b.written != 0 && a.touched() != 0),
+            Granularity::Line => {
+                (a.written != 0 && b.touched() != 0) || (b.written != 0 && a.touched() != 0)
+            }
         };
         let (mut mine, mut others) = (&self.accesses[..], &other.accesses[..]);
         while let (Some(a), Some(b)) = (mine.first(), others.first()) {
             let (a_unit, b_unit) = (a.address / unit, b.address / unit);
             if a_unit == b_unit {
-                let same = |accesses: &[Access]| accesses.partition_point(|access| access.address / unit == a_unit);
+                let same = |accesses: &[Access]| {
+                    accesses.partition_point(|access| access.address / unit == a_unit)
+                };
                 let (mine_here, others_here) = (&mine[..same(mine)], &others[..same(others)]);
                 if mine_here.iter().any(|a| others_here.iter().any(|b| meet(a, b))) {
                     return true;
@@ -99,7 +108,7 @@ impl AddressSet {
 pub(crate) mod tests {
     use super::*;
 
-    /// An access of one byte.
+    /// An access to one byte.
     pub(crate) fn byte(address: u64, written: bool) -> Access {
         let mask = 1 << (address % WORD);
         Access {
@@ -111,11 +120,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// The critical sections of Table 1, each with the addresses that it reads and the one that it writes.
+    /// The critical sections of Table 1, with the addresses that each reads and the one that it
+    /// writes.
     pub(crate) fn table_1() -> [AddressSet; 3] {
         let set = |read: &[u64], written: u64| {
             AddressSet::new(
-                read.iter().map(|address| byte(*address, false)).chain(std::iter::once(byte(written, true))),
+                read.iter()
+                    .map(|address| byte(*address, false))
+                    .chain(std::iter::once(byte(written, true))),
             )
         };
         [
@@ -126,19 +138,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn table_1_by_byte() {
+    fn table_1_conflicts_by_byte() {
         let [first, second, third] = table_1();
         assert!(!first.conflicts(&second, Granularity::Byte), "1 and 2 are data independent");
-        assert!(third.conflicts(&first, Granularity::Byte) && first.conflicts(&third, Granularity::Byte));
-        assert!(third.conflicts(&second, Granularity::Byte) && second.conflicts(&third, Granularity::Byte));
+        assert!(
+            third.conflicts(&first, Granularity::Byte)
+                && first.conflicts(&third, Granularity::Byte)
+        );
+        assert!(
+            third.conflicts(&second, Granularity::Byte)
+                && second.conflicts(&third, Granularity::Byte)
+        );
     }
 
-    /// By line, 1 and 2 share falsely: 1 writes 0x3032, and 2 reads 0x3000.
+    /// By line, sections 1 and 2 share falsely: section 1 writes 0x3032, section 2 reads 0x3000.
     #[test]
-    fn table_1_by_line() {
+    fn table_1_conflicts_by_line() {
         let [first, second, third] = table_1();
         assert!(first.conflicts(&second, Granularity::Line));
-        assert!(third.conflicts(&first, Granularity::Line) && third.conflicts(&second, Granularity::Line));
+        assert!(
+            third.conflicts(&first, Granularity::Line)
+                && third.conflicts(&second, Granularity::Line)
+        );
     }
 
     #[test]
@@ -159,10 +180,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_word_told_twice_is_one() {
+    fn repeated_word_is_merged() {
         let twice = AddressSet::new([
             Access { address: 0x1000, read: 1, read_place: 3, ..Access::default() },
-            Access { address: 0x1004, written: 2, read_place: 4, written_place: 5, ..Access::default() },
+            Access {
+                address: 0x1004,
+                written: 2,
+                read_place: 4,
+                written_place: 5,
+                ..Access::default()
+            },
         ]);
         let once = Access { address: 0x1000, read: 1, written: 2, read_place: 3, written_place: 5 };
         assert_eq!(twice.accesses(), [once]);

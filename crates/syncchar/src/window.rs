@@ -1,42 +1,53 @@
-//! A window: sections of one lock that might have run at once (section 4.2 of the paper, Figure 3), and one section per thread drawn from it.
+//! A window: sections of one lock that might have run concurrently (section 4.2 of the paper,
+//! Figure 3), and samples drawn from it with one section per thread.
 //!
-//! The paper fills a buffer and then draws. Here each thread of a window has one section, and its k-th section takes the place with probability
-//! 1/k: every section of a thread is equally likely in the end, as if it were drawn from the full buffer, but a window holds
-//! at most one section per thread and draw instead of 512, and most sections need not be kept at all.
+//! The paper fills a buffer with 512 sections and then draws one section of each thread. Here a
+//! window keeps only the drawn section of each thread, and the k-th section of the thread replaces
+//! it with probability 1/k. In the end every section of a thread is equally likely to be the drawn
+//! one, as if drawn from the full buffer. Most sections are never stored.
 //!
-//! A window that grows long is one of few, and has more to say than one draw of it: eight threads with 10^5 sections, sampled at 10 %, have 19 windows for 32 processors, whose
-//! mean was 2 % off; sixteen threads have 190 windows of 54 sections for 16 processors, of which a draw takes 16. So such a window is
-//! drawn from several times. The further draws begin as copies of the first, from which they part as their own sections are drawn: each is as likely as
-//! any, only not independent.
+//! Several samples are drawn from a long window, for two reasons. First, long windows are few:
+//! eight threads with 10^5 sections, sampled at 10 %, fill 19 windows for 32 processors, and with
+//! one draw from each the mean was 2 % off. Second, one draw uses little of a long window: sixteen
+//! threads fill 190 windows of 54 sections for 16 processors, of which one draw uses 16. The
+//! further samples start as copies of the first and diverge as their own sections are drawn. Each
+//! is uniformly distributed, but they are not independent.
 
 use crate::set::AddressSet;
 use fastrand::Rng;
 use std::sync::Arc;
 
-/// A window for one number of processors.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Threads seen, in the order in which they came.
+    /// Threads seen, in order of appearance.
     threads: Vec<u32>,
-    /// Sections seen of each.
+    /// Number of sections seen of each thread.
     seen: Vec<u32>,
-    /// The sections drawn: of each draw, one per thread.
+    /// For each draw, the section drawn of each thread.
     drawn: Vec<Vec<Arc<AddressSet>>>,
-    /// Sections seen.
     sections: u32,
-    /// How many sections make it long.
+    /// A window with more sections is long.
     long: u32,
-    /// How many samples are drawn of a long one.
+    /// Number of samples drawn from a long window.
     draws: u32,
 }
 
 impl Window {
-    /// An empty window, of which one sample is drawn, or `draws` if it comes to have more than `long` sections.
+    /// An empty window. One sample is drawn from it, or `draws` once it has more than `long`
+    /// sections.
     pub fn new(long: u32, draws: u32) -> Self {
-        Window { threads: Vec::new(), seen: Vec::new(), drawn: vec![Vec::new()], sections: 0, long, draws }
+        Window {
+            threads: Vec::new(),
+            seen: Vec::new(),
+            drawn: vec![Vec::new()],
+            sections: 0,
+            long,
+            draws,
+        }
     }
 
-    /// Adds a section; `set` makes its address set, and is called only if it was drawn for now.
+    /// Adds a section. `set` makes its address set and is called only if a draw selects the
+    /// section.
     pub fn add(&mut self, thread: u32, rng: &mut Rng, mut set: impl FnMut() -> Arc<AddressSet>) {
         if self.sections == self.long {
             let first = self.drawn[0].clone();
@@ -60,27 +71,49 @@ impl Window {
         }
     }
 
-    /// Threads seen.
+    /// Adds the sections of a closed long window, as if one by one.
+    pub fn merge(&mut self, other: &Window, rng: &mut Rng) {
+        let first = self.drawn[0].clone();
+        self.drawn.resize(other.drawn.len().max(self.drawn.len()), first);
+        self.sections += other.sections;
+        for (from, (thread, seen)) in other.threads.iter().zip(&other.seen).enumerate() {
+            let drawn = other.drawn.iter().cycle().map(|sample| &sample[from]);
+            match self.threads.iter().position(|known| known == thread) {
+                None => {
+                    self.threads.push(*thread);
+                    self.seen.push(*seen);
+                    self.drawn.iter_mut().zip(drawn).for_each(|(to, set)| to.push(set.clone()));
+                }
+                Some(at) => {
+                    self.seen[at] += seen;
+                    for (to, set) in self.drawn.iter_mut().zip(drawn) {
+                        if rng.u32(..self.seen[at]) < *seen {
+                            to[at] = set.clone();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Sections seen.
     pub fn sections(&self) -> u32 {
         self.sections
     }
 
-    /// The samples drawn.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = &[Arc<AddressSet>]> {
         self.drawn.iter().map(Vec::as_slice)
     }
 
-    /// What each of the samples weighs, so that all together weigh the same whether there are one or many.
+    /// The weight of each sample. All windows have the same total weight, however many samples they
+    /// have.
     pub fn weight(&self) -> u32 {
         if self.drawn.len() == 1 { self.draws } else { 1 }
     }
 
-    /// Empties it.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.seen.clear();
@@ -96,7 +129,7 @@ mod tests {
     use crate::set::tests::byte;
 
     #[test]
-    fn a_short_window_has_one_draw() {
+    fn short_window_has_one_draw() {
         let mut window = Window::new(6, 2);
         for _ in 0..2 {
             (0..6).for_each(|_| window.add(7, &mut Rng::with_seed(1), Arc::default));
@@ -105,9 +138,34 @@ mod tests {
         }
     }
 
-    /// Each of a thread's sections is drawn equally often, also by the draws that began as copies.
+    /// Each section of a thread is drawn equally often from merged windows of unequal lengths.
     #[test]
-    fn draws_uniformly() {
+    fn merged_window_draws_uniformly() {
+        const ROUNDS: u32 = 32_000;
+        let mut rng = Rng::with_seed(1);
+        let mut drawn = [[0u32; 8]; 2];
+        for _ in 0..ROUNDS {
+            let mut merged = Window::new(0, 2);
+            for sections in [0..2, 2..8u64] {
+                let mut window = Window::new(0, 2);
+                for section in sections {
+                    let set = || Arc::new(AddressSet::new([byte(section * 8, false)]));
+                    window.add(7, &mut rng, set);
+                }
+                merged.merge(&window, &mut rng);
+            }
+            assert_eq!((merged.threads(), merged.sections(), merged.samples().len()), (1, 8, 2));
+            for (drawn, sample) in drawn.iter_mut().zip(merged.samples()) {
+                drawn[(sample[0].accesses()[0].address / 8) as usize] += 1;
+            }
+        }
+        // A binomial with mean 4000 and standard deviation 59.
+        assert!(drawn.iter().flatten().all(|count| (3700..4300).contains(count)), "{drawn:?}");
+    }
+
+    /// Each section of a thread is drawn equally often, in the first draw and in copied ones.
+    #[test]
+    fn long_window_draws_uniformly() {
         const SECTIONS: u64 = 8;
         const ROUNDS: u32 = 32_000;
         let mut rng = Rng::with_seed(1);

@@ -1,6 +1,8 @@
-//! `contention`: throughput against the time that threads spend between two acquires of one lock; Johnson et al. (ASPLOS 2010), section 5.2 and Figure 9.
+//! `contention`: throughput as a function of the think time, which is the time between two
+//! acquisitions of one lock; Johnson et al. (ASPLOS 2010), section 5.2 and Figure 9.
 //!
-//! A long time to think means little contention. One line has less load than processors; in the others the processors are overloaded, without and with load control.
+//! Longer think times mean less contention. One line has fewer threads than processors. The others
+//! overload the processors, without and with load control.
 
 use clap::Args;
 use serde_json::json;
@@ -9,6 +11,7 @@ use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::record::Record;
 
 use super::sweep::{Cell, Shape, measure_lines, threads_at};
+use crate::messages;
 use unconvoy_bench::grid::workload::COUNTER;
 use unconvoy_bench::options::SessionOptions;
 use unconvoy_bench::run::{self, Job};
@@ -25,17 +28,18 @@ const ABOVE: f64 = 150.0;
 pub struct Options {
     #[command(flatten)]
     session: SessionOptions,
-    /// Time between two acquires, in microseconds
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.1,0.2,0.5,1,2,5,10,20,50,100", value_parser = microseconds)]
+    /// Times between two acquires, in microseconds
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          default_value = "0.1,0.2,0.5,1,2,5,10,20,50,100", value_parser = microseconds)]
     think: Vec<f64>,
-    /// The contention manager of all lines but the last, which is the default
+    /// Contention manager of every line but the last, which has the default lock
     #[arg(long, value_name = "LOCK", default_value = "tpmcs", value_parser = lock)]
     lock: &'static str,
 }
 
 fn microseconds(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|us| (0.001..=1e6).contains(us));
-    value.ok_or_else(|| "expected a number of microseconds from 0.001 to 1000000".to_string())
+    value.ok_or_else(|| messages::expected_number("microseconds", 0.001, 1e6))
 }
 
 fn lock(text: &str) -> Result<&'static str, String> {
@@ -43,11 +47,12 @@ fn lock(text: &str) -> Result<&'static str, String> {
     Ok(pair.lock)
 }
 
-/// Measures, prints and writes.
+/// Runs `contention`: measures, prints and writes the record.
 ///
 /// # Errors
 ///
-/// A program is missing, the record to continue is another's, or the results cannot be written.
+/// Fails if a program is missing, the record to resume has another plan, or the results cannot be
+/// written.
 pub fn contention(options: &Options) -> anyhow::Result<Record> {
     let common = &options.session.common;
     let programs = options.session.places.find(&[COUNTER.program], &[])?;
@@ -57,13 +62,19 @@ pub fn contention(options: &Options) -> anyhow::Result<Record> {
     if lock != CONTENTION[0].name {
         lines.push((ABOVE, Setup::Default));
     }
-    let name =
-        |&(load, setup): &(f64, Setup)| format!("{load} % load, {}, {}", thread_count(threads_at(load)), setup.name());
+    let name = |&(load, setup): &(f64, Setup)| {
+        format!("{load} % load, {}, {}", thread_count(threads_at(load)), setup.name())
+    };
     let cells: Vec<Cell> = lines
         .iter()
         .enumerate()
         .flat_map(|(index, line)| {
-            options.think.iter().map(move |&x| Cell { line: name(line), threads: threads_at(line.0), x, index })
+            options.think.iter().map(move |&x| Cell {
+                line: name(line),
+                threads: threads_at(line.0),
+                x,
+                index,
+            })
         })
         .collect();
     let shape = Shape {
@@ -82,7 +93,9 @@ pub fn contention(options: &Options) -> anyhow::Result<Record> {
             ("seconds", common.seconds.to_string()),
         ]);
         let (_, setup) = lines[cell.index];
-        Job::new(COUNTER.program, words, setup, options.session.patience()).run(&programs)
+        Job::new(COUNTER.program, words, setup, options.session.time_limit()).run(&programs)
     };
-    measure_lines("contention", &shape, &cells, &options.session, parameters, measure, |_| Vec::new())
+    measure_lines("contention", &shape, &cells, &options.session, parameters, measure, |_| {
+        Vec::new()
+    })
 }

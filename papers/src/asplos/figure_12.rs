@@ -2,8 +2,9 @@
 
 use super::interference::{fraction, fraction_lines};
 use super::sweep::Shape;
-use crate::claim::{ANY, Claim, Results, claims};
+use crate::claim::{Claim, Results, claims};
 use crate::figure::{Figure, Made, Native, Paper, Simulated};
+use crate::messages;
 use crate::plan::{CONTROLLED, SPINNING, Size, machine, mix, point};
 use crate::record_view::lines as panel_of;
 use crate::view::{self, Lines};
@@ -15,32 +16,54 @@ use unconvoy_sim::experiment::Measured;
 use unconvoy_sim::experiment::Task;
 use unconvoy_sim::grid::{Cell, Result};
 
-/// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-asplos-12",
     paper: Paper::Asplos(12),
     title: "Two processes that compete for the processors (simulated)",
-    remark: "The paper's: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on 64 contexts, self with 64 threads under load control, other with more and more threads. If both use load control they share the machine, and lose 10 to 15 % together. If other does not, and has many threads, self keeps about 35 % of its peak and other does badly, because its holders are preempted.",
+    remark: "Paper: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on 64 contexts, self \
+        with 64 threads under load control, other with a growing number of threads. If both use \
+        load control, they share the machine and lose 10 to 15 % together. If other does not and \
+        has many threads, self keeps about 35 % of its peak, and other does badly because its \
+        holders are preempted.",
     minutes: 1,
-    made: Made::Simulated(Simulated { plan, claims, across: "threads of other", panels, table: None }),
+    made: Made::Simulated(Simulated {
+        plan,
+        claims,
+        across: "threads of other",
+        panels,
+        ..Simulated::MEDIANS
+    }),
 };
 
-/// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "asplos-12",
     paper: Paper::Asplos(12),
     title: "Two processes that compete for the processors",
-    remark: "The paper's: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on a Sun Niagara II of 64 contexts, self with as many threads as contexts and under load control, other with more and more threads. If both use load control they share the machine evenly, and lose 10 to 15 % together. If other does not, and has many threads, self keeps about 35 % of its peak and other does badly, because its holders are preempted. The paper names a process that only burns time as the case that load control cannot defend against, and has no curve for it.",
+    remark: "Paper: ASPLOS 2010, section 5.5, Figure 12; two TM-1 processes on a Sun Niagara II \
+        of 64 contexts, self with as many threads as contexts and under load control, other with \
+        a growing number of threads. If both use load control, they share the machine evenly and \
+        lose 10 to 15 % together. If other does not and has many threads, self keeps about 35 % \
+        of its peak, and other does badly because its holders are preempted. The paper names a \
+        process that only burns time as the case that load control cannot defend against, and has \
+        no curve for it.",
     minutes: 3,
-    made: Made::Native(Native { benchmarks: &[&["interference"]], draw: Some(draw), ..Native::MEDIANS }),
+    made: Made::Native(Native {
+        benchmarks: &[&["interference"]],
+        draw: Some(draw),
+        ..Native::MEDIANS
+    }),
 };
 
 fn plan(size: Size) -> Vec<Cell> {
     let others = size.of(&[8_u32, 16, 32, 64, 96, 128, 192][..], &[64, 192]);
     let (machine, tm1) = (machine("niagara2-64"), mix("tm1"));
     let own = || point(&machine, &tm1, CONTROLLED, 64, size.of(4.0, 2.0));
-    let mut cells =
-        vec![Cell { panel: "TM-1".to_string(), series: "alone".to_string(), x: 0.0, task: Task::Point(own()) }];
+    let mut cells = vec![Cell {
+        panel: "TM-1".to_string(),
+        series: "alone".to_string(),
+        x: 0.0,
+        task: Task::Point(own()),
+    }];
     for (series, lock) in [("without", SPINNING), ("with", CONTROLLED)] {
         cells.extend(others.iter().map(|&threads| Cell {
             panel: "TM-1".to_string(),
@@ -57,38 +80,50 @@ fn claims(results: &[Result]) -> Vec<Claim> {
     let shares = |series: &str, x: f64| {
         let found = results.iter().find(|result| result.series == series && result.x == x)?;
         match (&found.measured, alone) {
-            (Measured::Shares(shares), Some(alone)) => Some((shares.own_per_s / alone, shares.other_per_s / alone)),
+            (Measured::Shares(shares), Some(alone)) => {
+                Some((shares.own_per_s / alone, shares.other_per_s / alone))
+            }
             _ => None,
         }
     };
     let last = Results(results).largest_x();
     claims! {
-        "both under load control with 64 threads: .8 or more of what one has alone, together (paper: .85 to .9)",
-            shares("with", 64.0).map(|(own, other)| own + other), 0.8..=ANY;
-        "and a balance: self has .3 to .7 of both",
+        "with 64 threads each under load control, self and other together have .8 to .95 of \
+            self's throughput alone (paper: .85 to .9)",
+            shares("with", 64.0).map(|(own, other)| own + other), 0.8..=0.95;
+        "with 64 threads each under load control, self has .3 to .7 of their joint throughput",
             shares("with", 64.0).map(|(own, other)| own / (own + other)), 0.3..=0.7;
-        "against 192 threads without load control self keeps .2 to .5 (paper: about .35)",
+        "against 192 threads without load control, self keeps .2 to .5 of its throughput alone \
+            (paper: about .35)",
             shares("without", last).map(|(own, _)| own), 0.2..=0.5;
-        "and other has less than self",
+        "with 192 threads without load control, other has less throughput than self",
             shares("without", last).map(|(own, other)| other / own), 0.0..=1.0;
     }
 }
 
 fn panels(results: &[Result]) -> Vec<Lines> {
-    let alone = results.iter().find_map(|result| result.measured.outcome()).map_or(1.0, |outcome| outcome.per_s);
+    let alone = results
+        .iter()
+        .find_map(|result| result.measured.outcome())
+        .map_or(1.0, |outcome| outcome.per_s);
     let mut lines = Vec::new();
     for result in results {
         let Measured::Shares(shares) = result.measured else { continue };
-        for (who, per_s) in [("self", shares.own_per_s), ("other", shares.other_per_s)] {
-            view::add(&mut lines, &format!("{who}, other {} load control", result.series), (result.x, per_s / alone));
+        for (process, per_s) in [("self", shares.own_per_s), ("other", shares.other_per_s)] {
+            view::add(
+                &mut lines,
+                &format!("{process}, other {} load control", result.series),
+                (result.x, per_s / alone),
+            );
         }
     }
-    vec![("part of self alone".to_string(), lines)]
+    vec![("fraction of self alone".to_string(), lines)]
 }
 
-/// What two processes reach, as fractions of what one reaches alone.
+/// Draws both processes' throughput as fractions of self's throughput alone.
 fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let shape = Shape::of(record).context("this record does not say what it varied")?;
+    let shape =
+        Shape::of(record).with_context(|| messages::record_lacks("the quantity that it varied"))?;
     let readings = readings(record);
     let places: Vec<f64> = shape.places.iter().copied().filter(|&x| x > 0.0).collect();
     let line = |(name, other, metric): (String, &str, &str)| {

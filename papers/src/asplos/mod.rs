@@ -17,3 +17,13 @@ pub mod interval;
 mod series;
 pub mod steadiness;
 mod sweep;
+
+use crate::figure::Change;
+
+/// Figures 1 and 11 do not give the number of threads at full load.
+const FULL_LOAD: Change = Change {
+    paper: "a full load of 64 threads",
+    here: "63 threads",
+    why: "the paper's other figures have 63 threads where they give the number (Figures 5 and 10), \
+        and one free context keeps other threads from preempting a holder",
+};

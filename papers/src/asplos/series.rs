@@ -1,13 +1,13 @@
-//! How a count of threads follows a change of its target. Pure.
+//! Pure functions: how fast a thread count follows its target.
 
 use serde::{Deserialize, Serialize};
 
-/// How many threads were awake at some time.
+/// The number of awake threads at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Since the beginning, nanoseconds.
+    /// Nanoseconds since the start.
     pub ns: u64,
-    /// Threads that are not asleep.
+    /// Threads not asleep.
     pub awake: u32,
 }
 
@@ -16,19 +16,20 @@ pub struct Point {
 pub struct Series {
     /// The count before the change.
     pub before: u32,
-    /// The count that the change asks for.
+    /// The count that the new target asks for.
     pub expected: u32,
-    /// Every change of the count, in time.
+    /// Changes of the count, in order of time.
     pub points: Vec<Point>,
-    /// Longest time between two samples, nanoseconds: the sampler is preempted too, and nothing shorter than this is known for sure.
+    /// Longest gap between two samples, nanoseconds. The sampler, too, is preempted, and may
+    /// miss shorter events.
     #[serde(default)]
     pub largest_gap_ns: u64,
-    /// When sampling ended, nanoseconds since the change.
+    /// End of sampling, nanoseconds after the change.
     pub end_ns: u64,
 }
 
 impl Series {
-    /// A series without samples, for a change from `before` threads to `expected`.
+    /// An empty series for a change from `before` to `expected` threads.
     pub fn new(before: u32, expected: u32) -> Self {
         Self { before, expected, points: Vec::with_capacity(64), largest_gap_ns: 0, end_ns: 0 }
     }
@@ -42,13 +43,18 @@ impl Series {
         }
     }
 
-    /// When the count first moved towards what is expected, nanoseconds. `None`: it never did, or was there already.
+    /// Time until the count first moved towards `expected`, nanoseconds. `None` if the count never
+    /// moved there, or was there from the start.
     pub fn first_reaction(&self) -> Option<u64> {
         let distance = self.before.abs_diff(self.expected);
-        self.points.iter().find(|point| point.awake.abs_diff(self.expected) < distance).map(|point| point.ns)
+        self.points
+            .iter()
+            .find(|point| point.awake.abs_diff(self.expected) < distance)
+            .map(|point| point.ns)
     }
 
-    /// From when on the count was within 1 of what is expected until the end, nanoseconds. `None`: it was not at the end.
+    /// Time at which the count came within 1 of `expected` and then stayed there until the end,
+    /// nanoseconds. `None` if the count was not within 1 of `expected` at the end.
     pub fn steady(&self) -> Option<u64> {
         let is_near = |awake: u32| awake.abs_diff(self.expected) <= 1;
         let last_far = self.points.iter().rposition(|point| !is_near(point.awake));
@@ -71,21 +77,21 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_kept() {
+    fn samples_without_change_are_dropped() {
         let series = series(8, 2, &[(10, 8), (20, 7), (30, 7), (90, 2), (95, 2)]);
         assert_eq!(series.points, [Point { ns: 20, awake: 7 }, Point { ns: 90, awake: 2 }]);
         assert_eq!((series.largest_gap_ns, series.end_ns), (60, 95));
     }
 
     #[test]
-    fn the_first_reaction_is_towards_the_target() {
+    fn first_reaction_ignores_moves_away_from_target() {
         assert_eq!(series(6, 2, &[(10, 7), (20, 5), (30, 2)]).first_reaction(), Some(20));
         assert_eq!(series(6, 2, &[(10, 7)]).first_reaction(), None);
         assert_eq!(series(2, 2, &[(10, 3), (20, 2)]).first_reaction(), None);
     }
 
     #[test]
-    fn steady_means_until_the_end() {
+    fn steady_requires_target_until_end() {
         assert_eq!(series(8, 2, &[(10, 3), (20, 5), (30, 2), (40, 3)]).steady(), Some(30));
         assert_eq!(series(8, 2, &[(10, 3), (20, 5)]).steady(), None);
         assert_eq!(series(3, 2, &[(10, 3)]).steady(), Some(0));

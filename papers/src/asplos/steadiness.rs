@@ -1,10 +1,15 @@
-//! `steadiness`: how steadily the number of running threads keeps a fixed target, under load control and under load-triggered backoff, after
-//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 2.3 and Figure 5.
+//! `steadiness`: how steadily the number of running threads stays at a fixed target, under load
+//! control and under load-triggered backoff; Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010),
+//! section 2.3 and Figure 5.
 //!
-//! Threads of this process hammer one lock of the default kind, under one load manager and then the other. As in the paper the target is set by hand: the real controller is kept out (its
-//! interval is an hour), and a driver does its work, with the number of threads that are not asleep in the sensor's place. To load control it says how many should sleep; to backoff, how large the overload is.
+//! Threads of this process contend for one lock of the default kind, first under one load manager
+//! and then under the other. As in the paper, the target is set by hand. The real controller does
+//! not interfere, because its interval is an hour. A driver takes its place, and reads the number
+//! of awake threads instead of a sensor. The driver passes the number of threads that should sleep
+//! to load control, or the overload to backoff.
 //!
-//! The count is that of the managers themselves, taken by whoever holds the lock and no more often than each [`SPACING`], so that no thread but the driver's takes a processor.
+//! The managers themselves know the number of awake threads. The lock's holder reads that number,
+//! at most once per [`SPACING`], so that only the driver takes a processor from the contenders.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -27,15 +32,16 @@ use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
 use super::series::Point;
+use crate::messages;
 use unconvoy_bench::goals;
 use unconvoy_bench::options::Common;
 use unconvoy_bench::threads::Threads;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
-/// Between two counts.
+/// Shortest time between two counts.
 const SPACING: Duration = Duration::from_micros(500);
-/// Before the first count: some of backoff's mean sleeps.
+/// Time before the first count: several of backoff's mean sleeps.
 const SETTLE: Duration = Duration::from_millis(500);
 const SECTION: Duration = Duration::from_nanos(100);
 
@@ -44,50 +50,53 @@ const SECTION: Duration = Duration::from_nanos(100);
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Threads that contend; the paper's 63 clients
+    /// Number of contending threads (the paper has 63)
     #[arg(long, value_name = "N", default_value_t = 63, value_parser = threads)]
     threads: u32,
-    /// Threads that should not sleep; the paper's 32
+    /// Number of threads that should stay awake (the paper has 32)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = threads)]
     target: u32,
 }
 
-/// Who is to keep the target.
+/// The load manager that keeps the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manager {
-    /// Load control.
     #[serde(rename = "control")]
     Control,
-    /// Load-triggered backoff.
     #[serde(rename = "backoff")]
     Backoff,
 }
 
-/// Its row.
+/// The rows of the table.
 const MANAGERS: [Manager; 2] = [Manager::Control, Manager::Backoff];
 
-/// What one manager did in one window.
+/// Counts of one manager in one window.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Series {
-    /// Threads that should not have slept.
+    /// Threads that should have stayed awake.
     pub target: u32,
-    /// Every count.
+    /// All counts, in order of time.
     pub counts: Vec<Point>,
 }
 
 impl Series {
-    /// Mean and standard deviation of the count over time: each counts for as long as it was the last.
+    /// Mean and standard deviation of the count, each value weighted by how long it lasted. `None`
+    /// for fewer than two counts.
     fn mean_and_deviation(&self) -> Option<(f64, f64)> {
-        let weighted =
-            || self.counts.windows(2).map(|pair| (f64::from(pair[0].awake), (pair[1].ns - pair[0].ns) as f64));
+        let weighted = || {
+            self.counts
+                .windows(2)
+                .map(|pair| (f64::from(pair[0].awake), (pair[1].ns - pair[0].ns) as f64))
+        };
         let length: f64 = weighted().map(|(_, length)| length).sum();
         let mean = weighted().map(|(awake, length)| awake * length).sum::<f64>() / length;
-        let variance = weighted().map(|(awake, length)| (awake - mean).powi(2) * length).sum::<f64>() / length;
+        let variance =
+            weighted().map(|(awake, length)| (awake - mean).powi(2) * length).sum::<f64>() / length;
         (length > 0.0).then_some((mean, variance.sqrt()))
     }
 }
 
-/// Counts the threads that are awake, for whoever holds the lock.
+/// Counts awake threads. The lock's holder calls it.
 struct Counter {
     manager: Manager,
     threads: u32,
@@ -114,7 +123,7 @@ impl Counter {
         let ns = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if ns >= self.next.load(Relaxed) {
             self.next.store(ns + SPACING.as_nanos() as u64, Relaxed);
-            // Taken by the driver, at the ends only.
+            // The driver holds this mutex only at the start and the end.
             if let Ok(mut counts) = self.counts.try_lock() {
                 counts.push(Point { ns, awake: self.awake() });
             }
@@ -122,38 +131,49 @@ impl Counter {
     }
 }
 
-/// Measures, prints and writes.
+/// Runs `steadiness`: measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
     let parameters = json!({
-        "threads": options.threads, "target": options.target, "seconds": common.seconds, "runs": common.runs(),
+        "threads": options.threads, "target": options.target, "seconds": common.seconds,
+        "runs": common.runs(),
         "section_ns": SECTION.as_nanos() as u64,
     });
     let mut record = common.begin("steadiness", parameters)?;
-    anyhow::ensure!(options.target < options.threads, "--target must be below --threads: else nobody is to sleep");
+    anyhow::ensure!(options.target < options.threads, messages::target_not_below_threads());
     load_control().interval.store(NEVER_NS, Relaxed);
     let name = |manager: &Manager| format!("{manager:?}");
     let samples = common.interleave(&mut record, &MANAGERS, name, |&manager| {
         let window = Duration::from_secs_f64(common.seconds);
         match manager {
-            Manager::Control => measure::<Control>(manager, options.threads, options.target, window),
-            Manager::Backoff => measure::<Backoff>(manager, options.threads, options.target, window),
+            Manager::Control => {
+                measure::<Control>(manager, options.threads, options.target, window)
+            }
+            Manager::Backoff => {
+                measure::<Backoff>(manager, options.threads, options.target, window)
+            }
         }
     })?;
     let deviation = |series: &Series| Some(series.mean_and_deviation()?.1);
     let ratio = samples.ratio(1, 0, deviation);
     record.judgements = vec![ratio.map_or_else(
-        || goals::STEADINESS.not_judged("not among these runs"),
-        |ratio| goals::STEADINESS.judge(ratio.median, format!("median of {}, min {}", ratio.count, short(ratio.min))),
+        || goals::STEADINESS.not_judged("both load managers are needed, and one was not measured"),
+        |ratio| {
+            goals::STEADINESS
+                .judge(ratio.median, format!("median of {}, min {}", ratio.count, short(ratio.min)))
+        },
     )];
     let title = format!(
-        "{} threads, of which {} should not sleep; over {} s, median (min..max)",
+        "{} threads, target {} awake; over {} s, median (min..max)",
         options.threads, options.target, common.seconds
     );
     let mut table = Table::new(title, ["load manager", "mean number awake", "standard deviation"]);
     for (cell, manager) in ["load control", "load-triggered backoff"].into_iter().enumerate() {
         let text = |metric: fn((f64, f64)) -> f64| {
-            shown(samples.spread(cell, |series: &Series| Some(metric(series.mean_and_deviation()?))), short)
+            shown(
+                samples.spread(cell, |series: &Series| Some(metric(series.mean_and_deviation()?))),
+                short,
+            )
         };
         table.row([manager.to_string(), text(|both| both.0), text(|both| both.1)]);
     }
@@ -161,7 +181,12 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.finish(common.out.as_deref())
 }
 
-fn measure<L: LoadManager>(manager: Manager, threads: u32, target: u32, window: Duration) -> anyhow::Result<Series> {
+fn measure<L: LoadManager>(
+    manager: Manager,
+    threads: u32,
+    target: u32,
+    window: Duration,
+) -> anyhow::Result<Series> {
     let control = load_control();
     let counter = Arc::new(Counter {
         manager,
@@ -199,7 +224,8 @@ fn measure<L: LoadManager>(manager: Manager, threads: u32, target: u32, window: 
     control.set_overload(0.0);
     control.slots.set_target(0);
     drop(contenders);
-    let counts = std::mem::take(&mut *counter.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    let counts =
+        std::mem::take(&mut *counter.counts.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Series { target, counts })
 }
 
@@ -208,9 +234,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_weighted_by_their_time() {
+    fn mean_weights_counts_by_duration() {
         let counts = [(0, 4), (3, 0), (4, 9)].map(|(ns, awake)| Point { ns, awake }).to_vec();
-        let (mean, deviation) = Series { target: 3, counts }.mean_and_deviation().expect("there are counts");
+        let (mean, deviation) =
+            Series { target: 3, counts }.mean_and_deviation().expect("there are counts");
         assert_eq!(mean, 3.0);
         assert!((deviation - 3.0_f64.sqrt()).abs() < 1e-12, "{deviation}");
         assert!(Series { target: 3, counts: Vec::new() }.mean_and_deviation().is_none());

@@ -1,4 +1,5 @@
-//! Benchmarks that vary one quantity: lines over places, as in the figures of Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010).
+//! Benchmarks that vary one quantity, as in the figures of Johnson, Stoica, Ailamaki and Mowry
+//! (ASPLOS 2010).
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::record::Record;
 
+use crate::messages;
 use crate::record_view::lines;
 use unconvoy_measure::session::Field;
 use unconvoy_measure::statistics::shown;
@@ -23,19 +25,19 @@ use unconvoy_bench::options::SessionOptions;
 use unconvoy_bench::readings::{Reading, readings, spread};
 use unconvoy_bench::run::{Values, options};
 
-/// From so many processors on, the paper's loads give thread counts that differ.
+/// With at least this many processors, the paper's loads give distinct thread counts.
 const MANY_PROCESSORS: u32 = 16;
 
-/// One line of the figure at one place.
+/// One point of one line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     /// The line's name.
     pub line: String,
     /// Threads of the program.
     pub threads: u32,
-    /// On the horizontal axis, in its unit.
+    /// Position on the horizontal axis, in the axis's unit.
     pub x: f64,
-    /// Index of the line, for whoever measures.
+    /// Index of the line, for the measuring closure.
     #[serde(skip)]
     pub index: usize,
 }
@@ -50,33 +52,36 @@ impl Field for Cell {
     }
 }
 
-/// What is drawn: in a record's parameters, so that the record alone makes the figure.
+/// The drawing's shape. The record's parameters contain it, so a record is enough to draw the
+/// figure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Shape {
-    /// The horizontal axis, with its unit.
+    /// Title of the horizontal axis, with its unit.
     pub across: String,
-    /// The vertical axis, with its unit.
+    /// Title of the vertical axis, with its unit.
     pub up: String,
-    /// Name of what is drawn among what was measured.
+    /// Name of the measured value to draw.
     pub metric: String,
-    /// Names, in order.
+    /// Names of the lines, in order.
     pub lines: Vec<String>,
-    /// On the horizontal axis, in order.
+    /// Positions on the horizontal axis, in order.
     pub places: Vec<f64>,
 }
 
 impl Shape {
-    /// Of a record, if it has one.
+    /// The shape stored in a record, if there is one.
     pub fn of(record: &Record) -> Option<Self> {
         serde_json::from_value(record.parameters.get("shape")?.clone()).ok()
     }
 
-    /// Median and range of what is drawn, lines down, places across.
+    /// Table of medians and ranges: a row per line, a column per position.
     fn table(&self, title: &str, record: &Record) -> Table {
-        self.table_of(title, &self.up, &readings(record), |reading| reading.values.get(&self.metric))
+        self.table_of(title, &self.up, &readings(record), |reading| {
+            reading.values.get(&self.metric)
+        })
     }
 
-    /// What an operation takes; energy only where it is measured.
+    /// Tables of processor time and, where measured, of energy per operation.
     fn costs(&self, title: &str, record: &Record) -> Vec<Table> {
         let readings = readings(record);
         let costs = [
@@ -86,89 +91,111 @@ impl Shape {
         let is_measured = |name| readings.iter().any(|reading| reading.values.get(name).is_some());
         let measured = costs.into_iter().filter(|(_, name, _)| is_measured(name));
         let table = |(heading, name, unit): (&str, &str, f64)| {
-            self.table_of(title, heading, &readings, |reading| Some(reading.values.get(name)? * unit))
+            self.table_of(title, heading, &readings, |reading| {
+                Some(reading.values.get(name)? * unit)
+            })
         };
         measured.map(table).collect()
     }
 
-    fn table_of(&self, title: &str, up: &str, readings: &[Reading], of: impl Fn(&Reading) -> Option<f64>) -> Table {
+    fn table_of(
+        &self,
+        title: &str,
+        up: &str,
+        readings: &[Reading],
+        of: impl Fn(&Reading) -> Option<f64>,
+    ) -> Table {
         let title = format!("{title}: {up}; {} across; median (smallest..largest)", self.across);
         let mut table = Table::across(title, &["line"], &self.places);
         for line in &self.lines {
-            let field = |&x: &f64| shown(spread(readings, line, x, &of), |value| Unit::Plain.show(value));
+            let field =
+                |&x: &f64| shown(spread(readings, line, x, &of), |value| Unit::Plain.show(value));
             table.line(line, self.places.iter().map(field));
         }
         table
     }
 }
 
-/// What runs where the paper had TM-1.
+/// The workload that stands for the paper's TM-1.
 #[derive(Debug, Clone, Args)]
 pub struct Subject {
-    /// Run `tatp` on the data set in DIR; without it `counter` runs
+    /// Run `tatp` on the data set in DIR [default: run `counter`]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 }
 
 impl Subject {
-    /// The program, what it prints and what it needs.
+    /// The workload: its program, metric and packages.
     pub fn workload(&self) -> &'static Workload {
         if self.data.is_some() { &TATP } else { &COUNTER }
     }
 
-    /// Its command line.
+    /// The program's arguments.
     pub fn words(&self, threads: u32, seconds: f64) -> Vec<String> {
-        let data = self.data.iter().flat_map(|directory| options([("data", directory.display().to_string())]));
-        data.chain(options([("threads", threads.to_string()), ("seconds", seconds.to_string())])).collect()
+        let data = self
+            .data
+            .iter()
+            .flat_map(|directory| options([("data", directory.display().to_string())]));
+        data.chain(options([("threads", threads.to_string()), ("seconds", seconds.to_string())]))
+            .collect()
     }
 
-    /// Fails unless the data set is there.
+    /// Checks that the data set exists.
     ///
     /// # Errors
     ///
-    /// Says how to load it.
+    /// Fails with the command that loads the data set.
     pub fn check(&self) -> anyhow::Result<()> {
-        let missing = self.data.as_ref().filter(|directory| !crate::databases::is_loaded(directory));
+        let missing =
+            self.data.as_ref().filter(|directory| !crate::databases::is_loaded(directory));
         missing.map_or(Ok(()), |directory| {
-            let shown = directory.display();
-            anyhow::bail!("{shown} holds no data set: `unconvoy bench tatp --load --data {shown}` makes one")
+            let load = format!("unconvoy bench tatp --load --data {}", directory.display());
+            anyhow::bail!(messages::data_set_missing(directory, TATP.name, &load))
         })
     }
 }
 
-/// Threads for a load in percent of the processors, at least one.
+/// Number of threads for a load in percent of the processors; at least one.
 pub fn threads_at(percent: f64) -> u32 {
     ((f64::from(processors()) * percent / 100.0).round() as u32).max(1)
 }
 
-/// The paper's loads, or others where those would be the same few threads.
+/// The paper's loads. On machines with few processors, where two of them would round to the same
+/// thread count, the loads are further apart.
 pub fn default_loads() -> Vec<f64> {
-    if processors() >= MANY_PROCESSORS { vec![98.0, 110.0, 150.0] } else { vec![100.0, 150.0, 200.0, 800.0] }
+    if processors() >= MANY_PROCESSORS {
+        vec![98.0, 110.0, 150.0]
+    } else {
+        vec![100.0, 150.0, 200.0, 800.0]
+    }
 }
 
-/// A load in percent.
+/// Parses a load in percent.
 pub fn percent(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|percent| (1.0..=100_000.0).contains(percent));
-    value.ok_or_else(|| "expected a number of percent from 1 to 100000".to_string())
+    value.ok_or_else(|| messages::expected_number("percent", 1.0, 100_000.0))
 }
 
-/// One quantity over what was varied.
+/// Draws the record's metric over the varied quantity.
 pub fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
-    let shape = Shape::of(record).context("this record does not say what it varied")?;
+    let shape =
+        Shape::of(record).with_context(|| messages::record_lacks("the quantity that it varied"))?;
     let readings = readings(record);
     let line = |line: &String| {
-        let at = |&x: &f64| Some((x, spread(&readings, line, x, |reading| reading.values.get(&shape.metric))?));
+        let at = |&x: &f64| {
+            Some((x, spread(&readings, line, x, |reading| reading.values.get(&shape.metric))?))
+        };
         (line.clone(), shape.places.iter().filter_map(at).collect())
     };
     let measured = shape.lines.iter().map(line).collect();
     Ok(lines(shape.up.clone(), &shape.across, &shape.places, measured, names))
 }
 
-/// Measures all cells, with one table of what the shape draws and whatever `extra` makes of the record.
+/// Measures all cells. The record gets the shape's table, the tables of `extra`, and the costs.
 ///
 /// # Errors
 ///
-/// As [`Session::run`](unconvoy_measure::session::Session::run).
+/// Fails as [`Session::run`](unconvoy_measure::session::Session::run) does.
 pub fn measure_lines(
     name: &str,
     shape: &Shape,
@@ -197,14 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_are_threads() {
+    fn load_in_percent_becomes_thread_count() {
         assert_eq!(threads_at(0.001), 1);
         assert_eq!(threads_at(200.0), 2 * processors());
         assert!(percent("0").is_err() && percent("nan").is_err() && percent("98").is_ok());
     }
 
     #[test]
-    fn a_record_has_its_shape() {
+    fn shape_round_trips_through_record() {
         let shape = Shape {
             across: "x, ms".into(),
             up: "y".into(),
@@ -213,7 +240,12 @@ mod tests {
             places: vec![0.5, 2.0],
         };
         let mut record = Record::begin("test", 1, json!({ "shape": shape }));
-        let run = |x: f64, ops: f64| json!({ "cell": { "line": "a", "threads": 1, "x": x }, "round": 1, "measured": { "ops": ops } });
+        let run = |x: f64, ops: f64| {
+            json!({
+                "cell": { "line": "a", "threads": 1, "x": x }, "round": 1,
+                "measured": { "ops": ops },
+            })
+        };
         record.runs = vec![run(0.5, 10.0), run(0.5, 30.0)];
         let table = Shape::of(&record).expect("there").table("t", &record);
         assert_eq!(table.header, ["line", "0.5", "2"]);

@@ -12,15 +12,22 @@ const LOCKS: [(&str, &str); 5] = [
     ("schedctl", "tpmcs-slice+none"),
 ];
 
-/// Their lines on a machine.
-pub fn lines_of(panel: &str, machine: &str, threads: &[u32], seconds: f64) -> Vec<Cell> {
+/// The lines of these locks on one machine. `yield` has its own length, `of_yield` seconds, because
+/// it is slow to simulate: all its waiters watch the time stamp of one node. Solaris raises
+/// priorities once a second, so a shorter run, as at reduced size, cannot confirm a claim.
+pub fn lines_of(
+    panel: &str,
+    machine: &str,
+    threads: &[u32],
+    seconds: f64,
+    of_yield: f64,
+) -> Vec<Cell> {
     let machine = crate::plan::machine(machine);
     let of = |lock: &(&str, &str)| {
         let seconds = match lock.0 {
-            // Until a waiter is preempted, which takes up to some seconds, it does well.
+            // MCS does well until a waiter is preempted. The first preemption may take seconds.
             "mcs" => 4.0 * seconds,
-            // Waiters that all look at the time stamp of one node are slow to simulate.
-            "yield" => seconds / 15.0,
+            "yield" => of_yield,
             _ => seconds,
         };
         lines(panel, &machine, &mix("tm1"), core::slice::from_ref(lock), threads, seconds)

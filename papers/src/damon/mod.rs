@@ -1,4 +1,5 @@
-//! Johnson, Athanassoulis, Stoica, Ailamaki, *A New Look at the Roles of Spinning and Blocking*, DaMoN 2009.
+//! Johnson, Athanassoulis, Stoica, Ailamaki, *A New Look at the Roles of Spinning and Blocking*,
+//! DaMoN 2009.
 
 pub mod figure_1;
 pub mod figure_2;

@@ -1,4 +1,4 @@
-//! Figures of no paper.
+//! Figures of our own.
 
 pub mod bounds;
 pub mod sizes;

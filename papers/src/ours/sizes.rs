@@ -10,17 +10,24 @@ use unconvoy_sim::grid::{Cell, Result};
 use unconvoy_sim::parameters::Count;
 use unconvoy_sim::workload::{Step, Workload};
 
-/// The figure on a simulated machine.
 pub const SIMULATED: Figure = Figure {
     name: "sim-sizes",
     paper: Paper::Ours,
     title: "Managers on servers of 64 to 1024 contexts (simulated)",
-    remark: "Not from a paper. Servers of 1 to 16 sockets of 64 contexts, four threads for each context; one lock for each 16 contexts, sections of 500 ns, 20 us between them.",
+    remark: "Not from a paper. Servers of 1 to 16 sockets with 64 contexts each: four threads per \
+        context, one lock per 16 contexts, sections of 500 ns with 20 us between two sections.",
     minutes: 13,
-    made: Made::Simulated(Simulated { plan, claims, across: "contexts", panels: view::throughput, table: None }),
+    made: Made::Simulated(Simulated {
+        plan,
+        claims,
+        across: "contexts",
+        panels: view::throughput,
+        ..Simulated::MEDIANS
+    }),
 };
 
-/// `locks` locks, one of them by chance for each section of 500 ns, and 20 us on average between two.
+/// A workload whose sections of 500 ns each take one of `locks` locks at random, with 20 us on
+/// average between two sections.
 fn buckets(locks: u32) -> Workload {
     let section = Step::Section { group: 0, ns: 500, lines: 1 };
     Workload {
@@ -28,23 +35,29 @@ fn buckets(locks: u32) -> Workload {
         locks: vec![locks],
         steps: vec![section, Step::Varying { ns: 20_000 }],
         in_kernel: false,
+        checkpoints: false,
     }
 }
 
-/// Every contention manager, without load control and with it, and every load manager, on servers of one to sixteen
-/// sockets with four threads for each context.
+/// Every contention manager with and without load control, and every load manager, on servers of 1
+/// to 16 sockets with four threads per context.
 fn plan(size: Size) -> Vec<Cell> {
     let mut locks: Vec<(&str, String, String)> = Vec::new();
     for contention in CONTENTION {
         locks.push(("spinning", contention.name.to_string(), format!("{}+none", contention.name)));
-        locks.push(("load control", contention.name.to_string(), format!("{}+control", contention.name)));
+        locks.push((
+            "load control",
+            contention.name.to_string(),
+            format!("{}+control", contention.name),
+        ));
     }
-    locks.extend(
-        LOAD.iter()
-            .map(|load| ("TP-MCS under every load manager", load.name.to_string(), format!("tpmcs+{}", load.name))),
-    );
+    locks.extend(LOAD.iter().map(|load| {
+        ("TP-MCS under every load manager", load.name.to_string(), format!("tpmcs+{}", load.name))
+    }));
     if size == Size::Reduced {
-        locks.retain(|(.., lock)| ["tpmcs+none", "tpmcs+control", "loiter+control"].contains(&lock.as_str()));
+        locks.retain(|(.., lock)| {
+            ["tpmcs+none", "tpmcs+control", "loiter+control"].contains(&lock.as_str())
+        });
     }
     let sockets = size.of(&[1_u32, 4, 16][..], &[1, 2]);
     let mut cells = Vec::new();
@@ -54,7 +67,7 @@ fn plan(size: Size) -> Vec<Cell> {
         let contexts = machine.topology.contexts() as u32;
         for (panel, series, lock) in &locks {
             let mut point = point(&machine, &buckets(contexts / 16), lock, 4 * contexts, 0.05);
-            point.warm_up = Some(size.of(0.02, 0.01)); // until the controller's first reading is heeded
+            point.warm_up = Some(size.of(0.02, 0.01)); // the controller's first reading
             cells.push(Cell {
                 panel: panel.to_string(),
                 series: series.clone(),
@@ -69,7 +82,7 @@ fn plan(size: Size) -> Vec<Cell> {
 fn claims(results: &[Result]) -> Vec<Claim> {
     let results = Results(results);
     let (first, last) = (64.0, results.largest_x());
-    // Of what it has on 64 contexts, for each context.
+    // Throughput per context, relative to 64 contexts.
     let scaled = |panel: &str, series: &str| {
         results.ratio(panel, (series, last), (series, first)).map(|ratio| ratio * first / last)
     };
@@ -77,10 +90,13 @@ fn claims(results: &[Result]) -> Vec<Claim> {
         Some(results.per_s("load control", one, last)? / results.per_s("spinning", other, last)?)
     };
     claims! {
-        "the default scales: on the largest machine .8 or more of what it has for each of 64 contexts",
+        "on the largest machine the default has at least .8 of its throughput per context on 64 \
+            contexts",
             scaled("load control", "loiter"), 0.8..=ANY;
-        "TP-MCS under load control does: .8 or more", scaled("load control", "tpmcs"), 0.8..=ANY;
-        "at 400 % load load control gives TP-MCS 5 times the throughput or more",
+        "on the largest machine TP-MCS under load control has at least .8 of its throughput per \
+            context on 64 contexts",
+            scaled("load control", "tpmcs"), 0.8..=ANY;
+        "at 400 % load, load control gives TP-MCS at least 5 times the throughput",
             against("tpmcs", "tpmcs"), 5.0..=ANY;
     }
 }

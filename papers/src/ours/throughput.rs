@@ -1,9 +1,8 @@
-//! Throughput over threads, of any grid.
+//! Throughput over threads, from any grid.
 
 use crate::figure::{Figure, Made, Native, Paper, Records};
 use crate::over_threads;
 
-/// The figure on this machine.
 pub const NATIVE: Figure = Figure {
     name: "throughput",
     paper: Paper::Ours,

@@ -1,6 +1,6 @@
-//! Cui, Wang, Chen, Shi, *Lock-Contention-Aware Scheduler: A Scalable and Energy-Efficient Method for
-//! Addressing Scalability Collapse on Multicore Systems*, ACM TACO 9(4), 2013. The plots' values are
-//! in no text; the claims are what the text says of them.
+//! Cui, Wang, Chen, Shi, *Lock-Contention-Aware Scheduler: A Scalable and Energy-Efficient Method
+//! for Addressing Scalability Collapse on Multicore Systems*, ACM TACO 9(4), 2013. The paper
+//! prints no numbers for its plots, so the claims follow its text.
 
 pub mod contention_aware;
 pub mod figure_1;

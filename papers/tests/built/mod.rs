@@ -1,15 +1,15 @@
-//! The workload programs, built by the Makefile that users call.
+//! Builds the workload programs with the Makefile that users call.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// Where they are built; once for all tests.
+/// The build directory, shared by all tests.
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("workloads")
 }
 
-/// Builds the program `name`, where it is not built yet.
+/// Builds the program `name` if needed; returns its path.
 pub fn program(name: &str) -> PathBuf {
     let directory = directory();
     let built = make(&directory, name, &[]);
@@ -17,9 +17,9 @@ pub fn program(name: &str) -> PathBuf {
     directory.join(name)
 }
 
-/// What make says of the program `name` in `directory`, with these variables set.
+/// Runs make for the program `name` in `directory`, with these variables.
 pub fn make(directory: &Path, name: &str, variables: &[&str]) -> Output {
-    // One make at a time: tests run side by side, and two would write the same file.
+    // One make at a time: tests run in parallel, and two would write the same file.
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock();
     Command::new("make")

@@ -1,8 +1,9 @@
-//! Programs that a test needs and that a machine may lack.
+//! Programs that a test needs and a machine may lack.
 
 use std::process::Command;
 
-/// Whether this machine has what these look for; says which one is missing or fails. For probes only: what fails for a reason of ours must not pass for a skipped test.
+/// Whether all probes succeed; prints the first that is missing or fails. Use it only for probes,
+/// so that no failure of our own code passes for a skipped test.
 pub fn succeed(commands: impl IntoIterator<Item = Command>) -> bool {
     commands.into_iter().all(|mut command| match command.output() {
         Ok(output) if output.status.success() => true,
@@ -17,10 +18,14 @@ pub fn succeed(commands: impl IntoIterator<Item = Command>) -> bool {
     })
 }
 
-/// Runs what must succeed once the probes have.
+/// Runs commands that must succeed once the probes have.
 pub fn run(commands: impl IntoIterator<Item = Command>) {
     for mut command in commands {
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! How far predicted and measured gains are apart, and whether both rank alike. Pure.
+//! Pure functions that compare predicted with measured gains: error and ranking.
 
 use std::fmt;
 
-/// A program, with what was predicted for it and what was measured of it.
+/// A program with its predicted and measured gains.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub name: &'static str,
-    /// Speed-up of the program by elision.
+    /// Predicted speed-up by elision.
     pub predicted: f64,
-    /// The same of each repeat.
+    /// Measured speed-up of each repeat.
     pub measured: Vec<f64>,
 }
 
@@ -32,26 +32,26 @@ impl Case {
         self.measured.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Of the prediction, relative to the measured median.
+    /// Error of the prediction, relative to the measured median.
     pub fn error(&self) -> f64 {
         self.predicted / self.median() - 1.0
     }
 }
 
-/// Nearer than that, two predictions do not rank.
+/// Predictions that differ by less than this are not ranked.
 pub const NEAR: f64 = 0.03;
 
-/// What it comes to.
+/// The result of the comparison.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub cases: Vec<Case>,
-    /// The mean of the errors' sizes.
+    /// Mean of the absolute errors.
     pub mean_error: f64,
-    /// Pairs that are predicted in one order and measured in the other, beyond the measurement's spread.
+    /// Pairs predicted in one order and measured in the other, beyond the measurements' spread.
     pub inversions: Vec<(&'static str, &'static str)>,
 }
 
-/// Compares. No case, no error.
+/// Compares all cases. Without cases the error is 0.
 pub fn judge(mut cases: Vec<Case>) -> Verdict {
     cases.sort_by(|a, b| b.predicted.total_cmp(&a.predicted));
     let sum: f64 = cases.iter().map(|case| case.error().abs()).sum();
@@ -85,7 +85,7 @@ impl fmt::Display for Verdict {
         }
         let pairs: Vec<String> =
             self.inversions.iter().map(|(above, below)| format!("{above} above {below}")).collect();
-        writeln!(out, "measured the other way round: {}", pairs.join(", "))
+        writeln!(out, "measured in the opposite order: {}", pairs.join(", "))
     }
 }
 
@@ -94,7 +94,7 @@ fn case(name: &'static str, predicted: f64, measured: &[f64]) -> Case {
 }
 
 #[test]
-fn errors_are_relative_to_the_median() {
+fn error_is_relative_to_median() {
     let verdict = judge(vec![case("a", 1.8, &[2.5, 2.0, 1.0]), case("b", 1.1, &[0.9, 1.1])]);
     assert!((verdict.cases[0].error() + 0.1).abs() < 1e-9);
     assert!((verdict.cases[1].error() - 0.1).abs() < 1e-9);
@@ -103,17 +103,25 @@ fn errors_are_relative_to_the_median() {
 }
 
 #[test]
-fn only_what_is_clear_on_both_sides_is_an_inversion() {
+fn inversion_needs_clear_prediction_and_measurement() {
     let clear = judge(vec![case("a", 1.8, &[1.2, 1.3]), case("b", 1.2, &[1.5, 1.6])]);
     assert_eq!(clear.inversions, [("a", "b")]);
-    assert!(clear.to_string().ends_with("measured the other way round: a above b\n"), "{clear}");
-    // The spreads overlap; the predictions are as good as one.
-    assert!(judge(vec![case("a", 1.8, &[1.2, 1.55]), case("b", 1.2, &[1.5, 1.6])]).inversions.is_empty());
-    assert!(judge(vec![case("a", 1.22, &[1.2, 1.3]), case("b", 1.2, &[1.5, 1.6])]).inversions.is_empty());
+    assert!(clear.to_string().ends_with("measured in the opposite order: a above b\n"), "{clear}");
+    // Overlapping spreads; then predictions too near to rank.
+    assert!(
+        judge(vec![case("a", 1.8, &[1.2, 1.55]), case("b", 1.2, &[1.5, 1.6])])
+            .inversions
+            .is_empty()
+    );
+    assert!(
+        judge(vec![case("a", 1.22, &[1.2, 1.3]), case("b", 1.2, &[1.5, 1.6])])
+            .inversions
+            .is_empty()
+    );
 }
 
 #[test]
-fn nothing_is_no_error() {
+fn judge_without_cases_has_no_error() {
     let nothing = judge(Vec::new());
     assert_eq!(nothing.mean_error, 0.0);
     assert!(nothing.inversions.is_empty());

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr uint64_t kFileBytes = 64 * kMiB;
 
-/* RocksDB's own log of its doings would be a file that nobody reads. */
+/* Discards RocksDB's info log. */
 class Silent : public rocksdb::Logger {
     public:
 	using rocksdb::Logger::Logv;
@@ -37,7 +37,7 @@ rocksdb::Options make_options(uint64_t data_bytes)
 	options.info_log = std::make_shared<Silent>();
 	options.stats_dump_period_sec = 0;
 	options.stats_persist_period_sec = 0;
-	/* Whatever is in the memtable is in the log, or belongs to a copy that is thrown away. */
+	/* The memtable's contents are in the log, or belong to a copy that is thrown away. */
 	options.avoid_flush_during_shutdown = true;
 	return options;
 }
@@ -69,7 +69,7 @@ void Loader::add(const Key &key, const rocksdb::Slice &value)
 		open_ = true;
 	}
 	check(writer_.Put(key, value));
-	/* What the builder still holds back is not counted, which does not matter for a size like this. */
+	/* The builder's buffered bytes are not counted, which does not matter at this size. */
 	if (writer_.FileSize() >= kFileBytes)
 		end_file();
 }
@@ -101,9 +101,10 @@ Database::Database(const Dataset &dataset, const std::string &parent)
 	std::string path = make_scratch(parent) + "/db";
 	dataset.clone(path);
 	rocksdb::TransactionDB *opened = nullptr;
-	check(rocksdb::TransactionDB::Open(make_options(dataset.bytes()), rocksdb::TransactionDBOptions(), path, &opened));
+	check(rocksdb::TransactionDB::Open(make_options(dataset.bytes()),
+					   rocksdb::TransactionDBOptions(), path, &opened));
 	db_.reset(opened);
-	/* Reads every block into the cache, and checks its checksum on the way. */
+	/* Reads every block into the cache, and so checks its checksum. */
 	std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
 	for (at->SeekToFirst(); at->Valid(); at->Next())
 		;
@@ -117,7 +118,8 @@ Database::~Database()
 }
 
 Rows::Rows(Database &database, const Key &prefix)
-	: prefix_(rocksdb::Slice(prefix).ToString()), at_(database.transactions().NewIterator(rocksdb::ReadOptions()))
+	: prefix_(rocksdb::Slice(prefix).ToString()),
+	  at_(database.transactions().NewIterator(rocksdb::ReadOptions()))
 {
 	at_->Seek(prefix_);
 }

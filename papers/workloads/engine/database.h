@@ -1,18 +1,18 @@
 /*
- * The RocksDB database of a run: opened from a data set, or filled by a load.
+ * The RocksDB database of a run, opened from a data set, and the loader that fills a data set.
  *
- * Options, where they are not RocksDB's own defaults:
+ * Options that differ from RocksDB's defaults:
  *
  *   memtable 64 MiB, up to 4      a flush runs beside the writers and never stops them
- *   block cache 1.5 x the data    reads meet the cache's and the engine's locks, not the file system
- *   Bloom filters, 10 bits a key  a lookup of a row that is not there reads no block
+ *   block cache 1.5 x the data    reads meet the cache's and engine's locks, not the file system
+ *   Bloom filters, 10 bits a key  a lookup of a missing row reads no block
  *   2 background jobs             one flush, one compaction
  *   no compression                most columns are random characters
- *   no statistics, no info log    neither threads nor writes of their own
+ *   no statistics, no info log    no threads or writes of their own
  *
- * The write-ahead log is written and, without --sync, not synchronised: the studies keep database and log in
- * tmpfs, where a sync costs nothing, so that locks and not disks limit the rate. The log's write still happens
- * in every commit, in the group that RocksDB forms of the commits that wait.
+ * Every commit writes the write-ahead log, in the group that RocksDB forms of waiting commits.
+ * Without --sync the log is not synchronised. The studies keep database and log in tmpfs, where a
+ * sync is free, so that locks and not disks limit the rate.
  */
 #ifndef UNCONVOY_ENGINE_DATABASE_H
 #define UNCONVOY_ENGINE_DATABASE_H
@@ -35,8 +35,8 @@ namespace engine {
 void check(const rocksdb::Status &status);
 
 /*
- * Writes rows in the order of their keys straight into table files, without log and memtable, and takes them
- * into a new database at the end.
+ * Writes rows in key order straight into table files, without log and memtable, and moves them into
+ * a new database at the end.
  */
 class Loader {
     public:
@@ -56,10 +56,10 @@ class Loader {
 	bool open_ = false;
 };
 
-/* A copy of a data set, opened for transactions and with every block in the cache. */
+/* A copy of a data set, opened for transactions, with every block in the cache. */
 class Database {
     public:
-	/* In a new scratch directory under `parent`. */
+	/* Makes the copy in a new scratch directory under `parent`. */
 	Database(const Dataset &dataset, const std::string &parent);
 	~Database();
 
@@ -69,7 +69,10 @@ class Database {
 	std::unique_ptr<rocksdb::TransactionDB> db_;
 };
 
-/* The rows whose keys begin with `prefix`, in order; one thread, nobody writing. */
+/*
+ * Iterates over the rows whose keys begin with `prefix`. For one thread, without concurrent
+ * writers.
+ */
 class Rows {
     public:
 	Rows(Database &database, const Key &prefix);

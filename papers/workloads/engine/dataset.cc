@@ -25,17 +25,21 @@ namespace {
 	fail("%s: %s", path.c_str(), error.message().c_str());
 }
 
-/* The whole of a file that other processes may look for: it is there under its name when it is complete. */
+/* Writes a file atomically: it appears under its name only when complete. */
 void write_whole(const std::string &path, const std::string &text)
 {
 	std::string draft = path + ".new";
 	int descriptor = open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (descriptor < 0 || write(descriptor, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-	    fsync(descriptor) != 0 || close(descriptor) != 0 || rename(draft.c_str(), path.c_str()) != 0)
+	if (descriptor < 0 ||
+	    write(descriptor, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+	    fsync(descriptor) != 0 || close(descriptor) != 0 ||
+	    rename(draft.c_str(), path.c_str()) != 0)
 		fail("%s: %s", path.c_str(), strerror(errno));
 }
 
-/* By hand, since std::filesystem::copy_file reports a full disk as an input/output error. */
+/*
+ * Copies by hand, because std::filesystem::copy_file reports a full disk as an input/output error.
+ */
 void copy_file(const std::string &from, const std::string &to)
 {
 	char buffer[1 << 16];
@@ -73,19 +77,20 @@ bool Dataset::read()
 	std::string program, line;
 	file >> program >> std::ws;
 	if (program != program_name())
-		fail("%s holds data of %s, not of %s; name another directory with --data", directory_.c_str(),
-		     program.c_str(), program_name());
+		fail("%s holds data of %s, not of %s; name another directory with --data",
+		     directory_.c_str(), program.c_str(), program_name());
 	while (std::getline(file, line)) {
 		std::istringstream words(line);
 		std::string name;
 		uint64_t value;
 		if (!(words >> name >> value))
-			fail("%s: cannot read the line \"%s\"; remove the directory and load again", marker_.c_str(),
+			fail("%s: malformed line \"%s\"; remove the directory and load again", marker_.c_str(),
 			     line.c_str());
 		fields_[name] = value;
 	}
 	if (field("format") != format_)
-		fail("%s has format %" PRIu64 " and this program reads %" PRIu64 "; remove it and load again",
+		fail("%s has format %" PRIu64 " and this program reads %" PRIu64
+		     "; remove it and load again",
 		     directory_.c_str(), field("format"), format_);
 	return true;
 }
@@ -119,7 +124,7 @@ std::string Dataset::begin_load()
 			fail("%s is not empty and holds no %s data set; name another directory with --data",
 			     directory_.c_str(), program_name());
 	}
-	/* Never closed: the lock is to last as long as this process. */
+	/* Never closed: the process holds the lock for its lifetime. */
 	int lock = open(loading_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 	if (lock < 0)
 		fail("%s: %s", loading_.c_str(), strerror(errno));
@@ -159,7 +164,7 @@ void Dataset::clone(const std::string &into) const
 	for (const fs::directory_entry &entry : at) {
 		fs::path copy = into / entry.path().filename();
 		if (entry.path().extension() == ".sst") {
-			/* Impossible across file systems, and in places between users. */
+			/* Fails across file systems and, on some systems, between users. */
 			fs::create_hard_link(entry.path(), copy, error);
 			if (!error)
 				continue;

@@ -1,14 +1,15 @@
 /*
- * A directory that holds one loaded database, made once and then only read.
+ * A directory that holds one loaded database, written once and then only read.
  *
- *   DIR/loading      while a load runs, and after one that was cut short; locked (flock) by the loader
+ *   DIR/loading      exists during a load and after an interrupted one; flock()ed by the loader
  *   DIR/db/          the RocksDB database, closed
- *   DIR/dataset      written last: program, format and whatever describes the data, one `name value` a line
+ *   DIR/dataset      written last: program, format and the data's fields, one `name value` a line
  *
- * A measured run never opens DIR/db. It gets a copy of its own, in which the table files are hard links: that
- * is what a RocksDB checkpoint is, but a checkpoint wants the database open, which takes its lock and writes
- * to it. A closed database whose write-ahead log is empty can be linked as it is, since table files never
- * change; so several runs can start from one read-only directory at the same time.
+ * A measured run never opens DIR/db. It works on its own copy, in which the table files are hard
+ * links. A RocksDB checkpoint does the same, but only of an open database, and opening a database
+ * takes its lock and writes to it. A closed database with an empty write-ahead log can be linked as
+ * it is, because table files never change. Several runs can therefore start from one read-only
+ * directory at the same time.
  */
 #ifndef UNCONVOY_ENGINE_DATASET_H
 #define UNCONVOY_ENGINE_DATASET_H
@@ -23,25 +24,36 @@ class Dataset {
     public:
 	using Fields = std::map<std::string, uint64_t>;
 
-	/* Of the program that start_program() named; `format` changes whenever the meaning of the bytes does. */
+	/*
+	 * A data set of the program named in start_program(). `format` changes with the meaning of
+	 * the bytes.
+	 */
 	Dataset(const std::string &directory, uint64_t format);
 
-	/* Reads the fields of a complete data set; false if there is none. A foreign or broken one fails. */
+	/*
+	 * Reads a complete data set's fields. Returns false if there is none; fails on a foreign or
+	 * broken one.
+	 */
 	bool read();
 	uint64_t field(const char *name) const;
 	const Fields &fields() const { return fields_; }
 
-	/* Fails with the command that loads one, unless the data set is complete. */
+	/* Fails, with the command that loads a data set, unless it is complete. */
 	void need(const std::string &load_command);
 
-	/* Makes room for a load: the directory is new, empty, or has a load that was cut short. Returns the database's
-	   path, which is doomed until finish_load(). */
+	/*
+	 * Prepares a load: the directory must be new, empty, or hold an interrupted load. Returns
+	 * the database's path. If the program ends before finish_load(), the database is removed.
+	 */
 	std::string begin_load();
 	void finish_load(const Fields &fields);
 
-	/* The database's files under `into`, which is made: tables as links where possible, all else as copies. */
+	/*
+	 * Copies the database's files into `into`, which is created; table files are linked where
+	 * possible.
+	 */
 	void clone(const std::string &into) const;
-	/* Of all table files together. */
+	/* Total size of the table files. */
 	uint64_t bytes() const;
 
     private:

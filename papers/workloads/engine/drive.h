@@ -1,7 +1,7 @@
 /*
  * The threads of a measured run.
  *
- * A Terminal is what one thread works on: `unsigned choose()` draws the type of the next transaction, and
+ * Each thread works on a Terminal: `unsigned choose()` draws the type of the next transaction, and
  * `Outcome execute(unsigned type)` draws its input and runs it.
  */
 #ifndef UNCONVOY_ENGINE_DRIVE_H
@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "measure.h"
+#include "options.h"
 #include "random.h"
 #include "session.h"
 
 namespace engine {
 
-/* A type of transaction, drawn by its `share`, a percentage. */
-template <class Info, size_t Types> unsigned choose_by_share(Random &random, const Info (&types)[Types])
+/* Draws a transaction type by its `share`, a percentage. */
+template <class Info, size_t Types>
+unsigned choose_by_share(Random &random, const Info (&types)[Types])
 {
 	uint32_t draw = random.uniform(0, 99);
 	unsigned type = 0;
@@ -28,7 +30,7 @@ template <class Info, size_t Types> unsigned choose_by_share(Random &random, con
 	return type;
 }
 
-/* Of one type of transaction. */
+/* Counts of one transaction type. */
 struct Count {
 	uint64_t committed, failed, deadlocks, timeouts;
 
@@ -50,30 +52,34 @@ struct Count {
 
 template <size_t Types> using Counts = std::array<Count, Types>;
 
-/* `measured` are those that ended inside the window; at its edges they differ from window.ops by one or two
-   a thread. `all` began when the threads did. */
-template <size_t Types> struct Tallies {
+/*
+ * `measured` counts the transactions that ended within the window. It may differ from window.ops by
+ * one or two per thread at the window's edges. `all` counts from the start of the threads.
+ */
+template <size_t Types> struct Counters {
 	Counts<Types> measured{}, all{};
 };
 
 template <class Terminal, size_t Types> class Driver {
     public:
-	/* Runs the terminals, one a thread, for the measured window. */
-	Driver(std::vector<std::unique_ptr<Terminal>> terminals, double seconds)
+	/* Runs the terminals, one per thread, for the measured window. With --checkpoint, a thread may
+	 * sleep for load at the end of a transaction. */
+	Driver(std::vector<std::unique_ptr<Terminal>> terminals, const CommonOptions &options)
 	{
 		long threads = static_cast<long>(terminals.size());
 		window_init(&window_, threads, threads);
-		/* Each allocates its own lines: what one thread counts, no other touches. */
+		/* Each thread has its own cache lines, so that no two write the same line. */
 		std::vector<Thread *> running;
 		for (long i = 0; i < threads; i++) {
 			auto *thread = new (line_alloc(1, sizeof(Thread))) Thread;
 			thread->window = &window_;
-			thread->tally = &window_.tallies[i];
+			thread->checkpoint = options.checkpoint;
+			thread->counter = &window_.counters[i];
 			thread->terminal = std::move(terminals[static_cast<size_t>(i)]);
 			thread->id = start_thread(run, thread);
 			running.push_back(thread);
 		}
-		window_run(&window_, seconds);
+		window_run(&window_, options.seconds);
 		for (Thread *thread : running) {
 			pthread_join(thread->id, nullptr);
 			for (size_t type = 0; type < Types; type++) {
@@ -86,35 +92,38 @@ template <class Terminal, size_t Types> class Driver {
 	}
 
 	const struct window &window() const { return window_; }
-	const Tallies<Types> &sums() const { return sums_; }
+	const Counters<Types> &sums() const { return sums_; }
 	double per_second(uint64_t count) const { return static_cast<double>(count) / window_.seconds; }
 
     private:
 	struct alignas(MEASURE_LINE) Thread {
 		struct window *window;
-		struct tally *tally;
+		struct counter *counter;
+		bool checkpoint;
 		std::unique_ptr<Terminal> terminal;
-		Tallies<Types> counts;
+		Counters<Types> counts;
 		pthread_t id;
 	};
 
 	static void *run(void *argument)
 	{
 		Thread &self = *static_cast<Thread *>(argument);
-		pthread_barrier_wait(&self.window->gate);
+		pthread_barrier_wait(&self.window->start_barrier);
 		while (window_phase(self.window) != PHASE_STOP) {
 			unsigned type = self.terminal->choose();
 			Outcome outcome = self.terminal->execute(type);
-			tally_one(self.tally);
+			counter_increment(self.counter);
 			self.counts.all[type].add(outcome);
 			if (window_phase(self.window) == PHASE_MEASURE)
 				self.counts.measured[type].add(outcome);
+			if (self.checkpoint)
+				unconvoy_checkpoint_if_loaded();
 		}
 		return nullptr;
 	}
 
 	struct window window_;
-	Tallies<Types> sums_;
+	Counters<Types> sums_;
 };
 
 } // namespace engine

@@ -11,14 +11,17 @@ std::vector<option_row> CommonOptions::rows()
 {
 	return {
 		{"data", "DIR", OPTION_TEXT, &data, 0, 0, "directory of the loaded data set; required"},
-		{"load", "", OPTION_FLAG, &load, 0, 0, "load the data set into DIR, which is made, and exit"},
-		{"check", "", OPTION_FLAG, &check, 0, 0, "check the data set as after a run, and exit"},
-		{"seed", "N", OPTION_COUNT, &seed, 0, 1e15, "of the data with --load, else of what the threads draw"},
+		{"load", "", OPTION_FLAG, &load, 0, 0, "create DIR, load the data set into it, and exit"},
+		{"check", "", OPTION_FLAG, &check, 0, 0,
+		 "run the consistency checks on the data set, and exit"},
+		{"seed", "N", OPTION_COUNT, &seed, 0, 1e15,
+		 "seed of the data (--load) or of the threads' draws"},
 		{"threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that run transactions"},
 		{"seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window"},
 		{"scratch", "DIR", OPTION_TEXT, &scratch, 0, 0,
-		 "where to make the copy that the run works on and removes; if not given, beside the data set"},
-		{"sync", "", OPTION_FLAG, &sync, 0, 0, "synchronise the log with the disk in every commit"},
+		 "directory for the run's temporary copy; default: beside the data set"},
+		CHECKPOINT_OPTION(&checkpoint),
+		{"sync", "", OPTION_FLAG, &sync, 0, 0, "sync the log to disk in every commit"},
 	};
 }
 
@@ -26,7 +29,7 @@ std::string CommonOptions::scratch_parent() const
 {
 	if (scratch)
 		return scratch;
-	/* Not by the text: DIR may be "." or a symbolic link to another file system. */
+	/* Resolved first: DIR may be "." or a symbolic link to another file system. */
 	std::error_code error;
 	std::string path = std::filesystem::canonical(data, error).parent_path().string();
 	if (error)
@@ -36,22 +39,23 @@ std::string CommonOptions::scratch_parent() const
 
 namespace {
 
-/* As the user would type it. */
+/* The load command, as a user would type it. */
 std::string load_command(const CommonOptions &common, const Scale &scale)
 {
 	return std::string(program_name()) + " --data " + common.data + " --" + scale.name + " " +
 	       std::to_string(scale.given ? scale.given : scale.standard) + " --load";
 }
 
-void need_scale(const Dataset &dataset, const CommonOptions &common, const Scale &scale, long expected)
+void need_scale(const Dataset &dataset, const CommonOptions &common, const Scale &scale,
+		long expected)
 {
 	auto loaded = static_cast<long>(dataset.field(scale.name));
 	if (loaded != expected)
-		fail("%s has --%s %ld and not %ld; load another directory, or remove this one", common.data, scale.name,
-		     loaded, expected);
+		fail("%s has --%s %ld and not %ld; load another directory, or remove this one", common.data,
+		     scale.name, loaded, expected);
 }
 
-/* A data set that is there already, and the same, is left alone. */
+/* Loads the data set unless it exists with the same parameters. */
 void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale, Load load)
 {
 	long wanted = scale.given ? scale.given : scale.standard;
@@ -61,7 +65,8 @@ void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale
 	} else {
 		uint64_t start = now_ns();
 		std::string path = dataset.begin_load();
-		dataset.finish_load(load(path, static_cast<uint64_t>(wanted), static_cast<uint64_t>(common.seed)));
+		dataset.finish_load(
+			load(path, static_cast<uint64_t>(wanted), static_cast<uint64_t>(common.seed)));
 		printf("load_seconds %.3f\n", static_cast<double>(now_ns() - start) / 1e9);
 	}
 	for (const auto &[name, value] : dataset.fields())
@@ -71,7 +76,8 @@ void load_once(Dataset &dataset, const CommonOptions &common, const Scale &scale
 
 } // namespace
 
-Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format, const Scale &scale, Load load)
+Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format,
+		const Scale &scale, Load load)
 {
 	if (!common.data)
 		usage_error(&program, "--data DIR is required");

@@ -1,6 +1,4 @@
-/*
- * What the benchmarks on the engine have in common on their command lines, and the load that --load asks for.
- */
+/* The command-line options that all benchmarks on the engine share. */
 #ifndef UNCONVOY_ENGINE_OPTIONS_H
 #define UNCONVOY_ENGINE_OPTIONS_H
 
@@ -15,32 +13,35 @@ namespace engine {
 
 struct CommonOptions {
 	const char *data = nullptr, *scratch = nullptr;
-	bool load = false, check = false, sync = false;
+	bool load = false, check = false, sync = false, checkpoint = false;
 	long threads = 2, seed = 1;
 	double seconds = 2;
 
-	/* Points into this object. */
+	/* The rows point into this object. */
 	std::vector<option_row> rows();
-	/* Where the run's copy goes: beside the data set, where its files can be linked, or where --scratch says. */
+	/*
+	 * Directory of the run's copy: --scratch, or beside the data set, where files can be
+	 * linked.
+	 */
 	std::string scratch_parent() const;
 };
 
-/* The option that says how large a data set is, which is also the field of the data set that says so. */
+/* The data set's size: an option, and a field of the same name. */
 struct Scale {
 	const char *name;
 	long given; /* 0: not given */
 	long standard;
 };
 
-/* Makes the database at `path` and returns the data set's fields, `seed` and the scale among them. */
+/* Makes the database at `path`; returns the data set's fields, including `seed` and the scale. */
 using Load = Dataset::Fields (*)(const std::string &path, uint64_t scale, uint64_t seed);
 
 /*
- * From a parsed command line to a data set that is there and has the given scale: starts the program, loads if
- * --load says so, and then exits; else fails with the command to load it unless there is one.
+ * Calls start_program() and returns the data set that the command line names. With --load, loads
+ * the data set and exits. Otherwise fails, and names the load command, if there is no data set.
  */
-Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format, const Scale &scale,
-		Load load);
+Dataset prepare(const struct program &program, const CommonOptions &common, uint64_t format,
+		const Scale &scale, Load load);
 
 } // namespace engine
 

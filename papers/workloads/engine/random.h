@@ -1,6 +1,4 @@
-/*
- * Random values as both benchmarks define them, on the generator of measure.h.
- */
+/* Random values by the definitions of TPC-C and TATP, from the generator of splitmix.h. */
 #ifndef UNCONVOY_ENGINE_RANDOM_H
 #define UNCONVOY_ENGINE_RANDOM_H
 
@@ -13,14 +11,14 @@ namespace engine {
 
 class Random {
     public:
-	/* The same numbers for the same seed, table and row, in whatever order rows are made. */
+	/* Equal seed, table and row give equal numbers, in whatever order rows are made. */
 	explicit Random(uint64_t seed, uint64_t table = 0, uint64_t row = 0) : state_(seed)
 	{
 		state_ = random_next(&state_) ^ table;
 		state_ = random_next(&state_) ^ row;
 	}
 
-	/* Uniform in [low, high], both ends included. */
+	/* Uniform in [low, high], inclusive. */
 	uint32_t uniform(uint32_t low, uint32_t high)
 	{
 		return low + static_cast<uint32_t>(random_below(&state_, uint64_t{high} - low + 1));
@@ -50,7 +48,8 @@ class Random {
 
 constexpr std::string_view kUpperCase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 constexpr std::string_view kDigits = "0123456789";
-constexpr std::string_view kAlphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+constexpr std::string_view kAlphanumeric =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 } // namespace engine
 

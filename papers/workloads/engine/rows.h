@@ -1,10 +1,10 @@
 /*
- * How rows lie in the key-value store.
+ * The layout of rows in the key-value store.
  *
- * A key is the table's number and the primary key's columns, each of fixed width and big-endian, so that
- * RocksDB's bytewise order is the order of the columns and a range of rows is a range of keys. A value is a
- * packed struct, in the machine's own byte order: the files are not carried to other machines. Its size is
- * checked whenever it is read.
+ * A key is the table's number and the primary key's columns, of fixed width and big-endian, so
+ * RocksDB's bytewise order is the order of the columns, and a range of rows is a range of keys. A
+ * value is a packed struct in native byte order: files do not move between machines. Every read
+ * checks its size.
  */
 #ifndef UNCONVOY_ENGINE_ROWS_H
 #define UNCONVOY_ENGINE_ROWS_H
@@ -23,7 +23,7 @@
 
 namespace engine {
 
-/* Characters of at most N bytes, filled up with zero bytes. Without alignment, so that packed rows hold it. */
+/* At most N characters, padded with zero bytes. Unaligned, so that packed rows can contain it. */
 template <size_t N> struct Text {
 	char bytes[N];
 
@@ -45,7 +45,7 @@ class Key {
 	Key &u8(uint8_t value) { return number(value, 1); }
 	Key &u16(uint16_t value) { return number(value, 2); }
 	Key &u32(uint32_t value) { return number(value, 4); }
-	/* Largest first. */
+	/* Orders the largest number first. */
 	Key &descending_u32(uint32_t value) { return u32(~value); }
 	template <size_t N> Key &text(const Text<N> &value)
 	{
@@ -70,7 +70,7 @@ class Key {
 	size_t size_ = 0;
 };
 
-/* Takes a key apart in the order in which Key put it together. */
+/* Reads a key's columns in the order in which Key wrote them. */
 class KeyReader {
     public:
 	explicit KeyReader(const rocksdb::Slice &key) : rest_(key) {}
@@ -88,7 +88,7 @@ class KeyReader {
 		return value;
 	}
 
-	/* The whole key has been read. */
+	/* Checks that the whole key was read. */
 	void end() const
 	{
 		if (!rest_.empty())
@@ -118,7 +118,8 @@ class KeyReader {
 /* A row's struct names its table for messages: `static constexpr const char *kTable`. */
 template <class Row> rocksdb::Slice encode(const Row &row)
 {
-	static_assert(std::is_trivially_copyable<Row>::value && alignof(Row) == 1, "rows are packed structs");
+	static_assert(std::is_trivially_copyable<Row>::value && alignof(Row) == 1,
+		      "rows are packed structs");
 	return {reinterpret_cast<const char *>(&row), sizeof row};
 }
 
@@ -126,7 +127,8 @@ template <class Row> Row decode(const rocksdb::Slice &value)
 {
 	Row row;
 	if (value.size() != sizeof row)
-		inconsistent("a row of %s has %zu bytes instead of %zu", Row::kTable, value.size(), sizeof row);
+		inconsistent("a row of %s has %zu bytes instead of %zu", Row::kTable, value.size(),
+			     sizeof row);
 	memcpy(&row, value.data(), sizeof row);
 	return row;
 }

@@ -19,10 +19,16 @@ namespace engine {
 namespace {
 
 const char *name_of_program = "";
-/* Not a std::string: read by a thread that ends the program while another one may be in exit(). */
+/*
+ * An array and not a std::string, because a thread that ends the program may read it while another
+ * is in exit().
+ */
 char doomed[4096];
 std::atomic<bool> is_doomed{false}, ending{false};
-/* A directory may be there that is not doomed yet. Not a mutex: the locks are what is tested. */
+/*
+ * True while an unmarked directory may exist. A flag and not a mutex, because the mutexes of this
+ * program are what the benchmark tests.
+ */
 std::atomic<bool> is_making{false};
 
 std::string text_of(const char *format, va_list args)
@@ -34,15 +40,17 @@ std::string text_of(const char *format, va_list args)
 
 std::string scratch_prefix() { return std::string("unconvoy-") + name_of_program + "-run."; }
 
-/* A lock on the directory at `path` that lasts as long as this process or the descriptor; -1 if there is none to be had. */
+/*
+ * Locks the directory at `path` until this process or the descriptor ends; returns -1 on failure.
+ */
 int lock_directory(const std::string &path)
 {
 	int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-		/* Another process may have removed it, as stale, before it was locked. */
+		/* Before the lock, another process may have removed the directory as stale. */
 		struct stat locked, there;
-		if (fstat(descriptor, &locked) == 0 && lstat(path.c_str(), &there) == 0 && locked.st_ino == there.st_ino &&
-		    locked.st_dev == there.st_dev)
+		if (fstat(descriptor, &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
+		    locked.st_ino == there.st_ino && locked.st_dev == there.st_dev)
 			return descriptor;
 	}
 	if (descriptor >= 0)
@@ -111,7 +119,7 @@ void remove_doomed()
 			pause();
 	while (is_making.load())
 		usleep(1000);
-	/* The engine may still be writing: a file made after the scan needs another round. */
+	/* The engine may still be writing: files created after the scan need another round. */
 	std::error_code error;
 	for (int round = 0; is_doomed.load() && round < 100; round++) {
 		fs::remove_all(doomed, error);
@@ -123,7 +131,10 @@ void remove_doomed()
 std::string make_scratch(const std::string &parent)
 {
 	remove_stale(parent);
-	/* A second attempt only if another process took the directory for a stale one before it was locked. */
+	/*
+	 * Another process may take the new directory for a stale one before it is locked: try
+	 * again.
+	 */
 	for (int attempt = 0; attempt < 10; attempt++) {
 		std::string path = parent + "/" + scratch_prefix() + "XXXXXX";
 		is_making.store(true);
@@ -133,12 +144,13 @@ std::string make_scratch(const std::string &parent)
 			doom(path); /* not too long: it was made */
 		is_making.store(false);
 		if (!made)
-			fail("cannot make a directory in %s: %s; name another one with --scratch", parent.c_str(),
-			     strerror(error));
+			fail("cannot make a directory in %s: %s; name another one with --scratch",
+			     parent.c_str(), strerror(error));
 		if (lock_directory(path) >= 0)
 			return path;
 	}
-	fail("cannot lock a directory in %s: %s; name another one with --scratch", parent.c_str(), strerror(errno));
+	fail("cannot lock a directory in %s: %s; name another one with --scratch", parent.c_str(),
+	     strerror(errno));
 }
 
 } // namespace engine

@@ -1,6 +1,4 @@
-/*
- * How a program on the engine ends: what it must not leave behind is removed, whoever ends it.
- */
+/* The end of a program on the engine: whatever ends it, its temporary directory is removed. */
 #ifndef UNCONVOY_ENGINE_SCRATCH_H
 #define UNCONVOY_ENGINE_SCRATCH_H
 
@@ -8,30 +6,37 @@
 
 namespace engine {
 
-/* Before any thread is started. `name` begins each line of an error; SIGINT, SIGTERM and SIGHUP from now on
-   end the program as they would otherwise, after remove_doomed(). */
+/*
+ * Call before starting any thread. `name` begins each error line. From then on SIGINT, SIGTERM and
+ * SIGHUP call remove_doomed() before they end the program.
+ */
 void start_program(const char *name);
 
-/* The name that start_program() was given. */
+/* The name given to start_program(). */
 const char *program_name();
 
 /*
- * Both: one line on standard error, and nothing left behind. From several threads at once, the first wins. As die() and
- * die_inconsistent() of measure.h, fail() is for what the machine, the engine or the user is to blame for, and
- * inconsistent() for data that no order of transactions makes.
+ * Both print one line on standard error, clean up and exit. If several threads call them, only the
+ * first one's line is printed. As with die() and die_inconsistent() of die.h, fail() reports a
+ * fault of the machine, the engine or the user, and inconsistent() data that no order of
+ * transactions produces.
  */
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
 __attribute__((noreturn, format(printf, 1, 2))) void inconsistent(const char *format, ...);
 
-/* The directory that is to be removed when the program ends before keep() is called. One at a time. */
+/* Marks a directory for removal if the program ends before keep(). Only one can be marked. */
 void doom(const std::string &path);
 void keep();
-/* Removes the doomed directory, now. Only the first caller returns: the others wait for its exit. */
+/*
+ * Removes the directory that doom() marked. Only the first caller returns; the others wait until it
+ * ends the program.
+ */
 void remove_doomed();
 
 /*
- * A new directory PARENT/unconvoy-PROGRAM-run.XXXXXX, doomed. Those of killed processes are removed first: a
- * process holds a lock (flock) on its own as long as it lives.
+ * Makes a new directory PARENT/unconvoy-PROGRAM-run.XXXXXX and marks it for removal, as doom()
+ * does. First removes the directories of killed processes. A live process holds a lock (flock) on
+ * its directory.
  */
 std::string make_scratch(const std::string &parent);
 

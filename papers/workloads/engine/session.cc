@@ -45,18 +45,22 @@ void Session::roll_back()
 	transaction_->ClearSnapshot();
 }
 
-/* Whoever waits for what was just released has to be woken. Without this, the same deadlock is met again and again where
- * that takes long: .1 ms at first, twice as long each time, at most 10 ms. */
+/*
+ * The thread that waits for the released locks must be woken first, or the same deadlock recurs
+ * where wake-ups are slow. The pause starts at 0.1 ms and doubles up to 10 ms.
+ */
 void Session::let_the_other_go_first(const Outcome &outcome)
 {
-	double doubled = std::ldexp(1e-4, static_cast<int>(std::min<uint64_t>(outcome.deadlocks + outcome.timeouts - 1, 7)));
+	uint64_t doublings = std::min<uint64_t>(outcome.deadlocks + outcome.timeouts - 1, 7);
+	double doubled = std::ldexp(1e-4, static_cast<int>(doublings));
 	sleep_seconds(std::min(doubled, 0.01));
 }
 
 void Session::give_up(const Outcome &outcome)
 {
-	fail("a transaction met %" PRIu64 " deadlocks and %" PRIu64 " lock time-outs and never committed", outcome.deadlocks,
-	     outcome.timeouts);
+	fail("a transaction met %" PRIu64 " deadlocks and %" PRIu64
+	     " lock time-outs and never committed",
+	     outcome.deadlocks, outcome.timeouts);
 }
 
 void Session::changed(const rocksdb::Status &status)

@@ -1,11 +1,12 @@
 /*
- * One thread's transactions: pessimistic ones of RocksDB, reading committed rows, repeated when a row lock
- * cannot be had.
+ * One thread's transactions: RocksDB's pessimistic ones, which read committed rows and repeat when
+ * they cannot get a row lock.
  *
- * A body reads with get(), reads and locks what it will change with lock(), and changes with put() and erase().
- * A row that it locks twice, or locks and then changes, stays one lock. If a lock times out, or would close a
- * cycle of waiting transactions, everything is rolled back and the body runs again from its beginning, with the
- * same input; so it must not keep what it computed in an earlier round.
+ * The body of a transaction is a function. It reads rows with get(), reads and locks the rows that
+ * it will change with lock(), and changes rows with put() and erase(). Locking a row twice, or
+ * locking and changing it, takes one lock. If a lock times out or would close a cycle of waiting
+ * transactions, the session rolls everything back and runs the body again with the same input. The
+ * body must not keep anything that it computed in an earlier round.
  */
 #ifndef UNCONVOY_ENGINE_SESSION_H
 #define UNCONVOY_ENGINE_SESSION_H
@@ -20,22 +21,22 @@
 
 namespace engine {
 
-/* How one transaction ended, and how often it was repeated until then. */
+/* How one transaction ended, and how often it was repeated. */
 struct Outcome {
-	bool committed; /* false: its own rules made it fail, and it was rolled back */
+	bool committed; /* false: failed by its own rules, and was rolled back */
 	uint64_t deadlocks, timeouts;
 };
 
 struct Commits {
 	bool sync;	/* fsync the log in every commit */
-	double io_seconds; /* sleep in every commit of a transaction that wrote something, its locks held */
+	double io_seconds; /* sleep in every commit that wrote something, with its locks held */
 };
 
 class Session {
     public:
 	Session(Database &database, const Commits &commits);
 
-	/* Runs `body`, a bool(Session &), until it committed (true) or failed by its rules (false). */
+	/* Runs `body`, a bool(Session &), until it commits (true) or fails by its rules (false). */
 	template <class Body> Outcome transact(Body body)
 	{
 		Outcome outcome{};
@@ -55,7 +56,7 @@ class Session {
 		}
 	}
 
-	/* From here to the end of the transaction, get() and scans see one moment. For transactions that only read. */
+	/* Makes get() and scans see one snapshot until the end of a read-only transaction. */
 	void freeze();
 
 	template <class Row> std::optional<Row> get(const Key &key)
@@ -68,18 +69,21 @@ class Session {
 		return found<Row>(get_for_update(key));
 	}
 
-	/* As get() and lock(), for a row that must be there. */
+	/* Like get() and lock(), for a row that must exist. */
 	template <class Row> Row need(const Key &key) { return there(get<Row>(key)); }
 	template <class Row> Row need_lock(const Key &key) { return there(lock<Row>(key)); }
 
-	/* Locks the key, whether or not there is a row; true if there is. */
+	/* Locks the key, even if it has no row; returns whether it has one. */
 	bool lock_key(const Key &key);
 
-	void put(const Key &key, const rocksdb::Slice &value) { changed(transaction_->Put(key, value)); }
+	void put(const Key &key, const rocksdb::Slice &value)
+	{
+		changed(transaction_->Put(key, value));
+	}
 	template <class Row> void put(const Key &key, const Row &row) { put(key, encode(row)); }
 	void erase(const Key &key) { changed(transaction_->Delete(key)); }
 
-	/* Calls `each(key, value)`, a bool, for the rows from `from` up to and without `to` until it returns false. */
+	/* Calls `each(key, value)`, a bool, for the rows in [from, to) until it returns false. */
 	template <class Each> void scan(const Key &from, const Key &to, Each each)
 	{
 		rocksdb::Slice end = to;
@@ -97,7 +101,7 @@ class Session {
 		bool deadlock;
 	};
 
-	/* A transaction that loses this often is not unlucky: something holds a lock for good. */
+	/* After this many repeats the cause is not bad luck: some thread never releases a lock. */
 	static constexpr uint64_t kMaxRepeats = 1000;
 
 	rocksdb::Status get_for_update(const Key &key)
@@ -134,7 +138,7 @@ class Session {
 	rocksdb::WriteOptions write_;
 	rocksdb::TransactionOptions options_;
 	rocksdb::ReadOptions read_;
-	std::unique_ptr<rocksdb::Transaction> transaction_; /* kept, and used again for the next one */
+	std::unique_ptr<rocksdb::Transaction> transaction_; /* reused for the next one */
 	rocksdb::PinnableSlice value_;
 	double io_seconds_;
 };

@@ -2,21 +2,28 @@
 
 #include "measure.h"
 
-/* Cells per primitive: a few more cells than primitives is the usual optimum for a uniform grid. */
+/*
+ * Cells per primitive: somewhat more cells than primitives is the usual optimum for a uniform grid.
+ */
 static const double DENSITY = 4;
 
 static int cell_of(const struct grid *grid, struct vector point, int axis)
 {
-	int cell = (int)((component(point, axis) - component(grid->low, axis)) / component(grid->cell, axis));
+	int cell =
+		(int)((component(point, axis) - component(grid->low, axis)) / component(grid->cell, axis));
 	return cell < 0 ? 0 : cell >= grid->cells[axis] ? grid->cells[axis] - 1 : cell;
 }
 
 static size_t cell_index(const struct grid *grid, const int cell[3])
 {
-	return ((size_t)cell[2] * (size_t)grid->cells[1] + (size_t)cell[1]) * (size_t)grid->cells[0] + (size_t)cell[0];
+	return ((size_t)cell[2] * (size_t)grid->cells[1] + (size_t)cell[1]) * (size_t)grid->cells[0] +
+	       (size_t)cell[0];
 }
 
-/* Counts each primitive into its cells, or, once `starts` are known, stores it there. */
+/*
+ * Without `store`, counts the primitives of each cell in `starts`. With `store`, `starts` must hold
+ * each cell's end, and the primitives are stored below it.
+ */
 static void distribute(struct grid *grid, bool store)
 {
 	for (uint32_t i = 0; i < grid->scene->count; i++) {
@@ -48,8 +55,10 @@ void grid_build(struct grid *grid, const struct scene *scene)
 	primitive_bounds(&scene->primitives[0], &grid->low, &grid->high);
 	for (uint32_t i = 1; i < scene->count; i++) {
 		primitive_bounds(&scene->primitives[i], &low, &high);
-		grid->low = vector(fmin(grid->low.x, low.x), fmin(grid->low.y, low.y), fmin(grid->low.z, low.z));
-		grid->high = vector(fmax(grid->high.x, high.x), fmax(grid->high.y, high.y), fmax(grid->high.z, high.z));
+		grid->low =
+			vector(fmin(grid->low.x, low.x), fmin(grid->low.y, low.y), fmin(grid->low.z, low.z));
+		grid->high = vector(fmax(grid->high.x, high.x), fmax(grid->high.y, high.y),
+				    fmax(grid->high.z, high.z));
 	}
 	size = subtract(grid->high, grid->low);
 	double edge = cube_root(size.x * size.y * size.z / (DENSITY * scene->count));
@@ -59,7 +68,9 @@ void grid_build(struct grid *grid, const struct scene *scene)
 	}
 	grid->cell = vector(size.x / grid->cells[0], size.y / grid->cells[1], size.z / grid->cells[2]);
 
-	/* A counting sort: sums of the counts are where each cell ends, and storing moves that to its start. */
+	/*
+	 * A counting sort: the running sum is each cell's end, and storing moves it to the start.
+	 */
 	grid->starts = line_alloc(cells + 1, sizeof *grid->starts);
 	distribute(grid, false);
 	for (size_t i = 1; i <= cells; i++)
@@ -68,7 +79,7 @@ void grid_build(struct grid *grid, const struct scene *scene)
 	distribute(grid, true);
 }
 
-/* Where the ray is inside the box, as distances along it; false if it misses the box before `distance`. */
+/* Clips the ray to the box. Returns false if the ray misses the box before `distance`. */
 static bool clip(const struct grid *grid, const struct ray *ray, double distance, double *enter)
 {
 	double from = 0, to = distance;
@@ -89,8 +100,9 @@ static bool clip(const struct grid *grid, const struct ray *ray, double distance
 	return from <= to;
 }
 
-/* Amanatides and Woo 1987: from cell to cell in the order in which the ray crosses them. */
-static bool walk(const struct grid *grid, const struct ray *ray, uint64_t *mailbox, struct hit *hit, bool any)
+/* Walks the cells in the order in which the ray crosses them (Amanatides and Woo 1987). */
+static bool walk(const struct grid *grid, const struct ray *ray, uint64_t *mailbox, struct hit *hit,
+		 bool any)
 {
 	int cell[3], step[3];
 	double next[3], width[3], enter;
@@ -104,7 +116,8 @@ static bool walk(const struct grid *grid, const struct ray *ray, uint64_t *mailb
 		cell[axis] = cell_of(grid, entry, axis);
 		step[axis] = direction < 0 ? -1 : 1;
 		double border = component(grid->low, axis) + (cell[axis] + (direction > 0)) * size;
-		next[axis] = direction == 0 ? INFINITY : (border - component(ray->origin, axis)) / direction;
+		next[axis] =
+			direction == 0 ? INFINITY : (border - component(ray->origin, axis)) / direction;
 		width[axis] = direction == 0 ? INFINITY : size / fabs(direction);
 	}
 	for (;;) {
@@ -122,7 +135,7 @@ static bool walk(const struct grid *grid, const struct ray *ray, uint64_t *mailb
 			}
 		}
 		int axis = next[0] < next[1] ? (next[0] < next[2] ? 0 : 2) : (next[1] < next[2] ? 1 : 2);
-		/* What is in later cells only is farther than the hit. */
+		/* Primitives that lie only in later cells are farther away than the hit. */
 		if (next[axis] > hit->distance)
 			return found;
 		cell[axis] += step[axis];
@@ -132,7 +145,8 @@ static bool walk(const struct grid *grid, const struct ray *ray, uint64_t *mailb
 	}
 }
 
-bool grid_nearest(const struct grid *grid, const struct ray *ray, uint64_t *mailbox, struct hit *hit)
+bool grid_nearest(const struct grid *grid, const struct ray *ray, uint64_t *mailbox,
+		  struct hit *hit)
 {
 	bool found = floor_intersect(ray, &hit->distance);
 
@@ -140,10 +154,11 @@ bool grid_nearest(const struct grid *grid, const struct ray *ray, uint64_t *mail
 	return walk(grid, ray, mailbox, hit, false) || found;
 }
 
-bool grid_blocked(const struct grid *grid, const struct ray *ray, uint64_t *mailbox, double distance)
+bool grid_blocked(const struct grid *grid, const struct ray *ray, uint64_t *mailbox,
+		  double distance)
 {
 	struct hit hit = { distance, -1 };
 
-	/* The floor never shades: nothing is below it, and no light is. */
+	/* The floor casts no shadow: no object and no light is below it. */
 	return walk(grid, ray, mailbox, &hit, true);
 }

@@ -1,16 +1,17 @@
 /*
- * A task-stealing ray tracer with the locks of SPLASH-2's raytrace (Woo et al., ISCA 1995): a mutex per work
- * queue, one, `memlock`, for the shared memory that jobs live in, and one, `ridlock`, taken for every single
- * ray to number it. The last is the program's bottleneck; nothing else is shared between the threads.
+ * A task-stealing ray tracer with the locks of SPLASH-2's raytrace (Woo et al., ISCA 1995): a mutex
+ * per work queue, `memlock` for the shared memory of the jobs, and `ridlock`, which numbers every
+ * single ray and is the bottleneck. The threads share nothing else.
  *
- * The picture does not depend on the number of threads or on who traced what, and its checksum says so.
+ * The picture, and so its checksum, does not depend on the number of threads or on which thread
+ * traced what.
  */
 #include "measure.h"
 #include "grid.h"
 #include "workpool.h"
 
 enum { MAX_REFLECTIONS = 5 };
-/* A reflection that adds less than a step of the 8-bit picture is not traced. */
+/* Reflections that add less than one step of the 8-bit picture are not traced. */
 static const double MIN_WEIGHT = 1.0 / 256;
 
 struct tracer {
@@ -27,7 +28,7 @@ struct tracer {
 struct worker {
 	struct tracer *tracer;
 	int index;
-	struct tally *rays;
+	struct counter *rays;
 	uint64_t *mailbox;
 	pthread_t thread;
 };
@@ -40,7 +41,7 @@ static struct ray new_ray(struct worker *self, struct vector origin, struct vect
 	pthread_mutex_lock(&tracer->ridlock);
 	ray.id = ++tracer->rays;
 	pthread_mutex_unlock(&tracer->ridlock);
-	tally_one(self->rays);
+	counter_increment(self->rays);
 	return ray;
 }
 
@@ -61,7 +62,7 @@ static struct vector direct_light(struct worker *self, struct vector point, stru
 		double distance = sqrt(dot(to_light, to_light)), facing;
 		to_light = scale(to_light, 1 / distance);
 		facing = dot(normal, to_light);
-		/* Numbered before it is known to be needed: that is where SPLASH-2 does it. */
+		/* As in SPLASH-2, the ray gets a number even if it turns out not to be needed. */
 		struct ray shadow = new_ray(self, point, to_light);
 		if (facing > 0 && !grid_blocked(&tracer->grid, &shadow, self->mailbox, distance))
 			sum = add(sum, scale(light->colour, facing));
@@ -119,7 +120,7 @@ static int min_int(int a, int b)
 	return a < b ? a : b;
 }
 
-/* Every n-th tile: the share that a thread starts with; what is left of it others may take. */
+/* Queues the thread's initial share, every n-th tile; other threads may steal from it. */
 static void put_own_tiles(const struct worker *self)
 {
 	const struct tracer *tracer = self->tracer;
@@ -140,7 +141,7 @@ static void *worker_main(void *argument)
 	struct job job;
 
 	put_own_tiles(self);
-	pthread_barrier_wait(&self->tracer->window.gate);
+	pthread_barrier_wait(&self->tracer->window.start_barrier);
 	while (workpool_take(self->tracer->pool, self->index, &job))
 		render(self, &job);
 	return NULL;
@@ -187,7 +188,7 @@ static void start_workers(struct tracer *tracer, struct worker *workers, long th
 	for (long i = 0; i < threads; i++) {
 		workers[i].tracer = tracer;
 		workers[i].index = (int)i;
-		workers[i].rays = &tracer->window.tallies[i];
+		workers[i].rays = &tracer->window.counters[i];
 		workers[i].mailbox = line_alloc(tracer->scene.count, sizeof *workers[i].mailbox);
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
@@ -200,12 +201,14 @@ int main(int argc, char **argv)
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that trace rays" },
 		{ "size", "WxH", OPTION_TEXT, &size, 0, 0, "pixels of the picture" },
-		{ "tile", "N", OPTION_COUNT, &tile, 1, 16384, "edge of the square that is one job, in pixels" },
+		{ "tile", "N", OPTION_COUNT, &tile, 1, 16384, "edge of a job's square, in pixels" },
 		{ "scene", "N", OPTION_COUNT, &objects, 1, 1000000, "objects in the generated scene" },
-		{ "output", "FILE.ppm", OPTION_TEXT, &output, 0, 0, "write the picture" },
-		{ "expect", "HEX", OPTION_TEXT, &expect, 0, 0, "exit 1 unless the picture has this checksum" },
+		{ "output", "FILE.ppm", OPTION_TEXT, &output, 0, 0, "write the picture to FILE.ppm" },
+		{ "expect", "HEX", OPTION_TEXT, &expect, 0, 0,
+		  "exit 3 unless the picture has this checksum" },
 	};
-	const struct program program = { "raytrace", "Threads trace the rays of one picture, tile by tile.", rows,
+	const struct program program = { "raytrace",
+					 "Threads trace the rays of one picture, tile by tile.", rows,
 					 sizeof rows / sizeof *rows };
 	parse_options(&program, argc, argv);
 
@@ -221,15 +224,16 @@ int main(int argc, char **argv)
 	struct worker *workers = line_alloc((size_t)threads, sizeof *workers);
 	start_workers(tracer, workers, threads);
 
-	/* Fixed work: the window opens just before the threads may go and ends when the last one is done. */
+	/* Fixed work: the window opens before the threads start, and closes when the last is done. */
 	window_begin(&tracer->window);
-	pthread_barrier_wait(&tracer->window.gate);
+	pthread_barrier_wait(&tracer->window.start_barrier);
 	for (long i = 0; i < threads; i++)
 		pthread_join(workers[i].thread, NULL);
 	window_end(&tracer->window);
 
 	if (window_ops(&tracer->window) != tracer->rays)
-		die_inconsistent("raytrace: %" PRIu64 " rays got %" PRIu64 " numbers: the lock did not exclude",
+		die_inconsistent("raytrace: %" PRIu64 " rays got %" PRIu64
+				 " numbers: the lock did not exclude",
 				 window_ops(&tracer->window), tracer->rays);
 	window_report(&tracer->window);
 	printf("rays %" PRIu64 "\n", tracer->rays);
@@ -239,7 +243,8 @@ int main(int argc, char **argv)
 	if (output)
 		write_picture(tracer, output);
 	if (expect && strtoull(expect, NULL, 16) != sum)
-		die_inconsistent("raytrace: the checksum is %016" PRIx64 ", expected %s: the picture is wrong", sum,
-				 expect);
+		die_inconsistent("raytrace: the checksum is %016" PRIx64
+				 ", expected %s: the picture is wrong",
+				 sum, expect);
 	return EXIT_SUCCESS;
 }

@@ -2,7 +2,7 @@
 
 #include "measure.h"
 
-/* In the record itself, while nobody has it. */
+/* The contents of a free record. */
 struct unused {
 	struct unused *next;
 };

@@ -1,5 +1,5 @@
 /*
- * Records of one size that all threads share: a free list under one mutex, the program's `memlock`.
+ * Records of one size, shared by all threads: a free list under one mutex, the program's `memlock`.
  */
 #ifndef RAYTRACE_MEMORY_H
 #define RAYTRACE_MEMORY_H
@@ -8,10 +8,10 @@
 
 struct memory;
 
-/* A place for records of up to `size` bytes. */
+/* Makes a free list for records of up to `size` bytes. */
 struct memory *memory_new(size_t size);
 
-/* Never NULL. The record's contents are those of its last user, or zero. */
+/* Never returns NULL. The record holds its last user's contents, or zeros. */
 void *memory_take(struct memory *memory);
 void memory_give(struct memory *memory, void *record);
 

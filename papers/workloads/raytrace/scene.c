@@ -2,7 +2,7 @@
 
 #include "measure.h"
 
-/* Nearer hits are the surface that the ray starts from, missed by rounding. */
+/* A nearer hit is a rounding error: it is on the surface where the ray starts. */
 static const double SELF_DISTANCE = 1e-6;
 
 /* The objects fill this box; the floor is at height 0. */
@@ -10,22 +10,23 @@ static const struct vector BOX_LOW = { -10, 0.5, -10 }, BOX_HIGH = { 10, 8, 10 }
 
 static struct vector random_vector(uint64_t *random, struct vector low, struct vector high)
 {
-	/* In three statements: the order in which arguments are evaluated is not fixed. */
+	/* Three statements, because the evaluation order of arguments is not fixed. */
 	double x = low.x + random_unit(random) * (high.x - low.x);
 	double y = low.y + random_unit(random) * (high.y - low.y);
 	double z = low.z + random_unit(random) * (high.z - low.z);
 	return vector(x, y, z);
 }
 
-static void add_tetrahedron(struct scene *scene, struct vector centre, double radius, struct material material,
-			    uint64_t *random)
+static void add_tetrahedron(struct scene *scene, struct vector centre, double radius,
+			    struct material material, uint64_t *random)
 {
 	struct vector reach = vector(radius, radius, radius), corners[4];
 
 	for (int i = 0; i < 4; i++)
 		corners[i] = random_vector(random, subtract(centre, reach), add(centre, reach));
 	for (int i = 0; i < 4; i++) {
-		struct vector first = corners[i], second = corners[(i + 1) % 4], third = corners[(i + 2) % 4];
+		struct vector first = corners[i], second = corners[(i + 1) % 4],
+			      third = corners[(i + 2) % 4];
 		scene->primitives[scene->count++] = (struct primitive){
 			.shape = TRIANGLE,
 			.material = material,
@@ -39,7 +40,7 @@ static void add_tetrahedron(struct scene *scene, struct vector centre, double ra
 void scene_generate(struct scene *scene, uint32_t objects)
 {
 	uint64_t random = 1;
-	/* The box stays about equally full, however many objects share it. */
+	/* Keeps the box about equally full for any number of objects. */
 	double size = 5 / cube_root((double)objects + 1);
 
 	/* A tetrahedron has four triangles. */
@@ -71,7 +72,8 @@ static bool closer(double candidate, double *distance)
 	return true;
 }
 
-static bool sphere_intersect(const struct primitive *sphere, const struct ray *ray, double *distance)
+static bool sphere_intersect(const struct primitive *sphere, const struct ray *ray,
+			     double *distance)
 {
 	struct vector to_centre = subtract(sphere->at, ray->origin);
 	double middle = dot(to_centre, ray->direction);
@@ -83,8 +85,9 @@ static bool sphere_intersect(const struct primitive *sphere, const struct ray *r
 	return closer(middle - half, distance) || closer(middle + half, distance);
 }
 
-/* Moeller and Trumbore 1997: solves for the distance and the two barycentric coordinates at once. */
-static bool triangle_intersect(const struct primitive *triangle, const struct ray *ray, double *distance)
+/* Solves for the distance and two barycentric coordinates at once (Moeller and Trumbore 1997). */
+static bool triangle_intersect(const struct primitive *triangle, const struct ray *ray,
+			       double *distance)
 {
 	struct vector p = cross(ray->direction, triangle->edge2);
 	double determinant = dot(triangle->edge1, p);

@@ -1,6 +1,4 @@
-/*
- * What is in the picture: spheres and triangles above an unbounded chequered floor, two lights, one eye.
- */
+/* The scene: spheres and triangles above an unbounded chequered floor, two lights, one eye. */
 #ifndef RAYTRACE_SCENE_H
 #define RAYTRACE_SCENE_H
 
@@ -14,7 +12,7 @@ enum { LIGHT_COUNT = 2 };
 
 struct material {
 	struct vector colour;
-	double reflection; /* share of the light that is mirrored, 0 to 1 */
+	double reflection; /* mirrored share of the light, 0 to 1 */
 };
 
 struct primitive {
@@ -38,27 +36,31 @@ struct scene {
 
 struct ray {
 	struct vector origin, direction; /* of length 1 */
-	uint64_t id; /* unique among all rays of all threads, and never 0 */
+	uint64_t id; /* unique over all threads, never 0 */
 };
 
-/* Where a ray ended. `primitive` is -1 for the floor. */
+/* End of a ray. `primitive` is -1 for the floor. */
 struct hit {
 	double distance;
 	int64_t primitive;
 };
 
-/* `objects` spheres and tetrahedra, half of each; the same number gives the same scene. */
+/* Makes `objects` objects, half spheres and half tetrahedra. Equal numbers give equal scenes. */
 void scene_generate(struct scene *scene, uint32_t objects);
 
-/* True, and *distance made smaller, if the ray meets the primitive before *distance. */
-bool primitive_intersect(const struct primitive *primitive, const struct ray *ray, double *distance);
+/* Returns true and lowers *distance if the ray meets the primitive before *distance. */
+bool primitive_intersect(const struct primitive *primitive, const struct ray *ray,
+			 double *distance);
 bool floor_intersect(const struct ray *ray, double *distance);
 
-/* The unit normal at `point` on the side that a ray in `direction` comes from, and the material there. */
+/*
+ * Returns the unit normal at `point`, on the side that a ray in `direction` comes from, and the
+ * material there.
+ */
 struct vector surface_at(const struct scene *scene, const struct hit *hit, struct vector direction,
 			 struct vector point, struct material *material);
 
-/* The smallest box that holds the primitive. */
+/* Returns the smallest box around the primitive. */
 void primitive_bounds(const struct primitive *primitive, struct vector *low, struct vector *high);
 
 #endif

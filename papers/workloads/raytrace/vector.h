@@ -1,6 +1,6 @@
 /*
- * Three-dimensional vectors. Only + - * / and sqrt, which IEEE 754 rounds exactly: the image is the same to
- * the bit on every machine, which is what the checksum relies on.
+ * Three-dimensional vectors. The functions use only + - * / and sqrt, which IEEE 754 rounds
+ * exactly, so the picture is the same to the bit on every machine. The checksum relies on that.
  */
 #ifndef RAYTRACE_VECTOR_H
 #define RAYTRACE_VECTOR_H
@@ -31,7 +31,7 @@ static inline struct vector scale(struct vector a, double factor)
 	return vector(a.x * factor, a.y * factor, a.z * factor);
 }
 
-/* Component by component: a surface's colour times that of the light on it. */
+/* Multiplies by component: a surface's colour times the colour of the light. */
 static inline struct vector filter(struct vector a, struct vector b)
 {
 	return vector(a.x * b.x, a.y * b.y, a.z * b.z);
@@ -52,7 +52,7 @@ static inline struct vector normalize(struct vector a)
 	return scale(a, 1 / sqrt(dot(a, a)));
 }
 
-/* Newton's method from above, to the last bit: the C library's cbrt() is not the same everywhere. */
+/* Newton's method from above, to the last bit, since the C library's cbrt() differs by machine. */
 static inline double cube_root(double x)
 {
 	double root = fmax(x, 1), better = root;
@@ -64,7 +64,7 @@ static inline double cube_root(double x)
 	return root;
 }
 
-/* By number, for the loops over axes. */
+/* Selects a component by number, for loops over axes. */
 static inline double component(struct vector a, int axis)
 {
 	return axis == 0 ? a.x : axis == 1 ? a.y : a.z;

@@ -1,6 +1,6 @@
 /*
- * The tiles still to do: a queue per thread, each under a mutex of its own. A thread whose queue is empty
- * takes from the others'.
+ * The remaining tiles: a queue per thread, each under its own mutex. A thread with an empty queue
+ * steals from the others.
  */
 #ifndef RAYTRACE_WORKPOOL_H
 #define RAYTRACE_WORKPOOL_H
@@ -17,7 +17,10 @@ struct workpool;
 struct workpool *workpool_new(int threads);
 void workpool_put(struct workpool *pool, int thread, struct job job);
 
-/* Takes a job of this thread, else of the next ones; false when no queue has any: no job makes new jobs. */
+/*
+ * Takes a job from this thread's queue, else from the next ones. Returns false once all queues are
+ * empty, which is final: jobs make no new jobs.
+ */
 bool workpool_take(struct workpool *pool, int thread, struct job *job);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A compiler, in the place of kernbench: as `make -j N` does it, N processes compile one source after the other, each
- * taking the next that nobody has taken; after the last comes the first again.
+ * A compiler, standing in for kernbench. As under `make -j N`, N processes compile sources. Each
+ * takes the next source that no process has taken. After the last source they start over.
  */
 #include "tasks.h"
 
@@ -12,11 +12,13 @@ static void write_function(FILE *out, uint64_t *random, long number)
 	long shift = (long)random_below(random, 20) + 1, limit = (long)random_below(random, 90) + 10;
 
 	fprintf(out,
-		"struct record%ld { long key; unsigned flags; struct record%ld *next; unsigned char tail[%ld]; };\n"
+		"struct record%ld { long key; unsigned flags; "
+		"struct record%ld *next; unsigned char tail[%ld]; };\n"
 		"static long walk%ld(struct record%ld *first, long budget)\n"
 		"{\n"
 		"\tlong sum = %ld;\n"
-		"\tfor (struct record%ld *record = first; record && budget-- > 0; record = record->next) {\n"
+		"\tfor (struct record%ld *record = first; record && budget-- > 0; "
+		"record = record->next) {\n"
 		"\t\tswitch (record->flags & 7) {\n"
 		"\t\tcase 0: sum += record->key << %ld; break;\n"
 		"\t\tcase 1: sum ^= record->key >> %ld; break;\n"
@@ -50,7 +52,7 @@ static void prepare(void)
 	tool_check(compiler, "gcc");
 	make_directory(scratch_path("sources"));
 	make_directory(scratch_path("objects"));
-	/* For the compiler's own files. */
+	/* Directory of the compiler's temporary files. */
 	setenv("TMPDIR", scratch(), 1);
 	for (long i = 0; i < sources; i++) {
 		char *path = scratch_path("sources/%ld.c", i);
@@ -92,8 +94,8 @@ static void report(void)
 
 static const struct option_row rows[] = {
 	{ "sources", "N", OPTION_COUNT, &sources, 1, 100000, "source files" },
-	{ "functions", "N", OPTION_COUNT, &functions, 1, 100000, "pairs of functions in each" },
-	{ "compiler", "PATH", OPTION_TEXT, &compiler, 0, 0, "what is run" },
+	{ "functions", "N", OPTION_COUNT, &functions, 1, 100000, "pairs of functions per file" },
+	{ "compiler", "PATH", OPTION_TEXT, &compiler, 0, 0, "the compiler" },
 };
 
 const struct load compile_load = {

@@ -1,6 +1,6 @@
 /*
- * The tasks: processes, or threads of this one. They share a page that says which phase it is, and where each leaves
- * its account.
+ * The tasks: processes, or threads of this process. A shared page holds the current phase and each
+ * task's account.
  */
 #include "tasks.h"
 
@@ -12,7 +12,7 @@
 
 enum crew_phase { CREW_SETUP, CREW_WARM_UP, CREW_MEASURE, CREW_STOP, CREW_HOME };
 
-/* What a task did between the opening and the closing of the window. */
+/* A task's work and cost within the window. */
 struct account {
 	uint64_t ops;
 	double seconds, user, system;
@@ -29,8 +29,8 @@ struct crew {
 
 static struct crew *crew;
 static const struct load *load;
-static pid_t *processes; /* 0: none, or ended */
-/* Between the one that starts processes and the one that ends them. */
+static pid_t *processes; /* 0: not started, or ended */
+/* Serialises starting and killing processes. */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 uint64_t crew_next(void)
@@ -59,7 +59,7 @@ static void enter(enum crew_phase phase)
 	syscall(SYS_futex, &crew->phase, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Returns once it is another phase. */
+/* Sleeps until the phase is no longer `phase`. */
 static void sit_out(enum crew_phase phase)
 {
 	while (__atomic_load_n(&crew->phase, __ATOMIC_ACQUIRE) == (int)phase)
@@ -71,7 +71,7 @@ static double seconds_of(struct timeval time)
 	return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-/* Adds what this task has used so far, `sign` times; the programs that it ran and waited for included. */
+/* Adds the task's usage so far times `sign`, including the programs that it ran and waited for. */
 static void account_usage(struct account *account, int sign)
 {
 	const int all[] = { load->is_threaded ? RUSAGE_THREAD : RUSAGE_SELF, RUSAGE_CHILDREN };
@@ -93,7 +93,7 @@ static void work(struct task *task)
 
 	if (load->begin)
 		load->begin(task);
-	/* Also without a warm-up: the first one pays for what the others find ready. */
+	/* Run one operation even without a warm-up: the first sets up what the later ones reuse. */
 	load->operate(task);
 	__atomic_fetch_add(&crew->ready, 1, __ATOMIC_RELEASE);
 	sit_out(CREW_SETUP);
@@ -110,7 +110,7 @@ static void work(struct task *task)
 	account_usage(&account, 1);
 	crew->accounts[task->index] = account;
 	__atomic_fetch_add(&crew->finished, 1, __ATOMIC_RELEASE);
-	/* Nobody cleans up under those that still work. */
+	/* No task cleans up while others still work. */
 	for (enum crew_phase now; (now = phase()) != CREW_HOME;)
 		sit_out(now);
 	if (load->end)
@@ -123,7 +123,10 @@ static void *thread_main(void *task)
 	return NULL;
 }
 
-/* Before a process dies: what befell one befalls the others, and one line says it. */
+/*
+ * A process calls this before it dies. What ends one process usually ends the others too, and only
+ * one of them may print the cause.
+ */
 static void be_the_only_one(void)
 {
 	if (__atomic_exchange_n(&crew->has_failed, 1, __ATOMIC_RELAXED))
@@ -137,14 +140,17 @@ static void start_process(struct task *task)
 	pthread_mutex_lock(&starting);
 	pid_t child = start_child("a process");
 	if (child > 0) {
-		setpgid(child, child); /* whoever is first */
+		setpgid(child, child); /* parent and child both call this: the first one wins */
 		processes[task->index] = child;
 		pthread_mutex_unlock(&starting);
 		return;
 	}
 	sigset_t ending = ending_signals();
-	before_death = be_the_only_one; /* to clean up is the parent's */
-	/* A group of its own, so that the programs it runs end with it, and theirs. */
+	before_death = be_the_only_one; /* the parent cleans up */
+	/*
+	 * Each task has a process group, so that the programs that it runs, and their children, end
+	 * with it.
+	 */
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -158,7 +164,7 @@ void crew_kill(void)
 {
 	if (!processes)
 		return;
-	pthread_mutex_lock(&starting); /* for good: no more are started */
+	pthread_mutex_lock(&starting); /* never released: no process starts after this */
 	for (long i = 0; i < crew_options.tasks; i++)
 		if (processes[i] > 0)
 			kill(-processes[i], SIGKILL);
@@ -167,7 +173,7 @@ void crew_kill(void)
 			waitpid(processes[i], NULL, 0);
 }
 
-/* Ends this program as a task that failed did; it has said why itself. */
+/* If a task failed, ends this program with the task's status. The task has printed the reason. */
 static void reap(int options)
 {
 	int status;
@@ -182,14 +188,15 @@ static void reap(int options)
 		if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS)
 			continue;
 		if (WIFSIGNALED(status) && !__atomic_load_n(&is_ending, __ATOMIC_RELAXED))
-			fprintf(stderr, "tasks %s: a task was ended by signal %d\n", load->name, WTERMSIG(status));
+			fprintf(stderr, "tasks %s: a task was ended by signal %d\n", load->name,
+				WTERMSIG(status));
 		if (before_death)
 			before_death();
 		_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED);
 	}
 }
 
-/* Waits until as many tasks as there are have counted themselves. */
+/* Waits until every task has incremented `counter`. */
 static void all(const int *counter)
 {
 	while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < crew_options.tasks) {
@@ -200,7 +207,7 @@ static void all(const int *counter)
 
 static void clean_up(void)
 {
-	/* Called by whoever is first; the other waits for the end. */
+	/* The first caller cleans up; the others wait for the program's end. */
 	if (__atomic_exchange_n(&is_ending, 1, __ATOMIC_ACQ_REL))
 		for (;;)
 			pause();
@@ -220,7 +227,7 @@ static void print(void)
 	for (long i = 0; i < tasks; i++) {
 		const struct account *account = &crew->accounts[i];
 		double own = account->seconds > 0 ? (double)account->ops / account->seconds : 0;
-		/* Fairness is about rates; as whole numbers they fit what computes it for counts. */
+		/* Fairness compares rates. The index takes integers, hence the factor of 1000. */
 		ops[i] = (uint64_t)(own * 1000);
 		rate += own;
 		total.ops += account->ops;
@@ -280,7 +287,7 @@ void crew_run(const struct load *chosen)
 	enter(CREW_WARM_UP);
 	sleep_seconds(crew_options.warm_up);
 	enter(CREW_MEASURE);
-	/* The last operation of the warm-up may take longer than the window. */
+	/* The last warm-up operation may outlast the window. */
 	all(&crew->measuring);
 	window_mark("open");
 	if (!crew_options.operations) {

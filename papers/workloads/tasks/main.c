@@ -1,4 +1,4 @@
-/* Which load, and its options. */
+/* Command line: the load and its options. */
 #include "tasks.h"
 
 enum { MOST_ROWS = 16 };
@@ -12,11 +12,13 @@ enum { LOADS = sizeof loads / sizeof *loads };
 
 static void usage(FILE *out)
 {
-	fputs("Usage: tasks LOAD [OPTIONS]\n\nTasks that all do the same, on the kernel's locks.\n\nLoads:\n", out);
+	fputs("Usage: tasks LOAD [OPTIONS]\n\n"
+	      "Identical tasks that contend for the kernel's locks.\n\nLoads:\n",
+	      out);
 	for (int i = 0; i < LOADS; i++)
 		fprintf(out, "  %-10s %s\n", loads[i]->name, loads[i]->about);
-	fputs("\n`tasks LOAD --help` has a load's options. It prints `name value` lines: operations (ops), seconds, and\n"
-	      "user and system time of all tasks (cpu_seconds), above all.\n",
+	fputs("\n`tasks LOAD --help` lists a load's options. Output is `name value` lines, above all\n"
+	      "operations (ops), seconds, and processor time of all tasks (cpu_seconds).\n",
 	      out);
 }
 
@@ -25,12 +27,12 @@ static const struct load *chosen(const char *name)
 	for (int i = 0; i < LOADS; i++)
 		if (!strcmp(loads[i]->name, name))
 			return loads[i];
-	fprintf(stderr, "tasks: %s is no load\n\n", name);
+	fprintf(stderr, "tasks: unknown load %s\n\n", name);
 	usage(stderr);
 	exit(EXIT_USAGE);
 }
 
-/* Memory rather than a disk where there is any: what is measured is the kernel. */
+/* Prefers memory to a disk, because the benchmark measures the kernel. */
 static const char *default_directory(void)
 {
 	const char *named = getenv("TMPDIR");
@@ -43,13 +45,16 @@ static const char *default_directory(void)
 int main(int argc, char **argv)
 {
 	const struct option_row common[] = {
-		{ "tasks", "N", OPTION_COUNT, &crew_options.tasks, 1, 4096, "tasks that run at the same time" },
-		{ "seconds", "S", OPTION_REAL, &crew_options.seconds, 0.01, 3600, "length of the measured window" },
+		{ "tasks", "N", OPTION_COUNT, &crew_options.tasks, 1, 4096,
+		  "tasks that run at the same time" },
+		{ "seconds", "S", OPTION_REAL, &crew_options.seconds, 0.01, 3600,
+		  "length of the measured window" },
 		{ "warm-up", "S", OPTION_REAL, &crew_options.warm_up, 0, 3600,
-		  "time before it, in which every task does the same already; one operation at least" },
+		  "warm-up before the window; at least one operation per task" },
 		{ "operations", "N", OPTION_COUNT, &crew_options.operations, 0, 1e15,
-		  "operations of each task in the window, instead of --seconds; 0: as many as fit" },
-		{ "directory", "DIR", OPTION_TEXT, &crew_options.directory, 0, 0, "where files are made, and removed" },
+		  "operations per task; 0: run for --seconds" },
+		{ "directory", "DIR", OPTION_TEXT, &crew_options.directory, 0, 0,
+		  "directory for the load's files, removed at the end" },
 	};
 	struct option_row rows[MOST_ROWS];
 	size_t count = sizeof common / sizeof *common;

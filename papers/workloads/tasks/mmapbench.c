@@ -1,11 +1,14 @@
-/* Each process maps the same file, reads the first byte of each page and unmaps it: the lock of the file's mappings. */
+/*
+ * Each process maps the same file, reads the first byte of each page and unmaps the file. The
+ * processes contend for the lock of the file's mappings.
+ */
 #include "tasks.h"
 
 #include <sys/mman.h>
 
 enum { CHUNK = 1 << 20 };
 
-/* The paper's. */
+/* The paper's size. */
 static long megabytes = 500;
 static int file;
 static size_t bytes, page;
@@ -18,7 +21,7 @@ static void prepare(void)
 	file = open(scratch_path("mapped"), O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (file < 0)
 		die("cannot make a file in %s: %s", scratch(), strerror(errno));
-	/* Written, so that the pages are there, and with ones, so that a sum tells whether all were read. */
+	/* Writing allocates the pages. Each gets a one, so that a sum proves that all were read. */
 	char *chunk = line_alloc(1, CHUNK);
 	for (size_t at = 0; at < CHUNK; at += page)
 		chunk[at] = 1;
@@ -44,7 +47,7 @@ static void operate(struct task *task)
 	for (size_t at = 0; at < bytes; at += page)
 		sum += (size_t)memory[at];
 	if (sum != bytes / page)
-		die("mmapbench: %zu of %zu pages are as they were written", sum, bytes / page);
+		die("mmapbench: only %zu of %zu pages read back as written", sum, bytes / page);
 	munmap((void *)memory, bytes);
 }
 
@@ -55,7 +58,8 @@ static void report(void)
 }
 
 static const struct option_row rows[] = {
-	{ "megabytes", "N", OPTION_COUNT, &megabytes, 1, 1 << 20, "size of the file; the paper's is 500" },
+	{ "megabytes", "N", OPTION_COUNT, &megabytes, 1, 1 << 20,
+	  "size of the file, in MB (the paper has 500)" },
 };
 
 const struct load mmapbench = {

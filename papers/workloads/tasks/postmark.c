@@ -1,9 +1,10 @@
 /*
- * A server of mail or news, as PostMark has it (Katcher, NetApp TR3022, 1997), in threads: each has files of its own and
- * works on them in transactions of two steps, (1) creating or deleting one, (2) reading or appending to one. Kind, file
- * and size are drawn from uniform distributions; there is no buffering but the kernel's.
+ * A mail or news server after PostMark (Katcher, NetApp TR3022, 1997), in threads. Each thread has
+ * its own files and works on them in transactions of two steps: (1) create or delete a file, (2)
+ * read or append to one. Kind, file and size are drawn uniformly. No buffering happens outside the
+ * kernel.
  *
- * The number of a thread's files wanders at random; it stays between one and twice what it began with.
+ * A thread's number of files wanders at random, between one and twice the initial number.
  */
 #include "tasks.h"
 
@@ -15,7 +16,7 @@ static char *text;
 struct server {
 	int directory;
 	long count, capacity;
-	long *names, *sizes; /* of the files that there are */
+	long *names, *sizes; /* of the existing files */
 	long next_name;
 	char *buffer;
 	uint64_t created, deleted, read, appended;
@@ -47,7 +48,7 @@ static void put(int file, long bytes)
 		long part = bytes - done < block ? bytes - done : block;
 		ssize_t written = write(file, text, (size_t)part);
 		if (written <= 0)
-			die("postmark: cannot write in %s: %s; --directory names another, --files makes it less",
+			die("postmark: cannot write in %s: %s; choose another --directory, or fewer --files",
 			    crew_options.directory, written < 0 ? strerror(errno) : "no space left");
 		done += written;
 	}
@@ -85,11 +86,11 @@ static void read_file(struct server *server, long at)
 		seen += count;
 	close(file);
 	if (seen != server->sizes[at])
-		die("postmark: a file of %ld bytes has %ld", server->sizes[at], seen);
+		die("postmark: a file should have %ld bytes and has %ld", server->sizes[at], seen);
 	server->read++;
 }
 
-/* As much as leaves it within the largest size; nothing to one that is there already. */
+/* Appends a random amount within the largest size. A file of that size stays as it is. */
 static void append(struct task *task, struct server *server, long at)
 {
 	long room = largest - server->sizes[at];
@@ -105,14 +106,15 @@ static void append(struct task *task, struct server *server, long at)
 static void prepare(void)
 {
 	if (largest < smallest) {
-		fprintf(stderr, "tasks postmark: --largest %ld: less than --smallest\n", largest);
+		fprintf(stderr, "tasks postmark: --largest %ld is less than --smallest\n", largest);
 		before_death();
 		_Exit(EXIT_USAGE);
 	}
 	text = line_alloc(1, (size_t)block);
 	for (long i = 0; i < block; i++)
 		text[i] = (char)('a' + i % 26);
-	scratch_needs((uint64_t)crew_options.tasks * (uint64_t)files * (uint64_t)(smallest + largest) / 2);
+	scratch_needs((uint64_t)crew_options.tasks * (uint64_t)files *
+		      (uint64_t)(smallest + largest) / 2);
 }
 
 static void begin(struct task *task)
@@ -153,15 +155,15 @@ static void operate(struct task *task)
 		append(task, server, at);
 }
 
-/* Every file is read once more before it goes: what is there must be what was written. */
+/* Reads every file once more before deleting it, to check its size. */
 static void end(struct task *task)
 {
 	struct server *server = task->own;
 	uint64_t left = (uint64_t)server->count;
 
 	if (server->created - server->deleted != left)
-		die("postmark: %" PRIu64 " files made, %" PRIu64 " deleted, %" PRIu64 " left", server->created,
-		    server->deleted, left);
+		die("postmark: %" PRIu64 " files made, %" PRIu64 " deleted, %" PRIu64 " left",
+		    server->created, server->deleted, left);
 	while (server->count > 0) {
 		stand_back();
 		read_file(server, server->count - 1);
@@ -175,7 +177,7 @@ static void end(struct task *task)
 	crew_add(left);
 }
 
-/* Of the scratch directory, from which each thread has removed its own. */
+/* Counts the entries of the scratch directory, from which each thread has removed its own. */
 static long entries_left(void)
 {
 	long count = 0;
@@ -197,7 +199,8 @@ static void report(void)
 }
 
 static const struct option_row rows[] = {
-	{ "files", "N", OPTION_COUNT, &files, 1, 10000000, "files of each thread at the start; the paper's 500 and 10000" },
+	{ "files", "N", OPTION_COUNT, &files, 1, 10000000,
+	  "files per thread at the start (the paper has 500 and 10000)" },
 	{ "smallest", "BYTES", OPTION_COUNT, &smallest, 1, 1 << 30, "smallest file" },
 	{ "largest", "BYTES", OPTION_COUNT, &largest, 1, 1 << 30, "largest file" },
 	{ "block", "BYTES", OPTION_COUNT, &block, 1, 1 << 20, "bytes of one read or write" },

@@ -1,10 +1,10 @@
-/* The directory that everything lies in. It goes with the program, however that ends. */
+/* The scratch directory. It is removed however the program ends. */
 #include "tasks.h"
 
 #include <ftw.h>
 #include <sys/statvfs.h>
 
-/* Between two tries to remove what others may still be writing to, and how many there are: a second. */
+/* Interval and number of attempts to remove a directory that tasks may still fill: one second. */
 #define BETWEEN_TRIES 0.02
 enum { TRIES = 50 };
 
@@ -29,14 +29,14 @@ void scratch_make(void)
 	root = line_alloc(1, length);
 	snprintf(root, length, "%s/unconvoy-tasks-XXXXXX", crew_options.directory);
 	if (!mkdtemp(root))
-		die("cannot make a directory in %s: %s; --directory names another", crew_options.directory,
+		die("cannot make a directory in %s: %s; choose another --directory", crew_options.directory,
 		    strerror(errno));
 }
 
 static int remove_entry(const char *path, const struct stat *unused, int kind, struct FTW *at)
 {
 	(void)unused, (void)at;
-	/* What others remove meanwhile, or fill again, is the next try's. */
+	/* Another task may remove or refill the entry meanwhile; the next attempt handles that. */
 	if (kind == FTW_DP)
 		rmdir(path);
 	else
@@ -59,11 +59,11 @@ void scratch_needs(uint64_t bytes)
 	struct statvfs space;
 
 	if (statvfs(root, &space) != 0)
-		die("cannot look at %s: %s", root, strerror(errno));
+		die("cannot inspect %s: %s", root, strerror(errno));
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
 	if (available < bytes)
 		die("no space: %" PRIu64 " MB are needed in %s, which has %" PRIu64
-		    "; --directory names another, and other options make it smaller",
+		    "; choose another --directory, or make the load smaller",
 		    (bytes >> 20) + 1, crew_options.directory, available >> 20);
 }
 

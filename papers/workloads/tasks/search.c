@@ -1,24 +1,24 @@
 /*
- * find and grep, the system's own, on trees that are made for them: for a name that is not there, in a tree of each
- * process; for a text that is not there, in files that all processes read.
+ * The system's find and grep on generated trees. find looks for a missing name, in one tree per
+ * process. grep looks for a missing text, in files that all processes share.
  */
 #include "tasks.h"
 
 enum { FILES_PER_DIRECTORY = 16, DIRECTORIES_PER_DIRECTORY = 8 };
 
-/* What grep must find in every file, and what in none. */
+/* Every file contains the first text, and none the second. */
 #define PRESENT "the last line of each file"
 #define ABSENT "no file has this text"
 
-/* About as many as a kernel of the paper's time has. */
+/* About as many files as a kernel of the paper's time has. */
 static long tree_files = 27000;
 static const char *find_program = "find", *grep_program = "grep";
-/* The mean size of a file of the paper's kernel: 306.8 MB in about so many files. */
+/* The paper's kernel has 306.8 MB in about this many files; this is their mean size. */
 static long set_megabytes = 256, set_file_bytes = 11000;
 static char *set;
 static uint64_t set_files;
 
-/* Directories 1, 2, ... below `root`, each in that which an eighth of its number is. */
+/* The path of directory `number` below `root`; each directory holds eight others. */
 static char *directory_of(const char *root, long number)
 {
 	char *parent, *path;
@@ -48,7 +48,7 @@ static void make_tree(const char *root, long files)
 	}
 }
 
-/* Directories one in the other, each with a letter for a name, so many levels of them; the path of the last. */
+/* Makes `levels` nested directories with one-letter names; returns the path of the innermost. */
 static char *make_levels(int levels)
 {
 	char *path = scratch_path("a");
@@ -71,7 +71,7 @@ static void find_prepare(void)
 	free(make_levels(3));
 }
 
-/* At a depth of five from --directory, as the paper's copies are. */
+/* Trees lie five levels below --directory, as the paper's copies do. */
 static void find_begin(struct task *task)
 {
 	char *tree = scratch_path("a/b/c/tree%ld", task->index);
@@ -100,7 +100,10 @@ static void find_report(void)
 	printf("files_found %" PRIu64 "\n", crew_sum());
 }
 
-/* Files at a depth of six from --directory: below three levels in the scratch directory, and one for sixteen of them. */
+/*
+ * Files lie six levels below --directory: three in the scratch directory, then a directory per
+ * sixteen files.
+ */
 static void grep_prepare(void)
 {
 	char *bytes = line_alloc(1, (size_t)set_file_bytes + 1);
@@ -109,7 +112,7 @@ static void grep_prepare(void)
 	tool_check(grep_program, "grep");
 	scratch_needs((uint64_t)set_megabytes << 20);
 	if ((size_t)set_file_bytes < end)
-		die("grep: --bytes %ld: at least %zu", set_file_bytes, end);
+		die("grep: --bytes %ld is too small: at least %zu", set_file_bytes, end);
 	for (long i = 0; i < set_file_bytes; i++)
 		bytes[i] = (char)(i % 60 == 59 ? '\n' : 'a' + i % 23);
 	memcpy(bytes + set_file_bytes - end, "\n" PRESENT, end);
@@ -143,7 +146,7 @@ static void grep_operate(struct task *task)
 
 	(void)task;
 	if (status != 1)
-		die("grep: %s ended with status %d, which should be 1: not found", grep_program, status);
+		die("grep: %s ended with status %d, expected 1 (not found)", grep_program, status);
 }
 
 static void grep_report(void)
@@ -153,13 +156,13 @@ static void grep_report(void)
 }
 
 static const struct option_row find_rows[] = {
-	{ "files", "N", OPTION_COUNT, &tree_files, 1, 10000000, "files of each process's tree" },
-	{ "program", "PATH", OPTION_TEXT, &find_program, 0, 0, "what is run" },
+	{ "files", "N", OPTION_COUNT, &tree_files, 1, 10000000, "files in each process's tree" },
+	{ "program", "PATH", OPTION_TEXT, &find_program, 0, 0, "the program" },
 };
 
 const struct load find_load = {
 	.name = "find",
-	.about = "Processes run find in trees of their own, for a name that is not there.",
+	.about = "Processes run find for a missing name, each in its own tree.",
 	.has_files = true,
 	.rows = find_rows,
 	.row_count = sizeof find_rows / sizeof *find_rows,
@@ -170,14 +173,15 @@ const struct load find_load = {
 };
 
 static const struct option_row grep_rows[] = {
-	{ "megabytes", "N", OPTION_COUNT, &set_megabytes, 1, 1 << 20, "size of all files; the paper's is 4096" },
-	{ "bytes", "N", OPTION_COUNT, &set_file_bytes, 1, 1 << 30, "size of each" },
-	{ "program", "PATH", OPTION_TEXT, &grep_program, 0, 0, "what is run" },
+	{ "megabytes", "N", OPTION_COUNT, &set_megabytes, 1, 1 << 20,
+	  "total size of the files, in MB (the paper has 4096)" },
+	{ "bytes", "N", OPTION_COUNT, &set_file_bytes, 1, 1 << 30, "size of a file" },
+	{ "program", "PATH", OPTION_TEXT, &grep_program, 0, 0, "the program" },
 };
 
 const struct load grep_load = {
 	.name = "grep",
-	.about = "Processes run grep on files that they share, for a text that is not there.",
+	.about = "Processes run grep for a missing text, in shared files.",
 	.has_files = true,
 	.rows = grep_rows,
 	.row_count = sizeof grep_rows / sizeof *grep_rows,

@@ -1,4 +1,7 @@
-/* Each process makes a socket and closes it: the locks of inodes, directory entries and tables of files. */
+/*
+ * Each process opens and closes sockets. The processes contend for the locks of inodes, directory
+ * entries and file tables.
+ */
 #include "tasks.h"
 
 #include <sys/socket.h>
@@ -27,7 +30,7 @@ static void operate(struct task *task)
 	int made = socket(domain, SOCK_STREAM, 0);
 
 	if (made < 0)
-		die("cannot make a socket: %s; --family names another kind", strerror(errno));
+		die("cannot open a socket: %s; choose another --family", strerror(errno));
 	close(made);
 }
 
@@ -37,7 +40,7 @@ static const struct option_row rows[] = {
 
 const struct load sockbench = {
 	.name = "sockbench",
-	.about = "Processes make a socket and close it.",
+	.about = "Processes open a socket and close it.",
 	.rows = rows,
 	.row_count = sizeof rows / sizeof *rows,
 	.prepare = prepare,

@@ -1,4 +1,4 @@
-/* A program of the system, run and watched. */
+/* Runs a system program. */
 #include "tasks.h"
 
 #include <sys/prctl.h>
@@ -24,10 +24,10 @@ void tool_check(const char *name, const char *package)
 		die("%s is not installed: apt-get install %s", name, package);
 }
 
-/* What this process runs now; 0: nothing. */
+/* The program that this process runs now; 0: none. */
 static pid_t running;
 
-/* Its output goes to `output`. */
+/* Starts a program with `output` as standard output. */
 static pid_t start(char *const words[], int output)
 {
 	pid_t parent = getpid(), child = start_child(words[0]);
@@ -54,7 +54,7 @@ static int status_of(pid_t child, const char *name)
 		if (errno != EINTR)
 			die("cannot wait for %s: %s", name, strerror(errno));
 	__atomic_store_n(&running, 0, __ATOMIC_RELAXED);
-	stand_back(); /* its end may be tool_kill()'s doing */
+	stand_back(); /* tool_kill() may have ended it */
 	if (!WIFEXITED(status))
 		die("%s was ended by signal %d", name, WTERMSIG(status));
 	if (WEXITSTATUS(status) == NOT_FOUND)

@@ -14,7 +14,10 @@
 
 namespace tatp {
 
-/* Makes the database at `path` of `scale` subscribers by the standard's population rules and returns what describes it. */
+/*
+ * Makes the database at `path` for `scale` subscribers by the standard's population rules; returns
+ * the fields that describe it.
+ */
 engine::Dataset::Fields load(const std::string &path, uint64_t scale, uint64_t seed);
 
 enum Type {
@@ -32,8 +35,8 @@ using Counts = engine::Counts<kTypeCount>;
 
 class Terminal {
     public:
-	Terminal(engine::Database &database, const engine::Commits &commits, uint32_t subscribers, uint64_t seed,
-		 uint64_t number)
+	Terminal(engine::Database &database, const engine::Commits &commits, uint32_t subscribers,
+		     uint64_t seed, uint64_t number)
 		: session_(database, commits), random_(seed, number), subscribers_(subscribers)
 	{
 	}
@@ -44,7 +47,7 @@ class Terminal {
 	struct TypeInfo {
 		const char *name;
 		unsigned share; /* percent of the standard mix */
-		double success; /* percent of them expected to find or change rows */
+		double success; /* expected percentage that finds or changes rows */
 		engine::Outcome (Terminal::*run)();
 	};
 	static const TypeInfo kTypeInfo[kTypeCount];
@@ -68,7 +71,7 @@ class Terminal {
 	uint32_t subscribers_;
 };
 
-/* Fails, naming what is wrong, unless the tables are what the data set and the transactions must have made. */
+/* Fails, naming the error, unless the tables match the data set and the transactions. */
 void check_tables(engine::Database &database, const engine::Dataset &dataset, const Counts &all);
 
 } // namespace tatp

@@ -1,10 +1,10 @@
 /*
- * What must hold of TATP's tables whatever transactions ran:
+ * Invariants of TATP's tables, whatever transactions ran:
  *
  *   1. SUBSCRIBER has exactly the subscribers 1..N, each under its own number.
  *   2. The index on sub_nbr leads from each number to its subscriber, and has no other entry.
- *   3. ACCESS_INFO and SPECIAL_FACILITY have as many rows as were loaded, and all have their subscriber.
- *   4. CALL_FORWARDING has the rows loaded, plus inserts, minus deletes, and all have their facility.
+ *   3. ACCESS_INFO and SPECIAL_FACILITY have as many rows as were loaded, all with a subscriber.
+ *   4. CALL_FORWARDING has the loaded rows plus inserts minus deletes, all with a facility.
  */
 #include <cinttypes>
 
@@ -22,10 +22,11 @@ namespace {
 void check_count(const char *table, uint64_t rows, uint64_t expected)
 {
 	if (rows != expected)
-		inconsistent("consistency: %s has %" PRIu64 " rows instead of %" PRIu64, table, rows, expected);
+		inconsistent("consistency: %s has %" PRIu64 " rows instead of %" PRIu64, table, rows,
+			     expected);
 }
 
-/* Both by the argument that each row is the next of 1..N: a missing one shows as another in its place. */
+/* The rows must be 1..N in order, so a missing row shows as another row in its place. */
 void check_subscribers(engine::Database &database, uint32_t subscribers)
 {
 	uint32_t expected = 0;
@@ -36,7 +37,7 @@ void check_subscribers(engine::Database &database, uint32_t subscribers)
 		if (s_id != ++expected)
 			inconsistent("consistency: SUBSCRIBER %u is missing", expected);
 		if (!(at.row<SubscriberRow>().sub_nbr == number_of(s_id)))
-			inconsistent("consistency: SUBSCRIBER %u has another one's sub_nbr", s_id);
+			inconsistent("consistency: SUBSCRIBER %u has another subscriber's sub_nbr", s_id);
 	}
 	check_count(SubscriberRow::kTable, expected, subscribers);
 
@@ -49,25 +50,31 @@ void check_subscribers(engine::Database &database, uint32_t subscribers)
 		if (!(number == number_of(++expected)))
 			inconsistent("consistency: the index on sub_nbr lacks SUBSCRIBER %u", expected);
 		if (s_id != expected)
-			inconsistent("consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u",
-				     expected, s_id);
+			inconsistent(
+				"consistency: the index on sub_nbr leads from SUBSCRIBER %u's number to %u",
+				expected, s_id);
 	}
 	check_count(SubscriberNumberRow::kTable, expected, subscribers);
 }
 
-/* Which (s_id, type) there are of a table. */
+/* The set of (s_id, type) in a table. */
 class Parents {
     public:
 	explicit Parents(uint32_t subscribers) : types_(size_t{subscribers} + 1) {}
 	void add(uint32_t s_id, uint8_t type) { types_[s_id] |= static_cast<uint8_t>(1u << type); }
-	bool has(uint32_t s_id, uint8_t type) const { return s_id < types_.size() && type < 8 && types_[s_id] >> type & 1; }
+	bool has(uint32_t s_id, uint8_t type) const
+	{
+		return s_id < types_.size() && type < 8 && types_[s_id] >> type & 1;
+	}
 
     private:
 	std::vector<uint8_t> types_;
 };
 
 /* ACCESS_INFO and SPECIAL_FACILITY have the same form of key. */
-template <class Row> Parents check_children(engine::Database &database, Table table, uint32_t subscribers, uint64_t count)
+template <class Row>
+Parents check_children(engine::Database &database, Table table, uint32_t subscribers,
+		       uint64_t count)
 {
 	Parents found(subscribers);
 	uint64_t rows = 0;
@@ -78,8 +85,8 @@ template <class Row> Parents check_children(engine::Database &database, Table ta
 		key.end();
 		at.row<Row>();
 		if (s_id < 1 || s_id > subscribers || type < 1 || type > kTypes)
-			inconsistent("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable, s_id,
-				     type);
+			inconsistent("consistency: %s (%u, %u) has no SUBSCRIBER or no such type", Row::kTable,
+				     s_id, type);
 		found.add(s_id, type);
 	}
 	check_count(Row::kTable, rows, count);
@@ -96,11 +103,12 @@ void check_call_forwarding(engine::Database &database, const Parents &facilities
 		key.end();
 		at.row<CallForwardingRow>();
 		if (!facilities.has(s_id, type))
-			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id, type,
-				     start);
-		if (std::find(std::begin(kStartTimes), std::end(kStartTimes), start) == std::end(kStartTimes))
-			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time", s_id,
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has no SPECIAL_FACILITY", s_id,
 				     type, start);
+		if (std::find(std::begin(kStartTimes), std::end(kStartTimes), start) ==
+		    std::end(kStartTimes))
+			inconsistent("consistency: CALL_FORWARDING (%u, %u, %u) has an impossible start_time",
+				     s_id, type, start);
 	}
 	check_count(CallForwardingRow::kTable, rows, count);
 }

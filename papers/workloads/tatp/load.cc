@@ -1,6 +1,6 @@
 /*
- * The population of TATP's tables. Each row is a function of the seed, its table and its subscriber, so tables
- * can be written one after the other, in the order of their keys.
+ * The population of TATP's tables. Each row is a function of the seed, its table and its
+ * subscriber, so tables can be written one after the other in key order.
  */
 #include "benchmark.h"
 
@@ -11,8 +11,8 @@ namespace tatp {
 namespace {
 
 /*
- * Calls `each` for 1 to 4 different types, in ascending order, each number of them and each choice as likely as
- * the other; returns what its calls return in all.
+ * Calls `each` for 1 to 4 distinct types in ascending order; returns the sum of its results. Every
+ * number of types and every choice of them is equally likely.
  */
 template <class Each> uint64_t for_some_types(Random &random, Each each)
 {
@@ -43,7 +43,7 @@ SubscriberRow make_subscriber(uint64_t seed, uint32_t s_id)
 	return row;
 }
 
-/* Writes one subscriber's rows of ACCESS_INFO and returns their number. */
+/* Writes one subscriber's rows of ACCESS_INFO; returns their number. */
 uint64_t add_access_info(engine::Loader &loader, uint64_t seed, uint32_t s_id)
 {
 	Random types(seed, kAccessInfo, s_id), random(~seed, kAccessInfo, s_id);
@@ -72,12 +72,12 @@ uint64_t add_special_facilities(engine::Loader &loader, uint64_t seed, uint32_t 
 	});
 }
 
-/* For the same types as add_special_facilities(). */
+/* Uses the same types as add_special_facilities(). */
 uint64_t add_call_forwarding(engine::Loader &loader, uint64_t seed, uint32_t s_id)
 {
 	Random types(seed, kSpecialFacility, s_id), random(~seed, kCallForwarding, s_id);
 	return for_some_types(types, [&](uint8_t type) {
-		/* 0 to 3 different start times, as likely each. */
+		/* 0 to 3 distinct start times, every number equally likely. */
 		uint32_t count = random.uniform(0, 3), left = count, to_see = 3;
 		for (uint8_t start : kStartTimes) {
 			if (random.uniform(1, to_see--) > left)

@@ -1,9 +1,9 @@
 /*
- * TATP on RocksDB's TransactionDB: seven very small transactions, four fifths of which only read.
+ * TATP on RocksDB's TransactionDB: seven very small transactions, four fifths of them read-only.
  *
- * There is hardly any contention for rows; what threads meet at is the engine itself: the shards of its block
- * cache, the stripes of its row locks, the queue of those that commit. The studies ran it, as TM-1, with
- * 100000 subscribers.
+ * Threads hardly contend for rows. They contend in the engine: for the shards of its block cache,
+ * the stripes of its row locks, and the commit queue. The studies ran TATP, under its old name
+ * TM-1, with 100000 subscribers.
  */
 #include <cinttypes>
 
@@ -23,7 +23,10 @@ void report(const engine::Driver<Terminal, kTypeCount> &driver, long subscribers
 	}
 	window_report(&driver.window());
 	printf("subscribers %ld\n", subscribers);
-	/* Transactions that failed by the standard's rules are work too, and in the mix: in tps and ops, not in mqth. */
+	/*
+	 * Transactions that fail by the standard's rules are part of the mix: they count in tps and
+	 * ops, not in mqth.
+	 */
 	printf("tps %.1f\n", driver.per_second(window_ops(&driver.window())));
 	printf("mqth %.1f\n", driver.per_second(committed));
 	for (unsigned type = 0; type < kTypeCount; type++) {
@@ -47,12 +50,13 @@ int main(int argc, char **argv)
 	long subscribers = 0;
 	std::vector<option_row> rows = common.rows();
 	rows.push_back({"subscribers", "N", OPTION_COUNT, &subscribers, 1, 1e8,
-			"with --load: rows of SUBSCRIBER, 100000 if not given; else what DIR must have"});
-	const struct program program = {"tatp", "The TATP (TM-1) benchmark on RocksDB's TransactionDB.", rows.data(),
-					rows.size()};
+			"subscribers to load, default 100000; without --load, the number that DIR must have"});
+	const struct program program = {"tatp", "The TATP (TM-1) benchmark on RocksDB's TransactionDB.",
+					rows.data(), rows.size()};
 	parse_options(&program, argc, argv);
 	before_death = engine::remove_doomed;
-	engine::Dataset dataset = engine::prepare(program, common, kFormat, {"subscribers", subscribers, 100000}, load);
+	engine::Dataset dataset =
+		engine::prepare(program, common, kFormat, {"subscribers", subscribers, 100000}, load);
 
 	subscribers = static_cast<long>(dataset.field("subscribers"));
 	engine::Database database(dataset, common.scratch_parent());
@@ -66,7 +70,7 @@ int main(int argc, char **argv)
 							       static_cast<uint32_t>(subscribers),
 							       static_cast<uint64_t>(common.seed),
 							       static_cast<uint64_t>(i)));
-	engine::Driver<Terminal, kTypeCount> driver(std::move(terminals), common.seconds);
+	engine::Driver<Terminal, kTypeCount> driver(std::move(terminals), common);
 	check_tables(database, dataset, driver.sums().all);
 	report(driver, subscribers);
 	return EXIT_SUCCESS;

@@ -1,14 +1,14 @@
 /*
- * The tables of TATP ("Telecom Application Transaction Processing Benchmark Description", version 1.0), which
- * was TM-1 before: a phone network's register of its subscribers.
+ * The tables of TATP ("Telecom Application Transaction Processing Benchmark Description", version
+ * 1.0), formerly TM-1: a phone network's register of subscribers.
  *
  *   SUBSCRIBER        s_id 1..N, unique sub_nbr: s_id in 15 digits
  *   ACCESS_INFO       1 to 4 per subscriber, ai_type 1..4
  *   SPECIAL_FACILITY  1 to 4 per subscriber, sf_type 1..4
  *   CALL_FORWARDING   0 to 3 per special facility, start_time 0, 8 or 16
  *
- * SUB_NBR is the secondary index on SUBSCRIBER's number. The numbers of the tables put parents before their
- * children, so that one pass over everything in order meets them in that order.
+ * SUB_NBR is the secondary index on SUBSCRIBER's number. Table numbers put parents before children,
+ * so one pass in key order meets them in that order.
  */
 #ifndef UNCONVOY_TATP_SCHEMA_H
 #define UNCONVOY_TATP_SCHEMA_H
@@ -19,10 +19,16 @@
 
 namespace tatp {
 
-/* Raised with any change of the rows, the keys or the population. */
+/* Raise with any change of the rows, the keys or the population. */
 constexpr uint64_t kFormat = 1;
 
-enum Table : uint8_t { kSubscriber = 1, kSubscriberNumber, kAccessInfo, kSpecialFacility, kCallForwarding };
+enum Table : uint8_t {
+	kSubscriber = 1,
+	kSubscriberNumber,
+	kAccessInfo,
+	kSpecialFacility,
+	kCallForwarding
+};
 
 constexpr uint32_t kTypes = 4;		    /* of access info and of special facilities, from 1 */
 constexpr uint8_t kStartTimes[] = {0, 8, 16};

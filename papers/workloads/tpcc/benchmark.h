@@ -19,31 +19,32 @@ namespace tpcc {
 
 using LastName = engine::Text<16>;
 
-/* Clause 4.3.2.3: three syllables, one for each digit of a number below 1000. */
+/* Clause 4.3.2.3: three syllables, one per digit of a number below 1000. */
 LastName last_name(uint32_t number);
 
-/* Clause 2.1.6: the C of NURand for last names, in the data of a seed. */
+/* Clause 2.1.6: NURand's C for last names, in the data of `seed`. */
 uint32_t loaded_name_constant(uint64_t seed);
 
-/* Fills the data set by clause 4.3.3 and returns what describes it. */
+/* Fills the data set by clause 4.3.3; returns the fields that describe it. */
 engine::Dataset::Fields load(const std::string &path, uint64_t warehouses, uint64_t seed);
 
 enum Type { kNewOrderType, kPayment, kOrderStatus, kDelivery, kStockLevel, kTypeCount };
 
 using Counts = engine::Counts<kTypeCount>;
 
-/* What all terminals know. */
+/* State shared by all terminals. */
 struct Company {
-	/* `run_seed` and the data's seed: the C of a run must differ from that of the load, clause 2.1.6.1. */
+	/* A run's C must differ from the load's (clause 2.1.6.1), hence both seeds. */
 	Company(uint64_t warehouses, uint64_t load_seed, uint64_t run_seed);
 
 	uint16_t warehouses;
 	uint32_t name_constant, customer_constant, item_constant; /* the C of NURand */
 
 	/*
-	 * For each district an order before which all are delivered, so that a search for the oldest one that is not
-	 * skips the deletion marks of all that were: an engine on log-structured trees keeps those. Only a hint: it
-	 * rises after the delivery has committed.
+	 * Per district, an order number below which all orders are delivered. The search for the
+	 * oldest undelivered order starts there, because a log-structured engine keeps a deletion
+	 * mark for each delivered order. The number is only a hint, because it rises after the
+	 * delivery has committed.
 	 */
 	std::vector<std::atomic<uint32_t>> delivered;
 	std::atomic<uint64_t> skipped_deliveries{0};
@@ -56,8 +57,8 @@ struct Company {
 
 class Terminal {
     public:
-	Terminal(engine::Database &database, const engine::Commits &commits, Company &company, uint64_t seed,
-		 uint32_t number);
+	Terminal(engine::Database &database, const engine::Commits &commits, Company &company,
+		     uint64_t seed, uint32_t number);
 
 	unsigned choose() { return engine::choose_by_share(random_, kTypeInfo); }
 	engine::Outcome execute(unsigned type) { return (this->*kTypeInfo[type].run)(); }
@@ -70,7 +71,7 @@ class Terminal {
 	static const TypeInfo kTypeInfo[kTypeCount];
 
     private:
-	/* Whom a transaction is for: by name if there is one, else by c_id. */
+	/* The customer of a transaction: by name if `by_name`, else by c_id. */
 	struct Buyer {
 		uint16_t w;
 		uint8_t d;
@@ -91,7 +92,7 @@ class Terminal {
 	/* Clauses 2.5.1.2 and 2.6.1.2: 60 % by last name. */
 	Buyer random_buyer(uint16_t w, uint8_t d);
 	static uint16_t find(engine::Session &session, const Buyer &buyer);
-	/* 0 if the district has no order to be delivered. */
+	/* Returns 0 if the district has no undelivered order. */
 	uint32_t take_oldest_new_order(engine::Session &session, uint8_t d);
 
 	engine::Session session_;
@@ -100,13 +101,13 @@ class Terminal {
 	uint16_t home_, writer_;
 	uint8_t district_; /* of Stock-Level */
 	uint32_t payments_ = 0;
-	/* What the transaction would show: computed, and kept so that the compiler cannot leave it out. */
+	/* The transaction's output, stored so that the compiler keeps the computation. */
 	volatile int64_t shown_ = 0;
 };
 
 /*
  * Fails, naming the condition, the place and both values, unless the conditions 1 to 10 and 12 of
- * clause 3.3.2 hold, and the indexes have exactly the rows that they should.
+ * clause 3.3.2 hold and the indexes have exactly the right rows.
  */
 void check_tables(engine::Database &database, const engine::Dataset &dataset);
 

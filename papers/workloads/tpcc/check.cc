@@ -13,8 +13,9 @@
  *   10  C_BALANCE is the sum of OL_AMOUNT of what was delivered, minus that of H_AMOUNT
  *   12  C_BALANCE + C_YTD_PAYMENT is the sum of OL_AMOUNT of what was delivered
  *
- * 11 counts orders that only the initial population has. Beside these, tables that no transaction grows
- * must have their number of rows, and both indexes an entry for each row of their table and no other.
+ * Condition 11 counts orders that only the initial population has. Also checked: tables that no
+ * transaction grows keep their number of rows, and both indexes have one entry per row of their
+ * table.
  */
 #include <cinttypes>
 #include <functional>
@@ -35,8 +36,8 @@ struct Money {
 
 	explicit Money(int64_t cents)
 	{
-		snprintf(text, sizeof text, "%s%" PRId64 ".%02" PRId64, cents < 0 ? "-" : "", std::abs(cents) / 100,
-			 std::abs(cents) % 100);
+		snprintf(text, sizeof text, "%s%" PRId64 ".%02" PRId64, cents < 0 ? "-" : "",
+			 std::abs(cents) / 100, std::abs(cents) % 100);
 	}
 };
 
@@ -49,30 +50,33 @@ struct OrderId {
 	uint64_t number() const { return uint64_t{w} << 40 | uint64_t{d} << 32 | o; }
 };
 
-std::string describe(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
+std::string describe(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one,
+		     int64_t other)
 {
 	char text[256];
 	snprintf(text, sizeof text,
-		 "consistency condition %s, warehouse %u, district %u: %s: %" PRId64 " and %" PRId64, condition, w, d,
-		 what, one, other);
+		 "consistency condition %s, warehouse %u, district %u: %s: %" PRId64 " and %" PRId64,
+		 condition, w, d, what, one, other);
 	return text;
 }
 
-[[noreturn]] void violation(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
+[[noreturn]] void violation(const char *condition, uint16_t w, uint8_t d, const char *what,
+			    int64_t one, int64_t other)
 {
 	inconsistent("%s", describe(condition, w, d, what, one, other).c_str());
 }
 
-[[noreturn]] void money_violation(const char *condition, uint16_t w, uint8_t d, const char *what, int64_t one, int64_t other)
+[[noreturn]] void money_violation(const char *condition, uint16_t w, uint8_t d, const char *what,
+				  int64_t one, int64_t other)
 {
-	inconsistent("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w, d, what,
-		     Money(one).text, Money(other).text);
+	inconsistent("consistency condition %s, warehouse %u, district %u: %s: %s and %s", condition, w,
+		     d, what, Money(one).text, Money(other).text);
 }
 
 struct District {
 	int64_t ytd = 0, paid = 0;
 	uint32_t next_o_id = 0;
-	std::vector<uint16_t> customer_of; /* by o_id - 1: condition 2 says that there are no gaps */
+	std::vector<uint16_t> customer_of; /* by o_id - 1; condition 2 excludes gaps */
 	uint64_t new_orders = 0, first_new_order = 0, last_new_order = 0, lines = 0, lines_expected = 0;
 };
 
@@ -108,7 +112,8 @@ class Checker {
 	District &district(uint16_t w, uint8_t d, const char *table)
 	{
 		if (w < 1 || w > warehouses_ || d < 1 || d > kDistricts)
-			inconsistent("consistency: a row of %s is of district %u of warehouse %u, which does not exist",
+			inconsistent("consistency: a row of %s is of district %u of warehouse %u, "
+				     "which does not exist",
 				     table, d, w);
 		return districts_[size_t{w - 1u} * kDistricts + d - 1u];
 	}
@@ -117,16 +122,18 @@ class Checker {
 	{
 		auto index = static_cast<size_t>(&district(w, d, table) - districts_.data());
 		if (c < 1 || c > kCustomers)
-			inconsistent("consistency: a row of %s is of customer %u, who does not exist", table, c);
+			inconsistent("consistency: a row of %s is of customer %u, who does not exist", table,
+				     c);
 		return customers_[index * kCustomers + c - 1u];
 	}
 
-	/* ITEM and STOCK, whose keys have no gaps: each row is the next. */
+	/* ITEM and STOCK have no gaps in their keys: each row must be the next. */
 	void check_fixed()
 	{
 		auto next_is = [](const char *table, uint16_t w, uint32_t found, uint32_t expected) {
 			if (found != expected)
-				inconsistent("consistency: %s, warehouse %u: item %u is missing", table, w, expected);
+				inconsistent("consistency: %s, warehouse %u: item %u is missing", table, w,
+					     expected);
 		};
 		uint32_t items = 0;
 		for (Rows at(database_, Key(kItem)); at.valid(); at.next())
@@ -158,7 +165,8 @@ class Checker {
 			found.next_o_id = row.next_o_id;
 		}
 		if (rows != districts_.size())
-			inconsistent("consistency: DISTRICT has %zu rows instead of %zu", rows, districts_.size());
+			inconsistent("consistency: DISTRICT has %zu rows instead of %zu", rows,
+				     districts_.size());
 	}
 
 	void read_history()
@@ -172,14 +180,22 @@ class Checker {
 		}
 	}
 
-	/* Keeps the first violation of 5, 6 or 7: where one of 2 to 4 is behind it, that says more. */
-	void note(const char *condition, const OrderId &id, const char *what, int64_t one, int64_t other)
+	/*
+	 * Keeps the first violation of 5, 6 or 7. A violation of 2 to 4, if there is one, says more
+	 * about the cause.
+	 */
+	void keep_violation(const char *condition, const OrderId &id, const char *what, int64_t one,
+			    int64_t other)
 	{
 		if (orders_violation_.empty())
-			orders_violation_ = describe(condition, id.w, id.d, what, one, other) + ", order " + std::to_string(id.o);
+			orders_violation_ = describe(condition, id.w, id.d, what, one, other) + ", order " +
+					    std::to_string(id.o);
 	}
 
-	/* 5, 6, 7, and the sums for 2, 3, 4, 10 and 12. The three tables have the same order: they are merged. */
+	/*
+	 * Checks 5, 6 and 7, and computes the sums for 2, 3, 4, 10 and 12. The three tables have the
+	 * same key order, so one pass merges them.
+	 */
 	void check_orders()
 	{
 		Rows lines(database_, Key(kOrderLine)), new_orders(database_, Key(kNewOrder));
@@ -196,20 +212,22 @@ class Checker {
 
 			bool is_new = take_new_order(new_orders, id, in);
 			if (is_new != (order.carrier_id == 0))
-				note("5", id, "rows in NEW-ORDER and O_CARRIER_ID", is_new, order.carrier_id);
+				keep_violation("5", id, "rows in NEW-ORDER and O_CARRIER_ID", is_new,
+					       order.carrier_id);
 			take_lines(lines, id, order, in);
 		}
 		if (lines.valid() || new_orders.valid())
-			orphan(lines.valid() ? lines : new_orders, lines.valid() ? OrderLineRow::kTable : "NEW-ORDER");
+			orphan(lines.valid() ? lines : new_orders,
+			       lines.valid() ? OrderLineRow::kTable : "NEW-ORDER");
 	}
 
 	[[noreturn]] static void orphan(const Rows &at, const char *table)
 	{
 		KeyReader key = at.key();
 		OrderId id(key);
-		inconsistent(
-			"consistency: %s has a row of order %u of district %u of warehouse %u, which does not exist",
-			table, id.o, id.d, id.w);
+		inconsistent("consistency: %s has a row of order %u of district %u of warehouse %u, "
+			     "which does not exist",
+			     table, id.o, id.d, id.w);
 	}
 
 	static bool take_new_order(Rows &at, const OrderId &order, District &in)
@@ -241,12 +259,13 @@ class Checker {
 				break;
 			OrderLineRow line = at.row<OrderLineRow>();
 			if ((line.delivery_d == 0) != (order.carrier_id == 0))
-				note("7", id, "OL_DELIVERY_D and O_CARRIER_ID", line.delivery_d, order.carrier_id);
+				keep_violation("7", id, "OL_DELIVERY_D and O_CARRIER_ID", line.delivery_d,
+					       order.carrier_id);
 			sum += line.amount;
 		}
 		in.lines += count;
 		if (count != order.ol_cnt)
-			note("6", id, "O_OL_CNT and rows in ORDER-LINE", order.ol_cnt, count);
+			keep_violation("6", id, "O_OL_CNT and rows in ORDER-LINE", order.ol_cnt, count);
 		if (order.carrier_id)
 			customer(id.w, id.d, order.c_id, OrderRow::kTable).delivered += sum;
 	}
@@ -259,9 +278,11 @@ class Checker {
 			auto d = static_cast<uint8_t>(i % kDistricts + 1);
 			auto orders = static_cast<int64_t>(in.customer_of.size());
 			if (in.next_o_id - int64_t{1} != orders)
-				violation("2", w, d, "D_NEXT_O_ID - 1 and the largest O_ID", in.next_o_id - int64_t{1}, orders);
+				violation("2", w, d, "D_NEXT_O_ID - 1 and the largest O_ID",
+					  in.next_o_id - int64_t{1}, orders);
 			if (in.new_orders && in.last_new_order != in.customer_of.size())
-				violation("2", w, d, "the largest NO_O_ID and O_ID", static_cast<int64_t>(in.last_new_order), orders);
+				violation("2", w, d, "the largest NO_O_ID and O_ID",
+					  static_cast<int64_t>(in.last_new_order), orders);
 			if (in.new_orders && in.last_new_order - in.first_new_order + 1 != in.new_orders)
 				violation("3", w, d, "the span of NO_O_ID and the rows of NEW-ORDER",
 					  static_cast<int64_t>(in.last_new_order - in.first_new_order + 1),
@@ -295,7 +316,8 @@ class Checker {
 			inconsistent("consistency: WAREHOUSE has %u rows instead of %u", rows, warehouses_);
 	}
 
-	template <size_t N, size_t M> static size_t hash_name(const engine::Text<N> &last, const engine::Text<M> &first)
+	template <size_t N, size_t M>
+	static size_t hash_name(const engine::Text<N> &last, const engine::Text<M> &first)
 	{
 		std::string both(last.bytes, N);
 		return std::hash<std::string>()(both.append(first.bytes, M));
@@ -312,8 +334,8 @@ class Checker {
 			Customer &found = customer(w, d, key.u16(), CustomerRow::kTable);
 			found.name = hash_name(row.last, row.first);
 			if (row.balance != found.delivered - found.paid)
-				money_violation("10", w, d, "a C_BALANCE, and OL_AMOUNT delivered minus H_AMOUNT", row.balance,
-						found.delivered - found.paid);
+				money_violation("10", w, d, "a C_BALANCE, and OL_AMOUNT delivered minus H_AMOUNT",
+						row.balance, found.delivered - found.paid);
 			if (row.balance + row.ytd_payment != found.delivered)
 				money_violation("12", w, d, "a C_BALANCE + C_YTD_PAYMENT, and OL_AMOUNT delivered",
 						row.balance + row.ytd_payment, found.delivered);
@@ -332,14 +354,17 @@ class Checker {
 			uint16_t c = key.u16();
 			if (customer(w, d, c, "the index on names").name != hash_name(last, first))
 				inconsistent(
-					"consistency: the index on names has customer %u of district %u of warehouse %u under another "
-					"name",
+					"consistency: the index on names has customer %u of district %u of "
+					"warehouse %u under another name",
 					c, d, w);
 		}
 		need_rows("the index on names", rows, customers_.size());
 	}
 
-	/* An entry for each order, each under its customer, are the right ones. */
+	/*
+	 * The index is right if it has as many entries as there are orders, and each entry is under
+	 * its order's customer.
+	 */
 	void check_order_customers()
 	{
 		size_t rows = 0, orders = 0;
@@ -354,8 +379,8 @@ class Checker {
 			const District &in = district(w, d, "the index on orders");
 			if (o < 1 || o > in.customer_of.size() || in.customer_of[o - 1] != c)
 				inconsistent(
-					"consistency: the index on orders has order %u of district %u of warehouse %u under another "
-					"customer",
+					"consistency: the index on orders has order %u of district %u of "
+					"warehouse %u under another customer",
 					o, d, w);
 		}
 		need_rows("the index on orders", rows, orders);

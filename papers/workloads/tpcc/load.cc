@@ -1,7 +1,7 @@
 /*
- * The population of TPC-C's tables, clause 4.3.3. Each row is a function of the seed, its table and its key,
- * so tables can be written one after the other in the order of their keys, and an index is made of the same
- * rows as its table.
+ * The population of TPC-C's tables, clause 4.3.3. Each row is a function of the seed, its table and
+ * its key, so tables can be written one after the other in key order, and an index comes from the
+ * same rows as its table.
  */
 #include <algorithm>
 #include <numeric>
@@ -18,11 +18,16 @@ namespace tpcc {
 
 namespace {
 
-/* For all dates of the population, so that data of one seed are the same: January 2010, a month before the
-   standard's revision. */
+/*
+ * All dates of the population, so that equal seeds give equal data: January 2010, a month before
+ * the standard's revision.
+ */
 constexpr int64_t kLoadDate = 1262304000;
 
-uint64_t row_number(uint16_t w, uint8_t d, uint32_t n) { return uint64_t{w} << 40 | uint64_t{d} << 32 | n; }
+uint64_t row_number(uint16_t w, uint8_t d, uint32_t n)
+{
+	return uint64_t{w} << 40 | uint64_t{d} << 32 | n;
+}
 
 Address random_address(Random &random)
 {
@@ -36,7 +41,7 @@ Address random_address(Random &random)
 	return address;
 }
 
-/* Every tenth has the word ORIGINAL somewhere. */
+/* One in ten contains the word ORIGINAL. */
 Text<50> random_data(Random &random)
 {
 	constexpr std::string_view kOriginal = "ORIGINAL";
@@ -59,7 +64,7 @@ ItemRow make_item(uint64_t seed, uint32_t i)
 	return row;
 }
 
-/* What a warehouse and a district have in common. */
+/* The columns that warehouses and districts share. */
 template <class Row> Row make_place(Random &random, int64_t ytd)
 {
 	Row row{};
@@ -93,7 +98,10 @@ struct Name {
 Name make_name(uint64_t seed, uint16_t w, uint8_t d, uint16_t c)
 {
 	Random random(seed, kCustomerName, row_number(w, d, c));
-	/* The first thousand have every name there is, so a search by name always finds somebody. */
+	/*
+	 * The first thousand customers have a thousand different names, so a search by name always
+	 * finds a customer.
+	 */
 	uint32_t number = c <= 1000 ? c - 1u : random.nurand(255, 0, 999, loaded_name_constant(seed));
 	return {last_name(number), random.text<16>(8, 16, kAlphanumeric), c};
 }
@@ -126,7 +134,7 @@ HistoryRow make_history(uint64_t seed, uint16_t w, uint8_t d, uint16_t c)
 	return {w, d, c, kLoadDate, 1000, random.text<24>(12, 24, kAlphanumeric)};
 }
 
-/* Of all a district's first orders at once: their customers are a permutation. */
+/* A district's initial orders: their customers are a permutation. */
 std::vector<OrderRow> make_orders(uint64_t seed, uint16_t w, uint8_t d)
 {
 	Random random(seed, kOrder, row_number(w, d, 0));
@@ -144,7 +152,8 @@ std::vector<OrderRow> make_orders(uint64_t seed, uint16_t w, uint8_t d)
 	return rows;
 }
 
-void add_order_lines(Loader &loader, uint64_t seed, uint16_t w, uint8_t d, uint32_t o, uint8_t count)
+void add_order_lines(Loader &loader, uint64_t seed, uint16_t w, uint8_t d, uint32_t o,
+		     uint8_t count)
 {
 	Random random(seed, kOrderLine, row_number(w, d, o));
 	for (uint8_t number = 1; number <= count; number++) {
@@ -182,13 +191,14 @@ void add_customer_names(Loader &loader, uint64_t seed, uint16_t w, uint8_t d)
 		return order ? order < 0 : a.c < b.c;
 	});
 	for (const Name &name : names)
-		loader.add(customer_name_prefix(w, d, name.last).text(name.first).u16(name.c), no_columns());
+		loader.add(customer_name_prefix(w, d, name.last).text(name.first).u16(name.c),
+			   no_columns());
 }
 
 void add_order_customers(Loader &loader, uint64_t seed, uint16_t w, uint8_t d)
 {
 	std::vector<OrderRow> orders = make_orders(seed, w, d);
-	/* A customer has one order. */
+	/* Each customer has one order. */
 	std::vector<uint32_t> order_of(kCustomers + 1u);
 	for (uint32_t o = 1; o <= kOrders; o++)
 		order_of[orders[o - 1].c_id] = o;
@@ -222,11 +232,12 @@ engine::Dataset::Fields load(const std::string &path, uint64_t warehouses, uint6
 		});
 	};
 
-	/* In the order of the tables' numbers. */
+	/* Fill the tables in the order of their numbers. */
 	for (uint32_t i = 1; i <= kItems; i++)
 		loader.add(item_key(i), make_item(seed, i));
 	for_warehouses([&](uint16_t w) { loader.add(warehouse_key(w), make_warehouse(seed, w)); });
-	for_districts([&](uint16_t w, uint8_t d) { loader.add(district_key(w, d), make_district(seed, w, d)); });
+	for_districts(
+		[&](uint16_t w, uint8_t d) { loader.add(district_key(w, d), make_district(seed, w, d)); });
 	for_districts([&](uint16_t w, uint8_t d) {
 		for (uint16_t c = 1; c <= kCustomers; c++)
 			loader.add(customer_key(w, d, c), make_customer(seed, w, d, c));

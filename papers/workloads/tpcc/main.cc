@@ -1,11 +1,13 @@
 /*
- * TPC-C on RocksDB's TransactionDB: five transactions of an order-entry company, small to fairly large.
+ * TPC-C on RocksDB's TransactionDB: five transactions of an order-entry company, small to fairly
+ * large.
  *
- * Terminals have no keying and think times: each thread runs one transaction after the other, so `tpmC` is not
- * the standard's metric of that name, for which the standard allows 12.86 a warehouse at most. Threads
- * meet at the rows of their warehouse and district, where they wait for each other's transactions, as well as in
- * the engine. With --io-ms each commit takes at least so long, its locks held: the studies gave each request to
- * the disk that latency (6 ms) while the files were in tmpfs, so that threads come and go as with a large disk array.
+ * Terminals have no keying and think times: each thread runs one transaction after the other.
+ * `tpmC` is therefore not the standard's metric, which is at most 12.86 per warehouse. Threads
+ * contend for the rows of their warehouse and district, where they wait for each other's
+ * transactions, and in the engine. With --io-ms each commit takes at least that long, with its
+ * locks held. The studies delayed each disk request by 6 ms while the files were in tmpfs, so that
+ * threads blocked as with a large disk array.
  */
 #include <cinttypes>
 
@@ -15,14 +17,15 @@ using namespace tpcc;
 
 namespace {
 
-void report(const engine::Driver<Terminal, kTypeCount> &driver, const Company &company, double io_ms)
+void report(const engine::Driver<Terminal, kTypeCount> &driver, const Company &company,
+	    double io_ms)
 {
 	const Counts &measured = driver.sums().measured;
 	uint64_t retries = 0;
 	window_report(&driver.window());
 	printf("warehouses %u\n", company.warehouses);
 	printf("io_ms %g\n", io_ms);
-	/* Without those that were rolled back by the rules, which `ops` has. */
+	/* Excludes transactions rolled back by the rules, which `ops` includes. */
 	printf("tpmC %.1f\n", 60 * driver.per_second(measured[kNewOrderType].committed));
 	for (unsigned type = 0; type < kTypeCount; type++) {
 		const engine::Count &count = measured[type];
@@ -46,15 +49,17 @@ int main(int argc, char **argv)
 	double io_ms = 0;
 	std::vector<option_row> rows = common.rows();
 	rows.push_back({"warehouses", "N", OPTION_COUNT, &warehouses, 1, 10000,
-			"with --load: number of warehouses, 2 if not given; else what DIR must have"});
+			"warehouses to load, default 2; without --load, the number that DIR must have"});
 	rows.push_back({"io-ms", "MS", OPTION_REAL, &io_ms, 0, 10000,
-			"sleep in each commit of a transaction that wrote, its row locks held"});
+			"sleep in each commit that wrote, with its row locks held"});
 	const struct program program = {"tpcc",
-					"The TPC-C benchmark on RocksDB's TransactionDB, without keying and think times.",
+					"The TPC-C benchmark on RocksDB's TransactionDB, without keying and think "
+					"times.",
 					rows.data(), rows.size()};
 	parse_options(&program, argc, argv);
 	before_death = engine::remove_doomed;
-	engine::Dataset dataset = engine::prepare(program, common, kFormat, {"warehouses", warehouses, 2}, load);
+	engine::Dataset dataset =
+		engine::prepare(program, common, kFormat, {"warehouses", warehouses, 2}, load);
 
 	engine::Database database(dataset, common.scratch_parent());
 	if (common.check) {
@@ -65,9 +70,10 @@ int main(int argc, char **argv)
 	Company company(dataset.field("warehouses"), dataset.field("seed"), seed);
 	std::vector<std::unique_ptr<Terminal>> terminals;
 	for (long i = 0; i < common.threads; i++)
-		terminals.push_back(std::make_unique<Terminal>(database, engine::Commits{common.sync, io_ms / 1e3}, company,
-							       seed, static_cast<uint32_t>(i)));
-	engine::Driver<Terminal, kTypeCount> driver(std::move(terminals), common.seconds);
+		terminals.push_back(std::make_unique<Terminal>(database,
+							       engine::Commits{common.sync, io_ms / 1e3},
+							       company, seed, static_cast<uint32_t>(i)));
+	engine::Driver<Terminal, kTypeCount> driver(std::move(terminals), common);
 	check_tables(database, dataset);
 	report(driver, company, io_ms);
 	return EXIT_SUCCESS;

@@ -1,11 +1,11 @@
 /*
- * The nine tables of TPC-C (TPC Benchmark C, Standard Specification, revision 5.11, clause 1.3) and the two
- * indexes that its transactions want. Per warehouse: 10 districts of 3000 customers and 3000 orders each, and
- * the stock of all 100000 items.
+ * The nine tables of TPC-C (TPC Benchmark C, Standard Specification, revision 5.11, clause 1.3) and
+ * two indexes for its transactions. A warehouse has 10 districts of 3000 customers and 3000 orders
+ * each, and the stock of all 100000 items.
  *
- * Money is in cents and rates in ten-thousandths, so that the sums of the consistency conditions are exact. A
- * null date or carrier is 0. Keys begin with the warehouse and the district, where a table has them, so a
- * district's rows of a table are one range.
+ * Money is in cents and rates in ten-thousandths, so that the sums in the consistency conditions
+ * are exact. A null date or carrier is 0. Keys begin with the warehouse and the district, where a
+ * table has them, so a district's rows of a table are one range.
  */
 #ifndef UNCONVOY_TPCC_SCHEMA_H
 #define UNCONVOY_TPCC_SCHEMA_H
@@ -16,7 +16,7 @@
 
 namespace tpcc {
 
-/* Raised with any change of the rows, the keys or the population. */
+/* Raise with any change of the rows, the keys or the population. */
 constexpr uint64_t kFormat = 1;
 
 enum Table : uint8_t {
@@ -37,8 +37,8 @@ enum Table : uint8_t {
 constexpr uint32_t kItems = 100000;
 constexpr uint8_t kDistricts = 10;
 constexpr uint16_t kCustomers = 3000; /* of a district */
-constexpr uint32_t kOrders = 3000;    /* of a district, at the beginning */
-constexpr uint32_t kDelivered = 2100; /* of those, the first */
+constexpr uint32_t kOrders = 3000;    /* per district, initially */
+constexpr uint32_t kDelivered = 2100; /* the first orders, delivered initially */
 constexpr uint8_t kMinLines = 5, kMaxLines = 15;
 
 struct __attribute__((packed)) Address {
@@ -88,7 +88,7 @@ struct __attribute__((packed)) CustomerRow {
 	engine::Text<500> data;
 };
 
-/* Has no primary key in the standard: its key here says which thread wrote it as its how-manieth. */
+/* The standard gives no primary key; here it is the writing thread and that thread's row number. */
 struct __attribute__((packed)) HistoryRow {
 	static constexpr const char *kTable = "HISTORY";
 	uint16_t c_w_id;
@@ -123,12 +123,15 @@ struct __attribute__((packed)) StockRow {
 	engine::Text<50> data;
 };
 
-/* NEW-ORDER and the two indexes are all key. */
+/* NEW-ORDER and the two indexes have keys only. */
 inline rocksdb::Slice no_columns() { return {}; }
 
 inline engine::Key item_key(uint32_t i) { return engine::Key(kItem).u32(i); }
 inline engine::Key warehouse_key(uint16_t w) { return engine::Key(kWarehouse).u16(w); }
-inline engine::Key district_key(uint16_t w, uint8_t d) { return engine::Key(kDistrict).u16(w).u8(d); }
+inline engine::Key district_key(uint16_t w, uint8_t d)
+{
+	return engine::Key(kDistrict).u16(w).u8(d);
+}
 inline engine::Key stock_key(uint16_t w, uint32_t i) { return engine::Key(kStock).u16(w).u32(i); }
 
 inline engine::Key customer_key(uint16_t w, uint8_t d, uint16_t c)
@@ -136,7 +139,7 @@ inline engine::Key customer_key(uint16_t w, uint8_t d, uint16_t c)
 	return engine::Key(kCustomer).u16(w).u8(d).u16(c);
 }
 
-/* Begins the keys of all customers of that name, which go on with first name and c_id. */
+/* Prefix of the keys of all customers of a last name; first name and c_id follow. */
 inline engine::Key customer_name_prefix(uint16_t w, uint8_t d, const engine::Text<16> &last)
 {
 	return engine::Key(kCustomerName).u16(w).u8(d).text(last);
@@ -147,9 +150,12 @@ inline engine::Key history_key(uint16_t w, uint8_t d, uint16_t writer, uint32_t 
 	return engine::Key(kHistory).u16(w).u8(d).u16(writer).u32(number);
 }
 
-inline engine::Key order_key(uint16_t w, uint8_t d, uint32_t o) { return engine::Key(kOrder).u16(w).u8(d).u32(o); }
+inline engine::Key order_key(uint16_t w, uint8_t d, uint32_t o)
+{
+	return engine::Key(kOrder).u16(w).u8(d).u32(o);
+}
 
-/* A customer's orders, the latest first. */
+/* A customer's orders, latest first. */
 inline engine::Key order_customer_key(uint16_t w, uint8_t d, uint16_t c, uint32_t o)
 {
 	return engine::Key(kOrderCustomer).u16(w).u8(d).u16(c).descending_u32(o);

@@ -1,11 +1,11 @@
 /*
  * TPC-C's five transactions, clauses 2.4 to 2.8.
  *
- * Rows that a transaction changes are locked when they are read; rows that it only reads are read as last
- * committed. That is serializable enough for the standard's levels (clause 3.4.1) since what is read without a
- * lock never changes (tax, discount, price, names) or is read from one snapshot (Order-Status, Stock-Level). The
- * stock of an order's lines is locked in the order in which the lines were drawn, so two New-Orders can meet in a
- * deadlock: one of them is rolled back and repeated.
+ * A transaction locks the rows that it changes when it reads them, and reads all other rows as last
+ * committed. This satisfies the standard's isolation levels (clause 3.4.1), because rows read
+ * without a lock either never change (tax, discount, price, names) or come from one snapshot
+ * (Order-Status, Stock-Level). The stock of an order's lines is locked in the order in which the
+ * lines were drawn, so two New-Orders can deadlock. One of them is then rolled back and repeated.
  */
 #include <ctime>
 #include <set>
@@ -38,11 +38,12 @@ Company::Company(uint64_t warehouse_count, uint64_t load_seed, uint64_t run_seed
 	item_constant = random.uniform(0, 8191);
 }
 
-/* Home warehouses first, then districts, are spread over the threads. */
-Terminal::Terminal(engine::Database &database, const engine::Commits &commits, Company &company, uint64_t seed,
-		   uint32_t number)
+/* Spreads home warehouses, then districts, over the threads. */
+Terminal::Terminal(engine::Database &database, const engine::Commits &commits, Company &company,
+		   uint64_t seed, uint32_t number)
 	: session_(database, commits), random_(seed, number), company_(company),
-	  home_(static_cast<uint16_t>(number % company.warehouses + 1)), writer_(static_cast<uint16_t>(number + 1)),
+	  home_(static_cast<uint16_t>(number % company.warehouses + 1)),
+	  writer_(static_cast<uint16_t>(number + 1)),
 	  district_(static_cast<uint8_t>(number / company.warehouses % kDistricts + 1))
 {
 }
@@ -52,7 +53,7 @@ uint16_t Terminal::random_customer()
 	return static_cast<uint16_t>(random_.nurand(1023, 1, kCustomers, company_.customer_constant));
 }
 
-/* The home warehouse if there is no other. */
+/* Returns the home warehouse if there is no other. */
 uint16_t Terminal::random_other_warehouse()
 {
 	if (company_.warehouses == 1)
@@ -68,7 +69,9 @@ Terminal::Buyer Terminal::random_buyer(uint16_t w, uint8_t d)
 	return {w, d, false, {}, random_customer()};
 }
 
-/* Clause 2.5.2.2: of those of one last name, in the order of their first names, the one in the middle. */
+/*
+ * Clause 2.5.2.2: the middle one of all customers with that last name, in the order of first names.
+ */
 uint16_t Terminal::find(Session &session, const Buyer &buyer)
 {
 	if (!buyer.by_name)
@@ -80,8 +83,8 @@ uint16_t Terminal::find(Session &session, const Buyer &buyer)
 		return true;
 	});
 	if (found.empty())
-		engine::inconsistent("no customer of district %u of warehouse %u is called %.*s", buyer.d, buyer.w,
-				     static_cast<int>(buyer.last.view().size()), buyer.last.bytes);
+		engine::inconsistent("no customer of district %u of warehouse %u is called %.*s", buyer.d,
+				     buyer.w, static_cast<int>(buyer.last.view().size()), buyer.last.bytes);
 	return found[(found.size() + 1) / 2 - 1];
 }
 
@@ -102,7 +105,7 @@ Outcome Terminal::new_order()
 		lines[n].quantity = static_cast<uint8_t>(random_.uniform(1, 10));
 		all_local &= lines[n].supply_w == home_;
 	}
-	/* Clause 2.4.1.4: one in a hundred ends with an item that is not in the catalogue. */
+	/* Clause 2.4.1.4: one in a hundred orders ends with an unknown item. */
 	if (random_.percent(1))
 		lines[count - 1].i = kItems + 1;
 	int64_t date = time(nullptr);
@@ -134,13 +137,15 @@ Outcome Terminal::new_order()
 			session.put(key, stock);
 
 			int32_t amount = line.quantity * item->price;
-			session.put(order_line_key(home_, d, o, static_cast<uint8_t>(n + 1)),
-				    OrderLineRow{line.i, line.supply_w, 0, line.quantity, amount, stock.dist[d - 1]});
+			session.put(
+				order_line_key(home_, d, o, static_cast<uint8_t>(n + 1)),
+				OrderLineRow{line.i, line.supply_w, 0, line.quantity, amount, stock.dist[d - 1]});
 			total += amount;
 			brands += item->data.view().find("ORIGINAL") != std::string_view::npos &&
 				  stock.data.view().find("ORIGINAL") != std::string_view::npos;
 		}
-		shown_ = total * (10000 - customer.discount) / 10000 * (10000 + warehouse.tax + district.tax) / 10000 +
+		shown_ = total * (10000 - customer.discount) / 10000 *
+				 (10000 + warehouse.tax + district.tax) / 10000 +
 			 brands;
 		return true;
 	});
@@ -149,9 +154,10 @@ Outcome Terminal::new_order()
 Outcome Terminal::payment()
 {
 	uint8_t d = random_district();
-	/* Clause 2.5.1.2: 85 % pay where they belong. */
+	/* Clause 2.5.1.2: 85 % pay at their own warehouse. */
 	bool local = random_.percent(85);
-	Buyer buyer = random_buyer(local ? home_ : random_other_warehouse(), local ? d : random_district());
+	Buyer buyer =
+		random_buyer(local ? home_ : random_other_warehouse(), local ? d : random_district());
 	int64_t amount = random_.uniform(100, 500000), date = time(nullptr);
 	uint32_t number = ++payments_;
 
@@ -171,14 +177,15 @@ Outcome Terminal::payment()
 		customer.payment_cnt++;
 		if (customer.credit == engine::Text<2>::of("BC")) {
 			char note[64];
-			int length = snprintf(note, sizeof note, "%u %u %u %u %u %.2f|", c, buyer.d, buyer.w, d, home_,
-					      static_cast<double>(amount) / 100);
+			int length = snprintf(note, sizeof note, "%u %u %u %u %u %.2f|", c, buyer.d, buyer.w, d,
+					      home_, static_cast<double>(amount) / 100);
 			customer.data = engine::Text<500>::of(std::string(note, static_cast<size_t>(length)) +
 							      std::string(customer.data.view()));
 		}
 		session.put(key, customer);
 
-		std::string where = std::string(warehouse.name.view()) + "    " + std::string(district.name.view());
+		std::string where =
+			std::string(warehouse.name.view()) + "    " + std::string(district.name.view());
 		session.put(history_key(home_, d, writer_, number),
 			    HistoryRow{buyer.w, buyer.d, c, date, amount, engine::Text<24>::of(where)});
 		shown_ = customer.balance;
@@ -201,17 +208,18 @@ Outcome Terminal::order_status()
 			     });
 		OrderRow order = session.need<OrderRow>(order_key(buyer.w, buyer.d, o));
 		unsigned lines = 0;
-		session.scan(order_line_key(buyer.w, buyer.d, o, 1), order_line_key(buyer.w, buyer.d, o + 1, 1),
+		session.scan(order_line_key(buyer.w, buyer.d, o, 1),
+			     order_line_key(buyer.w, buyer.d, o + 1, 1),
 			     [&](const Slice &, const Slice &value) {
 				     sum += engine::decode<OrderLineRow>(value).amount;
 				     lines++;
 				     return true;
 			     });
 		if (order.c_id != c || lines != order.ol_cnt)
-			engine::inconsistent(
-				"Order-Status: order %u of district %u of warehouse %u is customer %u's with %u lines; "
-				"found were customer %u and %u lines",
-				o, buyer.d, buyer.w, order.c_id, order.ol_cnt, c, lines);
+			engine::inconsistent("Order-Status: order %u of district %u of warehouse %u "
+					     "is customer %u's with %u lines; "
+					     "found customer %u and %u lines",
+					     o, buyer.d, buyer.w, order.c_id, order.ol_cnt, c, lines);
 		shown_ = sum;
 		return true;
 	});
@@ -221,18 +229,19 @@ uint32_t Terminal::take_oldest_new_order(Session &session, uint8_t d)
 {
 	for (;;) {
 		uint32_t o = 0;
-		session.scan(new_order_key(home_, d, company_.delivered_in(home_, d).load(std::memory_order_relaxed)),
+		session.scan(new_order_key(home_, d,
+					   company_.delivered_in(home_, d).load(std::memory_order_relaxed)),
 			     new_order_key(home_, d, UINT32_MAX), [&](const Slice &key, const Slice &) {
 				     o = engine::KeyReader(Slice(key.data() + key.size() - 4, 4)).u32();
 				     return false;
 			     });
-		/* Another delivery may have taken it before it was locked. */
+		/* Another delivery may have taken the order before this one locked it. */
 		if (o == 0 || session.lock_key(new_order_key(home_, d, o)))
 			return o;
 	}
 }
 
-/* All ten districts in one transaction, which clause 2.7.2.1 leaves to the implementation: the largest there is. */
+/* All ten districts in one transaction, the largest choice that clause 2.7.2.1 allows. */
 Outcome Terminal::delivery()
 {
 	auto carrier = static_cast<uint8_t>(random_.uniform(1, 10));
@@ -275,7 +284,7 @@ Outcome Terminal::delivery()
 			company_.skipped_deliveries.fetch_add(1, std::memory_order_relaxed);
 			continue;
 		}
-		/* Two threads may store in either order; the lower value is as true. */
+		/* Two threads may store in either order; the lower value is also valid. */
 		company_.delivered_in(home_, d).store(taken[d] + 1, std::memory_order_relaxed);
 	}
 	return outcome;
@@ -288,8 +297,8 @@ Outcome Terminal::stock_level()
 		session.freeze();
 		uint32_t next = session.need<DistrictRow>(district_key(home_, district_)).next_o_id;
 		std::set<uint32_t> items;
-		session.scan(order_line_key(home_, district_, next - 20, 1), order_line_key(home_, district_, next, 1),
-			     [&](const Slice &, const Slice &value) {
+		session.scan(order_line_key(home_, district_, next - 20, 1),
+			     order_line_key(home_, district_, next, 1), [&](const Slice &, const Slice &value) {
 				     items.insert(engine::decode<OrderLineRow>(value).i_id);
 				     return true;
 			     });

@@ -1,4 +1,4 @@
-//! The verdicts on the table. Pure.
+//! Verdicts on the table. Pure.
 
 use unconvoy_measure::goal::{Goal, Judgement, Verdict};
 
@@ -6,12 +6,12 @@ use super::grid::{ADAPTIVE, DEFAULT, Grid, NORMAL, throughput};
 use crate::goals;
 use crate::run::Values;
 
-/// Fairness is promised over this long, seconds.
+/// Shortest measurement for the fairness goal, seconds.
 const FAIRNESS_SECONDS: f64 = 2.0;
-/// The largest thread count that the saturated goals speak of.
+/// Largest thread count of the saturated goals.
 const MOST_THREADS: u32 = 64;
 
-/// One verdict per goal, in the goals' order.
+/// Judges all goals, in their order.
 pub(super) fn judge(grid: &Grid) -> Vec<Judgement> {
     vec![
         saturated(grid),
@@ -30,20 +30,25 @@ fn place(threads: u32) -> String {
     format!("{threads} threads")
 }
 
-/// Thread counts with contention that the saturated goals speak of.
+/// Returns the contended thread counts that the saturated goals cover.
 fn contended(grid: &Grid) -> impl Iterator<Item = u32> {
     grid.threads.iter().copied().filter(|threads| (2..=MOST_THREADS).contains(threads))
 }
 
 fn saturated(grid: &Grid) -> Judgement {
-    let fraction = |threads| Some((grid.fraction(grid.find(DEFAULT, threads, 0)?)?.median, place(threads)));
+    let fraction =
+        |threads| Some((grid.fraction(grid.find(DEFAULT, threads, 0)?)?.median, place(threads)));
     goals::SATURATED.judge_worst(contended(grid).filter_map(fraction))
 }
 
-/// Medians of `metric` of the default lock, without think time.
+/// Returns medians of the default lock's `metric` without think time.
 fn medians(grid: &Grid, metric: impl Fn(&Values) -> Option<f64>) -> Vec<(f64, String)> {
-    let median =
-        |threads| Some((grid.samples.spread(grid.find(DEFAULT, threads, 0)?, &metric)?.median, place(threads)));
+    let median = |threads| {
+        Some((
+            grid.samples.spread(grid.find(DEFAULT, threads, 0)?, &metric)?.median,
+            place(threads),
+        ))
+    };
     contended(grid).filter_map(median).collect()
 }
 
@@ -58,10 +63,14 @@ fn fairness(grid: &Grid) -> Judgement {
 
 fn latency(grid: &Grid) -> Judgement {
     let worst = medians(grid, |values| Some(values.get("p999_ns")? / 1e6));
-    if worst.is_empty() { goals::LATENCY.not_judged("needs --latency") } else { goals::LATENCY.judge_worst(worst) }
+    if worst.is_empty() {
+        goals::LATENCY.not_judged("needs --latency")
+    } else {
+        goals::LATENCY.judge_worst(worst)
+    }
 }
 
-/// Ratios of the default lock to another row, with the row's name.
+/// Returns ratios of the default lock to another row, with the row's name.
 fn ratios(
     grid: &Grid,
     to: usize,
@@ -71,40 +80,60 @@ fn ratios(
 ) -> Vec<(f64, String)> {
     let name = grid.rows.get(to).map_or("", |row| &row.name);
     let ratio = |threads| {
-        let ratio = grid.samples.ratio(grid.find(DEFAULT, threads, think)?, grid.find(to, threads, think)?, metric)?;
+        let ratio = grid.samples.ratio(
+            grid.find(DEFAULT, threads, think)?,
+            grid.find(to, threads, think)?,
+            metric,
+        )?;
         Some((ratio.median, format!("{threads} threads, {name}")))
     };
     threads.filter_map(ratio).collect()
 }
 
 fn processor_time(grid: &Grid) -> Judgement {
-    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| values.get("cpu_ns_per_op")))
+    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| {
+        values.get("cpu_ns_per_op")
+    }))
 }
 
 fn think_1_adaptive(grid: &Grid) -> Judgement {
-    goals::THINK_1_ADAPTIVE.judge_worst(ratios(grid, ADAPTIVE, grid.threads.iter().copied(), 1000, throughput))
+    goals::THINK_1_ADAPTIVE.judge_worst(ratios(
+        grid,
+        ADAPTIVE,
+        grid.threads.iter().copied(),
+        1000,
+        throughput,
+    ))
 }
 
 fn think_1_rows(grid: &Grid) -> Judgement {
     let others = (0..grid.rows.len()).filter(|&row| row != DEFAULT);
-    goals::THINK_1_ROWS
-        .judge_worst(others.flat_map(|row| ratios(grid, row, grid.threads.iter().copied(), 1000, throughput)))
+    goals::THINK_1_ROWS.judge_worst(
+        others.flat_map(|row| ratios(grid, row, grid.threads.iter().copied(), 1000, throughput)),
+    )
 }
 
-/// A count passes within the limit, or if the default's median lies between the slowest and the fastest run of libc.
+/// Judges each thread count: it passes within the limit, or if the default's median lies between
+/// libc's slowest and fastest run.
 fn think_10(grid: &Grid) -> Judgement {
     const THINK: u64 = 10_000;
     let all = ratios(grid, NORMAL, grid.threads.iter().copied(), THINK, throughput);
-    let outside: Vec<_> =
-        grid.threads.iter().filter(|&&threads| !within_spread(grid, threads, THINK)).copied().collect();
+    let outside: Vec<_> = grid
+        .threads
+        .iter()
+        .filter(|&&threads| !within_spread(grid, threads, THINK))
+        .copied()
+        .collect();
     let outside = ratios(grid, NORMAL, outside.into_iter(), THINK, throughput);
     let judgement = goals::THINK_10.judge_worst(all);
     let verdict = goals::THINK_10.judge_worst(outside);
-    // Whichever count is worst outside the spread decides; if there is none, the worst of all is shown.
+    // The worst thread count outside libc's spread decides. If all are within it, report the worst.
     match (judgement.measured, verdict.measured) {
-        (Some(_), None) => {
-            Judgement { verdict: Verdict::Pass, note: format!("{}, within libc's spread", judgement.note), ..judgement }
-        }
+        (Some(_), None) => Judgement {
+            verdict: Verdict::Pass,
+            note: format!("{}, within libc's spread", judgement.note),
+            ..judgement
+        },
         (_, Some(_)) => verdict,
         (None, None) => judgement,
     }
@@ -112,7 +141,10 @@ fn think_10(grid: &Grid) -> Judgement {
 
 fn within_spread(grid: &Grid, threads: u32, think: u64) -> bool {
     let spread = |row| grid.samples.spread(grid.find(row, threads, think)?, throughput);
-    matches!((spread(DEFAULT), spread(NORMAL)), (Some(ours), Some(libc)) if libc.contains(ours.median))
+    match (spread(DEFAULT), spread(NORMAL)) {
+        (Some(ours), Some(libc)) => libc.contains(ours.median),
+        _ => false,
+    }
 }
 
 fn tpmcs_200(grid: &Grid) -> Judgement {
@@ -123,7 +155,8 @@ fn tpmcs_3200(grid: &Grid) -> Judgement {
     kept(grid, &goals::TPMCS_3200, 32)
 }
 
-/// Throughput of TP-MCS under load control at `load` threads per processor, relative to two threads.
+/// Judges the throughput of TP-MCS under load control at `load` threads per processor, relative to
+/// two threads.
 fn kept(grid: &Grid, goal: &Goal, load: u32) -> Judgement {
     let threads = load * grid.processors;
     let ratio = || {
@@ -143,9 +176,16 @@ mod tests {
     use crate::setup::configurations;
     use unconvoy_measure::cells::{Sample, Samples};
 
-    /// A table in which each cell's throughput is what `ops` says of row, threads and round; what `judge` says of it.
-    fn judged<J>(threads: &[u32], think: u64, ops: impl Fn(usize, u32, u32) -> f64, judge: impl Fn(&Grid) -> J) -> J {
-        let (rows, _) = configurations(&["tpmcs+control".parse().expect("in the catalogue")], true).expect("rows");
+    /// Returns `judge`'s result for a table with throughputs from `ops`, which takes row, threads
+    /// and round.
+    fn judged<J>(
+        threads: &[u32],
+        think: u64,
+        ops: impl Fn(usize, u32, u32) -> f64,
+        judge: impl Fn(&Grid) -> J,
+    ) -> J {
+        let (rows, _) =
+            configurations(&["tpmcs+control".parse().expect("a known name")], true).expect("rows");
         let cells = cells(&rows, threads, &[think]);
         let sample = |round: u32, index: usize| {
             let cell = &cells[index];
@@ -170,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_count_decides() {
+    fn worst_thread_count_decides() {
         let ops = |row, threads, _| if row == DEFAULT && threads == 4 { 8e6 } else { 1e7 };
         judged(&[1, 2, 4], 0, ops, |grid| {
             let judgement = saturated(grid);
@@ -185,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn tpmcs_is_compared_with_itself() {
+    fn tpmcs_goals_compare_with_two_threads() {
         let ops = |row, threads, _| if row == 3 { 1e6 / f64::from(threads) } else { 1e7 };
         judged(&[2, 4, 64], 0, ops, |grid| {
             assert_eq!(tpmcs_200(grid).measured, Some(0.5));
@@ -194,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn think_time_has_other_goals() {
+    fn think_time_selects_its_own_goals() {
         let ops = |row, _, _| if row == 3 { 2e6 } else { 1e6 };
         judged(&[1, 8], 1000, ops, |grid| {
             assert_eq!(saturated(grid).verdict, Verdict::NotJudged);
@@ -204,10 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn long_think_time_allows_for_the_spread() {
-        let verdict = |ops: &dyn Fn(usize, u32, u32) -> f64| judged(&[8], 10_000, ops, |grid| think_10(grid).verdict);
+    fn think_10_passes_within_libcs_spread() {
+        let verdict = |ops: &dyn Fn(usize, u32, u32) -> f64| {
+            judged(&[8], 10_000, ops, |grid| think_10(grid).verdict)
+        };
         assert_eq!(verdict(&|row, _, _| if row == DEFAULT { 9e5 } else { 1e6 }), Verdict::Miss);
-        // libc's slowest run was slower than the default.
+        // libc's slowest run is slower than the default.
         let wide = |row, _, round| match row {
             DEFAULT => 9e5,
             NORMAL if round == 1 => 8e5,

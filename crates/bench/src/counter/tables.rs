@@ -1,4 +1,4 @@
-//! The figures as tables: locks down, thread counts across.
+//! The results as tables: locks in rows, thread counts in columns.
 
 use unconvoy_measure::statistics::{Spread, short, shown};
 use unconvoy_measure::table::Table;
@@ -6,7 +6,8 @@ use unconvoy_measure::table::Table;
 use super::grid::{ADAPTIVE, Grid, throughput};
 use crate::energy;
 
-/// For each think time, throughput, fairness, processor time and latency, as far as they were measured.
+/// Returns tables of throughput, fairness, processor time and, if measured, latency, per think
+/// time.
 pub(super) fn tables(grid: &Grid) -> Vec<Table> {
     grid.thinks.iter().flat_map(|&think| of_think_time(grid, think)).collect()
 }
@@ -17,14 +18,17 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         move |grid: &Grid, cell| grid.samples.spread(cell, |values| Some(values.get(name)? / unit))
     };
     let limit = if think == 0 {
-        "what one thread alone reaches under libc normal".to_string()
+        "the throughput of one thread under libc normal".to_string()
     } else {
         format!("{:.0} operations/s", grid.computed_limit(think))
     };
     let mut tables = vec![table(
         grid,
         think,
-        format!("Throughput, fraction of {limit}; section {section} ns, think {think} ns; threads across"),
+        format!(
+            "Throughput, fraction of {limit}; section {section} ns, think {think} ns; threads \
+             across"
+        ),
         |grid, cell| grid.fraction(cell),
     )];
     if think > 0 {
@@ -50,24 +54,35 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         format!("Processor time per operation, ns; think {think} ns"),
         metric("cpu_ns_per_op", 1.0),
     ));
-    let energy =
-        table(grid, think, format!("Energy per operation, nJ; think {think} ns"), metric(energy::PER_OPERATION, 1e-9));
+    let energy = table(
+        grid,
+        think,
+        format!("Energy per operation, nJ; think {think} ns"),
+        metric(energy::PER_OPERATION, 1e-9),
+    );
     let latency = table(
         grid,
         think,
         format!("99.9th percentile of the time to acquire, us; think {think} ns"),
         metric("p999_ns", 1000.0),
     );
-    let is_measured = |table: &Table| table.rows.iter().flatten().skip(1).any(|field| field.contains('('));
+    let is_measured =
+        |table: &Table| table.rows.iter().flatten().skip(1).any(|field| field.contains('('));
     tables.extend([energy, latency].into_iter().filter(is_measured));
     tables
 }
 
-fn table(grid: &Grid, think: u64, title: String, spread: impl Fn(&Grid, usize) -> Option<Spread>) -> Table {
+fn table(
+    grid: &Grid,
+    think: u64,
+    title: String,
+    spread: impl Fn(&Grid, usize) -> Option<Spread>,
+) -> Table {
     let mut table = Table::across(title, &["lock"], grid.threads);
     for (index, row) in grid.rows.iter().enumerate() {
         let of_cell = |cell| spread(grid, cell);
-        let field = |&threads: &u32| shown(grid.find(index, threads, think).and_then(of_cell), short);
+        let field =
+            |&threads: &u32| shown(grid.find(index, threads, think).and_then(of_cell), short);
         table.line(&row.name, grid.threads.iter().map(field));
     }
     table

@@ -1,16 +1,16 @@
-//! One field of a table of configurations at numbers of threads.
+//! A cell of a table of configurations by thread counts.
 
 use serde::Serialize;
 use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::session::Field;
 
-/// A configuration, the number of its row, and how many threads it has.
+/// A configuration at a thread count.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     configuration: String,
-    /// How many threads.
+    /// Thread count.
     pub threads: u32,
-    /// The number of the row.
+    /// Index of the row.
     #[serde(skip)]
     pub row: usize,
 }
@@ -25,7 +25,7 @@ impl Field for Cell {
     }
 }
 
-/// Each configuration at each count, one count after the other.
+/// Returns every configuration at every count, ordered by count.
 pub fn product(configurations: &[&str], counts: &[u32]) -> Vec<Cell> {
     let at = |&threads: &u32| {
         let rows = configurations.iter().enumerate();
@@ -34,7 +34,7 @@ pub fn product(configurations: &[&str], counts: &[u32]) -> Vec<Cell> {
     counts.iter().flat_map(at).collect()
 }
 
-/// Where the field of that row and count is.
+/// Returns the index of the cell of a row and count.
 pub fn position(cells: &[Cell], row: usize, threads: u32) -> Option<usize> {
     cells.iter().position(|cell| (cell.row, cell.threads) == (row, threads))
 }

@@ -1,22 +1,24 @@
-//! The verdicts on a grid. Pure.
+//! Verdicts on a grid. Pure.
 
 use unconvoy::catalogue::CONTENTION;
 use unconvoy_measure::goal::{Goal, Judgement};
-use unconvoy_measure::statistics::Spread;
+use unconvoy_measure::statistics::{Spread, short};
 
 use super::matrix::Matrix;
 use super::tables::worst_jain;
-use super::workload::OUTER_WAIT;
+use super::workload::{OUTER_HOLD, OUTER_WAIT};
 use crate::goals;
 use crate::setup::Pair;
 
-/// The index is promised over this long, seconds.
+/// Shortest measurement for the goal of Jain's index, seconds.
 const JAIN_SECONDS: f64 = 10.0;
-/// Loads at which a part of the peak is promised, threads per processor.
+/// The row of libc's mutex.
+const LIBC: &str = "libc";
+/// Loads of the retention goals, threads per processor.
 const TWICE: u32 = 2;
 const MANY: u32 = 32;
 
-/// That the default is near the best row everywhere.
+/// Judges whether the default is near the best row at every count.
 pub fn near_the_best(matrix: &Matrix, name: &str) -> Judgement {
     let Some(row) = matrix.row("default") else {
         return goals::NEAR_BEST.not_judged(format!("{name}: the default was not measured"));
@@ -25,15 +27,18 @@ pub fn near_the_best(matrix: &Matrix, name: &str) -> Judgement {
         let (best, median) = matrix.best(column)?;
         let (ours, theirs) = (matrix.measured(row, column)?, matrix.measured(best, column)?);
         let certainty = if ours.differs_from(&theirs) { "beyond" } else { "within" };
-        let ratio = if matrix.metric.lower_is_better { median / ours.median } else { ours.median / median };
-        let place =
-            format!("{name}, {} threads, {}, {certainty} the spread", matrix.threads[column], matrix.rows[best]);
+        let ratio =
+            if matrix.metric.lower_is_better { median / ours.median } else { ours.median / median };
+        let place = format!(
+            "{name}, {} threads, {}, {certainty} the spread",
+            matrix.threads[column], matrix.rows[best]
+        );
         Some((ratio, place))
     });
     goals::NEAR_BEST.judge_worst(fields)
 }
 
-/// What a saturated workload promises: retention and fairness.
+/// Judges the goals of a saturated workload: retention and fairness.
 pub fn saturated(matrix: &Matrix, name: &str) -> Vec<Judgement> {
     vec![
         kept(matrix, name, &goals::RETENTION_200, TWICE),
@@ -47,36 +52,59 @@ fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgeme
     let retention = || matrix.retention(matrix.row("default")?, matrix.column(threads)?);
     match retention() {
         Some(kept) => goal.judge(kept, format!("{name}, {threads} threads")),
-        None => goal.not_judged(format!("{name}: needs --threads with 1 to {} and {threads}", matrix.processors)),
+        None => goal.not_judged(format!(
+            "{name}: needs --threads with 1 to {} and {threads}",
+            matrix.processors
+        )),
     }
 }
 
-/// What load control adds to the wait for a lock whose holder waits for another one: against the same lock without it, round by round.
-pub fn outer_wait(matrix: &Matrix) -> Judgement {
-    let without = Pair { lock: CONTENTION[0].name, load: "none" }.name();
-    let added = |column: usize| {
-        let wait = |name: &str| {
-            let cell = (*matrix.cells.get(matrix.row(name)?)?.get(column)?)?;
-            Some(matrix.samples.by_round(cell, |values| Some(values.get(OUTER_WAIT)? / 1e6)))
+/// Judges how much longer than under other locks the holder of an outer lock pauses, and other
+/// threads wait for it, while the holder waits for an inner lock. Compares within rounds.
+pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
+    let parking = Pair { lock: CONTENTION[0].name, load: "park" }.name();
+    let judge = |goal: &Goal, value: &str, base: &str| {
+        let added = |column: usize| {
+            let times = |name: &str| {
+                let cell = (*matrix.cells.get(matrix.row(name)?)?.get(column)?)?;
+                Some(matrix.samples.by_round(cell, |values| Some(values.get(value)? / 1e6)))
+            };
+            let (ours, theirs) = (times("default")?, times(base)?);
+            let added = ours.into_iter().filter_map(|(round, ms)| Some(ms - theirs.get(&round)?));
+            let spread = Spread::of(added)?;
+            let place = format!(
+                "{} threads, {} to {} by round",
+                matrix.threads[column],
+                short(spread.min),
+                short(spread.max)
+            );
+            Some((spread.median, place))
         };
-        let (with, without) = (wait("default")?, wait(&without)?);
-        let added = with.into_iter().filter_map(|(round, with)| Some(with - without.get(&round)?));
-        Some((Spread::of(added)?.median, format!("{} threads", matrix.threads[column])))
+        let judgement = goal.judge_worst((0..matrix.threads.len()).filter_map(added));
+        if judgement.measured.is_some() || base == LIBC {
+            judgement
+        } else {
+            judgement.without_verdict(&format!("needs --locks {base}"))
+        }
     };
-    let judgement = goals::NESTED_WAIT.judge_worst((0..matrix.threads.len()).filter_map(added));
-    if judgement.measured.is_some() {
-        judgement
-    } else {
-        judgement.without_verdict(&format!("needs --locks {without}"))
-    }
+    vec![
+        judge(&goals::NESTED_PAUSE, OUTER_HOLD, LIBC),
+        judge(&goals::NESTED_PAUSE_PARK, OUTER_HOLD, &parking),
+        judge(&goals::NESTED_WAIT, OUTER_WAIT, LIBC),
+    ]
 }
 
 fn fairness(matrix: &Matrix, name: &str) -> Judgement {
-    let Some((index, threads)) = matrix.row("default").and_then(|row| worst_jain(matrix, row)) else {
+    let Some((index, threads)) = matrix.row("default").and_then(|row| worst_jain(matrix, row))
+    else {
         return goals::JAIN.not_judged(format!("{name}: needs --threads above 1"));
     };
     let judgement = goals::JAIN.judge(index, format!("worst: {name}, {threads} threads"));
-    if matrix.seconds < JAIN_SECONDS { judgement.without_verdict("needs --seconds 10 or more") } else { judgement }
+    if matrix.seconds < JAIN_SECONDS {
+        judgement.without_verdict("needs --seconds 10 or more")
+    } else {
+        judgement
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +114,7 @@ mod tests {
     use unconvoy_measure::goal::Verdict;
 
     #[test]
-    fn the_default_is_compared_with_the_best_of_each_count() {
+    fn near_best_compares_default_with_best_row_per_count() {
         let samples = samples(&[&[100.0, 100.0], &[99.0, 96.0]], "jain 0.95");
         let matrix = matrix(&samples, &["libc", "default"], &[4, 64], false);
         let judgement = near_the_best(&matrix, "w");
@@ -95,29 +123,42 @@ mod tests {
         assert!(judgement.note.contains("64 threads, libc"), "{}", judgement.note);
         let judgements = saturated(&matrix, "w");
         assert_eq!(judgements[0].verdict, Verdict::Pass);
-        assert_eq!(judgements[1].verdict, Verdict::Pass, "0.97 of its own");
+        assert_eq!(judgements[1].verdict, Verdict::Pass, "0.97 of its own peak");
         assert_eq!((judgements[2].verdict, judgements[2].measured), (Verdict::Pass, Some(0.95)));
     }
 
     #[test]
-    fn what_load_control_adds_is_against_the_same_lock() {
-        let mut samples = samples(&[&[1.0], &[1.0]], "");
+    fn nested_times_are_compared_with_libc_and_parking_in_the_same_round() {
+        let mut samples = samples(&[&[1.0], &[1.0], &[1.0]], "");
         for sample in &mut samples.all {
-            let wait = if sample.cell == 0 { 3_000_000.0 } else { 1_000_000.0 };
-            sample.value.supply(OUTER_WAIT, wait * f64::from(sample.round));
+            let round = f64::from(sample.round);
+            let (hold, wait) = [(1.5, 2.0), (2.5, 9.0), (1.0, 5.0)][sample.cell];
+            sample.value.supply(OUTER_HOLD, hold * 1e6 * round);
+            sample.value.supply(OUTER_WAIT, wait * 1e6 * round);
         }
-        let judgement = outer_wait(&matrix(&samples, &["default", "loiter+none"], &[4], false));
-        assert_eq!((judgement.measured, judgement.verdict), (Some(3.0), Verdict::Miss));
-        let alone = outer_wait(&matrix(&samples, &["default", "libc"], &[4], false));
-        assert!(alone.verdict == Verdict::NotJudged && alone.note.contains("--locks loiter+none"));
+        let judged = |names: &[&str]| {
+            let judgements = nested(&matrix(&samples, names, &[4], false));
+            judgements.into_iter().map(|one| (one.measured, one.verdict)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            judged(&["libc", "default", "loiter+park"]),
+            [(Some(1.5), Verdict::Miss), (Some(2.25), Verdict::Miss), (Some(10.5), Verdict::Miss)],
+            "medians of 1 and 2, 1.5 and 3, 7 and 14 ms"
+        );
+        assert_eq!(judged(&["default", "libc", "x"])[0], (Some(-1.5), Verdict::Pass));
+        let alone = nested(&matrix(&samples, &["libc", "default", "x"], &[4], false));
+        assert!(alone[1].verdict == Verdict::NotJudged);
+        assert!(alone[1].note.contains("--locks loiter+park"), "{}", alone[1].note);
     }
 
     #[test]
-    fn what_was_not_measured_is_not_judged() {
+    fn unmeasured_goals_are_not_judged() {
         let samples = samples(&[&[100.0], &[1.0]], "");
         let mut matrix = matrix(&samples, &["libc", "default"], &[1], false);
         matrix.seconds = 1.0;
-        assert!(saturated(&matrix, "w").iter().all(|judgement| judgement.verdict == Verdict::NotJudged));
+        assert!(
+            saturated(&matrix, "w").iter().all(|judgement| judgement.verdict == Verdict::NotJudged)
+        );
         assert_eq!(near_the_best(&matrix, "w").measured, Some(0.01));
     }
 }

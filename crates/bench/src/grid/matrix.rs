@@ -1,4 +1,4 @@
-//! Measurements by configuration and number of threads, and what is computed from them.
+//! Measurements by configuration and thread count, and values computed from them.
 
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::context::processors;
@@ -7,7 +7,7 @@ use unconvoy_measure::statistics::Spread;
 use super::workload::Metric;
 use crate::run::Values;
 
-/// The measured table.
+/// Table of measurements.
 pub struct Matrix<'a> {
     /// Names of the configurations.
     pub rows: Vec<String>,
@@ -15,18 +15,19 @@ pub struct Matrix<'a> {
     pub threads: Vec<u32>,
     /// Index of the samples' cell by row and column.
     pub cells: Vec<Vec<Option<usize>>>,
-    /// What was measured.
+    /// The samples.
     pub samples: &'a Samples<Values>,
-    /// What is compared.
+    /// The compared value.
     pub metric: Metric,
-    /// Of the machine.
+    /// Processors of the machine.
     pub processors: u32,
-    /// Length of a window.
+    /// Length of a measured window, seconds.
     pub seconds: f64,
 }
 
 impl<'a> Matrix<'a> {
-    /// Of this machine; `find` has the samples' cell of a row at a thread count.
+    /// Creates the table for this machine. `find` returns the samples' cell of a row and thread
+    /// count.
     pub fn new(
         rows: &[&str],
         threads: &[u32],
@@ -38,7 +39,9 @@ impl<'a> Matrix<'a> {
         Self {
             rows: rows.iter().map(ToString::to_string).collect(),
             threads: threads.to_vec(),
-            cells: (0..rows.len()).map(|row| threads.iter().map(|&threads| find(row, threads)).collect()).collect(),
+            cells: (0..rows.len())
+                .map(|row| threads.iter().map(|&threads| find(row, threads)).collect())
+                .collect(),
             samples,
             metric,
             processors: processors(),
@@ -46,76 +49,91 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Index of a row.
+    /// Returns the index of a row.
     pub fn row(&self, name: &str) -> Option<usize> {
         self.rows.iter().position(|row| row == name)
     }
 
-    /// Index of a thread count.
+    /// Returns the index of a thread count.
     pub fn column(&self, threads: u32) -> Option<usize> {
         self.threads.iter().position(|&count| count == threads)
     }
 
-    /// The column with most threads.
+    /// Returns the column with the most threads.
     pub fn last_column(&self) -> Option<usize> {
         (0..self.threads.len()).max_by_key(|&column| self.threads[column])
     }
 
-    /// Some number over all rounds of a cell.
-    pub fn spread(&self, row: usize, column: usize, of: impl Fn(&Values) -> Option<f64>) -> Option<Spread> {
+    /// Returns the spread of a value over a cell's rounds.
+    pub fn spread(
+        &self,
+        row: usize,
+        column: usize,
+        of: impl Fn(&Values) -> Option<f64>,
+    ) -> Option<Spread> {
         self.samples.spread((*self.cells.get(row)?.get(column)?)?, of)
     }
 
-    /// What is compared, over all rounds of a cell.
+    /// Returns the spread of the metric over a cell's rounds.
     pub fn measured(&self, row: usize, column: usize) -> Option<Spread> {
         self.spread(row, column, |values| values.get(self.metric.name))
     }
 
-    /// `value` against `base`, above 1 if better.
+    /// Returns how many times as good as `base` a value is.
     fn times(&self, value: f64, base: f64) -> Option<f64> {
-        let (above, below) = if self.metric.lower_is_better { (base, value) } else { (value, base) };
+        let (above, below) =
+            if self.metric.lower_is_better { (base, value) } else { (value, base) };
         (below > 0.0).then(|| above / below)
     }
 
-    /// The row with the best median of a column, and that median.
+    /// Returns the row with the best median of a column, and that median.
     pub fn best(&self, column: usize) -> Option<(usize, f64)> {
-        let medians = (0..self.rows.len()).filter_map(|row| Some((row, self.measured(row, column)?.median)));
+        let medians =
+            (0..self.rows.len()).filter_map(|row| Some((row, self.measured(row, column)?.median)));
         let goodness = |value: f64| if self.metric.lower_is_better { -value } else { value };
         medians.max_by(|left, right| goodness(left.1).total_cmp(&goodness(right.1)))
     }
 
-    /// A cell's rounds relative to the best median of the column; 1 is as good, less is worse.
+    /// Returns a cell's rounds relative to the best median of its column; 1 is as good, less is
+    /// worse.
     pub fn relative(&self, row: usize, column: usize) -> Option<Spread> {
         let (_, best) = self.best(column)?;
         self.spread(row, column, |values| self.times(values.get(self.metric.name)?, best))
     }
 
-    /// Geometric mean of the relative medians, over the columns that were measured.
+    /// Returns the geometric mean of a row's relative medians over the measured columns.
     pub fn score(&self, row: usize) -> Option<f64> {
-        let logarithms: Vec<f64> =
-            (0..self.threads.len()).filter_map(|column| Some(self.relative(row, column)?.median.ln())).collect();
-        (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp())
+        let logarithms: Vec<f64> = (0..self.threads.len())
+            .filter_map(|column| Some(self.relative(row, column)?.median.ln()))
+            .collect();
+        (!logarithms.is_empty())
+            .then(|| (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp())
     }
 
-    /// Rows from best to worst by [`score`](Self::score); those with holes come after those without.
+    /// Returns the rows from best to worst by [`score`](Self::score), rows without gaps first.
     pub fn ranking(&self) -> Vec<usize> {
-        let holes = |row: usize| (0..self.threads.len()).filter(|&column| self.measured(row, column).is_none()).count();
+        let holes = |row: usize| {
+            (0..self.threads.len()).filter(|&column| self.measured(row, column).is_none()).count()
+        };
         let mut rows: Vec<usize> = (0..self.rows.len()).collect();
         rows.sort_by(|&left, &right| {
-            let by_score = self.score(right).unwrap_or(0.0).total_cmp(&self.score(left).unwrap_or(0.0));
+            let by_score =
+                self.score(right).unwrap_or(0.0).total_cmp(&self.score(left).unwrap_or(0.0));
             holes(left).cmp(&holes(right)).then(by_score)
         });
         rows
     }
 
-    /// A cell's median relative to the best median of its own row: what is left of the row's peak.
+    /// Returns a cell's median relative to the best median of its row: the retained part of its
+    /// peak.
     pub fn retention(&self, row: usize, column: usize) -> Option<f64> {
         let own = self.measured(row, column)?.median;
-        let kept = (0..self.threads.len()).filter_map(|other| self.times(own, self.measured(row, other)?.median));
+        let kept = (0..self.threads.len())
+            .filter_map(|other| self.times(own, self.measured(row, other)?.median));
         kept.min_by(f64::total_cmp)
     }
 
-    /// Load in percent of the processors.
+    /// Returns the load in percent of the processors.
     pub fn load(&self, column: usize) -> f64 {
         f64::from(self.threads[column]) / f64::from(self.processors) * 100.0
     }
@@ -126,11 +144,16 @@ pub(super) mod tests {
     use super::*;
     use unconvoy_measure::cells::Sample;
 
-    /// Two rounds each, the second 2 % higher.
+    /// Creates samples of two rounds, the second 2 % higher.
     pub fn samples(rows: &[&[f64]], extra: &str) -> Samples<Values> {
         let mut all = Vec::new();
         for round in 1..=2 {
-            for (cell, value) in rows.iter().flat_map(|row| row.iter()).enumerate().filter(|(_, value)| **value > 0.0) {
+            for (cell, value) in rows
+                .iter()
+                .flat_map(|row| row.iter())
+                .enumerate()
+                .filter(|(_, value)| **value > 0.0)
+            {
                 let value = value * (1.0 + 0.02 * f64::from(round - 1));
                 let text = format!("ops_per_sec {value}\n{extra}\n");
                 all.push(Sample { cell, round, value: Values::parse(&text) });
@@ -164,7 +187,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn rows_are_compared_by_column() {
+    fn rows_are_compared_within_columns() {
         let samples = samples(&[&[100.0, 50.0], &[200.0, 200.0], &[0.0, 400.0]], "");
         let matrix = matrix(&samples, &["libc", "default", "other"], &[2, 4], false);
         assert_eq!(matrix.best(0).map(|best| best.0), Some(1));
@@ -176,7 +199,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_times_the_shortest_is_best() {
+    fn shortest_time_is_best() {
         let samples = samples(&[&[1.0, 2.0], &[4.0, 1.0]], "");
         let matrix = matrix(&samples, &["libc", "default"], &[1, 2], true);
         assert_eq!(matrix.best(0).map(|best| best.0), Some(0));

@@ -1,7 +1,8 @@
-//! Workload by configuration by number of threads: the table that says which lock is good for what.
+//! Grids: a workload under every configuration at every thread count, as a basis for choosing
+//! locks.
 //!
-//! [`workload`] is the list of programs, [`unconvoy_measure::session`] measures, [`matrix`]
-//! computes, [`tables`] and [`judge`] present.
+//! [`workload`] lists the programs, [`unconvoy_measure::session`] measures, [`matrix`] computes,
+//! and [`tables`] and [`judge`] present.
 
 pub mod cell;
 pub mod judge;
@@ -18,6 +19,7 @@ use unconvoy_measure::arguments::threads;
 use unconvoy_measure::record::Record;
 
 use crate::energy;
+use crate::messages;
 use crate::options::{Places, SessionOptions};
 use crate::programs::Programs;
 use crate::run::{self, Job, Values};
@@ -32,48 +34,54 @@ pub struct GridOptions {
     #[command(flatten)]
     pub session: SessionOptions,
     /// Thread counts
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64", value_parser = threads)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,3,4,8,16,32,64",
+          value_parser = threads)]
     pub threads: Vec<u32>,
-    /// Rows beside libc's locks and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or `all` for every pair that this machine can run
+    /// Rows besides libc's and the default: LOCK+LOAD, default@POLICY, default@SENSOR, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub locks: Vec<Choice>,
 }
 
-/// A workload as the options of its subcommand make it.
+/// A workload with the options of its subcommand.
 pub struct Grid<'a> {
-    /// The program.
+    /// The workload's description.
     pub workload: &'a Workload,
-    /// For the headings, such as `leveldb fillrandom`.
+    /// Title for headings, such as `leveldb fillrandom`.
     pub title: String,
-    /// Its options beside those of the workload's own.
+    /// Options besides the workload's own.
     pub words: Vec<String>,
-    /// Whether retention and fairness are promised.
+    /// Whether the goals of retention and fairness apply.
     pub is_saturated: bool,
 }
 
 impl Grid<'_> {
-    /// Of a workload without options of its own.
+    /// Creates a grid of a workload without further options.
     pub fn of(workload: &Workload) -> Grid<'_> {
         Grid { workload, title: workload.name.to_string(), words: Vec::new(), is_saturated: false }
     }
 
-    /// Measures, prints and writes.
+    /// Measures, prints and writes the record.
     ///
     /// # Errors
     ///
-    /// A program or package is missing, the record to continue is another's, or the results cannot be written.
+    /// A program or package is missing, the record to resume has another plan, or the results
+    /// cannot be written.
     pub fn run(&self, options: &GridOptions) -> anyhow::Result<Record> {
         let workload = self.workload;
         let programs = find(workload, &options.session.places)?;
-        let (rows, left_out) = configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
+        let (rows, left_out) =
+            configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
         let common = &options.session.common;
         let counts = each_once(&options.threads);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let cells = cell::product(&names, &counts);
         let parameters = json!({
-            "workload": workload.name, "title": self.title, "program": workload.program, "options": self.program_options(),
-            "metric": workload.metric.name, "heading": workload.metric.heading, "lower_is_better": workload.metric.lower_is_better,
-            "threads": counts, "configurations": names, "seconds": common.seconds, "runs": common.runs(),
+            "workload": workload.name, "title": self.title, "program": workload.program,
+            "options": self.program_options(),
+            "metric": workload.metric.name, "heading": workload.metric.heading,
+            "lower_is_better": workload.metric.lower_is_better,
+            "threads": counts, "configurations": names, "seconds": common.seconds,
+            "runs": common.runs(),
         });
         let mut record = Record::begin(workload.name, common.seed, parameters);
         record.notes.push(format!("{}: {}.", self.title, workload.what));
@@ -84,14 +92,20 @@ impl Grid<'_> {
             |cell| self.measure(&rows[cell.row], cell.threads, &options.session, &programs),
             |record, samples| {
                 let find = |row, threads| cell::position(&cells, row, threads);
-                let matrix = Matrix::new(&names, &counts, find, samples, workload.metric, common.seconds);
+                let matrix =
+                    Matrix::new(&names, &counts, find, samples, workload.metric, common.seconds);
                 self.digest(record, &matrix);
             },
         )
     }
 
     fn program_options(&self) -> Vec<String> {
-        self.workload.options.iter().map(ToString::to_string).chain(self.words.iter().cloned()).collect()
+        self.workload
+            .options
+            .iter()
+            .map(ToString::to_string)
+            .chain(self.words.iter().cloned())
+            .collect()
     }
 
     fn measure(
@@ -110,8 +124,8 @@ impl Grid<'_> {
             words.extend(run::options([("kind", "adaptive".to_string())]));
         }
         let Workload { program, metric, .. } = self.workload;
-        let values = Job::new(program, words, row.setup, session.patience()).run(programs)?;
-        ensure!(values.get(metric.name).is_some(), "{program} printed no {}", metric.name);
+        let values = Job::new(program, words, row.setup, session.time_limit()).run(programs)?;
+        ensure!(values.get(metric.name).is_some(), messages::metric_missing(program, metric.name));
         Ok(values)
     }
 
@@ -121,7 +135,7 @@ impl Grid<'_> {
         record.shown = Some(tables.shown);
         record.judgements = vec![judge::near_the_best(matrix, &self.title)];
         if self.workload.name == NESTED.name {
-            record.judgements.push(judge::outer_wait(matrix));
+            record.judgements.extend(judge::nested(matrix));
         }
         if self.is_saturated {
             record.judgements.extend(judge::saturated(matrix, &self.title));
@@ -129,24 +143,22 @@ impl Grid<'_> {
     }
 }
 
-/// The programs of a workload and whatever else it needs to run.
+/// Finds the programs and files of a workload.
 ///
 /// # Errors
 ///
-/// Something is missing; says how to get it.
+/// A file is missing; the message has the remedy.
 pub fn find(workload: &Workload, places: &Places) -> anyhow::Result<Programs> {
     if let Some(file) = workload.needs_file {
         ensure!(
             Path::new(file).exists(),
-            "{} needs {file}: `apt-get install {}`",
-            workload.name,
-            workload.packages.join(" ")
+            messages::file_missing(workload.name, file, workload.packages)
         );
     }
     places.find(&[workload.program], workload.packages)
 }
 
-/// The counts without repetitions, in their order.
+/// Returns the counts in order, without repetitions.
 pub fn each_once(counts: &[u32]) -> Vec<u32> {
     let mut once: Vec<u32> = Vec::new();
     for &count in counts {
@@ -162,13 +174,13 @@ pub fn each_once(counts: &[u32]) -> Vec<u32> {
 pub struct LeveldbOptions {
     #[command(flatten)]
     grid: GridOptions,
-    /// What the threads do
+    /// Workload of the threads
     #[arg(long, value_name = "NAME", default_value = "readrandom",
-          value_parser = clap::builder::PossibleValuesParser::new(["fillrandom", "readrandom", "readwhilewriting"]))]
+          value_parser = ["fillrandom", "readrandom", "readwhilewriting"])]
     workload: String,
 }
 
-/// `leveldb`: measures, prints and writes.
+/// Runs `leveldb`: measures, prints and writes the record.
 ///
 /// # Errors
 ///

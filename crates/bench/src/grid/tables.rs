@@ -1,4 +1,4 @@
-//! A grid as tables: configurations down, thread counts across. Pure.
+//! A grid as tables: configurations in rows, thread counts in columns. Pure.
 
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::statistics::{Spread, short, shown};
@@ -9,22 +9,22 @@ use super::workload::Detail;
 use crate::energy;
 use crate::run::Values;
 
-/// Rows that are shown wherever they stand.
+/// Rows that are always shown.
 const ALWAYS: [&str; 2] = ["libc", "default"];
-/// What begins the names of numbers by type of transaction.
+/// Prefix of values per transaction type.
 const TYPE: &str = "tps_";
-/// Rows that a terminal shows, beside libc and the default.
+/// Rows shown on a terminal besides libc and the default.
 const SHOWN: usize = 15;
 
-/// The tables with all rows, and, if those are many, with what a terminal shows.
+/// Tables with all rows, and with the terminal's selection of rows.
 pub struct Tables {
-    /// For the record.
+    /// Tables of the record.
     pub all: Vec<Table>,
-    /// For the terminal.
+    /// Tables of the terminal.
     pub shown: Vec<Table>,
 }
 
-/// Relative and absolute figures, what they cost, and whatever else the workload tells.
+/// Creates tables of relative and absolute results, of costs and of the workload's details.
 pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
     let ranking = matrix.ranking();
     let is_always = |row: &usize| ALWAYS.contains(&matrix.rows[*row].as_str());
@@ -47,8 +47,11 @@ pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
     let shown = match ranking.len() - few.len() {
         0 => all.clone(),
         left => {
-            let remark = format!("; the best {SHOWN}, libc and the default, {left} more rows are in the record");
-            let mut shown = vec![relative(matrix, title, &remark, &few), costs(matrix, title, &remark, &few)];
+            let remark = format!(
+                "; the best {SHOWN}, libc and the default, {left} more rows are in the record"
+            );
+            let mut shown =
+                vec![relative(matrix, title, &remark, &few), costs(matrix, title, &remark, &few)];
             shown.extend(details_of(&few));
             shown
         }
@@ -56,7 +59,6 @@ pub fn tables(matrix: &Matrix, title: &str, details: &[Detail]) -> Tables {
     Tables { all, shown }
 }
 
-/// One more number of each cell.
 fn of_detail(matrix: &Matrix, title: &str, detail: &Detail, rows: &[usize]) -> Table {
     let mut table = Table::across(
         format!("{title}: {}; threads across; median (smallest..largest)", detail.heading),
@@ -65,13 +67,14 @@ fn of_detail(matrix: &Matrix, title: &str, detail: &Detail, rows: &[usize]) -> T
     );
     for &row in rows {
         let of = |values: &Values| Some(values.get(detail.name)? / detail.divisor);
-        let fields = (0..matrix.threads.len()).map(|column| shown(matrix.spread(row, column, of), short));
+        let fields =
+            (0..matrix.threads.len()).map(|column| shown(matrix.spread(row, column, of), short));
         table.line(&matrix.rows[row], fields);
     }
     table
 }
 
-/// Transactions per second by type, where the program tells them apart.
+/// Creates a table of transactions per second by type, if the program reports them.
 fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
     let mut types: Vec<&str> = matrix
         .samples
@@ -87,7 +90,8 @@ fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
     }
     let mut table = Table::across(
         format!(
-            "{title}: transactions/s by type; threads across; median ± median absolute deviation, in percent of it"
+            "{title}: transactions/s by type; threads across; \
+             median ± median absolute deviation, in percent of the median"
         ),
         &["configuration", "type"],
         &matrix.threads,
@@ -95,7 +99,8 @@ fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
     for &row in rows {
         for name in &types {
             let of = |values: &Values| values.get(&format!("{TYPE}{name}"));
-            let fields = (0..matrix.threads.len()).map(|column| plus_minus(matrix.spread(row, column, of)));
+            let fields =
+                (0..matrix.threads.len()).map(|column| plus_minus(matrix.spread(row, column, of)));
             table.row([matrix.rows[row].clone(), name.to_string()].into_iter().chain(fields));
         }
     }
@@ -105,7 +110,9 @@ fn by_type(matrix: &Matrix, title: &str, rows: &[usize]) -> Option<Table> {
 fn plus_minus(spread: Option<Spread>) -> String {
     spread.map_or_else(
         || "-".to_string(),
-        |spread| format!("{} ± {:.1} %", Unit::Plain.show(spread.median), 100.0 * spread.relative()),
+        |spread| {
+            format!("{} ± {:.1} %", Unit::Plain.show(spread.median), 100.0 * spread.relative())
+        },
     )
 }
 
@@ -113,7 +120,8 @@ fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table
     let heading = matrix.metric.heading;
     let mut table = Table::across(
         format!(
-            "{title}: {heading} relative to the best median at that thread count (threads across), 1 being the best; median (smallest..largest), rows by their geometric mean{remark}"
+            "{title}: {heading} relative to the best median at that thread count (threads across), \
+             1 being the best; median (smallest..largest), rows by their geometric mean{remark}"
         ),
         &["configuration", "mean"],
         &matrix.threads,
@@ -125,10 +133,16 @@ fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table
         )
     };
     let columns = 0..matrix.threads.len();
-    table.line(&format!("the best, {heading}"), std::iter::once(String::new()).chain(columns.clone().map(best)));
+    table.line(
+        &format!("the best, {heading}"),
+        std::iter::once(String::new()).chain(columns.clone().map(best)),
+    );
     for &row in rows {
-        let score = matrix.score(row).map_or_else(|| "-".to_string(), |score| format!("{score:.3}"));
-        let fields = columns.clone().map(|column| shown(matrix.relative(row, column), |value| format!("{value:.2}")));
+        let score =
+            matrix.score(row).map_or_else(|| "-".to_string(), |score| format!("{score:.3}"));
+        let fields = columns
+            .clone()
+            .map(|column| shown(matrix.relative(row, column), |value| format!("{value:.2}")));
         table.row([matrix.rows[row].clone(), score].into_iter().chain(fields));
     }
     table
@@ -136,7 +150,10 @@ fn relative(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table
 
 fn absolute(matrix: &Matrix, title: &str, rows: &[usize]) -> Table {
     let mut table = Table::across(
-        format!("{title}: {}; median ± median absolute deviation, in percent of it", matrix.metric.heading),
+        format!(
+            "{title}: {}; median ± median absolute deviation, in percent of the median",
+            matrix.metric.heading
+        ),
         &["configuration"],
         &matrix.threads,
     );
@@ -147,16 +164,17 @@ fn absolute(matrix: &Matrix, title: &str, rows: &[usize]) -> Table {
     table
 }
 
-/// Context switches per second of the window, or of the whole run where the program says nothing.
+/// Returns context switches per second, of the window or else of the whole run.
 fn switches(values: &Values) -> Option<f64> {
     let per_second = |prefix: &str, seconds: &str| {
-        let count = values.get(&format!("{prefix}voluntary_csw"))? + values.get(&format!("{prefix}involuntary_csw"))?;
+        let count = values.get(&format!("{prefix}voluntary_csw"))?
+            + values.get(&format!("{prefix}involuntary_csw"))?;
         Some(count / values.get(seconds).filter(|&seconds| seconds > 0.0)?)
     };
     per_second("", "seconds").or_else(|| per_second("process_", "process_wall_seconds"))
 }
 
-/// Microseconds per operation; of a fixed amount of work, seconds in all.
+/// Returns microseconds per operation; seconds per run for a fixed amount of work.
 fn processor_time(matrix: &Matrix, values: &Values) -> Option<f64> {
     if matrix.metric.lower_is_better {
         values.get("cpu_seconds").or_else(|| values.get("process_cpu_seconds"))
@@ -165,7 +183,7 @@ fn processor_time(matrix: &Matrix, values: &Values) -> Option<f64> {
     }
 }
 
-/// Microjoules per operation; of a fixed amount of work, joules in all.
+/// Returns microjoules per operation; joules per run for a fixed amount of work.
 fn energy(matrix: &Matrix, values: &Values) -> Option<f64> {
     if matrix.metric.lower_is_better {
         values.get(energy::IN_RUN)
@@ -174,15 +192,16 @@ fn energy(matrix: &Matrix, values: &Values) -> Option<f64> {
     }
 }
 
-/// What is left of the own peak under load, fairness, processor time and context switches.
+/// Creates the table of retention under load, fairness, processor time and context switches.
 fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
     let twice = matrix.column(2 * matrix.processors);
     let last = matrix.last_column().filter(|&last| Some(last) != twice);
     let loads: Vec<usize> = twice.into_iter().chain(last).collect();
     let (unit, of) = if matrix.metric.lower_is_better { ("s", "run") } else { ("us", "operation") };
     let joules = if matrix.metric.lower_is_better { "J" } else { "uJ" };
-    // Only where it is measured: few machines have a counter that anybody may read.
-    let has_energy = matrix.samples.all.iter().any(|sample| energy(matrix, &sample.value).is_some());
+    // Few machines have energy counters that users may read.
+    let has_energy =
+        matrix.samples.all.iter().any(|sample| energy(matrix, &sample.value).is_some());
     let metered: &[usize] = if has_energy { &loads } else { &[] };
     let at = |what: &str, column: usize| format!("{what} at {:.0} %", matrix.load(column));
     let header = ["configuration".to_string()]
@@ -194,33 +213,49 @@ fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
         .chain(loads.iter().map(|&column| at("switches/s", column)));
     let mut table = Table::new(
         format!(
-            "{title}: part of the row's own peak that it keeps at a load in percent of the processors; Jain's index, the lowest median of all counts from 2 on; processor time per {of}, {unit}{}; context switches per second; medians{remark}",
+            "{title}: part of the row's own peak that it keeps at a load in percent of the \
+             processors; Jain's index, the lowest median of all counts from 2 on; processor time \
+             per {of}, {unit}{}; context switches per second; medians{remark}",
             if has_energy { format!("; energy per {of}, {joules}") } else { String::new() }
         ),
         header,
     );
     for &row in rows {
-        let or_none =
-            |value: Option<f64>, format: &dyn Fn(f64) -> String| value.map_or_else(|| "-".to_string(), format);
-        let median =
-            |column, of: &dyn Fn(&Values) -> Option<f64>| matrix.spread(row, column, of).map(|spread| spread.median);
-        let kept = loads.iter().map(|&column| or_none(matrix.retention(row, column), &|value| format!("{value:.3}")));
-        let jain = or_none(worst_jain(matrix, row).map(|(value, _)| value), &|value| format!("{value:.3}"));
-        let times =
-            loads.iter().map(|&column| or_none(median(column, &|values| processor_time(matrix, values)), &short));
-        let energies = metered.iter().map(|&column| or_none(median(column, &|values| energy(matrix, values)), &short));
-        let switched = loads.iter().map(|&column| or_none(median(column, &switches), &|value| Unit::Plain.show(value)));
+        let or_none = |value: Option<f64>, format: &dyn Fn(f64) -> String| {
+            value.map_or_else(|| "-".to_string(), format)
+        };
+        let median = |column, of: &dyn Fn(&Values) -> Option<f64>| {
+            matrix.spread(row, column, of).map(|spread| spread.median)
+        };
+        let kept = loads
+            .iter()
+            .map(|&column| or_none(matrix.retention(row, column), &|value| format!("{value:.3}")));
+        let jain = or_none(worst_jain(matrix, row).map(|(value, _)| value), &|value| {
+            format!("{value:.3}")
+        });
+        let times = loads.iter().map(|&column| {
+            or_none(median(column, &|values| processor_time(matrix, values)), &short)
+        });
+        let energies = metered
+            .iter()
+            .map(|&column| or_none(median(column, &|values| energy(matrix, values)), &short));
+        let switched = loads
+            .iter()
+            .map(|&column| or_none(median(column, &switches), &|value| Unit::Plain.show(value)));
         let first = [matrix.rows[row].clone()].into_iter();
         table.row(first.chain(kept).chain([jain]).chain(times).chain(energies).chain(switched));
     }
     table
 }
 
-/// The lowest median of Jain's index over the counts with more than one thread, and its count.
+/// Returns the lowest median of Jain's index over the counts above 1, and that count.
 pub fn worst_jain(matrix: &Matrix, row: usize) -> Option<(f64, u32)> {
     let columns = (0..matrix.threads.len()).filter(|&column| matrix.threads[column] > 1);
     let medians = columns.filter_map(|column| {
-        Some((matrix.spread(row, column, |values| values.get("jain"))?.median, matrix.threads[column]))
+        Some((
+            matrix.spread(row, column, |values| values.get("jain"))?.median,
+            matrix.threads[column],
+        ))
     });
     medians.min_by(|left, right| left.0.total_cmp(&right.0))
 }
@@ -231,16 +266,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_rows_are_cut_on_the_terminal_only() {
-        let names: Vec<String> =
-            (0..30).map(|row| format!("row{row}")).chain(["default".into(), "libc".into()]).collect();
+    fn terminal_shows_selected_rows_only() {
+        let names: Vec<String> = (0..30)
+            .map(|row| format!("row{row}"))
+            .chain(["default".into(), "libc".into()])
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // The default and libc are the worst.
-        let rows: Vec<Vec<f64>> = (0..names.len()).map(|row| vec![1000.0 - row as f64, 500.0]).collect();
+        // The default and libc have the worst results.
+        let rows: Vec<Vec<f64>> =
+            (0..names.len()).map(|row| vec![1000.0 - row as f64, 500.0]).collect();
         let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
-        let samples = samples(&rows, "jain 0.5\nseconds 2\nvoluntary_csw 3\ninvoluntary_csw 5\ncpu_ns_per_op 1500");
+        let samples = samples(
+            &rows,
+            "jain 0.5\nseconds 2\nvoluntary_csw 3\ninvoluntary_csw 5\ncpu_ns_per_op 1500",
+        );
         let tables = tables(&matrix(&samples, &names, &[4, 64], false), "w", &[]);
-        assert_eq!(tables.all.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [33, 32, 32]);
+        assert_eq!(
+            tables.all.iter().map(|table| table.rows.len()).collect::<Vec<_>>(),
+            [33, 32, 32]
+        );
         let shown: Vec<&str> = tables.shown[0].rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!((shown.len(), shown[1], &shown[16..]), (18, "row0", &["default", "libc"][..]));
         let costs = &tables.all[2];
@@ -261,17 +305,18 @@ mod tests {
     }
 
     #[test]
-    fn energy_has_columns_where_it_is_measured() {
+    fn costs_have_energy_columns_if_measured() {
         let samples = samples(&[&[10.0, 20.0]], "cpu_ns_per_op 1500\njoules_per_op 0.000004");
         let tables = tables(&matrix(&samples, &["libc"], &[4, 64], false), "w", &[]);
         let costs = &tables.all[2];
-        let column = costs.header.iter().position(|name| name == "uJ/operation at 200 %").expect("a column");
+        let column =
+            costs.header.iter().position(|name| name == "uJ/operation at 200 %").expect("a column");
         assert_eq!(costs.rows[0][column], "4.00");
         assert_eq!(costs.rows[0].len(), costs.header.len());
     }
 
     #[test]
-    fn transactions_are_told_apart_by_type() {
+    fn transactions_have_a_table_by_type() {
         let samples = samples(&[&[10.0], &[20.0]], "tps_order 3\ntps_payment 4\npause_ns 5000000");
         let pause = Detail { name: "pause_ns", heading: "pause, ms", divisor: 1e6 };
         let tables = tables(&matrix(&samples, &["libc", "default"], &[4], false), "w", &[pause]);

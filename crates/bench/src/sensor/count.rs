@@ -1,7 +1,8 @@
-//! The kernel's count for the `bpf` sensor, if `unconvoy run --sensor bpf` has set one up for this process.
+//! The kernel's count for the `bpf` sensor, if `unconvoy run --sensor bpf` set one up for this
+//! process.
 //!
-//! The interposer may be in this process too (`unconvoy run` sees to it) and has a count of its own; the sensor that
-//! is measured here is this program's.
+//! The interposer may be in this process too, because `unconvoy run` preloads it. It then adopts
+//! the count for itself; the sensor that is measured here belongs to this program.
 
 use std::os::fd::{BorrowedFd, RawFd};
 
@@ -10,15 +11,18 @@ use unconvoy::runtime::sensor::bpf;
 
 use unconvoy::catalogue::environment;
 
-/// Takes the count over, if there is one.
+use crate::messages;
+
+/// Adopts the count, if there is one.
 pub fn adopt() -> anyhow::Result<()> {
     let Ok(text) = std::env::var(environment::BPF.name) else { return Ok(()) };
     let fields: Result<Vec<RawFd>, _> = text.split(':').map(str::parse).collect();
-    let fields = fields.with_context(|| format!("{}={text} is not PROCESS:FIRST:COUNT", environment::BPF.name))?;
+    let fields =
+        fields.with_context(|| messages::invalid_count_setting(environment::BPF.name, &text))?;
     if let [_, map, _] = fields[..]
         && map >= 0
     {
-        // SAFETY: only used as a number here, which the kernel refuses where it is no map's.
+        // SAFETY: the descriptor is only passed to the kernel, which rejects one that is not a map.
         bpf::adopt(unsafe { BorrowedFd::borrow_raw(map) });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `sensor`: what one reading of the load costs, and what the controller that reads it costs.
+//! `sensor`: cost of one reading of the load, and of the controller that reads it.
 
 mod count;
 mod reading;
@@ -12,6 +12,7 @@ use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::arguments::threads;
 use unconvoy_measure::record::Record;
 
+use crate::messages;
 use crate::options::Common;
 use crate::process;
 
@@ -20,28 +21,31 @@ use crate::process;
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Sensors to read, by their names; bpf takes UNCONVOY_BPF in the environment, as `unconvoy run --sensor bpf` sets it
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "schedstat", value_parser = sensor)]
+    /// Sensors to read; bpf needs `unconvoy run --sensor bpf` around this command
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "schedstat",
+          value_parser = sensor)]
     sensors: Vec<Choice>,
     /// Numbers of sleeping threads that the sensor reads
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,256,1024", value_parser = threads)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,64,256,1024",
+          value_parser = threads)]
     threads: Vec<u32>,
-    /// Readings of each kind per round
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Number of readings of each kind per round
+    #[arg(long, value_name = "N", default_value_t = 200,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
     readings: u32,
-    /// Time between two readings, in nanoseconds; the default is the controller's interval
+    /// Time between two readings, in nanoseconds (the controller's interval by default)
     #[arg(long, value_name = "NS", default_value_t = settings::INTERVAL_NS)]
     interval: u64,
-    /// Threads that contend while the controller's share is measured
+    /// Number of contending threads while the controller's share is measured
     #[arg(long, value_name = "N", default_value = "64", value_parser = threads)]
     contenders: u32,
 }
 
 fn sensor(text: &str) -> Result<Choice, String> {
-    Choice::parse(text).ok_or_else(|| "no such sensor; unconvoy locks lists them".to_string())
+    Choice::parse(text).ok_or_else(|| messages::unknown_sensor().to_string())
 }
 
-/// Measures, prints and writes.
+/// Measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
     let parameters = json!({
@@ -52,8 +56,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let mut record = common.begin("sensor", parameters)?;
     count::adopt()?;
     if let Some(why) = options.sensors.iter().find_map(|sensor| sensor.missing()) {
-        let cause = why.split(';').next().unwrap_or(why); // what follows is what a program would do
-        bail!("{cause}: leave it out of --sensors");
+        let cause = why.split(';').next().unwrap_or(why); // the rest is advice for programs
+        bail!(messages::sensor_not_available(cause));
     }
     let files = process::raise_file_limit()?;
 
@@ -64,7 +68,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.judgements.push(reading::judge(&cells, &readings));
     record.tables.push(reading::table(&cells, &readings));
     record.notes.push(format!(
-        "Up to {files} descriptors may be open, the limit having been raised for the readings; all sleeping threads are read, none is known to sleep in a slot."
+        "Up to {files} descriptors may be open: the limit was raised for the readings. All \
+         sleeping threads are read; none sleeps in a slot."
     ));
 
     if record.ended_by.is_none() {

@@ -1,4 +1,5 @@
-//! The time of one reading of each sensor against the number of threads, with descriptors kept and with descriptors opened each time.
+//! The time of one reading of each sensor over the number of threads, with descriptors kept open
+//! and with descriptors opened each time.
 
 use std::thread;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use unconvoy_measure::statistics::{Spread, short};
 use unconvoy_measure::table::Table;
 
 use crate::goals;
+use crate::messages;
 use crate::threads::Threads;
 
-/// Enough for a thread that only sleeps.
+/// Stack size of a thread that only sleeps.
 const STACK: usize = 64 * 1024;
-/// The number of threads that the goal speaks of.
 const GOAL_THREADS: u32 = 64;
 
 /// One kind of reading.
@@ -45,10 +46,10 @@ impl Cell {
     }
 }
 
-/// One row of the table after the other.
+/// Returns the cells in the order of the table's rows.
 pub fn cells(sensors: &[Choice], threads: &[u32]) -> Vec<Cell> {
     let of_sensor = |&choice: &Choice| {
-        // There is nothing to open for the kernel's count.
+        // The kernel's count has no descriptors to open.
         let ways: &[bool] = if choice == Choice::Bpf { &[true] } else { &[true, false] };
         let cell = move |threads, kept| Cell { sensor: choice.name(), choice, threads, kept };
         threads.iter().flat_map(move |&threads| ways.iter().map(move |&kept| cell(threads, kept)))
@@ -56,7 +57,8 @@ pub fn cells(sensors: &[Choice], threads: &[u32]) -> Vec<Cell> {
     sensors.iter().flat_map(of_sensor).collect()
 }
 
-/// `count` readings, `interval` nanoseconds apart, in microseconds. The sensor's first, which opens everything, is not among them.
+/// Times `count` readings, `interval` nanoseconds apart, in microseconds. The sensor's first
+/// reading, which opens its files, is not counted.
 pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64>> {
     let _sleepers = Threads::start(cell.threads, Some(STACK), || thread::park)?;
     let mut sensor = ChosenSensor::new(cell.choice, cell.kept, Native::thread_id());
@@ -67,22 +69,33 @@ pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64
         let begin = Native::now();
         let reading = sensor.read(begin);
         times.push((Native::now() - begin) as f64 / 1e3);
-        reading.context("the sensor has nothing to read: is /proc mounted?")?;
+        reading.context(messages::nothing_to_read())?;
     }
     Ok(times)
 }
 
-/// All readings of a cell, whatever their round.
+/// Returns the spread of all readings of a cell, over all rounds.
 fn spread(samples: &Samples<Vec<f64>>, cell: usize) -> Option<Spread> {
-    Spread::of(samples.all.iter().filter(|sample| sample.cell == cell).flat_map(|sample| sample.value.iter().copied()))
+    Spread::of(
+        samples
+            .all
+            .iter()
+            .filter(|sample| sample.cell == cell)
+            .flat_map(|sample| sample.value.iter().copied()),
+    )
 }
 
 pub fn judge(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Judgement {
-    let cell =
-        cells.iter().position(|cell| cell.choice == Choice::Schedstat && cell.kept && cell.threads == GOAL_THREADS);
+    let cell = cells.iter().position(|cell| {
+        cell.choice == Choice::Schedstat && cell.kept && cell.threads == GOAL_THREADS
+    });
     match cell.and_then(|cell| spread(samples, cell)) {
-        Some(spread) => goals::READING.judge(spread.median, format!("median of {} readings", spread.count)),
-        None => goals::READING.not_judged(format!("needs --sensors schedstat --threads {GOAL_THREADS}")),
+        Some(spread) => {
+            goals::READING.judge(spread.median, format!("median of {} readings", spread.count))
+        }
+        None => {
+            goals::READING.not_judged(format!("needs --sensors schedstat --threads {GOAL_THREADS}"))
+        }
     }
 }
 
@@ -95,9 +108,14 @@ pub fn table(cells: &[Cell], samples: &Samples<Vec<f64>>) -> Table {
         if let Some(spread) = spread(samples, index) {
             let figures = [spread.median, spread.min, spread.max].map(short);
             table.row(
-                [cell.sensor.to_string(), cell.threads.to_string(), cell.how().to_string(), spread.count.to_string()]
-                    .into_iter()
-                    .chain(figures),
+                [
+                    cell.sensor.to_string(),
+                    cell.threads.to_string(),
+                    cell.how().to_string(),
+                    spread.count.to_string(),
+                ]
+                .into_iter()
+                .chain(figures),
             );
         }
     }

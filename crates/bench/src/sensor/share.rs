@@ -12,49 +12,51 @@ use unconvoy_measure::statistics::short;
 use unconvoy_measure::table::Table;
 
 use crate::goals;
+use crate::messages;
 use crate::process;
 use crate::threads::Threads;
 
 /// Longest time for contention to bring up a controller.
 const START: Duration = Duration::from_secs(5);
-/// From then on until the load is as it stays.
+/// Time from the controller's start until the load is steady.
 const SETTLE: Duration = Duration::from_millis(200);
 const SECTION: Duration = Duration::from_nanos(100);
 
-/// Percent of one processor over a window.
+/// The controller's shares of one processor during a window.
 #[derive(Debug, Clone, Serialize)]
 pub struct Share {
-    /// By its own account: time outside sleep, waits for a processor included.
+    /// Time that the controller did not sleep by its own account, run-queue time included.
     busy_percent: f64,
-    /// By the kernel's account: on a processor.
+    /// Time on a processor by the kernel's account.
     run_percent: f64,
-    /// By the kernel's account: waiting for one.
+    /// Time in a run queue by the kernel's account.
     wait_percent: f64,
-    /// Intervals served per second.
+    /// Control intervals per second.
     ticks_per_s: f64,
 }
 
-/// A name for a row, and which of the numbers it holds.
+/// A row's name and its value.
 type Account = (&'static str, fn(&Share) -> f64);
 
-/// One window of `seconds`.
+/// Measures one window of `seconds`.
 pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
     let _contenders = Threads::contend(contenders, SECTION)?;
     let started = Instant::now();
     while controller_report().thread == 0 {
         if started.elapsed() > START {
-            bail!("no controller came within {} s of contention between {contenders} threads", START.as_secs());
+            bail!(messages::no_controller(START.as_secs(), contenders));
         }
         thread::sleep(Duration::from_millis(1));
     }
     thread::sleep(SETTLE);
 
-    let gone = "the controller left while threads contended";
     let (begin, before) = (Instant::now(), controller_report());
-    let account_before = process::schedstat(before.thread).context(gone)?;
+    let account_before = process::schedstat(before.thread).context(messages::controller_exited())?;
     thread::sleep(Duration::from_secs_f64(seconds));
     let (wall, after) = (begin.elapsed(), controller_report());
-    let account = process::schedstat(before.thread).filter(|_| after.thread == before.thread).context(gone)?;
+    let account = process::schedstat(before.thread)
+        .filter(|_| after.thread == before.thread)
+        .context(messages::controller_exited())?;
 
     let percent = |ns: u64| ns as f64 / wall.as_nanos() as f64 * 100.0;
     Ok(Share {
@@ -67,15 +69,17 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
 
 pub fn judge(contenders: u32, samples: &Samples<Share>) -> Judgement {
     match samples.spread(0, |share| Some(share.run_percent)) {
-        Some(spread) => {
-            goals::CONTROLLER.judge(spread.median, format!("median of {} windows, {contenders} threads", spread.count))
-        }
+        Some(spread) => goals::CONTROLLER.judge(
+            spread.median,
+            format!("median of {} windows, {contenders} threads", spread.count),
+        ),
         None => goals::CONTROLLER.not_judged("nothing was measured"),
     }
 }
 
 pub fn table(samples: &Samples<Share>) -> Table {
-    let mut table = Table::new("The controller's thread, % of one processor", ["account", "median (min..max)"]);
+    let mut table =
+        Table::new("The controller's thread, % of one processor", ["account", "median (min..max)"]);
     let rows: [Account; 4] = [
         ("the kernel's: on a processor", |share| share.run_percent),
         ("the kernel's: waiting for one", |share| share.wait_percent),

@@ -7,10 +7,11 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * Threads that pass jobs through one bounded queue and count words in one synchronized map. Every wait of theirs ends
- * in a pthread mutex and a condition variable of the virtual machine, and so do its compiler's and its collector's.
+ * Threads that pass jobs through a bounded queue and count words in a synchronized map. All their
+ * waits end in a pthread mutex and a condition variable of the virtual machine, as do those of its
+ * compiler and garbage collector.
  *
- * Arguments: threads, half of which (rounded up) produce, and seconds.
+ * Arguments: number of threads, half of which (rounded up) are producers, and seconds.
  */
 public final class Jobs {
     private static final int WORDS = 64;
@@ -33,7 +34,7 @@ public final class Jobs {
         }
         producers.forEach(Thread::start);
         consumers.forEach(Thread::start);
-        Thread.sleep(1000); // until the hot methods are compiled
+        Thread.sleep(1000); // for the compilation of the hot methods
         long before = done.sum(), start = System.nanoTime();
         Thread.sleep((long) (seconds * 1000));
         long after = done.sum(), end = System.nanoTime();

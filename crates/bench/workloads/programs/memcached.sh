@@ -1,9 +1,10 @@
 #!/bin/sh
-# memcached with THREADS worker threads and four connections for each, nine gets to one set.
+# memcached with THREADS worker threads and four connections per thread, nine gets to one set.
 . "$(dirname "$0")/../program.sh"
 
 start memcached -u root -s "$dir/socket" -t "$threads" -m 256 -c 4096
 await test -S "$dir/socket"
 connections=$((threads * 4 > 32 ? threads * 4 : 32))
-"$workloads/kv_load" --protocol memcached --socket "$dir/socket" --connections "$connections" --depth 16 --seconds "$seconds"
+"$workloads/kv_load" --protocol memcached --socket "$dir/socket" --connections "$connections" \
+	--depth 16 --seconds "$seconds"
 stop

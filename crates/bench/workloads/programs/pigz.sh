@@ -1,5 +1,6 @@
 #!/bin/sh
-# pigz compresses text in blocks of 128 KiB with THREADS threads; SECONDS is about what it takes on two processors.
+# pigz compresses text in blocks of 128 KiB with THREADS threads. SECONDS approximates the run time
+# on two processors.
 . "$(dirname "$0")/../program.sh"
 . "$(dirname "$0")/../compress.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# CPython: THREADS threads take jobs from one queue and compress, for which the interpreter's lock is let go, and count.
+# CPython: THREADS threads take jobs from one queue, compress without the interpreter's lock, and
+# count.
 . "$(dirname "$0")/../program.sh"
 
 cat >"$dir/jobs.py" <<'EOF'
@@ -35,5 +36,5 @@ if wrong or jobs.qsize():
     sys.exit(f"{wrong} wrong results, {jobs.qsize()} jobs left")
 print(f"rate {(after - before) / (end - start):.6g} jobs/s")
 EOF
-# The system's own, not a wrapper that comes first in PATH.
+# The system's own Python, not a wrapper earlier in PATH.
 measured /usr/bin/python3 -I "$dir/jobs.py" "$threads" "$seconds"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# zstd compresses text in jobs of 512 KiB with THREADS threads; SECONDS is about what it takes on two processors.
+# zstd compresses text in jobs of 512 KiB with THREADS threads. SECONDS approximates the run time on
+# two processors.
 . "$(dirname "$0")/../program.sh"
 . "$(dirname "$0")/../compress.sh"
 

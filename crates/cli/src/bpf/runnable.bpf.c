@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * How many threads of one process are runnable, kept by the kernel at the moment of each change.
+ * Count the runnable threads of one process in the scheduler, at each change.
  *
- * Johnson, Stoica, Ailamaki and Mowry, "Decoupling Contention Management from Scheduling" (ASPLOS 2010), section
- * 6.2.2: reading the accounts of every thread costs time linear in their number, and only at intervals; what they
- * wish for is an operating system that tells at once. Here the scheduler's own trace points keep a number in memory
- * that the process reads without a system call.
+ * Johnson, Stoica, Ailamaki and Mowry, "Decoupling Contention Management from Scheduling" (ASPLOS
+ * 2010), section 6.2.2: reading the accounting of every thread costs time linear in their number
+ * and happens only at intervals. The authors ask for an operating system that reports changes at
+ * once. Here the scheduler's tracepoints maintain a number in memory, and the process reads that
+ * number without a system call.
  *
- * 1. A thread is runnable from a wake-up until the switch in which it leaves its processor without being preempted.
- *    Preempted, it is runnable still.
- * 2. A wake-up is no proof that the thread was not runnable: it may have been on its way to sleep and never left its
- *    run queue. So each thread carries a mark of being counted, and only the change of the mark changes the number.
- * 3. Whatever was missed heals: a thread that is switched to is runnable, whether its wake-up was seen or not. (So the
- *    first thread is counted that was runnable before the programs were attached; and before Linux 6.14 the state
- *    in the switch of a thread with a pending signal says "asleep" for one that goes on.)
- * 4. One thread is never counted: the process's load controller, which enters its id itself.
- * 5. Beside the number there is its integral over time. Each change exchanges `since` for its own time and adds what
- *    lies between the two: so no stretch of time is added twice or left out, whichever processors changes come from.
+ * 1. A thread is runnable from its wake-up until it is switched out without being preempted. A
+ *    preempted thread is still runnable.
+ * 2. A wake-up does not prove that the thread was asleep: it may have been about to sleep and never
+ *    have left its run queue. So each thread has a flag that says whether it is counted, and only a
+ *    change of the flag changes the number.
+ * 3. A missed event corrects itself: a thread that is switched in is runnable, whether or not its
+ *    wake-up was seen. This counts the thread that was running before the programs were attached.
+ *    It also covers kernels before 6.14, which report a thread with a pending signal as asleep
+ *    although it stays runnable.
+ * 4. The process's load controller is not counted. It stores its own thread id in `excluded`.
+ * 5. `thread_ns` is the integral of the number over time. Each change exchanges `since` for the
+ *    current time and adds the interval between the two, so that no interval is added twice or
+ *    left out, on whichever processors the changes happen.
  *
- * Nothing is decided here; that is the controller's and the waiters' part (crates/locks/src/load).
+ * This file only counts. The controller and the waiters decide (crates/locks/src/load).
  */
 
 typedef unsigned int u32;
 typedef long long s64;
 typedef unsigned long long u64;
 
-/* Of <linux/bpf.h>, whose architecture-dependent half a cross-compiler may not find. */
+/* From <linux/bpf.h>, whose architecture-dependent half a cross-compiler may not find. */
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_TASK_STORAGE 29
 #define BPF_F_NO_PREALLOC (1U << 0)
@@ -33,27 +37,28 @@ typedef unsigned long long u64;
 #define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
-static void *(*const bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
+static void *(*const bpf_task_storage_get)(void *map, void *task, void *value,
+					   u64 flags) = (void *)156;
 
 #define SECTION(name) __attribute__((section(name), used))
-/* How a map's definition is written into its type (BTF). */
+/* Encode a map's definition in its type (BTF). */
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
 
-/* What is needed of the kernel's; the loader finds where the running kernel has it. */
+/* The fields used here. The loader relocates them for the running kernel. */
 struct task_struct {
 	int pid;
 	int tgid;
 } __attribute__((preserve_access_index));
 
-/* The same as `Count` in crates/locks/src/runtime/sensor/bpf.rs. */
+/* Same layout as `Count` in crates/locks/src/runtime/sensor/bpf.rs. */
 struct count {
 	s64 runnable;
 	u64 since;     /* time of the last change, CLOCK_MONOTONIC */
 	u64 thread_ns; /* integral of `runnable` until then */
 	u64 events;    /* switches and wake-ups of the process's threads */
-	u32 process;   /* its id */
-	u32 excluded;  /* the id of the thread that is not counted, or 0 */
+	u32 process;   /* process id */
+	u32 excluded;  /* thread id of the controller, or 0 */
 };
 
 struct {
@@ -72,7 +77,8 @@ struct {
 	TYPE(value, u32);
 } counted SECTION(".maps");
 
-static __inline __attribute__((always_inline)) void note(struct task_struct *task, u32 is_runnable)
+static __inline __attribute__((always_inline)) void
+record_state(struct task_struct *task, u32 is_runnable)
 {
 	u32 first = 0;
 	struct count *all = bpf_map_lookup_elem(&count, &first);
@@ -82,8 +88,9 @@ static __inline __attribute__((always_inline)) void note(struct task_struct *tas
 	__sync_fetch_and_add(&all->events, 1);
 	if ((u32)task->pid == all->excluded)
 		is_runnable = 0;
-	u32 *mark = bpf_task_storage_get(&counted, task, 0, is_runnable ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	if (!mark || __sync_lock_test_and_set(mark, is_runnable) == is_runnable)
+	u64 flags = is_runnable ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0;
+	u32 *was_counted = bpf_task_storage_get(&counted, task, 0, flags);
+	if (!was_counted || __sync_lock_test_and_set(was_counted, is_runnable) == is_runnable)
 		return;
 	s64 before = __sync_fetch_and_add(&all->runnable, is_runnable ? 1 : -1);
 	u64 now = bpf_ktime_get_ns();
@@ -97,24 +104,24 @@ SECTION("tp_btf/sched_switch") int sched_switch(u64 *arguments)
 {
 	u32 stays = arguments[0] || !arguments[3];
 
-	note((struct task_struct *)arguments[1], stays);
-	note((struct task_struct *)arguments[2], 1);
+	record_state((struct task_struct *)arguments[1], stays);
+	record_state((struct task_struct *)arguments[2], 1);
 	return 0;
 }
 
 /* (task) */
 SECTION("tp_btf/sched_wakeup") int sched_wakeup(u64 *arguments)
 {
-	note((struct task_struct *)arguments[0], 1);
+	record_state((struct task_struct *)arguments[0], 1);
 	return 0;
 }
 
 /* (task) */
 SECTION("tp_btf/sched_wakeup_new") int sched_wakeup_new(u64 *arguments)
 {
-	note((struct task_struct *)arguments[0], 1);
+	record_state((struct task_struct *)arguments[0], 1);
 	return 0;
 }
 
-/* What the kernel asks for before it lets a program call all its functions. */
+/* The kernel lets a program call GPL-only helpers only under a compatible licence. */
 char licence[] SECTION("license") = "Dual MIT/GPL";

@@ -1,4 +1,4 @@
-//! The program in the environment that a configuration asks for.
+//! The program's command in the environment of one configuration.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,13 +9,17 @@ use unconvoy_measure::parts;
 
 use super::configuration::Configuration;
 
-/// The command of one run.
-pub fn command(words: &[OsString], configuration: &Configuration, library: Option<&Path>) -> Command {
+/// Returns the command of one run.
+pub fn command(
+    words: &[OsString],
+    configuration: &Configuration,
+    library: Option<&Path>,
+) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
-    // Whatever the user's own environment says of unconvoy, a configuration is what its name says.
-    let mut preload =
-        std::env::var_os(environment::PRELOAD.name).and_then(|existing| parts::without_preload(&existing));
+    // Remove the user's own unconvoy settings: a configuration is exactly what its name says.
+    let mut preload = std::env::var_os(environment::PRELOAD.name)
+        .and_then(|existing| parts::without_preload(&existing));
     for name in [
         environment::LOCK.name,
         environment::LOAD_MANAGER.name,
@@ -44,12 +48,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libc_means_libc() {
+    fn libc_configuration_sets_no_variable() {
         let of = |name: &str, library: Option<&Path>| {
             let configuration = Configuration::parse(name).unwrap();
             let command = command(&["true".into()], &configuration, library);
-            let value =
-                |key: &str| command.get_envs().find(|(k, _)| *k == key).and_then(|(_, v)| v).map(ToOwned::to_owned);
+            let value = |key: &str| {
+                command
+                    .get_envs()
+                    .find(|(k, _)| *k == key)
+                    .and_then(|(_, v)| v)
+                    .map(ToOwned::to_owned)
+            };
             (
                 value(environment::LOCK.name),
                 value(environment::LOAD_MANAGER.name),

@@ -1,50 +1,56 @@
-//! One way to run the program: which locks, by the names of `--locks`.
+//! One way to run the program: a value of `--locks`.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
+use crate::messages::compare as messages;
+
 /// One way to run the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
     /// As the user wrote it.
     pub name: String,
-    /// The lock, or libc's own.
+    /// Lock and load manager, or `None` for libc's locks.
     pub lock: Option<(&'static str, &'static str)>,
     /// Whether threads that wait too much run on a special set of cores.
     pub has_special_set: bool,
 }
 
-/// What asks for a special set of cores, after a lock; and what asked for it before.
+/// Suffixes that ask for a special set of cores: the current and the former one.
 const CONFINED: [&str; 2] = ["+confine", "+ssc"];
 
 impl Configuration {
-    /// Reads `libc`, `default`, `LOCK` or `LOCK+LOAD`, each but the first with `+confine` behind it or without.
+    /// Parses `libc`, `default`, `LOCK` or `LOCK+LOAD`. All but `libc` accept `+confine`.
     ///
     /// # Errors
     ///
-    /// An unknown name, with the list of what there is; a lock that cannot run here.
+    /// An unknown name, with the list of valid ones; a lock that this machine cannot run.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (named_lock, has_special_set) = match CONFINED.iter().find_map(|suffix| text.strip_suffix(suffix)) {
-            Some("libc") => return Err("a special set of cores is unconvoy's, and libc is without it".to_string()),
-            Some(before) => (before, true),
-            None => (text, false),
-        };
+        let (named_lock, has_special_set) =
+            match CONFINED.iter().find_map(|suffix| text.strip_suffix(suffix)) {
+                Some("libc") => {
+                    return Err(messages::libc_has_no_special_set().to_string());
+                }
+                Some(before) => (before, true),
+                None => (text, false),
+            };
         let lock = match named_lock {
             "libc" => None,
             "default" => Some((CONTENTION[0].name, LOAD[0].name)),
             _ => {
                 let (lock, load) = named_lock.split_once('+').unwrap_or((named_lock, LOAD[0].name));
                 let Some(lock) = named(CONTENTION, lock) else {
-                    return Err(format!("unknown lock '{lock}'\n{}", what_there_is()));
+                    return Err(messages::unknown_lock(lock, &known_names()));
                 };
                 let Some(load) = named(LOAD, load) else {
-                    return Err(format!("unknown load manager '{load}'\n{}", what_there_is()));
+                    return Err(messages::unknown_load_manager(load, &known_names()));
                 };
-                // The interposer would run the default instead, and it would be measured under this name.
+                // The interposer would fall back to the default, and its results would appear
+                // under this name.
                 if let Availability::Refused(reason) = availability(lock) {
-                    return Err(format!("'{lock}' is not available here: {reason}"));
+                    return Err(messages::lock_not_available(lock, reason));
                 }
                 Some((lock, load))
             }
@@ -69,10 +75,11 @@ fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
     entries.iter().map(|entry| entry.name).find(|known| *known == name)
 }
 
-fn what_there_is() -> String {
+fn known_names() -> String {
     let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
     format!(
-        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc with +confine for a special set of cores\n  locks: {}\n  load managers: {}",
+        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc take +confine, for a \
+         special set of cores\n  locks: {}\n  load managers: {}",
         names(CONTENTION),
         names(LOAD)
     )
@@ -83,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configurations() {
+    fn configuration_parses_known_names_only() {
         let lock = |text| Configuration::parse(text).unwrap().lock;
         assert_eq!(lock("libc"), None);
         assert_eq!(lock("default"), Some((CONTENTION[0].name, LOAD[0].name)));
@@ -92,8 +99,12 @@ mod tests {
         assert_eq!(lock("mcs+confine"), lock("mcs"));
         assert_eq!(lock("mcs+ssc"), lock("mcs"));
         let has_special_set = |text| Configuration::parse(text).unwrap().has_special_set;
-        assert!(has_special_set("default+confine") && has_special_set("mcs+none+ssc") && !has_special_set("mcs+none"));
-        assert!(Configuration::parse("libc+confine").unwrap_err().contains("without it"));
+        assert!(
+            has_special_set("default+confine")
+                && has_special_set("mcs+none+ssc")
+                && !has_special_set("mcs+none")
+        );
+        assert!(Configuration::parse("libc+confine").unwrap_err().contains("no special set"));
         for wrong in ["", "mcs+", "+none", "+confine", "nosuch", "mcs+nosuch", "libc+none"] {
             let error = Configuration::parse(wrong).unwrap_err();
             assert!(error.contains("tpmcs") && error.contains("yield"), "{wrong}: {error}");

@@ -1,12 +1,13 @@
-//! The machine and the moment: without them a figure means nothing.
+//! The machine and the time of a comparison, without which its figures mean nothing.
 
 use serde::Serialize;
 use unconvoy_measure::context::{self, Machine};
 
-/// The context block of a record.
+use crate::messages::compare as messages;
+
+/// Context block of a record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Context {
-    /// The machine.
     #[serde(flatten)]
     pub machine: Machine,
     /// Start of the comparison, UTC.
@@ -18,7 +19,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Looks at the machine now.
+    /// Captures the machine's present state.
     pub fn capture() -> Self {
         Self {
             machine: Machine::capture(),
@@ -28,19 +29,16 @@ impl Context {
         }
     }
 
-    /// The line under a table and a figure.
+    /// One line for below a table and a figure.
     pub fn line(&self) -> String {
         format!("{}, {}", self.machine.line(), self.date)
     }
 
-    /// Neighbours on the machine at the start, and what to do about them.
+    /// A warning with its remedy, if other programs loaded the machine at the start.
     pub fn warning(&self) -> Option<String> {
         let online = self.machine.processors_online.unwrap_or(self.machine.processors);
         let load = self.load_average.filter(|load| *load > f64::from(online))?;
-        Some(format!(
-            "the load average is {load:.1} on {online} processors: other programs are running; \
-             stop them, or expect a wide spread"
-        ))
+        Some(messages::machine_is_loaded(load, online))
     }
 }
 
@@ -49,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_named_with_a_remedy() {
+    fn warning_above_processor_count_names_remedy() {
         let mut context = Context::capture();
         context.machine.processors_online = Some(2);
         context.load_average = Some(1.9);
         assert_eq!(context.warning(), None);
         context.load_average = Some(2.5);
-        assert!(context.warning().unwrap().contains("stop them"));
+        assert!(context.warning().unwrap().contains("stop the other"));
     }
 }

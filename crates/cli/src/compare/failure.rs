@@ -1,25 +1,25 @@
-//! A run that did not give a result: which one, why, and what it printed last.
+//! A failed run: which one, why, and the end of its output.
 
 use std::fmt;
 
 use unconvoy_measure::child::Output;
 
-/// How many lines of a failed run's output are shown.
+/// Number of lines of a failed run's output that are shown.
 const SHOWN_LINES: usize = 15;
 
-/// A run that ends the comparison.
+/// A failed run, which ends the comparison.
 #[derive(Debug)]
 pub struct Failure {
     /// Configuration, threads and round.
     pub which: String,
     /// What went wrong.
     pub why: String,
-    /// The end of its output.
+    /// Last lines of the output.
     lines: Vec<String>,
 }
 
 impl Failure {
-    /// Of the run `which`, with the end of what it printed.
+    /// Describes the failure of run `which` and keeps the last lines of its output.
     pub fn new(which: String, why: String, output: &Output) -> Self {
         let text = String::from_utf8_lossy(&output.tail);
         let all: Vec<&str> = text.lines().collect();
@@ -27,7 +27,7 @@ impl Failure {
         Self { which, why, lines: lines.collect() }
     }
 
-    /// One line, for the record.
+    /// Returns the failure in one line, for the record.
     pub fn brief(&self) -> String {
         format!("{}: {}", self.which, self.why)
     }
@@ -35,7 +35,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this run failed: {}", self.brief())?;
+        write!(f, "run failed: {}", self.brief())?;
         if self.lines.is_empty() {
             return write!(f, "\nit printed nothing");
         }
@@ -49,12 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_shown() {
+    fn failure_shows_last_lines() {
         let tail: String = (1..=20).map(|number| format!("line {number}\n")).collect();
         let output = Output { tail: tail.into_bytes(), ..Output::default() };
-        let text = Failure::new("default, 8 threads, round 2".into(), "why".into(), &output).to_string();
+        let text =
+            Failure::new("default, 8 threads, round 2".into(), "why".into(), &output).to_string();
         assert!(text.contains("default, 8 threads, round 2: why"));
-        assert!(text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n"));
+        assert!(
+            text.contains("line 6\n") && text.ends_with("line 20") && !text.contains("line 5\n")
+        );
         let silent = Failure::new("libc".into(), "why".into(), &Output::default());
         assert!(silent.to_string().ends_with("printed nothing"));
     }

@@ -1,7 +1,7 @@
-//! `unconvoy compare`: the same program under several locks, interleaved, with everything kept.
+//! `unconvoy compare`: measures one program under several locks, interleaved.
 //!
-//! [`options`] is what a user may write; [`plan`] says what runs, [`session`] measures it,
-//! [`summary`] condenses, and the exporters of [`export`] render the [`record`].
+//! [`options`] is the command line, [`plan`] the list of runs. [`session`] measures them,
+//! [`summary`] condenses them, and the exporters of [`export`] render the [`record`].
 
 mod command;
 mod configuration;
@@ -26,25 +26,27 @@ use unconvoy_measure::output::{complain, print_all};
 use unconvoy_measure::parts;
 
 use crate::inspect;
+use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 use context::Context;
 use options::CompareArgs;
 use record::Record;
 use session::{Ending, Session};
 
-/// Where results go that the user did not ask for but must not lose.
+/// File for the results of an incomplete comparison without `--json`.
 const PARTIAL: &str = "unconvoy-compare-partial.json";
 
-/// Runs the comparison and returns the exit status: 0, 1 after a failed run or export, 128 plus
-/// the signal's number after Ctrl-C.
+/// Runs the comparison and returns the exit status: 0, 1 after a failed run or export, 128 plus the
+/// signal's number after Ctrl-C.
 ///
 /// # Errors
 ///
-/// Wrong usage (2), the interposer missing (125), the program missing (127) or not executable
-/// (126): whatever is wrong before the first run has ended.
+/// An error before the first run ends: wrong usage (2), no interposer (125), program not found
+/// (127) or not executable (126).
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     let plan = args.plan(processors())?;
-    let destinations = export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
+    let destinations =
+        export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
     for destination in &destinations {
         destination.check().map_err(Refusal::usage)?;
     }
@@ -83,7 +85,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         complain(&failure.to_string());
     }
     for destination in &destinations {
-        // Without a run there is nothing to draw, and the format says so itself.
+        // The exporters report a record without runs themselves.
         if let Err(error) = destination.write(&record) {
             complain(&format!("{error:#}"));
             status = status.max(1);
@@ -92,31 +94,30 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     if !matches!(ending, Ending::Complete) && args.json.is_none() && !record.runs.is_empty() {
         keep_partial(&record);
     }
-    let text = if args.quiet { format!("{}\n", record.conclusion) } else { export::table::render(&record) };
+    let text = if args.quiet {
+        format!("{}\n", record.conclusion)
+    } else {
+        export::table::render(&record)
+    };
     for warning in &record.warnings {
         complain(&format!("warning: {warning}"));
     }
     if let Err(error) = print_all(text) {
-        complain(&format!("cannot print the results: {error}"));
+        complain(&messages::cannot_print(error));
         status = status.max(1);
     }
     Ok(status)
 }
 
-/// Saves what was measured to the current directory, or where temporary files go.
+/// Saves the runs to the current directory, or to the temporary directory.
 fn keep_partial(record: &Record) {
     let places = [PathBuf::from(PARTIAL), std::env::temp_dir().join(PARTIAL)];
     let write = |path: &Path| Destination::new(Json, path).write(record);
     match places.iter().find(|path| write(path).is_ok()) {
-        Some(path) => complain(&format!(
-            "the {} finished runs are kept in {}",
+        Some(path) => complain(&messages::runs_saved(
             record.runs.len(),
-            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display()
+            &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
         )),
-        None => complain(&format!(
-            "the finished runs could not be kept: neither {} nor {} can be written; use --json",
-            places[0].display(),
-            places[1].display()
-        )),
+        None => complain(&messages::cannot_save_runs(&places[0], &places[1])),
     }
 }

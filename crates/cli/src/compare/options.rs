@@ -1,4 +1,4 @@
-//! What a user may write after `unconvoy compare`.
+//! Options of `unconvoy compare`.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -14,53 +14,50 @@ use super::configuration::Configuration;
 use super::extract::Printed;
 use super::plan::{PLACEHOLDER, Plan};
 use super::record::Metric;
+use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 
-/// Without `--threads`, thread counts go up to this many times the processors: enough for
-/// overload to show.
+/// Default thread counts go up to this many times the processors, far enough to show overload.
 const OVERLOAD: u32 = 4;
 
 /// `unconvoy compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Configurations, the first being the one to compare against: `libc` (nothing replaced),
-    /// `default`, LOCK, or LOCK+LOAD; with `+confine` behind it and a special set of cores (`run --confine`).
+    /// Locks to compare, baseline first: libc, default, LOCK or LOCK+LOAD.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
           value_parser = Configuration::parse)]
     pub locks: Vec<Configuration>,
-    /// Thread counts; each replaces `{threads}` in the arguments [default when `{threads}` is
-    /// there: 1, 2, 4, ... up to four times the processors].
+    /// Thread counts for `{threads}` [default: powers of two up to 4 times the processors].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Vec<u32>,
-    /// Measured runs of every configuration at every thread count.
+    /// Measured runs per configuration and thread count.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Runs of each before them that are not recorded.
+    /// Unrecorded runs per configuration and thread count before the measured ones.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// Where the program prints what to compare: one capture group around a number. The last
-    /// match on standard output counts, else the last one on standard error [default: the
-    /// wall time in seconds, lower is better].
+    /// Extract the metric: REGEX captures a number, last match on stdout or else stderr
+    /// [default: wall time].
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
     pub metric: Option<Regex>,
-    /// What the metric is called in the table and the figure, with its unit.
+    /// Name of the metric, with its unit, for the table and the figure.
     #[arg(long, value_name = "TEXT", requires = "metric")]
     pub metric_name: Option<String>,
-    /// A smaller metric is better (a time, not a throughput).
+    /// Treat a smaller metric as better (a time, not a throughput).
     #[arg(long, requires = "metric")]
     pub lower_is_better: bool,
-    /// Where the program prints how many operations it did, for the processor time of one.
+    /// Extract the number of operations, to show processor time per operation.
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
     pub ops: Option<Regex>,
-    /// Where the program prints Jain's fairness index (0 to 1).
+    /// Extract Jain's fairness index (0 to 1).
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
     pub fairness: Option<Regex>,
-    /// Write the context, every run and the summary; rewritten after each round.
+    /// Write context, runs and summary as JSON, again after each round.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// Write one line per run.
+    /// Write the runs as CSV, one per line.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
     /// Draw BASENAME.svg and BASENAME.png.
@@ -69,42 +66,40 @@ pub struct CompareArgs {
     /// Title of the table and the figure.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Longest that one run may take, in seconds; then it is ended and counts as failed.
+    /// Longest time for one run, in seconds; a longer run is killed and fails.
     #[arg(long, value_name = "S", value_parser = timeout)]
     pub timeout: Option<Duration>,
-    /// Seed of the order within each round; a run prints its own.
+    /// Seed of the order of runs [default: random, printed].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// No progress and no table: only warnings, errors and the final sentence.
+    /// Print only warnings, errors and the conclusion.
     #[arg(long)]
     pub quiet: bool,
-    /// The program and its arguments, `{threads}` standing for the thread count.
+    /// Program and arguments; `{threads}` stands for the thread count.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
           value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 
 impl CompareArgs {
-    /// What is to be run; checks what only several options together show.
+    /// Builds the plan and checks the options against each other.
     ///
     /// # Errors
     ///
-    /// Wrong usage (status 2): a configuration or thread count twice, thread counts without a
-    /// place for them.
+    /// Wrong usage (status 2): a duplicate configuration or thread count, or thread counts without
+    /// a placeholder.
     pub fn plan(&self, processors: u32) -> Result<Plan, Refusal> {
         let mut seen = HashSet::new();
         if let Some(twice) = self.locks.iter().find(|c| !seen.insert(c.name.as_str())) {
-            return Err(Refusal::usage(format!("--locks names {twice} twice")));
+            return Err(Refusal::usage(messages::duplicate_value("--locks", twice)));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = self.threads.iter().find(|count| !seen.insert(**count)) {
-            return Err(Refusal::usage(format!("--threads names {twice} twice")));
+            return Err(Refusal::usage(messages::duplicate_value("--threads", twice)));
         }
         let takes_threads = self.program.iter().any(|word| has_placeholder(word));
         if !takes_threads && !self.threads.is_empty() {
-            return Err(Refusal::usage(format!(
-                "--threads needs a place for the count: write {PLACEHOLDER} where PROGRAM takes it"
-            )));
+            return Err(Refusal::usage(messages::threads_without_placeholder(PLACEHOLDER)));
         }
         let threads = match (takes_threads, self.threads.is_empty()) {
             (false, _) => vec![None],
@@ -121,7 +116,7 @@ impl CompareArgs {
         })
     }
 
-    /// What is compared.
+    /// Returns the metric to compare.
     pub fn compared(&self) -> Metric {
         let Some(regex) = &self.metric else {
             return Metric { name: "wall time".to_string(), regex: None, lower_is_better: true };
@@ -134,61 +129,68 @@ impl CompareArgs {
         Metric { name, regex: Some(regex.to_string()), lower_is_better: self.lower_is_better }
     }
 
-    /// The numbers that the program prints.
+    /// Returns the expressions for the numbers that the program prints.
     pub fn printed(&self) -> Printed {
-        Printed { metric: self.metric.clone(), operations: self.ops.clone(), fairness: self.fairness.clone() }
+        Printed {
+            metric: self.metric.clone(),
+            operations: self.ops.clone(),
+            fairness: self.fairness.clone(),
+        }
     }
 }
 
 fn powers_of_two(last: u32) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(1_u32), |count| count.checked_mul(2)).take_while(move |count| *count <= last)
+    std::iter::successors(Some(1_u32), |count| count.checked_mul(2))
+        .take_while(move |count| *count <= last)
 }
 
 fn has_placeholder(word: &OsStr) -> bool {
     word.as_bytes().windows(PLACEHOLDER.len()).any(|window| window == PLACEHOLDER.as_bytes())
 }
 
-/// A regular expression that captures exactly one thing.
+/// Parses a regular expression with exactly one capture group.
 fn one_group(text: &str) -> Result<Regex, String> {
-    // `^` and `$` are those of a line: what is searched is everything that a program printed.
-    let regex = RegexBuilder::new(text).multi_line(true).build().map_err(|error| error.to_string())?;
+    // `^` and `$` match at line ends, because the text searched is the whole output.
+    let regex =
+        RegexBuilder::new(text).multi_line(true).build().map_err(|error| error.to_string())?;
     match regex.captures_len() - 1 {
         1 => Ok(regex),
-        0 => Err(format!("nothing is captured: put ( ) around the number, as in '{text}([0-9.]+)'")),
-        n => Err(format!("{n} groups capture, one must: write the others as (?: )")),
+        0 => Err(messages::no_capture_group(text)),
+        n => Err(messages::several_capture_groups(n)),
     }
 }
 
-/// Below the options in `--help`.
+/// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Every configuration runs at every thread count once per round, in an order shuffled anew, so
-that a neighbour on the machine disturbs all of them alike. Shown are the median and the median
-absolute deviation. A difference counts as real when the medians are further apart than twice
-the (normalised) deviations of both together.
+Each round runs every configuration at every thread count once, in random order,
+so that other programs on the machine disturb all of them alike. Results are
+medians with their median absolute deviation (MAD). A difference counts as real
+if the medians differ by more than twice the combined normalised MADs. Append
++confine to a lock to confine its waiting threads to few cores (run --confine).
 
-Exit status: 0, or 1 when a run fails or its metric does not match (what was measured stays on
-disk), 130 after Ctrl-C.
+Exit status: 0. 1: a run failed or its metric did not match; finished runs are
+saved. 2: wrong options. 125: libunconvoy.so missing. 126, 127: as in run. 130:
+interrupted.
 
 Examples:
   unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}
-  unconvoy compare --metric 'ops/s: ([0-9.]+)' --ops 'ops: ([0-9]+)' --plot figure \\
-      --json runs.json -- ./bench -t {threads}
-  unconvoy compare --locks libc,default,tpmcs+none --runs 9 -- pigz -k -p {threads} file";
+  unconvoy compare --metric 'ops/s: ([0-9.]+)' --plot figure -- ./bench
+  unconvoy compare --locks libc,default,tpmcs+none -- pigz -k -p {threads} file";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_regex_needs_one_group() {
+    fn regex_without_exactly_one_group_is_rejected() {
         assert!(one_group("ops ([0-9]+)").is_ok());
         assert!(one_group("ops [0-9]+").unwrap_err().contains("put ( )"));
-        assert!(one_group("(a)(b)").unwrap_err().contains("2 groups"));
+        assert!(one_group("(a)(b)").unwrap_err().contains("2 capture groups"));
         assert!(one_group("(").is_err());
     }
 
     #[test]
-    fn thread_counts_by_themselves() {
+    fn powers_of_two_end_at_limit() {
         assert_eq!(powers_of_two(8).collect::<Vec<_>>(), [1, 2, 4, 8]);
         assert_eq!(powers_of_two(12).collect::<Vec<_>>(), [1, 2, 4, 8]);
     }

@@ -1,4 +1,4 @@
-//! What `compare` is going to run: configurations, thread counts and rounds.
+//! The plan of a comparison: configurations, thread counts and rounds.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,7 +8,7 @@ use unconvoy_measure::arguments::thread_count;
 
 use super::configuration::Configuration;
 
-/// What stands for the thread count in the program's arguments.
+/// Placeholder for the thread count in the program's arguments.
 pub const PLACEHOLDER: &str = "{threads}";
 
 /// One configuration at one thread count.
@@ -20,18 +20,18 @@ pub struct Cell {
     pub threads: Option<u32>,
 }
 
-/// Everything that will run.
+/// All runs of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
-    /// The first is the one to compare against.
+    /// The first is the baseline.
     pub configurations: Vec<Configuration>,
-    /// One row each; a single `None` when the program takes no thread count.
+    /// One row each; a single `None` if the program takes no thread count.
     pub threads: Vec<Option<u32>>,
     /// Measured rounds.
     pub runs: u32,
-    /// Rounds before them that are not recorded.
+    /// Unrecorded rounds before them.
     pub warmup: u32,
-    /// Determines the order within every round.
+    /// Seed of the order within every round.
     pub seed: u64,
     /// The program and its arguments, with placeholders.
     #[serde(serialize_with = "lossy")]
@@ -39,7 +39,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All cells, one thread count after the other.
+    /// Returns all cells, ordered by thread count.
     pub fn cells(&self) -> Vec<Cell> {
         let of_count = |&threads: &Option<u32>| {
             (0..self.configurations.len()).map(move |configuration| Cell { configuration, threads })
@@ -47,16 +47,19 @@ impl Plan {
         self.threads.iter().flat_map(of_count).collect()
     }
 
-    /// The command line of one cell.
+    /// Returns the command line of one cell.
     pub fn command(&self, cell: Cell) -> Vec<OsString> {
         let Some(threads) = cell.threads else {
             return self.program.clone();
         };
         let count = threads.to_string();
-        self.program.iter().map(|word| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes())).collect()
+        self.program
+            .iter()
+            .map(|word| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes()))
+            .collect()
     }
 
-    /// `default, 8 threads`, as messages name a cell.
+    /// Returns a cell's name for messages: `default, 8 threads`.
     pub fn describe(&self, cell: Cell) -> String {
         let name = &self.configurations[cell.configuration];
         match cell.threads {
@@ -65,18 +68,18 @@ impl Plan {
         }
     }
 
-    /// Names of the configurations.
+    /// Returns the configurations' names.
     pub fn names(&self) -> Vec<String> {
         self.configurations.iter().map(|configuration| configuration.name.clone()).collect()
     }
 }
 
-/// As text, of which JSON is made; a record need not be byte for byte.
+/// Serializes arguments as UTF-8, with replacement characters: JSON has no bytes.
 fn lossy<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(words.iter().map(|word| word.to_string_lossy()))
 }
 
-/// Byte-wise, because arguments need not be UTF-8.
+/// Replaces every `from` in `word`, by bytes because arguments need not be UTF-8.
 fn replace(word: &OsStr, from: &[u8], to: &[u8]) -> OsString {
     let mut rest = word.as_bytes();
     let mut result = Vec::new();
@@ -96,7 +99,9 @@ mod tests {
 
     fn plan(threads: &[u32], program: &[&str]) -> Plan {
         Plan {
-            configurations: ["libc", "default", "mcs+none"].map(|name| Configuration::parse(name).unwrap()).to_vec(),
+            configurations: ["libc", "default", "mcs+none"]
+                .map(|name| Configuration::parse(name).unwrap())
+                .to_vec(),
             threads: threads.iter().copied().map(Some).collect(),
             runs: 5,
             warmup: 1,
@@ -106,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn every_configuration_is_at_every_thread_count_once() {
+    fn cells_pair_every_configuration_and_thread_count_once() {
         let cells = plan(&[1, 2, 4], &["p", "{threads}"]).cells();
         assert_eq!((cells.len(), cells.iter().collect::<HashSet<_>>().len()), (9, 9));
         assert!(cells[..3].iter().all(|cell| cell.threads == Some(1)));
     }
 
     #[test]
-    fn the_placeholder_is_replaced_everywhere() {
+    fn command_replaces_every_placeholder() {
         let plan = plan(&[8], &["p", "-t{threads}", "{threads}:{threads}", "{thread}"]);
         let command = plan.command(plan.cells()[0]);
         assert_eq!(command, ["p", "-t8", "8:8", "{thread}"]);

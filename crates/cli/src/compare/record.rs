@@ -1,4 +1,4 @@
-//! What `compare` keeps: the record that every exporter renders.
+//! The record of a comparison, which every exporter renders.
 
 use serde::Serialize;
 
@@ -19,32 +19,30 @@ pub struct Record {
     pub title: Option<String>,
     /// Whether every planned run was measured.
     pub complete: bool,
-    /// If not, why.
+    /// Why the comparison is incomplete.
     pub ended_by: Option<String>,
-    /// What is compared.
     pub metric: Metric,
     /// The machine and the moment.
     pub context: Context,
-    /// What was to be run.
     pub plan: Plan,
-    /// What makes the figures doubtful, and the remedies.
+    /// Causes of doubt about the figures, with remedies.
     pub warnings: Vec<String>,
-    /// One sentence of what was gained or lost.
+    /// One sentence about what was gained or lost.
     pub conclusion: String,
-    /// One entry per configuration and thread count that has a run.
+    /// One entry per configuration and thread count with a run.
     pub summary: Vec<Summary>,
-    /// Every measured run, in the order of measuring.
+    /// Every measured run, in the order of measurement.
     pub runs: Vec<Run>,
 }
 
-/// What is compared.
+/// The compared quantity.
 #[derive(Debug, Clone, Serialize)]
 pub struct Metric {
     /// Name and unit, for headings.
     pub name: String,
-    /// Where it comes from; `None`: the wall time in seconds.
+    /// Expression that extracts it; `None` is wall time in seconds.
     pub regex: Option<String>,
-    /// Whether a smaller one is better.
+    /// Whether a smaller value is better.
     pub lower_is_better: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One run of the program, as the record has it.
+//! One run of the program, as recorded.
 
 use serde::Serialize;
 
@@ -11,28 +11,28 @@ pub struct Run {
     pub threads: Option<u32>,
     /// Round, from 1.
     pub round: u32,
-    /// What is compared, in its own unit.
+    /// Value of the metric, in its unit.
     pub metric: f64,
-    /// Operations that the program says it did.
+    /// Operations that the program reports.
     pub operations: Option<f64>,
-    /// Jain's fairness index that the program says it had, 0 to 1.
+    /// Jain's fairness index that the program reports, 0 to 1.
     pub fairness: Option<f64>,
     /// Elapsed time, seconds.
     pub wall_s: f64,
-    /// Processor time in user mode, of the program and those it waited for, seconds.
+    /// User-mode processor time of the program and of the children that it reaped, seconds.
     pub user_s: f64,
-    /// The same in the kernel.
+    /// Kernel-mode processor time of the same, seconds.
     pub system_s: f64,
-    /// Largest resident set, KiB. Linux counts from before `exec`, so a small program shows that
-    /// of this command.
+    /// Largest resident set, KiB. Linux counts from before `exec`, so a small program shows this
+    /// command's own size.
     pub max_rss_kib: i64,
-    /// Context switches because a thread waited.
+    /// Context switches of threads that blocked.
     pub voluntary_switches: i64,
-    /// Context switches because a thread was preempted.
+    /// Context switches of threads that were preempted.
     pub involuntary_switches: i64,
     /// Exit status; a recorded run has 0.
     pub exit_status: i32,
-    /// One-minute load average of the machine just before the run.
+    /// One-minute load average just before the run.
     pub load_average_before: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Goes through a plan, round by round, and keeps every result on the way.
+//! The measurement of a plan, round by round, with results saved after each round.
 
 use std::collections::HashSet;
 use std::ffi::c_int;
@@ -19,21 +19,22 @@ use super::plan::Plan;
 use super::record::{Metric, Record, SCHEMA};
 use super::run::Run;
 use super::summary;
+use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 
-/// How a comparison came to its end.
+/// How a comparison ended.
 #[derive(Debug)]
 pub enum Ending {
     /// Every run of the plan was measured.
     Complete,
-    /// A run gave no result.
+    /// A run failed.
     Failed(Failure),
-    /// This signal came.
+    /// A signal arrived.
     Interrupted(c_int),
 }
 
 impl Ending {
-    /// The exit status that says so.
+    /// Returns the exit status.
     pub fn status(&self) -> u8 {
         match self {
             Self::Complete => 0,
@@ -42,7 +43,7 @@ impl Ending {
         }
     }
 
-    /// One line for the record of an incomplete comparison.
+    /// Returns why a comparison is incomplete, in one line.
     fn reason(&self) -> Option<String> {
         match self {
             Self::Complete => None,
@@ -52,50 +53,50 @@ impl Ending {
     }
 }
 
-/// A comparison under way.
+/// A running comparison.
 pub struct Session<'a> {
-    /// What runs.
+    /// The runs.
     pub plan: Plan,
     /// Title of table and figure.
     pub title: Option<String>,
-    /// What is compared.
     pub metric: Metric,
-    /// Where the program prints numbers.
+    /// Expressions for the numbers that the program prints.
     pub printed: Printed,
-    /// Longest that one run may take.
+    /// Longest time for one run.
     pub timeout: Option<Duration>,
-    /// The interposer, if a configuration needs it.
+    /// Path of the interposer, if a configuration needs it.
     pub library: Option<PathBuf>,
-    /// Rewritten after each round.
+    /// File that is rewritten after each round.
     pub kept: Option<Destination<Record>>,
-    /// Ctrl-C.
+    /// Signals received, such as Ctrl-C.
     pub interrupts: &'a Interrupts,
     /// The machine.
     pub context: Context,
-    /// What makes the figures doubtful before anything has run.
+    /// Warnings from before the first run.
     pub warnings: Vec<String>,
-    /// What was measured.
+    /// Runs measured so far.
     pub runs: Vec<Run>,
 }
 
 /// Why a run gave no result.
 enum Stop {
-    /// The program cannot be started.
+    /// The program could not be started.
     Refused(Refusal),
     /// The run failed, or a signal came.
     Ended(Ending),
 }
 
 impl Session<'_> {
-    /// Runs the plan.
+    /// Measures the plan.
     ///
     /// # Errors
     ///
-    /// Only when the very first run cannot be started.
+    /// The first run could not be started.
     pub fn run(&mut self, quiet: bool) -> anyhow::Result<Ending> {
         let Plan { warmup, runs, seed, .. } = self.plan;
         let cells = self.plan.cells().len();
-        let mut steps = Rounds::new(cells, 0..warmup + runs, seed, Order::ByNumber, HashSet::new(), quiet);
+        let mut steps =
+            Rounds::new(cells, 0..warmup + runs, seed, Order::ByNumber, HashSet::new(), quiet);
         if !quiet {
             steps.note(&format!("{} runs, seed {seed}", u64::from(warmup + runs) * cells as u64));
         }
@@ -111,24 +112,27 @@ impl Session<'_> {
                 Ok(_) => {}
                 Err(Stop::Ended(ending)) => return Ok(ending),
                 Err(Stop::Refused(refusal)) if is_first => return Err(refusal.into()),
-                // It was there before: somebody rebuilds or removes it meanwhile.
-                Err(Stop::Refused(refusal)) => return Ok(self.failed(turn, refusal.message, &Output::default())),
+                // The first run did start, so the program has been rebuilt or removed since.
+                Err(Stop::Refused(refusal)) => {
+                    return Ok(self.failed(turn, refusal.message, &Output::default()));
+                }
             }
             is_first = false;
         }
         Ok(Ending::Complete)
     }
 
-    /// Rewrites the record with what there is.
+    /// Rewrites the record with the runs so far.
     fn keep(&self) {
         if let Some(kept) = &self.kept {
             let ended_by = Some("still running when this was written".to_string());
-            // The final write reports an error; a disk that is full now may not be so then.
-            let _ = kept.write(&Record { complete: false, ended_by, ..self.record(&Ending::Complete) });
+            // Ignore a failure: space may be free again for the final write, which reports errors.
+            let _ =
+                kept.write(&Record { complete: false, ended_by, ..self.record(&Ending::Complete) });
         }
     }
 
-    /// The record of what was measured.
+    /// Returns the record of the runs so far.
     pub fn record(&self, ending: &Ending) -> Record {
         let summaries = summary::summarise(&self.plan, &self.runs, self.metric.lower_is_better);
         let mut warnings = self.warnings.clone();
@@ -148,7 +152,7 @@ impl Session<'_> {
         }
     }
 
-    /// `default, 8 threads, round 3`.
+    /// Returns a run's name for messages: `default, 8 threads, round 3`.
     fn name(&self, turn: Turn) -> String {
         let cell = self.plan.describe(self.plan.cells()[turn.cell]);
         match turn.round.checked_sub(self.plan.warmup) {
@@ -161,7 +165,6 @@ impl Session<'_> {
         Ending::Failed(Failure::new(self.name(turn), why, output))
     }
 
-    /// Runs one cell once.
     fn measure(&self, turn: Turn) -> Result<Run, Stop> {
         if let Some(signal) = self.interrupts.take() {
             return Err(Stop::Ended(Ending::Interrupted(signal)));
@@ -178,7 +181,7 @@ impl Session<'_> {
             Outcome::Interrupted(signal) => return Err(Stop::Ended(Ending::Interrupted(signal))),
             Outcome::TimedOut => {
                 let limit = self.timeout.unwrap_or_default().as_secs_f64();
-                return Err(fail(format!("still running after --timeout {limit} s, so it was ended")));
+                return Err(fail(messages::killed_after_timeout(limit)));
             }
             Outcome::Ended(usage) if usage.status.success() => usage,
             Outcome::Ended(usage) => return Err(fail(child::describe(usage.status))),

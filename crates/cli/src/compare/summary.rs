@@ -1,4 +1,4 @@
-//! From runs to medians, ratios and one sentence. Pure.
+//! Medians, ratios and a conclusion from the runs. Pure.
 
 use serde::Serialize;
 use unconvoy_measure::arguments::thread_count;
@@ -6,8 +6,9 @@ use unconvoy_measure::statistics::{FEWEST_RUNS, Spread};
 
 use super::plan::Plan;
 use super::run::Run;
+use crate::messages::compare as messages;
 
-/// A median absolute deviation above this fraction of the median deserves a warning.
+/// A median absolute deviation above this fraction of the median causes a warning.
 const WIDE_SPREAD: f64 = 0.10;
 
 /// One configuration at one thread count.
@@ -15,9 +16,9 @@ const WIDE_SPREAD: f64 = 0.10;
 pub struct Summary {
     /// Name of the configuration.
     pub configuration: String,
-    /// Thread count, `null` when the program takes none.
+    /// Thread count, `null` if the program takes none.
     pub threads: Option<u32>,
-    /// What is compared.
+    /// Value of the metric.
     pub metric: Spread,
     /// Elapsed time, seconds.
     pub wall_s: Spread,
@@ -27,23 +28,27 @@ pub struct Summary {
     pub cpu_per_operation_s: Option<Spread>,
     /// Jain's fairness index.
     pub fairness: Option<Spread>,
-    /// How many times as good as the first configuration at the same thread count, so above 1
-    /// is better whichever way the metric goes.
+    /// How many times as good as the first configuration at the same thread count. Above 1 is
+    /// better, whichever way the metric goes.
     pub ratio: Option<f64>,
-    /// Whether the difference to the first configuration is more than the spreads explain.
+    /// Whether the difference from the first configuration exceeds the spread.
     pub differs: Option<bool>,
 }
 
-/// Summarises the runs there are, row by row in the plan's order.
+/// Summarises the runs so far, row by row in the plan's order.
 pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summary> {
     let mut summaries: Vec<Summary> = Vec::new();
     for &threads in &plan.threads {
         let mut first: Option<Spread> = None;
         for (index, configuration) in plan.configurations.iter().enumerate() {
-            let of_cell: Vec<&Run> =
-                runs.iter().filter(|run| run.threads == threads && run.configuration == configuration.name).collect();
+            let of_cell: Vec<&Run> = runs
+                .iter()
+                .filter(|run| run.threads == threads && run.configuration == configuration.name)
+                .collect();
             let each = |value: fn(&Run) -> f64| Spread::of(of_cell.iter().map(|run| value(run)));
-            let some = |value: fn(&Run) -> Option<f64>| Spread::of(of_cell.iter().filter_map(|run| value(run)));
+            let some = |value: fn(&Run) -> Option<f64>| {
+                Spread::of(of_cell.iter().filter_map(|run| value(run)))
+            };
             let (Some(metric), Some(wall_s), Some(cpu_s)) =
                 (each(|run| run.metric), each(|run| run.wall_s), each(Run::cpu_s))
             else {
@@ -69,13 +74,14 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
     summaries
 }
 
-/// How many times as good; `None` where a division says nothing.
+/// Returns how many times as good `this` is; `None` if the quotient is not finite.
 fn ratio(this: &Spread, first: &Spread, lower_is_better: bool) -> Option<f64> {
-    let (above, below) = if lower_is_better { (first.median, this.median) } else { (this.median, first.median) };
+    let (above, below) =
+        if lower_is_better { (first.median, this.median) } else { (this.median, first.median) };
     (below != 0.0).then(|| above / below).filter(|ratio| ratio.is_finite())
 }
 
-/// One sentence: what was gained or lost against the first configuration, and where.
+/// States in one sentence what was gained or lost against the first configuration, and where.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
     let mut compared: Vec<(&Summary, f64)> =
@@ -83,9 +89,9 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     compared.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (Some(worst), Some(best)) = (compared.first(), compared.last()) else {
         return match plan.configurations.len() {
-            _ if summaries.is_empty() => "No run was finished.".to_string(),
-            1 => format!("Only {first} was measured, so there is nothing to compare it with."),
-            _ => format!("Too little was measured to compare anything with {first}."),
+            _ if summaries.is_empty() => "No run finished.".to_string(),
+            1 => format!("Only {first} was measured: nothing to compare it with."),
+            _ => format!("Too few runs finished to compare anything with {first}."),
         };
     };
     let is_real = compared.iter().any(|(summary, _)| summary.differs == Some(true));
@@ -96,13 +102,15 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     if is_real {
         format!("Against {first}: {cells}.")
     } else {
-        format!("No difference to {first} is beyond the spread: {cells}.")
+        format!("No difference from {first} exceeds the spread: {cells}.")
     }
 }
 
 /// `default 1.42x at 8 threads (beyond the spread)`.
 fn place((summary, ratio): &(&Summary, f64), with_certainty: bool) -> String {
-    let at = summary.threads.map_or_else(String::new, |threads| format!(" at {}", thread_count(threads)));
+    let at = summary
+        .threads
+        .map_or_else(String::new, |threads| format!(" at {}", thread_count(threads)));
     let certainty = match summary.differs {
         _ if !with_certainty => "",
         Some(true) => " (beyond the spread)",
@@ -111,7 +119,7 @@ fn place((summary, ratio): &(&Summary, f64), with_certainty: bool) -> String {
     format!("{} {}{at}{certainty}", summary.configuration, times(*ratio))
 }
 
-/// A ratio with the digits that matter.
+/// Formats a ratio with three significant digits or so.
 pub fn times(ratio: f64) -> String {
     match ratio {
         r if r >= 100.0 => format!("{r:.0}x"),
@@ -121,27 +129,24 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// What makes the figures doubtful, each with its remedy.
+/// Returns the causes of doubt about the figures, each with its remedy.
 pub fn warnings(plan: &Plan, summaries: &[Summary]) -> Vec<String> {
     let mut warnings = Vec::new();
     if (plan.runs as usize) < FEWEST_RUNS && plan.configurations.len() > 1 {
-        warnings.push(format!(
-            "{} runs per cell do not show a spread, so no difference counts as real; \
-             use --runs {FEWEST_RUNS} or more",
-            plan.runs
-        ));
+        warnings.push(messages::too_few_runs(plan.runs, FEWEST_RUNS));
     }
-    let widest = summaries.iter().max_by(|a, b| a.metric.relative().total_cmp(&b.metric.relative()));
+    let widest =
+        summaries.iter().max_by(|a, b| a.metric.relative().total_cmp(&b.metric.relative()));
     if let Some(cell) = widest.filter(|cell| cell.metric.relative() > WIDE_SPREAD) {
         let wide = summaries.iter().filter(|cell| cell.metric.relative() > WIDE_SPREAD).count();
-        let threads = cell.threads.map_or(String::new(), |threads| format!(" at {threads} threads"));
-        warnings.push(format!(
-            "the spread is above {:.0} % in {wide} of {} cells (most: {}{threads}, {:.0} %); \
-             raise --runs, let each run take longer, or use a quieter machine",
-            100.0 * WIDE_SPREAD,
+        let threads =
+            cell.threads.map_or(String::new(), |threads| format!(" at {threads} threads"));
+        warnings.push(messages::wide_spread(
+            WIDE_SPREAD,
+            wide,
             summaries.len(),
-            cell.configuration,
-            100.0 * cell.metric.relative()
+            &format!("{}{threads}", cell.configuration),
+            cell.metric.relative(),
         ));
     }
     warnings
@@ -189,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn ratios_say_better_whichever_way_the_metric_goes() {
+    fn ratio_above_one_is_better_in_either_direction() {
         let runs = runs(&[("libc", 8, [2.0, 2.0, 2.0]), ("default", 8, [4.0, 4.1, 4.0])]);
         let higher = summarise(&plan(), &runs, false);
-        assert_eq!(higher.len(), 2, "nothing was run at one thread");
+        assert_eq!(higher.len(), 2, "one-thread cells without runs have no summary");
         assert_eq!((higher[0].ratio, higher[0].differs), (None, None));
         assert_eq!((higher[1].ratio, higher[1].differs), (Some(2.0), Some(true)));
         assert_eq!(summarise(&plan(), &runs, true)[1].ratio, Some(0.5));
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_names_best_and_worst() {
+    fn conclusion_names_best_and_worst() {
         let runs = runs(&[
             ("libc", 1, [10.0, 10.5, 9.5]),
             ("default", 1, [9.9, 10.4, 9.6]),
@@ -215,18 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_called_noise() {
+    fn conclusion_within_spread_reports_no_difference() {
         let runs = runs(&[("libc", 8, [1.0, 2.0, 3.0]), ("default", 8, [1.5, 2.5, 3.5])]);
         let summaries = summarise(&plan(), &runs, false);
-        assert!(conclude(&plan(), &summaries).starts_with("No difference to libc"));
+        assert!(conclude(&plan(), &summaries).starts_with("No difference from libc"));
         assert!(warnings(&plan(), &summaries)[0].contains("raise --runs"));
     }
 
     #[test]
-    fn nothing_measured_is_said() {
-        assert_eq!(conclude(&plan(), &[]), "No run was finished.");
+    fn conclusion_without_runs_says_so() {
+        assert_eq!(conclude(&plan(), &[]), "No run finished.");
         let half = summarise(&plan(), &runs(&[("libc", 8, [1.0; 3])]), false);
-        assert!(conclude(&plan(), &half).contains("Too little"));
+        assert!(conclude(&plan(), &half).contains("Too few runs"));
         let zero = runs(&[("libc", 8, [0.0; 3]), ("default", 8, [1.0; 3])]);
         assert_eq!(summarise(&plan(), &zero, false)[1].ratio, None);
     }

@@ -1,4 +1,4 @@
-//! The run under QEMU's user mode with the plug-in, for address sets.
+//! Collection of address sets under QEMU's user mode with the plug-in.
 
 use std::ffi::{OsStr, OsString};
 use std::io::BufReader;
@@ -13,49 +13,47 @@ use unconvoy_measure::parts;
 use unconvoy_syncchar::Analysis;
 use unconvoy_trace_stream as stream;
 
-use super::child::{self, Ended};
 use super::parquet::Keeper;
 use super::pipe::Pipe;
 use super::trace::Trace;
+use crate::child::{self, Ended};
 use crate::inspect;
+use crate::messages::predict as messages;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
 const QEMU: &str = "qemu-x86_64";
 
-/// QEMU and what it loads.
+/// QEMU and the plug-in.
 pub struct Emulator {
     qemu: PathBuf,
     plugin: PathBuf,
 }
 
 impl Emulator {
-    /// Looks for QEMU, and whether it takes plug-ins.
+    /// Finds QEMU and checks that it supports plug-ins.
     ///
     /// # Errors
     ///
-    /// Says what to install (125).
+    /// The message says what to install (status 125).
     pub fn find(plugin: PathBuf) -> Result<Self, Refusal> {
-        let remedy = "apt-get install qemu-user, of Debian 12 (7.2)";
         let Some(qemu) = inspect::resolve(OsStr::new(QEMU)) else {
-            return Err(Refusal::installation(format!(
-                "{QEMU} is missing, under which the program is to run: {remedy}"
-            )));
+            return Err(Refusal::installation(messages::qemu_user_not_found(QEMU)));
         };
         let help = Command::new(&qemu).arg("-help").output();
         let help =
-            help.map_err(|error| Refusal::installation(format!("{} cannot be executed: {error}", qemu.display())))?;
+            help.map_err(|error| Refusal::installation(messages::qemu_failed(&qemu, error)))?;
         if !String::from_utf8_lossy(&help.stdout).contains("-plugin") {
-            return Err(Refusal::installation(format!("{} was built without plug-ins: {remedy}", qemu.display())));
+            return Err(Refusal::installation(messages::qemu_user_without_plugins(&qemu)));
         }
         Ok(Self { qemu, plugin })
     }
 
-    /// Runs the program, reading what the plug-in tells as it tells it.
+    /// Runs the program and reads the plug-in's stream while it runs.
     ///
     /// # Errors
     ///
-    /// QEMU cannot be started, or the pipe not made.
+    /// QEMU cannot be started, or the pipe cannot be created.
     pub fn run(
         &self,
         args: &PredictArgs,
@@ -70,14 +68,17 @@ impl Emulator {
         let pipe = Pipe::make(&address_sets, &has_ended)?;
         let mut command = self.command(args, path, &address_sets);
         std::thread::scope(|scope| {
-            let reader = scope.spawn(move || match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
-                Ok(reader) => Trace::read(reader, analysis, keep),
-                Err(error) => Trace::without_a_start(error.to_string()),
+            let reader = scope.spawn(move || {
+                match stream::Reader::new(BufReader::with_capacity(1 << 16, pipe)) {
+                    Ok(reader) => Trace::read(reader, analysis, keep),
+                    Err(error) => Trace::without_a_start(error.to_string()),
+                }
             });
             let ended = child::run(&mut command, args.timeout, interrupts);
             has_ended.store(true, Ordering::Release);
-            let trace = reader.join().map_err(|_| anyhow::anyhow!("the analysis failed"))?;
-            let ended = ended.map_err(|error| Refusal::installation(format!("{}: {error}", self.qemu.display())))?;
+            let trace = reader.join().map_err(|_| anyhow::anyhow!(messages::analysis_failed()))?;
+            let ended = ended
+                .map_err(|error| Refusal::installation(messages::qemu_failed(&self.qemu, error)))?;
             Ok((ended, trace))
         })
     }
@@ -86,12 +87,20 @@ impl Emulator {
         let mut plugin = escaped(self.plugin.as_os_str());
         plugin.push(",out=");
         plugin.push(escaped(out.as_os_str()));
-        plugin.push(format!(",rate={},seed={}", args.rate, args.seed));
+        let sampling = args.sampling.name();
+        plugin.push(format!(",rate={},sampling={sampling},seed={}", args.rate, args.seed));
         let (file, before) = inspect::executed(path);
         let name = if before.is_empty() { args.program[0].as_os_str() } else { file.as_os_str() };
         let mut command = Command::new(&self.qemu);
-        command.arg("-plugin").arg(plugin).arg("-0").arg(name).arg(&file).args(before).args(&args.program[1..]);
-        // The program's own locks are to be seen, under their own names.
+        command
+            .arg("-plugin")
+            .arg(plugin)
+            .arg("-0")
+            .arg(name)
+            .arg(&file)
+            .args(before)
+            .args(&args.program[1..]);
+        // Run without the interposer, so that the locks and functions are the program's own.
         command.env_remove(environment::STATS.name);
         if let Some(preload) = std::env::var_os(environment::PRELOAD.name) {
             match parts::without_preload(&preload) {
@@ -103,7 +112,7 @@ impl Emulator {
     }
 }
 
-/// As QEMU wants it: commas within a value are doubled.
+/// Doubles commas, as QEMU's option syntax requires within a value.
 pub fn escaped(path: &OsStr) -> OsString {
     let mut bytes = Vec::with_capacity(path.len());
     for byte in path.as_bytes() {
@@ -120,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_are_doubled() {
+    fn escaped_doubles_commas() {
         assert_eq!(escaped(OsStr::new("/a,b/c")), "/a,,b/c");
     }
 }

@@ -1,23 +1,25 @@
-//! Which lock of the native run is which of the emulated one. Addresses differ; where a static lock lies in its file, and where in its file the
-//! caller of a lock's first acquisition goes on, do not.
+//! Matches the locks of the native run with those of the emulated run. Addresses differ between the
+//! runs. Two positions relative to a file are equal in both: that of a static lock, and that of the
+//! return address of a lock's first acquisition.
 //!
-//! Several locks may be first acquired at one place: the locks of a table, or one lock's lives. Their times are known together only; they are
-//! shared out by how often each was acquired under emulation.
+//! Several locks may be first acquired at one place, such as the locks of a table or the successive
+//! locks at one address. Only their total times are known, which are divided in proportion to each
+//! lock's acquisitions under emulation.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use unconvoy_syncchar::LockTimes;
 
-use super::images::{Images, Origin};
 use super::trace::Lock;
+use crate::images::{Images, Origin};
 use crate::stats;
 
-/// The times of each lock, and what could not be told, in sentences.
+/// The times of each lock, and remarks about locks that could not be matched.
 pub struct Joined {
-    /// By lock number.
+    /// Times by lock number.
     pub times: HashMap<u32, LockTimes>,
-    /// See there.
+    /// One sentence per limitation.
     pub remarks: Vec<String>,
 }
 
@@ -27,14 +29,19 @@ enum Key {
     FirstTaken(Origin),
 }
 
-/// Joins the locks of a native run with those of a trace.
-pub fn join<'a>(native: &stats::Record, locks: impl Iterator<Item = &'a Lock>, images: &Images) -> Joined {
+/// Matches the locks of a native run with those of a trace.
+pub fn join<'a>(
+    native: &stats::Record,
+    locks: impl Iterator<Item = &'a Lock>,
+    images: &Images,
+) -> Joined {
     let mut measured: HashMap<Key, LockTimes> = HashMap::new();
     let (mut placeless, mut lost) = (0, 0.0);
     let mut canonical = HashMap::new();
     for lock in &native.locks {
         let mut origin = |offset: &stats::Offset| {
-            let file = canonical.entry(offset.object.clone()).or_insert_with(|| resolved(&offset.object));
+            let file =
+                canonical.entry(offset.object.clone()).or_insert_with(|| resolved(&offset.object));
             Origin { file: file.clone(), offset: offset.offset }
         };
         let key = match (&lock.at, &lock.first_taken) {
@@ -73,24 +80,26 @@ pub fn join<'a>(native: &stats::Record, locks: impl Iterator<Item = &'a Lock>, i
     let mut remarks = Vec::new();
     if shared > 0 {
         remarks.push(format!(
-            "{shared} locks are first taken at a place that they share with others: their time held is that of all at the place, shared out by how often each was taken."
+            "{shared} locks share the place of their first acquisition with others: hold times at \
+             such a place are divided in proportion to acquisitions."
         ));
     }
     if unjoined > 0 {
         remarks.push(format!(
-            "{unjoined} locks of the native run, held for {lost:.6} s together, are none of the emulated run's: first taken elsewhere, or not at all."
+            "{unjoined} locks of the native run, held for {lost:.6} s in total, match no lock of \
+             the emulated run. That run first acquired them at another place, or not at all."
         ));
     }
     if native.dropped_locks > 0 {
         remarks.push(format!(
-            "{} more locks were not measured natively: the interposer's table was full.",
+            "{} more locks have no native times: the interposer's table was full.",
             native.dropped_locks
         ));
     }
     Joined { times, remarks }
 }
 
-/// Shares out what locks have together.
+/// Divides the total times of several locks among them.
 fn share(sum: &LockTimes, locks: &[&Lock]) -> Vec<(u32, LockTimes)> {
     let all: u64 = locks.iter().map(|lock| lock.acquisitions).sum();
     let part = |lock: &Lock| match all {
@@ -116,17 +125,24 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::predict::images::Mapping;
+    use crate::images::Mapping;
     use serde_json::json;
 
     fn native(locks: serde_json::Value) -> stats::Record {
-        let record = json!({"program": "p", "pid": 1, "lock": "l", "load": "c", "wall_ns": 1, "locks": locks});
+        let record = json!({
+            "program": "p", "pid": 1, "lock": "l", "load": "c", "wall_ns": 1, "locks": locks,
+        });
         serde_json::from_value(record).unwrap()
     }
 
     fn images() -> Images {
-        // No such file: addresses are all that is known of it.
-        Images::new(&[Mapping { base: 0x40_0000, end: 0x41_0000, offset: 0, path: "/no/program".into() }])
+        // The file does not exist, so only its addresses are known.
+        Images::new(&[Mapping {
+            base: 0x40_0000,
+            end: 0x41_0000,
+            offset: 0,
+            path: "/no/program".into(),
+        }])
     }
 
     fn lock(number: u32, address: u64, pc: u64, acquisitions: u64) -> Lock {
@@ -134,12 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn static_locks_by_where_they_lie() {
+    fn join_matches_static_locks_by_position() {
         let native = native(json!([
-            {"at": {"object": "/no/program", "offset": "0x8000"}, "acquisitions": 10, "hold_ns": 2_000_000_000_u64},
-            {"at": {"object": "/no/program", "offset": "0x8028"}, "acquisitions": 20, "hold_ns": 1_000_000_000_u64},
+            {
+                "at": {"object": "/no/program", "offset": "0x8000"},
+                "acquisitions": 10, "hold_ns": 2_000_000_000_u64,
+            },
+            {
+                "at": {"object": "/no/program", "offset": "0x8028"},
+                "acquisitions": 20, "hold_ns": 1_000_000_000_u64,
+            },
         ]));
-        // Both first taken at one place, as by a function that is given the lock.
+        // Both first acquired at one place, as by a function that takes the lock as an argument.
         let locks = [lock(0, 0x40_8028, 0x40_1000, 7), lock(1, 0x40_8000, 0x40_1000, 9)];
         let joined = join(&native, locks.iter(), &images());
         assert_eq!(joined.times[&0], LockTimes { acquisitions: 20, held: 1.0, waited: 0.0 });
@@ -148,19 +170,32 @@ mod tests {
     }
 
     #[test]
-    fn others_by_who_took_them_first() {
+    fn join_matches_other_locks_by_first_acquisition() {
         let native = native(json!([
-            {"first_taken": {"object": "/no/program", "offset": "0x1000"}, "acquisitions": 30, "hold_ns": 3_000_000_000_u64},
-            {"first_taken": {"object": "/no/program", "offset": "0x2000"}, "acquisitions": 1, "hold_ns": 500_000_000},
+            {
+                "first_taken": {"object": "/no/program", "offset": "0x1000"},
+                "acquisitions": 30, "hold_ns": 3_000_000_000_u64,
+            },
+            {
+                "first_taken": {"object": "/no/program", "offset": "0x2000"},
+                "acquisitions": 1, "hold_ns": 500_000_000,
+            },
             {"acquisitions": 1, "hold_ns": 500_000_000},
         ]));
-        let locks =
-            [lock(0, 0x7f00_0000, 0x40_1000, 20), lock(1, 0x7f00_1000, 0x40_1000, 10), lock(2, 0x7f00_2000, 0, 1)];
+        let locks = [
+            lock(0, 0x7f00_0000, 0x40_1000, 20),
+            lock(1, 0x7f00_1000, 0x40_1000, 10),
+            lock(2, 0x7f00_2000, 0, 1),
+        ];
         let joined = join(&native, locks.iter(), &images());
         assert_eq!(joined.times.len(), 2);
         assert_eq!(joined.times[&0].acquisitions, 20);
         assert!((joined.times[&1].held - 1.0).abs() < 1e-9);
-        assert!(joined.remarks[0].starts_with("2 locks are first taken at a place"), "{:?}", joined.remarks);
-        assert!(joined.remarks[1].starts_with("2 locks of the native run, held for 1.0"), "{:?}", joined.remarks);
+        assert!(joined.remarks[0].starts_with("2 locks share the place"), "{:?}", joined.remarks);
+        assert!(
+            joined.remarks[1].starts_with("2 locks of the native run, held for 1.0"),
+            "{:?}",
+            joined.remarks
+        );
     }
 }

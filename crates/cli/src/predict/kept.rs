@@ -1,4 +1,5 @@
-//! What unconvoy adds to the end record of a kept trace, under the key `unconvoy`, so that another analysis, on another machine, has no need of the program's files or of another run.
+//! What unconvoy adds to the end record of a kept trace, under the key `unconvoy`. With it, another
+//! machine can analyse the trace without the program's files or another run.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +10,32 @@ use unconvoy_syncchar::{Clock, LockTimes};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
-    /// The native run's time, seconds.
+    /// Duration of the native run, seconds.
     pub seconds: Option<f64>,
-    /// Of locks by number: what the native run measured.
+    /// Native measurements by lock number.
     pub times: BTreeMap<u32, LockTimes>,
-    /// Locks' names.
+    /// Names by lock number.
     pub locks: BTreeMap<u32, String>,
-    /// Of locks that are one of many of their kind: what all of these are called.
+    /// Names of lock classes by lock number, for locks that are one of many of their kind.
     pub classes: BTreeMap<u32, String>,
-    /// What ran, where the collector cannot tell: in a guest.
+    /// The command that ran in a guest. The collector does not know it.
     pub program: Vec<String>,
-    /// On what, likewise.
+    /// The guest's kernel and processors, which the collector does not know either.
     pub source: String,
-    /// What the times mean.
+    /// Unit and meaning of the times.
     pub clock: Clock,
-    /// Places' names.
+    /// Names by place number.
     pub places: BTreeMap<u32, String>,
-    /// Places of stores that the source makes only under a condition.
+    /// Places of stores that are conditional in the source.
     pub conditional: Vec<u32>,
-    /// Names of words in the report that was made when the trace was kept, by address.
+    /// Names, by address, of the words in the report of the run that wrote the trace.
     pub words: BTreeMap<u64, String>,
-    /// What was not seen in the runs.
+    /// Limitations of the runs.
     pub remarks: Vec<String>,
 }
 
 impl Kept {
-    /// The end record: the collector's own, or an empty one if it told none, and this.
+    /// Returns the collector's end record, or an empty one if there was none, with this added.
     pub fn end_record(&self, collectors: Option<&str>) -> serde_json::Result<String> {
         let mut end: serde_json::Map<String, serde_json::Value> = match collectors {
             Some(json) => serde_json::from_str(json)?,
@@ -50,8 +51,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_collectors_own_end_stays() {
-        let kept = Kept { words: BTreeMap::from([(0x1000, "counter".to_string())]), ..Kept::default() };
+    fn end_record_keeps_collectors_fields() {
+        let kept =
+            Kept { words: BTreeMap::from([(0x1000, "counter".to_string())]), ..Kept::default() };
         let json = kept.end_record(Some(r#"{"seen":3}"#)).unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["seen"], 3);

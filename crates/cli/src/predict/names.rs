@@ -1,4 +1,4 @@
-//! Names for a report's numbers: from the program's files, or from what a kept trace has of them.
+//! Names for a report's numbers, from the program's files or from a kept trace.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use unconvoy_syncchar::Names;
 
 use super::conditional;
-use super::images::Images;
 use super::kept::Kept;
 use super::trace::{Lock, Trace};
+use crate::images::Images;
 
 /// See the [module](self).
 pub struct Namer<'a> {
@@ -20,15 +20,17 @@ pub struct Namer<'a> {
 }
 
 impl<'a> Namer<'a> {
-    /// Names for a trace. What it has been kept with goes first: the files may be others by now.
+    /// Creates the names of a trace. Names in a kept trace take precedence, because the files may
+    /// have changed.
     pub fn new(trace: &'a Trace, images: &'a Images) -> Self {
         let kept = trace.end.as_ref().and_then(|end| end.kept.as_ref());
-        let mut namer = Self { trace, images, kept, locks: BTreeMap::new(), words: RefCell::default() };
+        let mut namer =
+            Self { trace, images, kept, locks: BTreeMap::new(), words: RefCell::default() };
         namer.locks = namer.lock_names();
         namer
     }
 
-    /// Names of all locks; of several with one name, all but the first have a number, too.
+    /// Names all locks. Locks with the same name are numbered from the second on.
     fn lock_names(&self) -> BTreeMap<u32, String> {
         let mut like: HashMap<String, u32> = HashMap::new();
         let mut names = BTreeMap::new();
@@ -41,28 +43,36 @@ impl<'a> Namer<'a> {
             let name = self.lock_name(lock);
             let number = like.entry(name.clone()).or_default();
             *number += 1;
-            names.insert(lock.number, if *number == 1 { name } else { format!("{name} #{number}") });
+            names
+                .insert(lock.number, if *number == 1 { name } else { format!("{name} #{number}") });
         }
         names
     }
 
-    /// A static lock's variable; else where its memory was allocated, unless that may be other memory by now; else who took it first.
+    /// Names a lock by its variable if it is static, else by the site that allocated its memory
+    /// unless the memory may have been reused, else by its first acquisition.
     fn lock_name(&self, lock: &Lock) -> String {
         let allocated = || {
-            let (start, allocation) = self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
+            let (start, allocation) =
+                self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
             let site = self.images.own_call(allocation.frames())?;
-            Some(format!("lock at byte {} of {} bytes allocated in {site}", lock.address - start, allocation.size))
+            Some(format!(
+                "lock at byte {} of {} bytes allocated in {site}",
+                lock.address - start,
+                allocation.size
+            ))
         };
         let taken = || Some(format!("lock first taken in {}", self.images.call(lock.pc)?));
         let name = self.images.variable(lock.address).or_else(allocated).or_else(taken);
         name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
     }
 
-    /// What another analysis of the same trace will ask for.
+    /// Returns the names that another analysis of the same trace needs.
     pub fn keep(&self) -> Kept {
         let mut places: Vec<u32> = self.trace.places.keys().copied().collect();
         places.sort_unstable();
-        let conditional = places.iter().copied().filter(|place| self.is_conditional_store(*place)).collect();
+        let conditional =
+            places.iter().copied().filter(|place| self.is_conditional_store(*place)).collect();
         Kept {
             locks: self.locks.clone(),
             places: places.iter().filter_map(|place| Some((*place, self.place(*place)?))).collect(),
@@ -104,7 +114,11 @@ impl Names for Namer<'_> {
     fn is_conditional_store(&self, place: u32) -> bool {
         match self.kept {
             Some(kept) => kept.conditional.contains(&place),
-            None => self.trace.places.get(&place).is_some_and(|pc| conditional::is_conditional_store(self.images, *pc)),
+            None => self
+                .trace
+                .places
+                .get(&place)
+                .is_some_and(|pc| conditional::is_conditional_store(self.images, *pc)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The run without an emulator, for the times of locks: under the interposer, as `unconvoy run --stats` does it.
+//! The native run, for the times of locks, under the interposer as in `unconvoy run --stats`.
 
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -11,18 +11,18 @@ use unconvoy_measure::child::describe;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::parts;
 
-use super::child::{self, Ended, Why};
+use crate::child::{self, Ended, Why};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 use crate::{inspect, stats};
 
-/// What the run told.
+/// Results of the native run.
 pub struct Native {
-    /// How it ended.
+    /// How the run ended.
     pub ended: Ended,
     /// The interposer's record, if it could write one.
     pub record: Option<stats::Record>,
-    /// What was not seen, or spoils the times; sentences.
+    /// Remarks about what is missing or distorts the times.
     pub remarks: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Native {
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn run(
         args: &PredictArgs,
         path: &Path,
@@ -40,7 +40,8 @@ impl Native {
         interrupts: &Interrupts,
     ) -> anyhow::Result<Self> {
         let statistics = folder.join("native.json");
-        let preload = parts::preload(interposer, std::env::var_os(environment::PRELOAD.name).as_deref());
+        let preload =
+            parts::preload(interposer, std::env::var_os(environment::PRELOAD.name).as_deref());
         let mut command = Command::new(&args.program[0]);
         command
             .args(&args.program[1..])
@@ -50,8 +51,10 @@ impl Native {
             .map_err(|error| Refusal::not_started(&args.program[0], &error))?;
         let mut remarks = Vec::new();
         match ended.why {
-            Some(Why::TimedOut) => remarks.push("The native run was ended by the time-out.".into()),
-            None if !ended.status.success() => remarks.push(format!("The native run: {}.", describe(ended.status))),
+            Some(Why::TimedOut) => remarks.push("The time-out ended the native run.".into()),
+            None if !ended.status.success() => {
+                remarks.push(format!("The native run: {}.", describe(ended.status)))
+            }
             _ => {}
         }
         let record = match stats::read(&statistics) {
@@ -59,12 +62,17 @@ impl Native {
             Err(error) => {
                 remarks.push(match inspect::obstacle(path) {
                     Some(obstacle) => {
-                        format!("No times of locks: nothing can be replaced in the program, since {obstacle}.")
+                        format!(
+                            "No lock times: nothing can be replaced in the program, because \
+                             {obstacle}."
+                        )
                     }
                     None if !ended.status.success() => {
-                        "No times of locks: the program ended before the interposer could write them.".into()
+                        "No lock times: the program ended before the interposer could write \
+                         them."
+                            .into()
                     }
-                    None => format!("No times of locks: the interposer wrote none ({error:#})."),
+                    None => format!("No lock times: the interposer wrote none ({error:#})."),
                 });
                 None
             }
@@ -72,7 +80,7 @@ impl Native {
         Ok(Self { ended, record, remarks })
     }
 
-    /// The run time, unless the run was cut short, in seconds.
+    /// Returns the run time in seconds, unless the run was cut short.
     pub fn seconds(&self) -> Option<f64> {
         let measured = self.record.as_ref().map(|record| Duration::from_nanos(record.wall_ns));
         let wall = measured.filter(|wall| !wall.is_zero()).unwrap_or(self.ended.wall);
@@ -80,21 +88,24 @@ impl Native {
     }
 }
 
-/// Where our standard input is, so that the second run can be given the same.
+/// Position of standard input, so that both runs read the same input.
 pub struct Input(Option<(std::fs::File, u64)>);
 
 impl Input {
-    /// Remembers where it is, if it is a file; what comes from a pipe or a terminal comes once.
+    /// Saves the position if standard input is a file. A pipe or a terminal can be read only once.
     pub fn remember() -> Self {
         let remember = || {
             let mut file = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
-            let position = file.stream_position().ok().filter(|_| file.metadata().is_ok_and(|data| data.is_file()))?;
+            let position = file
+                .stream_position()
+                .ok()
+                .filter(|_| file.metadata().is_ok_and(|data| data.is_file()))?;
             Some((file, position))
         };
         Self(remember())
     }
 
-    /// Goes back there.
+    /// Seeks to the saved position.
     pub fn rewind(self) {
         if let Some((mut file, position)) = self.0 {
             let _ = file.seek(SeekFrom::Start(position));

@@ -1,12 +1,12 @@
-//! The report as one HTML page that needs nothing else: no script, no other file.
+//! The report as a self-contained HTML page without scripts.
 
 use askama::Template;
 use unconvoy_syncchar::report::LockReport;
 use unconvoy_syncchar::{ClassReport, Clock, Estimate, Histogram, HotSpot, Projection, Report};
 
-/// Hot spots shown of a lock.
+/// Hot spots shown per lock.
 const SPOTS: usize = 8;
-/// Width of the bar of all conflicts, in heights of a letter.
+/// Width of a bar of 100 %, in rem.
 const WIDEST: f64 = 6.0;
 
 #[derive(Template)]
@@ -27,7 +27,7 @@ struct Page {
     details: Vec<Detail>,
 }
 
-/// A row of Table 2.
+/// One row of the table of locks (the paper's Table 2).
 struct Row {
     name: String,
     link: Option<u32>,
@@ -38,14 +38,14 @@ struct Row {
     is_all: bool,
 }
 
-/// Locks of one kind.
+/// One row of the table of lock classes.
 struct Kind {
     name: String,
     locks: u64,
     held: String,
     acquisitions: u64,
     waited: String,
-    /// Data independence, then conflict density, for each number of processors; empty where unknown.
+    /// Data independence, then conflict density, per number of processors; empty if unknown.
     numbers: Vec<String>,
 }
 
@@ -76,21 +76,24 @@ struct Spot {
     writers: Vec<String>,
 }
 
-/// The page, with the `top` locks in detail and `listed` in the tables.
+/// Renders the page, with the `top` locks in detail and `listed` locks in the tables.
 ///
 /// # Errors
 ///
-/// The template cannot be filled in.
+/// The template cannot be rendered.
 pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<u8>> {
     let shown = &report.locks[..report.locks.len().min(listed)];
     let detailed = shown.len().min(top);
-    let mut rows: Vec<Row> = shown.iter().enumerate().map(|(index, lock)| Row::new(lock, index < detailed)).collect();
+    let mut rows: Vec<Row> =
+        shown.iter().enumerate().map(|(index, lock)| Row::new(lock, index < detailed)).collect();
     let mut gains: Vec<Gain> = shown.iter().map(Gain::new).collect();
     rows.extend(Row::average(report));
     if !report.projections.is_empty() {
         gains.push(Gain {
             name: "all locks".into(),
-            sections: speed_ups(report.projections.iter().map(|gain| (gain.sections, gain.sections_by_line))),
+            sections: speed_ups(
+                report.projections.iter().map(|gain| (gain.sections, gain.sections_by_line)),
+            ),
             program: programs(&report.projections),
             is_all: true,
         });
@@ -115,19 +118,23 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
 
 impl Row {
     fn new(lock: &LockReport, has_details: bool) -> Self {
-        let estimates: Vec<Estimate> = lock.analysis.estimates.iter().map(|estimates| estimates.byte).collect();
+        let estimates: Vec<Estimate> =
+            lock.analysis.estimates.iter().map(|estimates| estimates.byte).collect();
         Self {
             name: lock.name.clone(),
             link: has_details.then_some(lock.analysis.lock),
             held: lock.share.map_or_else(|| "unknown".into(), percent),
             sections: lock.analysis.sections.to_string(),
-            independence: estimates.iter().map(|estimate| format!("{:.2}", estimate.independence)).collect(),
+            independence: estimates
+                .iter()
+                .map(|estimate| format!("{:.2}", estimate.independence))
+                .collect(),
             density: estimates.iter().map(|estimate| format!("{:.2}", estimate.density)).collect(),
             is_all: false,
         }
     }
 
-    /// The last row; nothing without times.
+    /// Returns the last row, if there are times.
     fn average(report: &Report) -> Option<Self> {
         let means = &report.average;
         (!means.is_empty()).then(|| Self {
@@ -135,7 +142,10 @@ impl Row {
             link: None,
             held: report.held.map_or_else(|| "unknown".into(), percent),
             sections: report.sections.to_string(),
-            independence: means.iter().map(|mean| format!("{:.2}", mean.byte.independence)).collect(),
+            independence: means
+                .iter()
+                .map(|mean| format!("{:.2}", mean.byte.independence))
+                .collect(),
             density: means.iter().map(|mean| format!("{:.2}", mean.byte.density)).collect(),
             is_all: true,
         })
@@ -143,16 +153,21 @@ impl Row {
 }
 
 impl Kind {
-    /// None where no kind has several locks: then the locks say it all.
+    /// Returns no rows if no class has several locks, because the table of locks has the same
+    /// numbers.
     fn all(report: &Report, listed: usize) -> Vec<Self> {
         if report.classes.iter().all(|class| class.locks < 2) {
             return Vec::new();
         }
         let processors = &report.options.processors;
         let kind = |class: &ClassReport| {
-            let mean = |n: &u32| class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte);
-            let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
-            let independence = processors.iter().map(|n| number(mean(n).map(|mean| mean.independence)));
+            let mean = |n: &u32| {
+                class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte)
+            };
+            let number =
+                |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let independence =
+                processors.iter().map(|n| number(mean(n).map(|mean| mean.independence)));
             let density = processors.iter().map(|n| number(mean(n).map(|mean| mean.density)));
             Self {
                 name: class.name.clone(),
@@ -174,7 +189,11 @@ impl Gain {
         Self {
             name: lock.name.clone(),
             sections: speed_ups(estimates.map(|both| (both.byte.speed_up(), both.line.speed_up()))),
-            program: if lock.projections.is_empty() { unknown() } else { programs(&lock.projections) },
+            program: if lock.projections.is_empty() {
+                unknown()
+            } else {
+                programs(&lock.projections)
+            },
             is_all: false,
         }
     }
@@ -203,15 +222,26 @@ impl Detail {
             _ => Histogram::ROWS.into_iter().zip(analysis.histogram.words).collect(),
         };
         let falsely = analysis.false_sharing.iter().take(SPOTS);
-        let falsely = falsely
-            .map(|line| format!("{} ({:#x}), by {} pairs of sections", word(report, line.word), line.word, line.pairs));
+        let falsely = falsely.map(|line| {
+            format!(
+                "{} ({:#x}), by {} pairs of sections",
+                word(report, line.word),
+                line.word,
+                line.pairs
+            )
+        });
         Self {
             number: analysis.lock,
             name: lock.name.clone(),
             advice: lock.advice.iter().map(|advised| advised.sentence.clone()).collect(),
             facts,
             histogram,
-            spots: analysis.hot_spots.iter().take(SPOTS).map(|spot| Spot::new(report, spot)).collect(),
+            spots: analysis
+                .hot_spots
+                .iter()
+                .take(SPOTS)
+                .map(|spot| Spot::new(report, spot))
+                .collect(),
             false_sharing: falsely.collect(),
         }
     }
@@ -239,7 +269,7 @@ fn programs(projections: &[Projection]) -> Vec<String> {
     speed_ups(projections.iter().map(|gain| (gain.program, gain.program_by_line)))
 }
 
-/// By byte, and by line where that differs.
+/// Formats the speed-up by byte, and by line in brackets if it differs.
 fn speed_ups(values: impl Iterator<Item = (f64, f64)>) -> Vec<String> {
     let text = |(byte, line)| {
         let (byte, line) = (format!("{byte:.2}"), format!("{line:.2}"));
@@ -282,17 +312,23 @@ mod tests {
         let options = Options { processors: vec![2], ..Options::default() };
         let mut analysis = Analysis::new(options.clone()).unwrap();
         for section in 0..1000 {
-            let word = Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
-            analysis.section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
+            let word =
+                Access { address: 0x1000, read: 1, written: 1, read_place: 1, written_place: 1 };
+            analysis
+                .section(Section { lock: 4, thread: section % 2, ..Section::default() }, [word]);
         }
-        let run =
-            Run { source: "qemu-user".into(), program: vec!["./a&b".into()], seconds: Some(2.0), clock: Clock::Native };
+        let run = Run {
+            source: "qemu-user".into(),
+            program: vec!["./a&b".into()],
+            seconds: Some(2.0),
+            clock: Clock::Native,
+        };
         let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
         Report::new(run, &options, analysis.finish(), times, &Hostile)
     }
 
     #[test]
-    fn everything_is_on_the_page_and_names_are_text() {
+    fn page_contains_every_part_and_escapes_names() {
         let page = String::from_utf8(render(&report(), 10, 10).unwrap()).unwrap();
         for text in [
             "./a&#38;b",
@@ -305,11 +341,11 @@ mod tests {
             assert!(page.contains(text), "{text} in {page}");
         }
         assert!(!page.contains("<script"), "{page}");
-        assert!(!page.contains("http"), "it needs nothing else");
+        assert!(!page.contains("http"), "the page refers to another resource");
     }
 
     #[test]
-    fn without_locks_it_says_why() {
+    fn page_without_locks_states_reason() {
         let options = Options::default();
         let report = Report::new(Run::default(), &options, Vec::new(), HashMap::new(), &Hostile);
         let page = String::from_utf8(render(&report, 10, 10).unwrap()).unwrap();

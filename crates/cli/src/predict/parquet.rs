@@ -1,4 +1,4 @@
-//! Kept traces: Parquet files, which `unconvoy-parquet` makes of a collector's stream and back.
+//! Kept traces: Parquet files, which `unconvoy-parquet` converts from and to a collector's stream.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
@@ -9,23 +9,25 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use unconvoy_measure::parts::Part;
 use unconvoy_trace_stream::{MAX_PAYLOAD, Record, Writer};
 
-/// The program's path.
+use crate::messages::predict as messages;
+
+/// Returns the path of `unconvoy-parquet`.
 ///
 /// # Errors
 ///
-/// Says where it looked and what to do.
+/// The message says where it was looked for, and the remedy.
 pub fn find() -> Result<PathBuf, String> {
     Part { name: "unconvoy-parquet", variable: None, package: "unconvoy-trace-store" }.find()
 }
 
-/// A trace that is being kept. Dropped before [`finish`](Self::finish), it leaves part of a file.
+/// A trace being kept. Without [`finish`](Self::finish) its file stays incomplete.
 pub struct Keeper {
     program: Program,
     records: Writer<BufWriter<ChildStdin>>,
 }
 
 impl Keeper {
-    /// Starts to keep a trace in `file`.
+    /// Starts to write a trace to `file`.
     ///
     /// # Errors
     ///
@@ -40,18 +42,15 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// The file cannot be written, or the record is longer than a record may be.
+    /// The file cannot be written, or the record is too long.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         if let Record::End(json) = record
             && json.len() > MAX_PAYLOAD
         {
-            return Err(io::Error::other(format!(
-                "its names take {} bytes, and {MAX_PAYLOAD} at most fit",
-                json.len()
-            )));
+            return Err(io::Error::other(messages::names_too_long(json.len(), MAX_PAYLOAD)));
         }
         let written = self.records.write(record);
-        // A pipe breaks because the program failed: its reason says more.
+        // The pipe breaks if the program failed. Its message is more specific.
         written.map_err(|error| self.program.reason().unwrap_or(error))
     }
 
@@ -67,7 +66,7 @@ impl Keeper {
     }
 }
 
-/// The stream of a kept trace.
+/// A reader of a kept trace's stream.
 pub struct Unpacked {
     program: Program,
     output: ChildStdout,
@@ -87,7 +86,8 @@ impl Unpacked {
 }
 
 impl Read for Unpacked {
-    /// As of a file, but where the file is refused the stream ends with the reason.
+    /// Reads from the program. If the program rejects the file, the stream ends with its message as
+    /// the error.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.output.read(into)? {
             0 if !into.is_empty() => self.program.reason().map_or(Ok(0), Err),
@@ -96,7 +96,7 @@ impl Read for Unpacked {
     }
 }
 
-/// The program, which ends with its owner.
+/// A running `unconvoy-parquet`, killed when dropped.
 struct Program {
     child: Child,
     refusal: Option<String>,
@@ -105,20 +105,29 @@ struct Program {
 impl Program {
     fn start(program: &Path, direction: &str, from: Stdio, to: Stdio) -> io::Result<Self> {
         let mut command = Command::new(program);
-        // Ctrl-C ends what is measured; the trace so far is kept.
+        // A process group of its own: Ctrl-C ends the measured program, and the trace so far is
+        // kept.
         command.arg(direction).stdin(from).stdout(to).stderr(Stdio::piped()).process_group(0);
         Ok(Self { child: command.spawn()?, refusal: None })
     }
 
-    /// Waits for its end, and returns why it failed if it did.
+    /// Waits for the program and returns its error if it failed.
     fn reason(&mut self) -> Option<io::Error> {
         if self.refusal.is_none() {
             let mut words = String::new();
-            let said = self.child.stderr.take().map_or(Ok(0), |mut stderr| stderr.read_to_string(&mut words));
+            let said = self
+                .child
+                .stderr
+                .take()
+                .map_or(Ok(0), |mut stderr| stderr.read_to_string(&mut words));
             match (said, self.child.wait()) {
                 (Ok(_), Ok(status)) if status.success() => {}
-                (Ok(_), Ok(_)) if !words.trim().is_empty() => self.refusal = Some(words.trim_end().to_string()),
-                (_, Ok(status)) => self.refusal = Some(format!("unconvoy-parquet failed: {status}")),
+                (Ok(_), Ok(_)) if !words.trim().is_empty() => {
+                    self.refusal = Some(words.trim_end().to_string())
+                }
+                (_, Ok(status)) => {
+                    self.refusal = Some(format!("unconvoy-parquet failed: {status}"))
+                }
                 (_, Err(error)) => self.refusal = Some(format!("unconvoy-parquet: {error}")),
             }
         }
@@ -128,7 +137,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail for a program that has ended and was waited for.
+        // Both calls fail if the program was waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

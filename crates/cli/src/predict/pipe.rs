@@ -1,4 +1,5 @@
-//! The stream's way from the emulator: a named pipe, so that a trace takes no space and the analysis runs along.
+//! The stream from the emulator: a named pipe, so that the trace takes no disk space and the
+//! analysis runs concurrently.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -11,25 +12,26 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 
-/// How long we wait between looks for somebody who writes, or for an end that no writer tells.
+/// Interval of polling for a writer, and for the end of a writer that left the pipe open.
 const NAP: Duration = Duration::from_millis(20);
 
-/// The end that is read. It has ended when the writer's process has ended and nothing is left, whether or not somebody still has the other end open, as the
-/// program's children may, and whether or not anybody ever had.
+/// The pipe's reading end. The stream ends when the writer's process has ended and the pipe is
+/// empty. Other processes, such as the program's children, may still have the writing end open, and
+/// a writer may never have opened it.
 pub struct Pipe<'a> {
     file: File,
     writer_has_ended: &'a AtomicBool,
 }
 
 impl<'a> Pipe<'a> {
-    /// Makes the pipe.
+    /// Creates the pipe.
     ///
     /// # Errors
     ///
-    /// The file system has no such pipes, or no space.
+    /// The file system does not support named pipes, or no space is left.
     pub fn make(path: &Path, writer_has_ended: &'a AtomicBool) -> io::Result<Self> {
         nix::unistd::mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        // Else opening would wait for a writer, who may never come.
+        // Open without blocking: a writer may never come.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok(Self { file, writer_has_ended })
     }
@@ -38,11 +40,11 @@ impl<'a> Pipe<'a> {
 impl Read for Pipe<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            // Asked before reading: what was written before the end is there then.
+            // Read the flag before the pipe, so that everything written before the end is seen.
             let ended = self.writer_has_ended.load(Ordering::Acquire);
             match self.file.read(into) {
                 Ok(0) if ended => return Ok(0),
-                // Nobody writes yet.
+                // No writer has opened the pipe yet.
                 Ok(0) => std::thread::sleep(NAP),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && ended => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -61,7 +63,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn it_ends_with_its_writer() {
+    fn read_ends_with_writer_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         let ended = AtomicBool::new(false);
@@ -73,14 +75,14 @@ mod tests {
         assert_eq!(&got, b"all");
         writer.write_all(b"left").unwrap();
         ended.store(true, Ordering::Release);
-        // Somebody else still has it open.
+        // `writer` is still open.
         let mut rest = Vec::new();
         pipe.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"left");
     }
 
     #[test]
-    fn nobody_ever_wrote() {
+    fn read_without_writer_ends() {
         let folder = tempfile::tempdir().unwrap();
         let ended = AtomicBool::new(true);
         let mut pipe = Pipe::make(&folder.path().join("pipe"), &ended).unwrap();

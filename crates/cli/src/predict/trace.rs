@@ -1,4 +1,5 @@
-//! Address sets, as they come from the emulator or from a kept trace: sections go to the analysis, what names need stays.
+//! Address sets from the emulator or a kept trace. Sections go to the analysis; the rest stays for
+//! names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -11,123 +12,131 @@ use serde::Deserialize;
 use unconvoy_syncchar::{Analysis, LockAnalysis};
 use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, Region};
 
-use super::images::Mapping;
 use super::kept::Kept;
 use super::parquet::{self, Keeper, Unpacked};
+use crate::images::Mapping;
+use crate::messages::{command, predict as messages};
 use crate::refusal::Refusal;
 
-/// What a kernel's collector calls the description of a memory node, which was there before any slab cache and stays.
+/// Name that a kernel's collector gives to memory nodes, which exist before any slab cache and are
+/// never freed.
 const MEMORY_NODE: &str = "pglist_data";
 
-/// Opens a kept trace, or a stream that somebody wrote into a file.
+/// First bytes of a Parquet file.
+const PARQUET: [u8; 4] = *b"PAR1";
+
+/// Opens a kept trace, or a collector's stream in a file.
 ///
 /// # Errors
 ///
-/// It cannot be read or is neither, with the offset; `unconvoy-parquet` is missing.
+/// The file cannot be read or has neither format, with the offset; `unconvoy-parquet` is missing.
 pub fn open(path: &Path) -> anyhow::Result<stream::Reader<Box<dyn Read>>> {
-    let unreadable = || format!("cannot read {}", path.display());
+    let unreadable = || command::cannot_read(path);
     let mut file = File::open(path).with_context(unreadable)?;
-    let mut magic = [0; stream::MAGIC.len()];
-    let is_stream = file.read_exact(&mut magic).is_ok() && magic == stream::MAGIC;
+    let mut magic = [0; PARQUET.len()];
+    let is_kept = file.read_exact(&mut magic).is_ok() && magic == PARQUET;
     file.rewind().with_context(unreadable)?;
-    let bytes: Box<dyn Read> = if is_stream {
-        Box::new(BufReader::new(file))
-    } else {
+    let bytes: Box<dyn Read> = if is_kept {
         let program = parquet::find().map_err(Refusal::installation)?;
         Box::new(BufReader::with_capacity(1 << 16, Unpacked::begin(&program, file)?))
+    } else {
+        Box::new(BufReader::new(file))
     };
-    stream::Reader::new(bytes).map_err(|error| anyhow::anyhow!("{}: {}", path.display(), reason(error)))
+    stream::Reader::new(bytes)
+        .map_err(|error| anyhow::anyhow!("{}: {}", path.display(), reason(error)))
 }
 
-/// What is wrong with a stream; with a kept trace, what `unconvoy-parquet` says of its file.
+/// Describes a stream's error; for a kept trace, with the message of `unconvoy-parquet`.
 fn reason(error: stream::Error) -> String {
     match error {
-        stream::Error::Read { error, .. } if error.kind() == std::io::ErrorKind::Other => error.to_string(),
+        stream::Error::Read { error, .. } if error.kind() == std::io::ErrorKind::Other => {
+            error.to_string()
+        }
         error => error.to_string(),
     }
 }
 
-/// What ran, as the collector says.
+/// Description of the run by the collector.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Context {
-    /// Who collected.
+    /// Name of the collector.
     pub source: String,
     /// The program and its arguments.
     pub program: Vec<String>,
-    /// One in how many sections was sampled.
+    /// Sampling rate: one section in this many.
     pub rate: u32,
 }
 
-/// The collector's totals; what it does not tell is zero or empty.
+/// Totals from the collector. A missing field is zero or empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct End {
     /// Sections seen, sampled or not.
     pub seen: u64,
-    /// Records that could not be written.
+    /// Records lost because they could not be written.
     pub lost: u64,
-    /// The program's status.
+    /// The program's exit status.
     pub exit_status: Option<i32>,
-    /// Threads that it had.
+    /// Number of the program's threads.
     pub threads: u64,
-    /// Processes that it made, and nobody followed.
+    /// Number of child processes, which were not observed.
     pub forks_not_followed: u64,
-    /// Unlocks of what was never seen locked.
+    /// Number of unlocks of locks whose acquisition the collector did not see.
     pub unmatched_unlocks: u64,
-    /// Where functions that lock were found.
+    /// Locking functions that were found, with their files.
     pub functions: Vec<String>,
-    /// What went wrong.
+    /// Problems of the collector.
     pub notes: Vec<String>,
-    /// Of a kernel: what was executed.
+    /// Instructions executed, for a kernel.
     pub instructions: Option<Instructions>,
-    /// Of a kernel: where each processor's copies of per-CPU variables are, less the variables' own addresses.
+    /// Offsets from per-CPU variables to each processor's copies, for a kernel.
     #[serde(deserialize_with = "hexadecimal")]
     pub per_cpu: Vec<u64>,
-    /// What unconvoy added when it kept the trace.
+    /// What unconvoy added to a kept trace.
     #[serde(rename = "unconvoy")]
     pub kept: Option<Kept>,
 }
 
-/// A lock.
+/// A lock of the trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Lock {
-    /// Its number.
+    /// Number of the lock.
     pub number: u32,
-    /// Where it is.
+    /// Address of the lock.
     pub address: u64,
-    /// Whether another lock came to be at its address.
+    /// Whether a later lock was at the same address.
     pub replaced: bool,
-    /// Where the caller of its first acquisition goes on.
+    /// Return address of its first acquisition.
     pub pc: u64,
-    /// Times it was acquired; of a trace that was cut off, the sections that were sampled.
+    /// Number of acquisitions, or of sampled sections if the trace is truncated.
     pub acquisitions: u64,
-    /// Instructions for which it was held and waited for, where they are counted.
+    /// Instructions for which it was held and waited for, if counted.
     pub held: Option<(u64, u64)>,
-    /// The kernel's object that it lies in, by index into [`Trace::objects`].
+    /// Index into [`Trace::objects`] of the kernel object that contains it.
     pub object: Option<usize>,
 }
 
-/// A piece of heap.
+/// A heap allocation.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocation {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     frames: [u64; MAX_FRAMES],
 }
 
 impl Allocation {
-    /// Return addresses, the allocator's caller first.
+    /// Returns the return addresses, the allocator's caller first.
     pub fn frames(&self) -> &[u64] {
-        let told = self.frames.iter().position(|frame| *frame == 0);
-        &self.frames[..told.unwrap_or(MAX_FRAMES)]
+        let length = self.frames.iter().position(|frame| *frame == 0);
+        &self.frames[..length.unwrap_or(MAX_FRAMES)]
     }
 }
 
-/// All that a trace told.
+/// Contents of a trace.
 #[derive(Default)]
 pub struct Trace {
-    /// What ran; nothing if not even that was told.
+    /// Description of the run; `None` if the trace has no context record.
     pub context: Option<Context>,
     /// Mapped files.
     pub mappings: Vec<Mapping>,
@@ -135,32 +144,37 @@ pub struct Trace {
     pub locks: BTreeMap<u32, Lock>,
     /// Addresses of places.
     pub places: HashMap<u32, u64>,
-    /// Heap by address; of several pieces at one address, the last that was told.
+    /// Allocations by address; the latest if several were at one address.
     pub heap: BTreeMap<u64, Allocation>,
-    /// The kernel's objects, as they were told: memory that was freed and allocated again is told again.
+    /// Kernel objects in the order of their records. Memory that is freed and allocated again holds
+    /// several objects in turn.
     pub objects: Vec<Object>,
-    /// By address, the last that was told.
+    /// Index of the latest object at an address.
     objects_at: BTreeMap<u64, usize>,
     /// Totals.
     pub end: Option<End>,
-    /// The end record as it came.
+    /// Text of the end record.
     pub end_json: Option<String>,
-    /// Why it ended before its end.
+    /// Why the trace is truncated.
     pub cut_off: Option<String>,
-    /// Why it was not kept.
+    /// Why the trace could not be kept.
     pub not_kept: Option<String>,
-    /// What the analysis found.
+    /// Results of the analysis.
     pub analyses: Vec<LockAnalysis>,
 }
 
 impl Trace {
-    /// One that could not even be begun to be read.
+    /// Returns an empty trace, for a stream whose header could not be read.
     pub fn without_a_start(why: String) -> Self {
         Self { cut_off: Some(why), ..Self::default() }
     }
 
-    /// Reads all of it. Records other than the last are kept in `keep`, if it is given.
-    pub fn read(records: stream::Reader<impl Read>, analysis: Analysis, keep: Option<&mut Keeper>) -> Self {
+    /// Reads the whole stream. Records except the last are also written to `keep`, if given.
+    pub fn read(
+        records: stream::Reader<impl Read>,
+        analysis: Analysis,
+        keep: Option<&mut Keeper>,
+    ) -> Self {
         let mut trace = Self::default();
         let mut reading = Reading { trace: &mut trace, analysis, keep, at: BTreeMap::new() };
         if let Err(error) = reading.all(records) {
@@ -178,18 +192,18 @@ impl Trace {
         trace
     }
 
-    /// The piece of heap that the address is in, and where it begins.
+    /// Returns the allocation that contains an address, and its start.
     pub fn allocation(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (start, allocation) = self.heap.range(..=address).next_back()?;
         (address - start < allocation.size.max(1)).then_some((*start, allocation))
     }
 
-    /// The kernel's object that the address is in.
+    /// Returns the kernel object that contains an address.
     pub fn object(&self, address: u64) -> Option<&Object> {
         self.objects.get(self.object_index(address)?)
     }
 
-    /// Objects that overlap are no more.
+    /// Removes the objects that overlap a range.
     fn forget(&mut self, start: u64, size: u64) {
         let end = start.saturating_add(size.max(1));
         let before = self.object_index(start).map(|index| self.objects[index].address);
@@ -209,35 +223,36 @@ impl Trace {
 /// An object of a kernel's heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// The first byte.
+    /// Address of its first byte.
     pub address: u64,
-    /// Its bytes; 0 if they are not known.
+    /// Size in bytes; 0 if unknown.
     pub size: u64,
-    /// The cache that it was allocated from.
+    /// Name of its slab cache.
     pub cache: String,
 }
 
-/// Instructions that all processors executed while sections were collected.
+/// Instructions executed on all processors during the collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Instructions {
-    /// In the kernel, with those that waited for locks.
+    /// In the kernel, waiting loops of locks included.
     pub kernel: u64,
     /// In programs.
     pub user: u64,
-    /// Of these, within locks' waiting loops.
+    /// In waiting loops of locks, part of `kernel`.
     pub waited: u64,
 }
 
-/// Numbers as text with `0x`, since readers of JSON may round large ones.
+/// Parses numbers as text with `0x`, because JSON readers may round large numbers.
 fn hexadecimal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
-    let number =
-        |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom);
+    let number = |text: String| {
+        u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(serde::de::Error::custom)
+    };
     Vec::<String>::deserialize(from)?.into_iter().map(number).collect()
 }
 
 impl Instructions {
-    /// Without those that only waited: what processors spin for is no work.
+    /// Returns the instructions outside waiting loops, which do no work.
     pub fn work(&self) -> u64 {
         (self.kernel + self.user).saturating_sub(self.waited)
     }
@@ -247,16 +262,18 @@ struct Reading<'a> {
     trace: &'a mut Trace,
     analysis: Analysis,
     keep: Option<&'a mut Keeper>,
-    /// The lock that now is at an address.
+    /// The current lock at each address.
     at: BTreeMap<u64, u32>,
 }
 
 impl Reading<'_> {
     fn all(&mut self, mut records: stream::Reader<impl Read>) -> anyhow::Result<()> {
-        while let Some(record) = records.next_record().map_err(|error| anyhow::anyhow!(reason(error)))? {
+        while let Some(record) =
+            records.next_record().map_err(|error| anyhow::anyhow!(reason(error)))?
+        {
             self.take(&record)?;
             if let Record::End(_) = record {
-                // Of a pipe, the program's own children may keep the other end open.
+                // Stop here: the program's children may keep the pipe open.
                 return Ok(());
             }
             if let Some(writer) = &mut self.keep
@@ -266,13 +283,18 @@ impl Reading<'_> {
                 self.keep = None;
             }
         }
-        anyhow::bail!("it has no end record: its collector was cut off")
+        anyhow::bail!(messages::trace_without_end())
     }
 
     fn take(&mut self, record: &Record) -> anyhow::Result<()> {
         let Self { trace, analysis, at, .. } = self;
         match record {
-            Record::Context(json) => trace.context = Some(serde_json::from_str(json).context("its context record")?),
+            Record::Context(json) => {
+                trace.context = Some(
+                    serde_json::from_str(json)
+                        .with_context(|| messages::invalid_record("context"))?,
+                )
+            }
             Record::Module(module) => trace.mappings.push(Mapping {
                 base: module.region.address,
                 end: module.region.end(),
@@ -288,7 +310,15 @@ impl Reading<'_> {
                     }
                 }
                 let object = trace.object_index(address);
-                let lock = Lock { number, address, replaced: false, pc: lock.pc, acquisitions: 0, held: None, object };
+                let lock = Lock {
+                    number,
+                    address,
+                    replaced: false,
+                    pc: lock.pc,
+                    acquisitions: 0,
+                    held: None,
+                    object,
+                };
                 trace.locks.insert(number, lock);
             }
             Record::Section(section, entries) => analysis.section(*section, entries.iter()),
@@ -297,9 +327,12 @@ impl Reading<'_> {
                 let mut frames = [0; MAX_FRAMES];
                 frames.iter_mut().zip(allocation.frames()).for_each(|(to, from)| *to = from);
                 let Region { address: start, size } = allocation.region;
-                // What lay there is gone.
-                let former: Vec<u64> =
-                    trace.heap.range(start..start.saturating_add(size.max(1))).map(|(address, _)| *address).collect();
+                // Overlapped allocations have been freed.
+                let former: Vec<u64> = trace
+                    .heap
+                    .range(start..start.saturating_add(size.max(1)))
+                    .map(|(address, _)| *address)
+                    .collect();
                 for address in former {
                     trace.heap.remove(&address);
                 }
@@ -311,28 +344,35 @@ impl Reading<'_> {
                 }
             }
             Record::End(json) => {
-                trace.end = Some(serde_json::from_str(json).context("its end record")?);
+                trace.end = Some(
+                    serde_json::from_str(json).with_context(|| messages::invalid_record("end"))?,
+                );
                 trace.end_json = Some((*json).to_string());
             }
             Record::Object(object) => {
                 let Region { address: start, size } = object.region;
                 let cache = String::from_utf8_lossy(object.name).into_owned();
-                let told = Object { address: start, size, cache };
-                // The same object is told whenever it comes to be known again; that an address is in no slab says nothing of what is none.
-                let is_lasting = trace.object(start).is_some_and(|known| known.cache == MEMORY_NODE);
-                let is_news = trace.object(start) != Some(&told) && !(is_lasting && told.cache.is_empty());
+                let new = Object { address: start, size, cache };
+                // An object is reported again when it is rediscovered. A memory node is in no slab,
+                // so a report that its address is in no slab does not remove it.
+                let is_lasting =
+                    trace.object(start).is_some_and(|known| known.cache == MEMORY_NODE);
+                let is_news =
+                    trace.object(start) != Some(&new) && !(is_lasting && new.cache.is_empty());
                 if is_news {
                     trace.forget(start, size);
-                    // Memory that is no object any more has no name.
-                    if !told.cache.is_empty() {
+                    // An empty cache name marks memory that is no longer an object.
+                    if !new.cache.is_empty() {
                         trace.objects_at.insert(start, trace.objects.len());
-                        trace.objects.push(told);
+                        trace.objects.push(new);
                     }
                 }
-                // A lock keeps the object that it was told with, whatever its memory becomes later.
+                // A lock keeps the object of its first report, even if the memory is reused later.
                 let index = trace.objects_at.get(&start).copied();
                 for (_, number) in at.range(start..start.saturating_add(size.max(1))) {
-                    if let Some(lock) = trace.locks.get_mut(number).filter(|lock| lock.object.is_none()) {
+                    if let Some(lock) =
+                        trace.locks.get_mut(number).filter(|lock| lock.object.is_none())
+                    {
                         lock.object = index;
                     }
                 }
@@ -353,7 +393,7 @@ mod tests {
     use unconvoy_syncchar::Options;
     use unconvoy_trace_stream::{MAGIC, append};
 
-    /// What a trace of these objects and locks says of the locks' objects; a lock's address is its number's, too.
+    /// Returns the cache name of each lock's object in a trace of these records.
     fn objects(records: &[Record]) -> Vec<Option<String>> {
         let mut stream = MAGIC.to_vec();
         for record in records {
@@ -371,15 +411,21 @@ mod tests {
     }
 
     fn lock(number: u32, address: u64) -> Record<'static> {
-        Record::Lock(stream::Lock { number, region: Region::new(address, 4), incarnation: 0, pc: 0, name: b"" })
+        Record::Lock(stream::Lock {
+            number,
+            region: Region::new(address, 4),
+            incarnation: 0,
+            pc: 0,
+            name: b"",
+        })
     }
 
     #[test]
-    fn a_lock_keeps_the_object_that_it_was_told_with() {
-        let told = objects(&[
+    fn lock_keeps_object_of_first_report() {
+        let reported = objects(&[
             object(0x1000, 64, "dentry"),
             lock(0, 0x1008),
-            // The slab becomes one of another cache, whose objects lie otherwise.
+            // The slab moves to another cache with another object size.
             object(0x1000, 96, "file"),
             lock(1, 0x1048),
             object(0x1008, 0, ""),
@@ -387,13 +433,14 @@ mod tests {
             lock(3, 0x9000),
             object(0x9000, 8, "inode"),
         ]);
-        let names: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        let names: Vec<Option<&str>> = reported.iter().map(Option::as_deref).collect();
         assert_eq!(names, [Some("dentry"), Some("file"), None, Some("inode")]);
     }
 
     #[test]
-    fn memory_nodes_are_in_no_slab_and_stay() {
-        let told = objects(&[object(0x1000, 512, "pglist_data"), object(0x1040, 0, ""), lock(0, 0x1040)]);
-        assert_eq!(told, [Some("pglist_data".to_string())]);
+    fn memory_node_outlives_report_without_slab() {
+        let reported =
+            objects(&[object(0x1000, 512, "pglist_data"), object(0x1040, 0, ""), lock(0, 0x1040)]);
+        assert_eq!(reported, [Some("pglist_data".to_string())]);
     }
 }

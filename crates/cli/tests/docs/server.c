@@ -1,6 +1,6 @@
-/* The program that the documents' examples run: threads that contend for one lock for a moment.
+/* The program in the documentation's examples: its threads contend for one lock for 50 ms.
  *
- *   server [--threads N]     every other argument is ignored */
+ *   server [--threads N]     other arguments are ignored */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! What the tests stand on: a directory of their own, a stand-in for the interposer, programs.
+//! The tests' fixture: a directory, a stand-in for the interposer, and programs.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::fs;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// No test may hang. Whatever else the machine does, nothing here takes this long.
+/// Time limit of a test, far above what any test needs on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
-/// A program whose throughput depends on the lock, the thread count and nothing else.
+/// A program whose throughput depends only on the lock and the thread count.
 pub const THROUGHPUT: &str = "\
 #!/bin/sh
 case \"$UNCONVOY_LOCK\" in
@@ -27,13 +27,13 @@ echo \"operations: $ops\"
 echo \"jain: 0.95\" >&2
 ";
 
-/// The command that is tested: `unconvoy`, or the study's part of it.
+/// The tested command: `unconvoy` or `unconvoy-study`.
 const COMMAND: Option<&str> = match option_env!("CARGO_BIN_EXE_unconvoy") {
     Some(command) => Some(command),
     None => option_env!("CARGO_BIN_EXE_unconvoy-study"),
 };
 
-/// A directory with a shared object that stands in for the interposer, which is another crate's.
+/// A directory with a shared object in place of the interposer, which another crate builds.
 pub struct Stage {
     directory: TempDir,
 }
@@ -71,34 +71,40 @@ impl Stage {
         path
     }
 
-    /// Builds `source` into `name`, or says what the compiler said.
+    /// Compiles `source` to `name`, or returns the compiler's messages.
     pub fn compile(&self, name: &str, source: &Path, flags: &[&str]) -> Result<PathBuf, String> {
         let path = self.path(name);
         let output = Process::new("cc").arg("-o").arg(&path).arg(source).args(flags).output();
         let output = output.map_err(|error| error.to_string())?;
-        if output.status.success() { Ok(path) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        if output.status.success() {
+            Ok(path)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
 
-    /// The command, in the directory, with the stand-in and nothing of the tester's environment.
+    /// Returns the command in the directory, with the stand-in and without the user's settings.
     pub fn unconvoy(&self) -> Command {
         let mut command = Command::from_std(self.process());
         command.timeout(LIMIT);
         command
     }
 
-    /// The same for tests that talk to it while it runs.
+    /// As `unconvoy`, for tests that interact with the running command.
     pub fn process(&self) -> Process {
         let mut process = Process::new(COMMAND.expect("cargo builds the command that it tests"));
         process.current_dir(self.directory.path()).env("UNCONVOY_LIBRARY", self.library());
-        for name in ["LD_PRELOAD", "UNCONVOY_LOCK", "UNCONVOY_LOAD", "UNCONVOY_STATS", "UNCONVOY_CHILDREN"] {
+        for name in
+            ["LD_PRELOAD", "UNCONVOY_LOCK", "UNCONVOY_LOAD", "UNCONVOY_STATS", "UNCONVOY_CHILDREN"]
+        {
             process.env_remove(name);
         }
         process
     }
 }
 
-/// Whether a process has ended, or does so before long: a killed one still has to be scheduled.
-/// Zombies, which wait for whoever has adopted them, have ended.
+/// Waits for a killed process, which ends only once it is scheduled, and returns whether it ended
+/// within a time limit. A zombie that its new parent has not reaped counts as ended.
 pub fn has_ended(id: &str) -> bool {
     let stat = format!("/proc/{}/stat", id.trim());
     let is_running = || {

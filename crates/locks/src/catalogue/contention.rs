@@ -1,57 +1,99 @@
-//! The contention managers, with the facts that the documentation states of each.
+//! The contention managers, with the facts for the documentation.
+
+use core::fmt;
 
 use super::entry::{Entry, Purpose, entries};
 
 /// A contention manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentionManager {
-    /// Its name and what it is.
+    /// Name and summary.
     pub entry: Entry,
     /// The order in which waiters get the lock.
-    pub order: &'static str,
-    /// What a waiter polls.
+    pub order: Order,
+    /// Where a waiter polls.
     pub polls: &'static str,
     /// Whether it calls the operating system.
     pub class: Class,
-    /// When to take it.
+    /// When to use it.
     pub purpose: Purpose,
-    /// Where the algorithm comes from.
+    /// Source of the algorithm.
     pub source: &'static str,
 }
 
-/// Whether a contention manager calls the operating system. What it causes its machine to do (read
-/// the clock, map memory for queue nodes) is not its own call.
+/// The order in which threads that want a lock get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// No order: an arrival may pass every waiter.
+    Any,
+    /// An arrival may pass waiters, until the front of the queue has waited this many microseconds.
+    Barging(u32),
+    /// First come, first served: no arrival passes a waiter, by `lock` or by `try_lock`. The
+    /// generic suite tests this for every such lock. A waiter that gives up loses its place.
+    FirstCome(Exception),
+}
+
+/// The exception to a lock's first-come order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exception {
+    /// Nothing.
+    None,
+    /// A waiter that is not running loses its place.
+    Preempted,
+    /// Only this many threads at once, the holder included, have a place.
+    Beyond(u32),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Any => out.write_str("none"),
+            Order::Barging(us) => write!(out, "barging, bounded by {us} us"),
+            Order::FirstCome(exception) => {
+                out.write_str("first come, first served")?;
+                match exception {
+                    Exception::None => Ok(()),
+                    Exception::Preempted => out.write_str("; skips preempted waiters"),
+                    Exception::Beyond(threads) => write!(out, ", for up to {threads} threads"),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a contention manager calls the operating system. Calls of its machine on its behalf (to
+/// read the clock, or to map memory for queue nodes) do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// No function of the lock calls the operating system.
     Spins,
-    /// The lock calls `sched_yield` in one case: another thread was preempted within the few
-    /// instructions that the caller cannot do without. The field says which thread.
+    /// The lock calls `sched_yield` in one case: another thread was preempted within a few
+    /// instructions that the caller must wait for. The field names the thread.
     YieldsToPreempted(&'static str),
-    /// The lock calls the operating system by design. The field says what it calls, and when.
+    /// The lock calls the operating system by design. The field names the call and the case.
     CallsSystem(&'static str),
 }
 
-/// Of every lock with the queue of MCS.
+/// The class of locks with an MCS queue.
 const UNLINKED: Class =
-    Class::YieldsToPreempted("in a release, to a waiter that has joined the queue and not linked its node yet");
+    Class::YieldsToPreempted("in a release, to a waiter in the middle of joining the queue");
 
-/// Of every lock with tickets.
+/// The class of locks with tickets.
 const DISOWNING: Class = Class::YieldsToPreempted(
-    "at a lock's first use in a process, to a thread that is clearing the tickets of another process",
+    "at a lock's first use in a process, to the thread that is resetting the lock",
 );
 
 /// The contention managers, the default first.
-pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
+pub const CONTENTION_MANAGERS: &[ContentionManager] = &[
     ContentionManager {
         entry: Entry {
             name: "loiter",
-            summary: "lock word open to barging, a time-published queue behind it (the default)",
+            summary: "barging lock word with a time-published queue behind it (the default)",
         },
-        order: "barging, bounded by 100 us",
+        order: Order::Barging(100),
         polls: "front: the word; others: own line",
         class: Class::YieldsToPreempted(
-            "when the front leaves the queue, to a waiter that has joined it and not linked its node yet",
+            "when the front leaves the queue, to a waiter in the middle of joining it",
         ),
         purpose: Purpose::For("everything"),
         source: "Dice 2017; He, Scherer and Scott 2005",
@@ -59,17 +101,20 @@ pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
     ContentionManager {
         entry: Entry {
             name: "tpmcs",
-            summary: "time-published MCS queue: hand-off in order, past waiters that are preempted",
+            summary: "time-published MCS queue: handed over in order, skipping preempted waiters",
         },
-        order: "first come, skipping those that do not run",
+        order: Order::FirstCome(Exception::Preempted),
         polls: "own line",
         class: UNLINKED,
         purpose: Purpose::For("many processors, fairness; the paper's lock"),
         source: "He, Scherer and Scott 2005",
     },
     ContentionManager {
-        entry: Entry { name: "tpmcs-yield", summary: "tpmcs whose waiters yield when the holder looks preempted" },
-        order: "as `tpmcs`",
+        entry: Entry {
+            name: "tpmcs-yield",
+            summary: "tpmcs whose waiters yield when the holder looks preempted",
+        },
+        order: Order::FirstCome(Exception::Preempted),
         polls: "own line",
         class: Class::CallsSystem("`sched_yield`, by waiters while the holder looks preempted"),
         purpose: Purpose::Comparison("the DaMoN paper's `yield`"),
@@ -78,12 +123,13 @@ pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
     ContentionManager {
         entry: Entry {
             name: "tpmcs-slice",
-            summary: "tpmcs whose holder asks the kernel for a longer time slice (Linux 7.0; without, it is tpmcs)",
+            summary: "tpmcs with a longer time slice for the holder (Linux 7.0; else plain tpmcs)",
         },
-        order: "as `tpmcs`",
+        order: Order::FirstCome(Exception::Preempted),
         polls: "own line",
         class: Class::CallsSystem(
-            "`prctl`, once per thread, and `rseq_slice_yield`, in a release after the kernel has extended the slice",
+            "`prctl` once per thread; `rseq_slice_yield` in a release after the kernel has \
+             extended the slice",
         ),
         purpose: Purpose::Comparison("the DaMoN paper's `schedctl`"),
         source: "Johnson et al. 2009, section 3.1; Linux `rseq.rst`",
@@ -91,64 +137,76 @@ pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
     ContentionManager {
         entry: Entry {
             name: "mcs",
-            summary: "MCS queue: hand-off strictly in order, each waiter spins on its own line",
+            summary: "MCS queue: handed over strictly in order, each waiter spins on its own line",
         },
-        order: "strictly first come, waiters may leave",
+        order: Order::FirstCome(Exception::None),
         polls: "own line",
         class: UNLINKED,
-        purpose: Purpose::Comparison("what a queue does under preemption"),
-        source: "Mellor-Crummey and Scott 1991; leaving: Scott and Scherer 2001",
+        purpose: Purpose::Comparison("a queue under preemption"),
+        source: "Mellor-Crummey and Scott 1991; abandonment: Scott and Scherer 2001",
     },
     ContentionManager {
         entry: Entry {
             name: "clh",
-            summary: "CLH queue: strictly in order, each waiter spins on the line of the one before it",
+            summary: "CLH queue: strictly in order, each waiter spins on its predecessor's line",
         },
-        order: "first come, waiters may leave",
-        polls: "the line of the one before",
+        order: Order::FirstCome(Exception::None),
+        polls: "the predecessor's line",
         class: Class::Spins,
         purpose: Purpose::Comparison("a queue without links to wait for"),
-        source: "Craig 1993; Magnusson, Landin and Hagersten 1994; leaving: Scott 2002",
+        source: "Craig 1993; Magnusson, Landin and Hagersten 1994; abandonment: Scott 2002",
     },
     ContentionManager {
-        entry: Entry { name: "ticket", summary: "ticket lock: hand-off in order, all waiters spin on one line" },
-        order: "strictly first come, 32 in line",
+        entry: Entry {
+            name: "ticket",
+            summary: "ticket lock: handed over in order, all waiters spin on one line",
+        },
+        order: Order::FirstCome(Exception::Beyond(32)),
         polls: "one line",
         class: DISOWNING,
-        purpose: Purpose::Comparison("a queue in one word, polled by all"),
+        purpose: Purpose::Comparison("a queue in one word, polled by all waiters"),
         source: "Reed and Kanodia 1979",
     },
     ContentionManager {
         entry: Entry {
             name: "ticket-backoff",
-            summary: "ticket lock whose waiters look the more rarely the more are ahead of them",
+            summary: "ticket lock whose waiters poll less often the farther back they are",
         },
-        order: "strictly first come, 32 in line",
-        polls: "one line, the more rarely the more are ahead",
+        order: Order::FirstCome(Exception::Beyond(32)),
+        polls: "one line, less often farther back",
         class: DISOWNING,
         purpose: Purpose::Comparison("a queue in one word, polled less often"),
         source: "Mellor-Crummey and Scott 1991, section 2.2",
     },
     ContentionManager {
-        entry: Entry { name: "requester", summary: "ticket lock whose first waiter spins and whose others save power" },
-        order: "strictly first come, 32 in line",
+        entry: Entry {
+            name: "requester",
+            summary: "ticket lock whose first waiter spins while the others save power",
+        },
+        order: Order::FirstCome(Exception::Beyond(32)),
         polls: "first: one line; others: `umwait` on it for up to 5 us, or pauses",
         class: DISOWNING,
         purpose: Purpose::Comparison("the requester-based lock of the TACO paper"),
         source: "Cui et al. 2013, section 4.9.1",
     },
     ContentionManager {
-        entry: Entry { name: "ttas", summary: "test-and-test-and-set with bounded exponential backoff" },
-        order: "none",
+        entry: Entry {
+            name: "ttas",
+            summary: "test-and-test-and-set with bounded exponential backoff",
+        },
+        order: Order::Any,
         polls: "one line, with backoff",
         class: Class::Spins,
         purpose: Purpose::For("few processors, no overload"),
         source: "Agarwal and Cherian 1989",
     },
     ContentionManager {
-        entry: Entry { name: "tas", summary: "test-and-set in a tight loop: every try writes to the lock's line" },
-        order: "none",
-        polls: "one line, writing to it",
+        entry: Entry {
+            name: "tas",
+            summary: "test-and-set in a tight loop: every attempt writes to the lock's line",
+        },
+        order: Order::Any,
+        polls: "one line, with writes",
         class: Class::Spins,
         purpose: Purpose::Comparison("the memory system under contention"),
         source: "Anderson 1990",
@@ -156,22 +214,27 @@ pub const CONTENTION_MANAGERS: [ContentionManager; 13] = [
     ContentionManager {
         entry: Entry {
             name: "elided",
-            summary: "ttas, elided: critical sections run as hardware transactions where those commit (Intel RTM)",
+            summary: "the default with lock elision: sections run as hardware transactions where \
+                      these commit and are faster (Intel RTM)",
         },
-        order: "none",
-        polls: "as `ttas`; sections that do not conflict run side by side",
-        class: Class::Spins,
+        order: Order::Barging(100),
+        polls: "as `loiter`; sections without conflicts run in parallel",
+        class: Class::YieldsToPreempted(
+            "when the front leaves the queue, to a waiter in the middle of joining it",
+        ),
         purpose: Purpose::For("processors with transactions (Intel RTM)"),
         source: "Rajwar and Goodman 2001; glibc's elision",
     },
     ContentionManager {
         entry: Entry {
             name: "futex",
-            summary: "futex mutex that spins briefly and then blocks in the kernel: the blocking baseline",
+            summary: "futex mutex: spins briefly, then blocks in the kernel (blocking baseline)",
         },
-        order: "none",
-        polls: "one line, 100 times, then none",
-        class: Class::CallsSystem("`futex`, to sleep after the spin, and in a release while somebody sleeps"),
+        order: Order::Any,
+        polls: "one line, 100 times",
+        class: Class::CallsSystem(
+            "`futex`, to sleep after the spin, and in a release while a waiter sleeps",
+        ),
         purpose: Purpose::Comparison("the blocking baseline"),
         source: "Drepper 2011",
     },

@@ -1,11 +1,11 @@
-//! What the tables of the catalogue are made of.
+//! Building blocks of the catalogue's tables.
 
-/// One nameable half of a lock, or a sensor of the load.
+/// A half of a lock that a user can name, or a sensor of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What a user writes: `--lock NAME`, `--load NAME` or `--sensor NAME`.
+    /// The name that a user writes: `--lock NAME`, `--load NAME` or `--sensor NAME`.
     pub name: &'static str,
-    /// One sentence for `--help` and `unconvoy locks`.
+    /// One line for `--help` and `unconvoy locks`.
     pub summary: &'static str,
 }
 
@@ -14,10 +14,10 @@ macro_rules! entries {
     ($table:ident) => {
         &{
             let mut entries = [$table[0].entry; $table.len()];
-            let mut place = 0;
-            while place < entries.len() {
-                entries[place] = $table[place].entry;
-                place += 1;
+            let mut index = 0;
+            while index < entries.len() {
+                entries[index] = $table[index].entry;
+                index += 1;
             }
             entries
         }
@@ -26,11 +26,11 @@ macro_rules! entries {
 
 pub(super) use entries;
 
-/// When to take a lock.
+/// When to use a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// For these programs and machines.
+    /// For the programs and machines in the field.
     For(&'static str),
-    /// Not for production: the lock is here to be compared with.
+    /// Not for production, only for comparisons.
     Comparison(&'static str),
 }

@@ -1,11 +1,11 @@
-//! Every environment variable that code of this repository reads. A reader takes the name from
-//! here, and docs/reference/environment.md is generated from here.
+//! Every environment variable that code in this repository reads. Readers take the name from here,
+//! and docs/reference/environment.md is generated from here.
 
 use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use super::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use crate::load::settings::{INTERVAL_MS, SLEEP_MS};
+use crate::load::settings::{INTERVAL_MS, PROFILE_PERIOD_MS, SLEEP_MS};
 
 /// An environment variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,11 +15,11 @@ pub struct Variable {
     name_with_zero: &'static CStr,
     /// The programs that read it.
     pub readers: &'static [Reader],
-    /// The values that it may have.
+    /// The allowed values.
     pub values: Values,
-    /// What holds without it; empty if nothing does.
+    /// The default; empty if there is none.
     pub default: &'static str,
-    /// What it is for.
+    /// One line on its purpose.
     pub meaning: &'static str,
 }
 
@@ -30,10 +30,10 @@ impl Variable {
     }
 }
 
-/// Who reads a variable.
+/// A program that reads a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// `libunconvoy.so`, in the program that it serves.
+    /// `libunconvoy.so`, in the program that loads it.
     Library,
     /// `unconvoy`.
     Command,
@@ -41,13 +41,13 @@ pub enum Reader {
     Scheduler,
     /// The programs that `unconvoy bench` runs.
     Workloads,
-    /// Tests, and the checks that generate documentation.
+    /// Tests, and tests that generate documentation.
     Tests,
     /// Build scripts.
     Build,
 }
 
-/// What a variable may hold.
+/// The form of a variable's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
     /// The name of one of these entries.
@@ -56,18 +56,21 @@ pub enum Values {
     Milliseconds(RangeInclusive<f64>),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// `0` switches off what every other value leaves on.
+    /// `0` is off, every other value is on.
     Switch,
     /// A path, or a list of paths.
     Path,
-    /// Whatever is not empty.
+    /// Any non-empty value.
     Anything,
-    /// A value of this form.
+    /// A value of the form in the field.
     Form(&'static str),
 }
 
 macro_rules! variables {
-    ($($id:ident: $name:literal, $readers:expr, $values:expr, $default:literal, $meaning:literal;)*) => {
+    (
+        $($id:ident: $name:literal, $readers:expr, $values:expr, $default:literal,
+            $meaning:literal;)*
+    ) => {
         $(
             #[doc = concat!("`", $name, "`")]
             pub const $id: Variable = Variable {
@@ -83,7 +86,7 @@ macro_rules! variables {
             };
         )*
 
-        /// All of them.
+        /// All variables.
         pub const VARIABLES: &[Variable] = &[$($id),*];
     };
 }
@@ -95,77 +98,98 @@ variables! {
     LOCK: "UNCONVOY_LOCK", [Library], Values::Entry(CONTENTION), "`loiter`", "contention manager";
     LOAD_MANAGER: "UNCONVOY_LOAD", [Library], Values::Entry(LOAD), "`control`", "load manager";
     CONTROL_POLICY: "UNCONVOY_POLICY", [Library], Values::Entry(POLICY), "`direct`",
-        "how the controller sets the sleep target";
+        "policy that computes the sleep target";
     LOAD_SENSOR: "UNCONVOY_SENSOR", [Library], Values::Entry(SENSOR), "`schedstat`",
-        "what the controller reads the load from";
+        "source of the controller's load readings";
     INTERVAL: "UNCONVOY_INTERVAL_MS", [Library], Milliseconds(INTERVAL_MS), "7; 10 under `backoff`",
-        "the controller's interval; the controller rests longer where a reading takes more than a hundredth of it";
-    SLEEP: "UNCONVOY_SLEEP_MS", [Library], Milliseconds(SLEEP_MS), "100", "longest sleep in a slot";
+        "the controller's interval; longer if a reading takes more than a hundredth of it";
+    SLEEP: "UNCONVOY_SLEEP_MS", [Library], Milliseconds(SLEEP_MS), "100", "longest sleep for load";
     BACKOFF: "UNCONVOY_BACKOFF_MS", [Library], Milliseconds(SLEEP_MS), "100",
-        "mean of the sleeps under `backoff`";
+        "mean sleep under `backoff`";
     NESTED: "UNCONVOY_NESTED", [Library], Switch, "1",
-        "0: a waiter neither wakes its lock's holder that sleeps for load, nor keeps it awake";
+        "0: waiters neither wake a lock holder that sleeps for load nor keep it awake";
+    RULES: "UNCONVOY_RULES", [Library], Form("`without-RULE`, `only-RULE` or `no-rules`"), "",
+        "rules of `control` for an [ablation](../evaluation/ablation.md); needs a library with the \
+         feature `ablation`";
     SPECIAL_SET: "UNCONVOY_SSC", [Library], Word(&["0", "1", "refined", "published"]), "0",
-        "a [special set of cores](confine.md) for threads that wait too much for locks, and how its \
-         size is searched; 1 is `refined`";
+        "how to search for the size of the [special set of cores](confine.md); 0: no set, 1: \
+         `refined`";
     STATS: "UNCONVOY_STATS", [Library], Path, "",
-        "the file for what each lock did, as JSON, written at exit; programs that this one starts write \
+        "file for the statistics of each lock (JSON, written at exit); child programs write \
          `PATH.PID`";
     STATS_OWNER: "UNCONVOY_STATS_OWNER", [Library], Form("process id"), "",
-        "set by the library: the process whose statistics have the plain path";
-    CHILDREN: "UNCONVOY_CHILDREN", [Library], Switch, "1", "0: programs that this one starts run without the library";
+        "set by the library: the process whose statistics and profile go to `PATH`, not `PATH.PID`";
+    PROFILE: "UNCONVOY_PROFILE", [Library], Path, "",
+        "file for the [profile](profile.md) of each lock; child programs write `PATH.PID`";
+    PROFILE_PERIOD: "UNCONVOY_PROFILE_PERIOD_MS", [Library], Milliseconds(PROFILE_PERIOD_MS), "1",
+        "length of a wait that the profile samples with certainty";
+    REPLACE: "UNCONVOY_REPLACE", [Library], Switch, "1",
+        "0: libc serves all locks, and the library only profiles them";
+    CHILDREN: "UNCONVOY_CHILDREN", [Library], Switch, "1",
+        "0: child programs run without the library";
     BPF: "UNCONVOY_BPF", [Library, Command], Form("three numbers, `PROCESS:FIRST:COUNT`"), "",
-        "set by `unconvoy run --sensor bpf`: the process that the kernel counts for, the first \
-         descriptor, how many; `unconvoy bench sensor` reads it too";
+        "set by `unconvoy run --sensor bpf`: the counted process, the first descriptor for its \
+         count, and the number of descriptors";
     LIBRARY: "UNCONVOY_LIBRARY", [Command, Tests], Path, "beside the command",
-        "the file `libunconvoy.so`";
+        "path of `libunconvoy.so`";
     PLUGIN: "UNCONVOY_PLUGIN", [Command], Path, "beside the command",
-        "the plug-in of QEMU's user mode, for `unconvoy predict`";
+        "path of QEMU's user-mode plug-in, for `unconvoy predict`";
     PLUGIN_SYSTEM: "UNCONVOY_PLUGIN_SYSTEM", [Command], Path, "beside the command",
-        "the plug-in of QEMU's system mode, for `unconvoy predict --kernel`";
+        "path of QEMU's system-mode plug-in, for `unconvoy predict --kernel`";
     SCHED_EXT: "UNCONVOY_SCHED_EXT", [Command], Path, "beside the command",
-        "the program `unconvoy-sched-ext`, which `unconvoy sched` executes";
+        "path of `unconvoy-sched-ext`, which `unconvoy sched` executes";
     STUDY: "UNCONVOY_STUDY", [Command], Path, "beside the command",
-        "the program `unconvoy-study`, which `unconvoy bench`, `sim` and `papers` execute";
+        "path of `unconvoy-study`, which `unconvoy bench`, `sim` and `papers` execute";
     KERNEL: "UNCONVOY_KERNEL", [Command, Tests], Path, "`kernel` beside the build or the plug-ins",
-        "the directory of `vmlinuz`, `modules` and `qemu` that `make kernel` makes";
+        "directory with `vmlinuz`, `modules` and `qemu`, built by `make kernel`";
     POWERCAP: "UNCONVOY_POWERCAP", [Command], Path, "`/sys/class/powercap`",
-        "where `unconvoy bench` finds the processors' energy counters";
+        "directory of the processors' energy counters, for `unconvoy bench`";
     WINDOW: "UNCONVOY_WINDOW", [Workloads], Anything, "",
-        "set by `unconvoy bench`: the program prints when its measured window opens and closes";
+        "set by `unconvoy bench`: print when the measured window opens and closes";
     BLESS: "UNCONVOY_BLESS", [Tests], Anything, "",
         "write generated files instead of comparing them (`make header`, `make docs`)";
-    SUITE: "UNCONVOY_SUITE", [Tests], Form("`all` or `LOCK+LOAD`; C tests: a list, by commas"), "all; C tests: a sample",
-        "the pairs that the suites run";
-    SUITE_SEED: "UNCONVOY_SUITE_SEED", [Tests], Form("number"), "the time", "draws the sample of pairs";
+    SUITE: "UNCONVOY_SUITE", [Tests],
+        Form("`all` or `LOCK+LOAD`; C tests: a comma-separated list"), "all; C tests: a sample",
+        "pairs that the suites run";
+    SUITE_SEED: "UNCONVOY_SUITE_SEED", [Tests], Form("number"), "the time",
+        "seed of the sample of pairs";
+    SUITE_PROFILE: "UNCONVOY_SUITE_PROFILE", [Tests], Word(&["own", "libc"]), "",
+        "run the interposer's tests with a lock profile: under the library's locks or libc's";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
-        "run the tests of the library with a special set";
-    STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8", "runs of the user plug-in's stress test";
-    SECTIONS: "UNCONVOY_SECTIONS", [Tests], Form("number"), "", "sections that the sampling test waits for";
-    PROGRAM: "UNCONVOY_PROGRAM", [Tests], Form("command line"), "", "the program that the sampling test runs";
-    PYTHON: "UNCONVOY_PYTHON", [Tests], Form("command"), "`python3`", "the Python that reads a Parquet trace";
+        "run the library's tests with a special set of cores";
+    STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8",
+        "number of runs of the user plug-in's stress test";
+    SECTIONS: "UNCONVOY_SECTIONS", [Tests], Form("number"), "",
+        "number of sections that the sampling test waits for";
+    PROGRAM: "UNCONVOY_PROGRAM", [Tests], Form("command line"), "",
+        "program that the sampling test runs";
+    SAMPLING: "UNCONVOY_SAMPLING", [Tests], Word(&["bursts", "independent"]), "`bursts`",
+        "how the sampling test draws sections";
+    PYTHON: "UNCONVOY_PYTHON", [Tests], Form("command"), "`python3`",
+        "Python interpreter that reads a Parquet trace";
     FIGURE: "UNCONVOY_FIGURE", [Tests], Form("name of a figure"), "all",
-        "the simulated figures that the papers' test checks";
+        "simulated figures that the papers' test checks";
     VALIDATE: "UNCONVOY_VALIDATE", [Tests], Anything, "",
         "compare predictions with hardware transactions (`make validate-elision`)";
     TEST_SCREEN: "UNCONVOY_TEST_SCREEN", [Tests], Form("name"), "",
-        "set by a test of the scheduler's screen for the copy of itself that it runs";
+        "set by a test of the scheduler's screen, for its own child process";
     PRELOAD: "LD_PRELOAD", [Library, Command], Path, "",
-        "`unconvoy` puts the library in front; the library looks for valgrind's tools in it, and takes \
-         itself out under `UNCONVOY_CHILDREN=0`";
-    SEARCH_PATH: "PATH", [Command, Workloads], Path, "`/bin:/usr/bin`", "where programs are looked for";
-    TEMPORARY: "TMPDIR", [Command, Workloads], Path, "`/tmp`", "where temporary files go";
-    HOME: "HOME", [Command], Path, "", "stands in for the next two: `.config` and `.cache` in it";
+        "`unconvoy` prepends the library; the library detects valgrind's tools here, and removes \
+         itself under `UNCONVOY_CHILDREN=0`";
+    SEARCH_PATH: "PATH", [Command, Workloads], Path, "`/bin:/usr/bin`", "search path for programs";
+    TEMPORARY: "TMPDIR", [Command, Workloads], Path, "`/tmp`", "directory for temporary files";
+    HOME: "HOME", [Command], Path, "", "home directory, used by the two defaults below";
     CONFIGURATION: "XDG_CONFIG_HOME", [Command], Path, "`$HOME/.config`",
-        "where `unconvoy sim --calibrate` keeps the host's machine file";
+        "directory of the host's machine file, written by `unconvoy sim --calibrate`";
     CACHE: "XDG_CACHE_HOME", [Command], Path, "`$HOME/.cache`",
-        "where `unconvoy predict --kernel` keeps its guest";
+        "directory of the guest of `unconvoy predict --kernel`";
     TERMINAL: "TERM", [Scheduler], Form("name of a terminal"), "",
-        "without it, or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
+        "unset or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",
-        "`unconvoy sched --monitor` prints lines instead of a screen";
-    CARGO: "CARGO", [Tests], Path, "`cargo`", "set by cargo: lists the packages for `make test-layers`";
-    CLANG: "CLANG", [Build], Path, "`clang`", "the compiler of the BPF programs";
+        "set: `unconvoy sched --monitor` prints lines instead of a screen";
+    CARGO: "CARGO", [Tests], Path, "`cargo`",
+        "set by cargo; lists the packages for `make test-layers`";
+    CLANG: "CLANG", [Build], Path, "`clang`", "compiler of the BPF programs";
 }
 
 #[cfg(all(test, not(loom)))]
@@ -177,7 +201,7 @@ mod tests {
     use crate::load::settings;
 
     #[test]
-    fn stated_defaults_are_the_ones_in_the_code() {
+    fn stated_defaults_match_the_code() {
         for variable in VARIABLES {
             if let Values::Entry(entries) = variable.values {
                 assert_eq!(variable.default, format!("`{}`", entries[0].name), "{}", variable.name);

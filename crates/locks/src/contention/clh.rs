@@ -1,63 +1,65 @@
-//! CLH: first come, first served, each waiter spinning on the node of the one before it (Craig,
-//! University of Washington TR 93-02-02, 1993; Magnusson, Landin and Hagersten, IPPS 1994), with
-//! waiters that can abandon it (Scott, *Non-blocking timeout in scalable queue-based spin locks*, PODC
-//! 2002).
+//! CLH: first come, first served; each waiter spins on its predecessor's node (Craig, University of
+//! Washington TR 93-02-02, 1993; Magnusson, Landin and Hagersten, IPPS 1994) and can abandon the
+//! queue (Scott, *Non-blocking timeout in scalable queue-based spin locks*, PODC 2002).
 //!
-//! Where an MCS waiter links itself to the one before it, so that the releaser finds whom to hand
-//! over to, a CLH waiter only looks: nobody waits for a link, and a releaser writes to its own node
-//! without knowing who reads it. A waiter needs the same to abandon the queue: its predecessor.
+//! An MCS waiter links itself to its predecessor so that the releaser can find it. A CLH waiter
+//! only reads its predecessor's node: no thread waits for a link, and a releaser writes to its own
+//! node without knowing which thread reads it. To abandon the queue, too, a waiter needs only its
+//! predecessor.
 //!
 //! ```text
-//!   word: A | HELD                                   each waiter knows, and polls, the node before
+//!   word: A | HELD                     each waiter knows, and polls, the node before its own
 //!
 //!     node A <--polls-- node B <--polls-- node C <-- tail
 //!     (holder)          WAITING           WAITING
 //! ```
 //!
-//! Differences from the papers' locks, all for the sake of a lock in 16 bytes that may be freed by
-//! its next holder: a node goes back to the pool instead of from hand to hand; an idle lock has
-//! none; and the one whose predecessor has gone, the *front*, takes a word, which is also what an
-//! uncontended acquire takes, without a node.
+//! To fit 16 bytes that the next holder may free, the lock differs from the papers' in three ways.
+//! A node returns to the pool after each acquisition instead of passing to the next thread. An idle
+//! lock owns no node. The waiter without a predecessor, the *front*, acquires a separate word; an
+//! uncontended acquisition takes the same word without a node.
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | 0 | nobody holds it |
-//! | `HELD` | held by a thread that came when nobody waited |
+//! | 0 | no holder |
+//! | `HELD` | held, without a node |
 //! | node + `HELD` | held through the node |
-//! | any of these + `PARKED` | and its release must wake a parked waiter |
+//! | any of these + `PARKED` | and the release must wake a parked waiter |
 //!
 //! | status | set by | meaning |
 //! | --- | --- | --- |
-//! | `WAITING` | the node's thread, on joining | it waits, or holds the lock |
-//! | `RELEASED` | the node's thread | it is releasing the lock: who waits behind it is the front |
-//! | `ABANDONED` | the node's thread | it is gone: who waits behind it goes on to the node before it, in `next` |
+//! | `WAITING` | the node's thread, on joining | the thread waits, or holds the lock |
+//! | `RELEASED` | the node's thread | the thread is releasing the lock: the waiter behind is the front |
+//! | `ABANDONED` | the node's thread | the thread has left: the waiter behind goes on to the node in `next` |
 //!
-//! **Invariant 1.** Mutual exclusion rests on the word alone: it goes from 0 to held by
-//! compare-and-swap, and back by its holder only. The queue decides who tries.
+//! **Invariant 1.** Mutual exclusion rests on the word alone: a compare-and-swap changes it from 0
+//! to held, and only the holder changes it back. The queue merely decides which thread tries.
 //!
-//! **Invariant 2.** A node that was swapped into the tail is named once at any time: by the tail, by
-//! the waiter behind it as its predecessor, or by the `next` of an abandoned node.
+//! **Invariant 2.** A queued node is referenced by exactly one of: the tail, its successor's
+//! predecessor pointer, the `next` of an abandoned node.
 //!
-//! **Invariant 3.** So a node goes back to the pool at most once: by its own thread, if that
-//! takes it out of the tail by compare-and-swap; else by whoever finds it as a predecessor that has
-//! `RELEASED` or `ABANDONED`. Its own thread does not touch it after it has set either.
+//! **Invariant 3.** Hence each node returns to the pool at most once. Its own thread returns it
+//! after removing it from the tail by compare-and-swap. Otherwise its successor returns it on
+//! finding `RELEASED` or `ABANDONED`; its own thread does not touch the node after setting either.
 //!
-//! **Invariant 4.** After the compare-and-swap that frees the word, the lock is not touched, and
-//! neither is the holder's node: by then it is the pool's, or the next waiter's.
+//! **Invariant 4.** After the compare-and-swap that frees the word, the releaser does not touch the
+//! lock. By then the holder's node belongs to the waiter behind it, or is out of the queue.
 //!
-//! **Invariant 5.** In the child of a `fork` the waiters of its parent's queues do not exist. A node
-//! whose generation is not the process's is no predecessor: whoever finds one is the front. There
-//! may then be two fronts, which Invariant 1 bears. (Nodes of those who stayed behind, and the
-//! one through which the forking thread holds the lock, are lost to the child's pool.)
+//! **Invariant 5.** In the child of a `fork`, the parent's waiters do not exist. A node of another
+//! generation is no predecessor: the waiter that finds it is the front. Two fronts may then exist,
+//! which Invariant 1 permits. (The nodes left behind, and the node through which the forking thread
+//! holds the lock, are lost to the child's pool.)
 //!
-//! What is *not* guaranteed: that an idle lock has no node. A last waiter that abandons it in the
-//! instructions in which the holder looks at the tail can put the tail back to a node whose
-//! thread has looked already. The next to wait there finds it; if nobody ever does, 64 bytes are
-//! lost.
+//! **Invariant 6.** No arrival passes a waiter. A thread takes the word only as the front, or after
+//! it found the tail null. In the second case it passes only waiters that arrived after that read.
 //!
-//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that frees
-//! it. Nodes are disposed of by others than wrote them: `RELEASED` and `ABANDONED` are stored with
-//! release and loaded with acquire, the tail is changed with both.
+//! *Not* guaranteed: that an idle lock owns no node. A thread tries only once to take its node off
+//! the tail. If the last waiter abandons the queue just after that try, the waiter may restore the
+//! tail to that node. The next waiter reclaims the node; without a next waiter, 64 bytes leak.
+//!
+//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the releasing one.
+//! One thread may return a node that another wrote, so `RELEASED` and `ABANDONED` are stored with
+//! release and loaded with acquire, and changes of the tail are acquire-release.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -72,7 +74,7 @@ const RELEASED: u32 = 1;
 const ABANDONED: u32 = 2;
 
 const HELD: usize = 1;
-/// Nodes are aligned to more than this and `HELD`.
+/// Nodes are aligned to more than `HELD | PARKED`, which leaves both bits free.
 const PARKED: usize = 2;
 
 fn has<N>(word: *mut N, bit: usize) -> bool {
@@ -94,17 +96,18 @@ pub struct Clh<P: NodeMemory> {
     tail: P::Ptr<Node<P>>,
 }
 
-/// Whom a waiter waits behind; null once it is the front.
+/// The node that a waiter waits behind; null once the waiter is the front.
 struct Predecessor<P: NodeMemory>(*mut Node<P>);
 
 impl<P: NodeMemory> Predecessor<P> {
     fn node(&self) -> Option<&Node<P>> {
-        // SAFETY: null, or a node that is named by nothing but this, and so given back by nobody else
-        // (Invariants 2 and 3).
+        // SAFETY: null, or a node referenced only from here, so no other thread returns it to the
+        // pool (Invariants 2 and 3).
         unsafe { self.0.as_ref() }
     }
 
-    /// Steps over predecessors that have gone, and gives their nodes back; whether nobody is left.
+    /// Steps over predecessors that have released or abandoned, and returns their nodes to the
+    /// pool. True once no predecessor is left.
     fn has_gone(&mut self) -> bool {
         while let Some(node) = self.node() {
             if node.was_left_behind() {
@@ -125,36 +128,61 @@ impl<P: NodeMemory> Predecessor<P> {
 }
 
 impl<P: NodeMemory> Clh<P> {
-    /// Takes the word, if it is free, on behalf of `node`, which may be null.
+    /// Acquires the word if it is free, through `node`, which may be null.
     #[inline]
     fn take(&self, node: *mut Node<P>) -> bool {
         self.word.compare_exchange(ptr::null_mut(), with(node, HELD), Acquire, Relaxed).is_ok()
     }
 
-    /// Takes `node` out of the tail, if nobody has come behind it, and puts `before` there.
+    /// Replaces `node` in the tail by `before`; fails if another node has joined behind it.
     fn take_off_tail(&self, node: *mut Node<P>, before: *mut Node<P>) -> bool {
         self.tail.compare_exchange(node, before, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Joins the queue with a node of the caller's, and returns it and its predecessor.
+    fn join(&self) -> (*mut Node<P>, Predecessor<P>) {
+        let mine = P::take_node();
+        // SAFETY: ours alone until swapped in; type-stable.
+        let node = unsafe { &*mine };
+        node.status.store(WAITING, Relaxed);
+        node.generation.store(P::generation(), Relaxed);
+        (mine, Predecessor(self.tail.swap(mine, AcqRel)))
+    }
+
+    /// Joins the queue of a free lock, and abandons it unless the caller is the front. The tail
+    /// alone does not show whether a thread waits: it may be a node that was left behind.
+    #[cold]
+    fn try_from_queue(&self) -> bool {
+        if !self.word.load(Relaxed).is_null() {
+            return false;
+        }
+        let (mine, mut before) = self.join();
+        let acquired = before.has_gone() && self.take(mine);
+        if !acquired {
+            self.abandon(mine, before);
+        }
+        acquired
     }
 
     /// Abandons the queue with `mine`, which waits behind `before`.
     fn abandon(&self, mine: *mut Node<P>, before: Predecessor<P>) {
         if self.take_off_tail(mine, before.0) {
-            // SAFETY: nothing names it any more (Invariant 3).
+            // SAFETY: no longer referenced (Invariant 3).
             unsafe { P::give_node(mine) };
             return;
         }
-        // SAFETY: ours until it is ABANDONED.
+        // SAFETY: ours until we store ABANDONED.
         let node = unsafe { &*mine };
         node.next.store(before.0, Relaxed);
         node.status.store(ABANDONED, Release);
     }
 
-    /// Before the word is freed by who holds it through `node`: lets the next be the front. Whether
-    /// the node is nobody's now, and to be given back.
+    /// Makes the waiter behind `node` the front, before the holder frees the word. True if there is
+    /// no such waiter: the caller then returns the node to the pool.
     fn hand_over(&self, node: *mut Node<P>) -> bool {
         let mine = self.take_off_tail(node, ptr::null_mut());
         if !mine {
-            // SAFETY: ours until it is RELEASED.
+            // SAFETY: ours until we store RELEASED.
             unsafe { &(*node).status }.store(RELEASED, Release);
         }
         mine
@@ -167,24 +195,19 @@ unsafe impl<P: NodeMemory> Contention for Clh<P> {
         Clh { word: P::Ptr::new(ptr::null_mut()), tail: P::Ptr::new(ptr::null_mut()) }
     }
 
-    /// Also past waiters, which is rare: between a release and the front's next poll.
     #[inline]
     fn try_lock(&self) -> bool {
-        self.take(ptr::null_mut())
+        self.tail.load(Relaxed).is_null() && self.take(ptr::null_mut()) || self.try_from_queue()
     }
 
+    /// Does not join a queue, since `attempt` joins it anyway.
     #[inline]
-    fn try_lock_politely(&self) -> bool {
-        self.tail.load(Relaxed).is_null() && self.try_lock()
+    fn try_lock_without_barging(&self) -> bool {
+        self.tail.load(Relaxed).is_null() && self.take(ptr::null_mut())
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        let mine = P::take_node();
-        // SAFETY: ours alone until it is swapped in; type-stable.
-        let node = unsafe { &*mine };
-        node.status.store(WAITING, Relaxed);
-        node.generation.store(P::generation(), Relaxed);
-        let mut before = Predecessor(self.tail.swap(mine, AcqRel));
+        let (mine, mut before) = self.join();
         loop {
             for _ in 0..POLLS_PER_TURN {
                 if before.has_gone() && self.word.load(Relaxed).is_null() && self.take(mine) {
@@ -202,7 +225,7 @@ unsafe impl<P: NodeMemory> Contention for Clh<P> {
     #[inline]
     unsafe fn unlock(&self) -> bool {
         let word = self.word.load(Relaxed);
-        // Not held by anybody: a program's mistake, which libc bears, and so is borne here.
+        // An unlock of a free lock is a bug that libc tolerates, so it has no effect.
         if word.is_null() || has(word, PARKED) {
             return word.is_null();
         }
@@ -210,18 +233,19 @@ unsafe impl<P: NodeMemory> Contention for Clh<P> {
         let is_spare = !node.is_null() && self.hand_over(node);
         let released = self.word.compare_exchange(word, ptr::null_mut(), Release, Relaxed).is_ok();
         if !released {
-            // The bit was set meanwhile, so that nobody but its holder changes the word. The node has gone.
+            // A parker set the bit after the load above. Parkers change nothing more, so a store
+            // suffices. `hand_over` has given the node up.
             self.word.store(with(ptr::null_mut(), HELD | PARKED), Relaxed);
         }
         if is_spare {
-            // SAFETY: taken off the tail by us (Invariant 3).
+            // SAFETY: we removed it from the tail (Invariant 3).
             unsafe { P::give_node(node) };
         }
         released
     }
 
     unsafe fn clear_parked_bit(&self) {
-        // Held, so nobody but parkers writes to it, and their bit is what this clears.
+        // A store suffices: parkers alone write to a held word, and they set only this bit.
         self.word.store(without(self.word.load(Relaxed), PARKED), Relaxed);
     }
 
@@ -237,10 +261,11 @@ unsafe impl<P: NodeMemory> Contention for Clh<P> {
     fn has_contender(&self) -> bool {
         let tail = self.tail.load(Acquire);
         if tail == without(self.word.load(Relaxed), HELD | PARKED) {
-            return false; // nobody is there, or only the holder
+            return false; // the queue is empty, or contains only the holder
         }
-        // A guess, as the queue changes meanwhile, of no consequence but to efficiency.
+        // A guess, since the queue may change meanwhile. A wrong result costs efficiency only.
         // SAFETY: null or type-stable.
-        unsafe { tail.as_ref() }.is_some_and(|last| last.status.load(Relaxed) == WAITING && !last.was_left_behind())
+        unsafe { tail.as_ref() }
+            .is_some_and(|last| last.status.load(Relaxed) == WAITING && !last.was_left_behind())
     }
 }

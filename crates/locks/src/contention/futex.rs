@@ -1,22 +1,22 @@
 //! The blocking baseline: a futex mutex that spins briefly, then sleeps in the kernel.
 //!
-//! After Drepper, *Futexes Are Tricky* (2011), section 6, with the bounded spin that libc's
-//! adaptive mutex has. It decides for itself when to block, from nothing but its own wait: the
-//! coupling of contention and scheduling that the ASPLOS 2010 paper (section 2.2) argues against,
-//! kept here to be compared with.
+//! After Drepper, *Futexes Are Tricky* (2011), section 6, with the bounded spin of libc's adaptive
+//! mutex. A waiter decides to block from the length of its own wait alone. This couples contention
+//! with scheduling, which the ASPLOS 2010 paper (section 2.2) argues against; the lock is included
+//! for comparison.
 //!
 //! | `HELD` | `SLEPT_ON` | `PARKED` | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | 0 | 0 | nobody holds it |
-//! | 1 | 0 | 0 | held, nobody sleeps on it |
-//! | 1 | 1 | | held, and somebody may sleep on it: the release wakes one |
-//! | 1 | | 1 | held, and somebody may be parked at the eventcount |
+//! | 0 | 0 | 0 | no holder |
+//! | 1 | 0 | 0 | held, no thread sleeps |
+//! | 1 | 1 | any | held, a thread may sleep on the word: the release wakes one |
+//! | 1 | any | 1 | held, a thread may be parked at the eventcount |
 //!
-//! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it takes or
-//! re-tries the lock.
+//! **Invariant 1.** A thread that may leave sleepers behind sets `SLEPT_ON` when it acquires or
+//! retries the lock.
 //!
 //! **Memory orderings.** Acquiring read-modify-writes pair with the releasing ones; the kernel
-//! orders the word and its queue.
+//! orders the word and its own queue.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -30,8 +30,8 @@ const HELD: u32 = 1;
 const SLEPT_ON: u32 = 2;
 const PARKED: u32 = 4;
 
-/// Polls before sleeping: as many as glibc's adaptive mutex makes at most
-/// (`glibc.pthread.mutex_spin_count`, 100).
+/// Polls before sleeping: the maximum of glibc's adaptive mutex (`glibc.pthread.mutex_spin_count`,
+/// 100).
 const SPIN_POLLS: u32 = 100;
 
 /// A spin-then-block mutex.
@@ -40,7 +40,8 @@ pub struct Futex<P: Primitive> {
     word: P::U32,
 }
 
-// SAFETY: `FREE` is left by one compare-and-swap or swap, and restored by the holder only.
+// SAFETY: only one thread's compare-and-swap or fetch-or changes the word from `FREE`, and only the
+// holder restores `FREE`.
 unsafe impl<P: Primitive> Contention for Futex<P> {
     fn unlocked() -> Self {
         Futex { word: P::U32::new(FREE) }
@@ -62,8 +63,8 @@ unsafe impl<P: Primitive> Contention for Futex<P> {
             P::pause_counted();
         }
         loop {
-            // Before asking whether to leave: a wake-up that is meant for us must not be lost with us
-            // (Invariant 1).
+            // Set `SLEPT_ON` before asking whether to leave: if this thread was woken and now
+            // leaves, the bit makes the next release wake another sleeper (Invariant 1).
             let before = self.word.fetch_or(HELD | SLEPT_ON, Acquire);
             if before == FREE {
                 return Outcome::Acquired;
@@ -84,7 +85,7 @@ unsafe impl<P: Primitive> Contention for Futex<P> {
             Err(seen) => {
                 let released = self.word.compare_exchange(seen, FREE, Release, Relaxed).is_ok();
                 if released {
-                    P::unpark(word, 1); // by address only: the lock may be gone
+                    P::unpark(word, 1); // by address only: the lock may already be freed
                 }
                 released
             }

@@ -1,39 +1,39 @@
-//! The default: a lock word open to barging, with a time-published queue of waiters behind it.
+//! The default lock: a word open to barging, with a time-published queue of waiters behind it.
 //!
 //! A strict hand-off moves the lock's line, and the data it protects, to another processor for
-//! every critical section. On few processors that costs more than the section itself; so the word
-//! can be taken by whoever comes, and the thread that released it last usually does. Behind the
-//! word waits a TP-MCS queue, and only its front, the *standby* thread, polls the word. The
-//! composition is that of LOITER (Dice, *Malthusian Locks*, EuroSys 2017, section 5: outer word,
-//! inner queue); the queue is the one of [`tpmcs`](super::tpmcs), and waiters abandon it when load
-//! control asks them to.
+//! every critical section. With few processors that costs more than the section itself. So any
+//! arriving thread may take the word, and the last releaser usually does. A thread that does not
+//! get it joins a queue, and only the front of the queue, the *standby*, polls the word. The
+//! composition is LOITER's (Dice, *Malthusian Locks*, EuroSys 2017, section 5: outer word, inner
+//! queue). The queue is that of [`tpmcs`](super::tpmcs); waiters abandon it when load control says
+//! to leave.
 //!
 //! ```text
-//!   arrivals --barge--> [ word | demand ] <--polls-- standby <--TP-MCS-- waiter <-- waiter <-- tail
+//!   arrivals --barge--> [ word | demand ] <--polls-- standby <--TP-MCS-- waiter <- waiter <- tail
 //! ```
 //!
-//! Unfairness is bounded: after [`BARGING_BOUND_NS`] the standby raises `demand`, from when on arrivals
+//! Unfairness is bounded: after `BARGING_BOUND_NS` the standby raises `demand`, and arrivals
 //! leave the word to it.
 //!
 //! | word held | demand | meaning |
 //! | --- | --- | --- |
-//! | 0 | 0 | free for all |
-//! | 1 | 0 | held; the next arrival may get it before the standby |
+//! | 0 | 0 | free for any thread |
+//! | 1 | 0 | held; the next arrival may overtake the standby |
 //! | 1 | 1 | held; the standby is next |
-//! | 0 | 1 | the standby's, unless it does not come for [`OVERRULE_NS`] |
+//! | 0 | 1 | reserved for the standby, for up to `OVERRULE_NS` |
 //!
-//! **Invariant 1.** Mutual exclusion rests on the word alone: it goes from free to held by
-//! compare-and-swap, and back by its holder only.
+//! **Invariant 1.** Mutual exclusion rests on the word alone: a compare-and-swap changes it from
+//! free to held, and only the holder changes it back.
 //!
-//! **Invariant 2.** `demand` is advice. Nobody waits for it for ever, so that a standby which was
-//! preempted, or vanished in a `fork`, blocks nobody.
+//! **Invariant 2.** `demand` is advice, respected for a bounded time. So a standby that was
+//! preempted, or that a `fork` left behind, blocks no other thread.
 //!
-//! **Invariant 3.** Every waiter, wherever it stands in the queue, looks at the word now and then,
-//! takes it when it lies free, and steps in for a standby that does not do its work. So the queue
-//! is for speed; no thread in it is needed for another's progress.
+//! **Invariant 3.** Every queued waiter checks the word periodically, takes it when it stays free,
+//! and replaces a standby that does not run. So the queue affects speed only: no thread's progress
+//! depends on another queued thread.
 //!
-//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the one that
-//! releases. `demand` orders nothing.
+//! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the releasing one.
+//! `demand` orders nothing.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,66 +47,96 @@ use crate::primitive::turn::{Outcome, Turn, Verdict};
 use crate::queue::NodeMemory;
 use crate::queue::list::Queue;
 
-const NO: u32 = 0;
-const YES: u32 = 1;
+/// The bit of `advice` that a standby raises. The other bits are for a lock built on this one.
+const DEMAND: u32 = 1;
 
-/// How long an arrival polls the word before it queues: some short critical sections' time.
+/// How long an arriving thread polls the word before it queues: a few short critical sections.
 const ARRIVAL_NS: u64 = 1_500;
 
-/// How long the standby lets others barge. A hand-over costs about 1 us of the lock's time, so this
-/// bounds the cost of fairness to some percent, and a waiter's extra delay to a fraction of a time
-/// slice.
+/// How long the standby lets other threads barge. A hand-over costs about 1 us of the lock's time,
+/// so this bounds the cost of fairness to about one percent, and a waiter's extra delay to a
+/// fraction of a time slice.
 const BARGING_BOUND_NS: u64 = 100_000;
 
-/// How long the word may lie free before anybody takes it although the standby demands it.
+/// How long a free word stays reserved for a standby that demands it.
 const OVERRULE_NS: u64 = 2_000;
 
-/// How often a waiter in the queue looks at the word.
-const GLANCE_NS: u64 = 20_000;
+/// How often a queued waiter checks the word.
+const CHECK_INTERVAL_NS: u64 = 20_000;
 
-/// A waiter that has been in the queue for so long, without the standby demanding the word, takes
-/// it that the standby is not running, and does its work.
-const ORPHANED_NS: u64 = 2 * BARGING_BOUND_NS;
+/// A waiter queued for this long, with no `demand` raised, assumes that the standby is not running
+/// and takes over its role.
+const ABSENT_STANDBY_NS: u64 = 2 * BARGING_BOUND_NS;
 
 const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
-/// Each poll of a held word costs its holder a line transfer of some 100 ns, so the standby polls
-/// ever more rarely.
+/// Each poll of a held word costs the holder a line transfer of about 100 ns, so the standby polls
+/// less and less often.
 const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
 /// A barging word with a time-published queue behind it.
 #[repr(C)]
 pub struct Loiter<P: NodeMemory> {
     word: Word<P>,
-    demand: P::U32,
+    advice: P::U32,
     inner: Queue<P, TimePublished>,
 }
 
-/// Since when a waiter has seen the word free but demanded by the standby.
+/// The time since which a waiter has seen the word free but reserved for the standby.
 #[derive(Default)]
 struct Overrule {
     free_since: Cell<Option<u64>>,
 }
 
 impl<P: NodeMemory> Loiter<P> {
-    /// Takes the word unless it is held, or left to the standby.
+    #[inline]
+    fn is_demanded(&self) -> bool {
+        self.advice.load(Relaxed) & DEMAND != 0
+    }
+
+    /// Not atomic: a concurrent change of the other bits may be lost, or may undo this one.
+    /// Invariant 2 allows both.
+    fn set_demand(&self, demand: u32) {
+        self.advice.store(self.advice.load(Relaxed) & !DEMAND | demand, Relaxed);
+    }
+
+    /// The 31 bits that a lock built on this one keeps here.
+    #[inline]
+    pub(super) fn advice(&self) -> u32 {
+        self.advice.load(Relaxed) >> 1
+    }
+
+    /// Sets the bits that [`advice`](Self::advice) returns. Not atomic: a concurrent change may be
+    /// lost.
+    #[inline]
+    pub(super) fn set_advice(&self, advice: u32) {
+        self.advice.store(advice << 1 | self.advice.load(Relaxed) & DEMAND, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.word.is_free()
+    }
+
+    /// Takes the word unless it is held or reserved for the standby.
     fn barge(&self, overrule: &Overrule, now: u64) -> bool {
         if !self.word.is_free() {
             overrule.free_since.set(None);
             return false;
         }
-        if self.demand.load(Relaxed) == YES {
+        if self.is_demanded() {
             let since = overrule.free_since.get().unwrap_or(now);
             overrule.free_since.set(Some(since));
             if now - since < OVERRULE_NS {
                 return false;
             }
-            self.demand.store(NO, Relaxed); // its standby is not running (Invariant 2); it demands again when it does
+            // The standby is not running (Invariant 2); when it runs, it raises `demand` again.
+            self.set_demand(0);
         }
         self.try_lock()
     }
 
-    /// Polls as an arrival; `None` if that did not decide it.
-    fn arrive(&self, turn: &mut impl Turn) -> Option<Outcome> {
+    /// Polls the word before queueing; `None` if the thread should queue.
+    fn poll_before_queueing(&self, turn: &mut impl Turn) -> Option<Outcome> {
         let overrule = Overrule::default();
         let mut now = P::now();
         let end = now + ARRIVAL_NS;
@@ -124,7 +154,7 @@ impl<P: NodeMemory> Loiter<P> {
         None
     }
 
-    /// Polls as the front of the queue does, a wait that began at `since`.
+    /// Polls the word as the standby, in a wait that began at `since`.
     fn stand_by(&self, since: u64, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(STANDBY_BACKOFF_NS.0, STANDBY_BACKOFF_NS.1, since);
         let mut demanded = false;
@@ -137,10 +167,10 @@ impl<P: NodeMemory> Loiter<P> {
                 break Outcome::Abandoned;
             }
             if now - since > BARGING_BOUND_NS {
-                // Again each turn: a waiter that overruled it has lowered it.
+                // Repeated each turn, because a waiter that overrules the standby clears `demand`.
                 demanded = true;
-                if self.demand.load(Relaxed) == NO {
-                    self.demand.store(YES, Relaxed);
+                if !self.is_demanded() {
+                    self.set_demand(DEMAND);
                 }
                 P::pause();
             } else {
@@ -148,16 +178,16 @@ impl<P: NodeMemory> Loiter<P> {
             }
         };
         if demanded {
-            self.demand.store(NO, Relaxed);
+            self.set_demand(0);
         }
         outcome
     }
 }
 
-// SAFETY: Invariant 1, and the orderings above.
+// SAFETY: Invariant 1 and the orderings above.
 unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     fn unlocked() -> Self {
-        Loiter { word: Word::unlocked(), demand: P::U32::new(NO), inner: Queue::new() }
+        Loiter { word: Word::unlocked(), advice: P::U32::new(0), inner: Queue::new() }
     }
 
     #[inline]
@@ -166,43 +196,45 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     }
 
     #[inline]
-    fn try_lock_politely(&self) -> bool {
-        self.demand.load(Relaxed) == NO && self.try_lock()
+    fn try_lock_without_barging(&self) -> bool {
+        !self.is_demanded() && self.try_lock()
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        if let Some(outcome) = self.arrive(turn) {
+        if let Some(outcome) = self.poll_before_queueing(turn) {
             return outcome;
         }
-        // In the queue: asks on behalf of the waiter, and looks at the word now and then (Invariant 3).
-        let (barged, orphaned) = (Cell::new(false), Cell::new(false));
+        // Each turn in the queue asks the load manager, and checks the word when a check is due
+        // (Invariant 3).
+        let (barged, standby_is_absent) = (Cell::new(false), Cell::new(false));
         let overrule = Overrule::default();
         let joined = P::now();
-        let mut glance = joined + GLANCE_NS;
+        let mut next_check = joined + CHECK_INTERVAL_NS;
         let mut waiting = |now| {
-            if now >= glance {
-                // While it lies free but demanded, watch it closely: OVERRULE_NS counts from the first look.
+            if now >= next_check {
+                // A free but reserved word is checked every turn: OVERRULE_NS counts from the first
+                // look.
                 barged.set(self.barge(&overrule, now));
                 if overrule.free_since.get().is_none() {
-                    glance = now + GLANCE_NS;
+                    next_check = now + CHECK_INTERVAL_NS;
                 }
-                orphaned.set(now - joined > ORPHANED_NS && self.demand.load(Relaxed) == NO);
+                standby_is_absent.set(now - joined > ABSENT_STANDBY_NS && !self.is_demanded());
             }
-            if barged.get() || orphaned.get() { Verdict::Leave } else { turn.turn(now) }
+            if barged.get() || standby_is_absent.get() { Verdict::Leave } else { turn.turn(now) }
         };
-        // Nobody holds the queue beyond this function, and nobody forks inside it.
+        // The queue is held only within this function, and no thread forks inside it.
         let result = self.inner.join(&mut waiting, &core::ptr::null_mut);
         let outcome = match result {
             Ok(_) if barged.get() => Outcome::Acquired,
             Ok(_) => self.stand_by(P::now(), turn),
             Err(_) if barged.get() => Outcome::Acquired,
-            Err(_) if orphaned.get() => self.stand_by(joined, turn),
+            Err(_) if standby_is_absent.get() => self.stand_by(joined, turn),
             Err(outcome) => outcome,
         };
         if let Ok(ticket) = result {
-            // SAFETY: the ticket is that of the queue's front, which we are.
+            // SAFETY: we are the front of the queue, and this is our ticket.
             let released = unsafe { self.inner.release(ticket) };
-            debug_assert!(released.is_ok(), "only the word ever has the parked bit");
+            debug_assert!(released.is_ok(), "the queue never has the parked bit");
         }
         outcome
     }

@@ -1,10 +1,11 @@
 //! MCS: strictly first come, first served (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991).
 //!
-//! Every waiter spins on its own cache line, so that a hand-over costs one line transfer whatever
-//! the number of waiters. The order is also the weakness: a preempted waiter holds up all behind it
-//! (ASPLOS 2010, section 2.1). Waiters can abandon it; see [`list`](crate::queue::list).
+//! Every waiter spins on its own cache line, so a hand-over costs one line transfer regardless of
+//! the number of waiters. The strict order is also the weakness: a preempted waiter delays every
+//! waiter behind it (ASPLOS 2010, section 2.1). Waiters can abandon the queue; see
+//! [`list`](crate::queue::list).
 //!
-//! **Invariant 1.** `holder` is written only by the thread that holds the lock.
+//! **Invariant 1.** Only the lock's holder writes `holder`.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,19 +16,19 @@ use crate::primitive::turn::{Outcome, Turn};
 use crate::queue::list::{PreemptionBounds, Queue, Ticket};
 use crate::queue::{Node, NodeMemory};
 
-/// Hand over in strict order, whatever a waiter's time stamp says.
+/// Hands over in strict order and ignores time stamps.
 pub struct InOrder;
 
 impl PreemptionBounds for InOrder {
     const STALE_AFTER_NS: Option<u64> = None;
 }
 
-/// A queue lock that reckons with preemption as `S` says.
+/// A queue lock that handles preemption as `S` specifies.
 #[repr(C)]
 pub struct QueueLock<P: NodeMemory, S> {
     queue: Queue<P, S>,
-    /// The node through which the lock is held: what `unlock` needs, kept here so that no caller
-    /// has to carry it.
+    /// The node through which the lock is held. `unlock` needs the node, and callers have no place
+    /// for it.
     holder: P::Ptr<Node<P>>,
 }
 
@@ -40,25 +41,26 @@ impl<P: NodeMemory, S: PreemptionBounds> QueueLock<P, S> {
             // SAFETY: type-stable, and ours while we hold the lock.
             unsafe { &(*node).published }.store(P::now(), Relaxed);
         }
-        // Release: waiters of some locks look at the node that they find here.
+        // Release: under some locks, waiters dereference this pointer (`yield_to_late_holder`).
         self.holder.store(node, Release);
         if S::EXTENDS_SLICE {
             P::begin_slice_extension();
         }
     }
 
-    /// Lets others run, maybe the holder, if that has had the lock for longer than `limit`.
+    /// Yields the processor if the holder acquired the lock more than `limit` nanoseconds ago.
     fn yield_to_late_holder(&self, limit: u64, now: u64) {
-        // A guess: the lock may be another's by now, and the node in another queue.
-        // SAFETY: null or type-stable.
-        let since = unsafe { self.holder.load(Acquire).as_ref() }.map(|node| node.published.load(Relaxed));
+        // A guess: the lock may have changed hands, and the node may be in another queue. SAFETY:
+        // null or type-stable.
+        let since =
+            unsafe { self.holder.load(Acquire).as_ref() }.map(|node| node.published.load(Relaxed));
         if since.is_some_and(|since| now.saturating_sub(since) > limit) {
             P::yield_now();
         }
     }
 }
 
-// SAFETY: the queue has one holder at a time (its Invariants 1 and 2) and carries the orderings.
+// SAFETY: the queue has one holder at a time (its Invariants 1 and 2) and provides the orderings.
 unsafe impl<P: NodeMemory, S: PreemptionBounds> Contention for QueueLock<P, S> {
     fn unlocked() -> Self {
         QueueLock { queue: Queue::new(), holder: P::Ptr::new(ptr::null_mut()) }
@@ -92,14 +94,14 @@ unsafe impl<P: NodeMemory, S: PreemptionBounds> Contention for QueueLock<P, S> {
 
     #[inline]
     unsafe fn unlock(&self) -> bool {
-        // Nobody holds it: a program's mistake, which libc bears, and so is borne here.
+        // Unlocking a free lock, a bug that libc tolerates, has no effect.
         if self.queue.is_empty() {
             return true;
         }
         if self.queue.has_parked_bit() {
             return false;
         }
-        // SAFETY: the caller holds the lock, so `holder` is its node (Invariant 1).
+        // SAFETY: the caller holds the lock, so `holder` is the caller's node (Invariant 1).
         match unsafe { self.queue.release(Ticket(self.holder.load(Relaxed))) } {
             Ok(()) => {
                 if S::EXTENDS_SLICE {

@@ -1,13 +1,17 @@
-//! Contention managers: who gets the lock next.
+//! Contention managers: which thread acquires the lock next.
 //!
-//! A contention manager orders the threads that want one lock, in nanoseconds. It knows nothing of
-//! load, and asks one question per turn of a waiter's loop, through [`Turn`]: *keep spinning, or
-//! leave?* It never sleeps on its own account; the one exception is [`futex`], the blocking
-//! baseline. [`Class`](crate::catalogue::Class) says of each what it calls the system for.
+//! A contention manager decides this within nanoseconds, for the threads that want one lock. It
+//! knows nothing of load. Once per turn of a waiter's loop it asks, through [`Turn`]: *keep
+//! spinning, or leave?* It never blocks in the kernel; [`futex`], the blocking baseline, is the one
+//! exception. [`Class`](crate::catalogue::Class) lists which system calls each manager makes by
+//! design.
 
 pub mod clh;
 pub mod elided;
+pub mod elided_rw;
+mod elision;
 pub mod futex;
+mod learning;
 pub mod loiter;
 pub mod mcs;
 pub mod requester;
@@ -22,47 +26,52 @@ use crate::primitive::turn::{Outcome, Turn};
 
 /// A mutual-exclusion algorithm in 16 bytes of state, all zeroes when unlocked.
 ///
-/// Beside who holds it, the state has room for one *parked bit*: threads wait off the processor until a
-/// release, and the next release must wake one. What they wait on is the load manager's
-/// ([`Eventcount`](crate::parking::eventcount::Eventcount)); the bit is here because it must be seen by the very access
-/// that releases. A released lock may be freed by its next holder, so there is no looking at it
-/// afterwards.
+/// The state includes a *parked bit*: the next release must wake a thread that sleeps on the load
+/// manager's [`Eventcount`](crate::parking::eventcount::Eventcount). The bit is part of this state
+/// because the access that releases the lock must also read it. After the release, the next holder
+/// may free the lock's memory, so the releaser cannot read the state a second time.
+///
+/// In the child of a `fork`, the state still names the parent's waiters, which do not exist there.
+/// No thread of the child may wait for one of them. A thread recognises them by their
+/// [generation](crate::primitive::Generation), or waits for a bounded time only. A lock held by the
+/// forking thread stays held.
 ///
 /// # Safety
 ///
-/// Between an acquisition (`try_lock` true, `attempt` acquired) and the release that ends it there
-/// is no other acquisition, and each sees the writes before the release that it follows. After the
-/// release no memory of the lock is touched.
+/// Between an acquisition (`try_lock` returns true, `attempt` returns `Acquired`) and its release
+/// no other thread acquires the lock. An acquisition sees every write before the preceding release.
+/// A release accesses no memory of the lock after freeing it.
 pub unsafe trait Contention: Send + Sync {
-    /// The unlocked state.
+    /// Returns an unlocked lock.
     fn unlocked() -> Self
     where
         Self: Sized;
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     fn try_lock(&self) -> bool;
 
-    /// The first try of a `lock`: as [`try_lock`](Self::try_lock), but a thread that is due is let
-    /// through first.
+    /// Makes the first try of a `lock`: like [`try_lock`](Self::try_lock), but fails if a waiter is
+    /// entitled to the lock.
     #[inline]
-    fn try_lock_politely(&self) -> bool {
+    fn try_lock_without_barging(&self) -> bool {
         self.try_lock()
     }
 
-    /// Whether [`elide`](Self::elide) ever does anything.
+    /// Whether [`elide`](Self::elide) can ever return true.
     const ELIDES: bool = false;
 
-    /// Enters a critical section without taking the lock, in such a way that whoever takes it undoes
-    /// the section. False where the algorithm does not do that, or does not expect it to succeed:
-    /// then the caller has to take the lock. A section that is undone comes back here, and gets
-    /// false.
+    /// Enters a critical section without acquiring the lock. If another thread acquires the lock
+    /// before the section ends, the section is undone.
+    ///
+    /// Returns false if the algorithm has no elision or expects it to fail; the caller must then
+    /// acquire the lock. An undone section resumes inside this call, which then returns false.
     #[inline]
     fn elide(&self) -> bool {
         false
     }
 
-    /// Ends a section that [`elide`](Self::elide) let in; false, and nothing done, if the caller holds
-    /// the lock instead.
+    /// Ends a section that [`elide`](Self::elide) entered. Returns false, with no effect, if the
+    /// caller holds the lock instead.
     ///
     /// # Safety
     ///
@@ -72,16 +81,16 @@ pub unsafe trait Contention: Send + Sync {
         false
     }
 
-    /// Contends for the lock until it is acquired, or until `turn` says to leave and abandoning
-    /// the lock succeeds.
+    /// Contends for the lock until it is acquired, or until `turn` says to leave and the waiter has
+    /// abandoned the lock.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;
 
-    /// Releases the lock, unless the parked bit is set: then it stays held, and the answer is false. Ends an
-    /// elided section too.
+    /// Releases the lock or ends an elided section. If the parked bit is set, the lock stays held
+    /// and the result is false.
     ///
     /// # Safety
     ///
-    /// The calling context holds the lock.
+    /// The calling context holds the lock or is in an elided section of it.
     unsafe fn unlock(&self) -> bool;
 
     /// Clears the parked bit; the lock stays held.
@@ -91,14 +100,16 @@ pub unsafe trait Contention: Send + Sync {
     /// The calling context holds the lock.
     unsafe fn clear_parked_bit(&self);
 
-    /// Sets the parked bit if the lock is held at this moment, by anyone; false if it is free.
+    /// Sets the parked bit if any thread holds the lock at this moment; returns false if the lock
+    /// is free.
     fn set_parked_bit(&self) -> bool;
 
-    /// Whether somebody holds the lock at this moment; stale as soon as it is known.
+    /// Whether any thread holds the lock at this moment. The result may be stale on return.
     fn is_locked(&self) -> bool;
 
-    /// Whether, as far as the algorithm knows, a thread contends for the lock at this moment, and
-    /// would take it if it were released. Asked by one that does not. True where nobody can tell.
+    /// Whether the algorithm knows of a thread that contends for the lock at this moment and would
+    /// acquire it on release. The caller is not such a thread. Algorithms that cannot tell return
+    /// true.
     fn has_contender(&self) -> bool {
         true
     }

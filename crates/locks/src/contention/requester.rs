@@ -1,24 +1,30 @@
-//! Requester-based locking: the first requester spins, those behind it save power (Cui et al. 2012, as
-//! Cui et al. describe and compare it in *Lock-Contention-Aware Scheduler*, ACM TACO 9(4), 2013,
-//! section 4.9.1).
+//! Requester-based locking: the first requester spins, later requesters wait in a low-power state
+//! (Cui et al. 2012, as described and compared in Cui et al., *Lock-Contention-Aware Scheduler*,
+//! ACM TACO 9(4), 2013, section 4.9.1).
 //!
-//! A ticket lock, as the paper's. What is an estimate of the number of requesters there is a count
-//! here: the tickets ahead. The paper's requesters wait with `monitor` and `mwait`, which the
-//! kernel's locks may use; a program has `umonitor` and `umwait`, which also end when time is up.
+//! Like the paper's lock, this is a ticket lock. "If the current number [of requesters] is
+//! estimated to be larger than zero, a newly arriving requester will enter into the power-saving
+//! state"; this lock counts the waiters ahead of it. The paper does not say whether such a
+//! requester has drawn a ticket, nor whether the holder counts. Locks that read it otherwise
+//! collapse further (docs/evaluation/simulated.md, "The requester-based lock").
 //!
-//! The algorithm is [`ticket`](super::ticket)'s, with its Invariants.
+//! The paper's requesters wait with `monitor` and `mwait`, which are privileged. A user-space
+//! program has `umonitor` and `umwait`, which also return at a deadline; processors without them
+//! pause instead ([`Monitor`](crate::primitive::Monitor)).
+//!
+//! The algorithm and its Invariants are those of [`ticket`](super::ticket).
 
 use super::ticket::{TicketLock, WaitStrategy};
 use crate::primitive::Primitive;
 
-/// Look all the time as the first requester, save power as any other.
+/// Polls as the first requester and waits in a low-power state as a later one.
 pub struct FirstSpins;
 
 impl WaitStrategy for FirstSpins {
     #[inline]
     fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64) {
-        // Only the holder is ahead.
-        if ahead <= 1 { P::pause() } else { P::umwait(word, seen) }
+        // With one ticket ahead, only the holder precedes this waiter.
+        if ahead <= 1 { P::pause() } else { P::wait_for_change(word, seen) }
     }
 }
 

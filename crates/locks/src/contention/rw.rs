@@ -1,33 +1,39 @@
-//! A reader-writer lock: readers share, a writer is alone.
+//! A reader-writer lock: readers share, a writer is exclusive.
 //!
-//! One word counts the readers and holds the writer's bit; a second counts the writers that wait,
-//! which only readers of a writer-preferring lock heed. Waiters of both kinds poll with backoff and
-//! ask the load manager each turn, like those of a mutex.
+//! One word holds the number of readers and the writer bit. A second word counts the waiting
+//! writers; only readers of a writer-preferring lock respect that count. Waiters poll with backoff
+//! and ask the load manager each turn, like the waiters of a mutex.
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | 0 | free |
 //! | n, up to [`MAX_READERS`] | n readers |
-//! | `WRITER + n` | a writer, and n readers that have just found it there |
-//! | n, `+ PARKED` | and the last reader's release must wake parked waiters |
-//! | `WRITER + n`, `+ PARKED` | and the writer's release must wake parked waiters |
+//! | `WRITER + n` | a writer, and n readers that counted themselves and then found the writer |
+//! | n, `+ PARKED` | n readers; the last one's release must wake parked waiters |
+//! | `WRITER + n`, `+ PARKED` | a writer; its release must wake parked waiters |
 //!
-//! **Invariant 1.** A reader counts itself by an addition, which never fails and so scales where
-//! readers come from all sides. It holds the lock if no writer does. Otherwise it takes itself out
-//! again, by a compare-and-swap on a word that still has the writer's bit; if the writer released
-//! meanwhile, the counted reader holds the lock. So a counted reader keeps the next writer out from
-//! its first access to its last, and no try function ever fails for a thread that does not hold
-//! the lock in the end.
+//! **Invariant 1.** A reader counts itself with an addition, which never fails and so scales when
+//! readers arrive on every processor. The reader then holds the lock if no writer does. Otherwise
+//! it subtracts itself with a compare-and-swap that requires the writer bit; if the writer has
+//! released meanwhile, the counted reader holds the lock. So a counted reader excludes the next
+//! writer from the reader's first access to its last, and a try fails only because of a thread that
+//! holds the lock or is about to hold it.
 //!
-//! **Invariant 2.** A writer holds the lock from a compare-and-swap that found 0.
+//! **Invariant 2.** A writer holds the lock from the compare-and-swap that found 0.
 //!
-//! **Invariant 3.** A parked waiter is woken as soon as what kept it out is gone. A writer kept it
-//! out: the writer's release finds the parked bit, even if it hands the lock to a counted reader,
-//! which may hold it for ever. Readers kept a writer out: the last one's release finds the bit. Waiting
-//! writers kept a reader out: the last one that gives up says so ([`end_wait`](RwWord::end_wait)),
-//! and one that gets the lock releases it.
+//! **Invariant 3.** A parked waiter is woken once the cause of its wait ends. (a) A writer blocked
+//! it: the writer's release finds the parked bit, even if it hands the lock to a counted reader,
+//! which may hold it indefinitely. (b) Readers blocked a writer: the last reader's release finds
+//! the bit. (c) Waiting writers blocked a reader: if the last of them acquires the lock, its
+//! release wakes the reader; if it gives up, [`end_wait`](RwWord::end_wait) returns true, and the
+//! writer wakes the reader.
 //!
-//! **Memory orderings.** Acquisitions acquire, releases release.
+//! *Not* guaranteed: that a child of a `fork` forgets the parent's waiters, as for the other locks.
+//! A writer that waits in the parent keeps [`Share::ReadAfterWriters`] out in the child. A reader
+//! of the parent that has just counted itself under a writer keeps writers out. (glibc 2.36 counts
+//! waiters too: after the child unlocks a lock with waiters, neither readers nor writers get it.)
+//!
+//! **Memory orderings.** Acquisitions have acquire ordering, and releases have release ordering.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -38,22 +44,22 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 const WRITER: u32 = 1 << 31;
 const PARKED: u32 = 1 << 30;
 
-/// Most readers at a time: glibc's limit, beyond which it answers `EAGAIN`. The bit above leaves
-/// room for as many again that are on their way out.
+/// Most readers at a time: glibc's limit, above which it returns `EAGAIN`. The next bit leaves room
+/// for the same number of readers that are withdrawing.
 pub const MAX_READERS: u32 = (1 << 28) - 1;
 const TOO_MANY: u32 = MAX_READERS + 1;
 
-/// As for [`ttas`](super::ttas): a line transfer, and some microseconds.
+/// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
 /// How a thread wants the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// Together with other readers, also past waiting writers: a thread may hold it twice.
+    /// Shared, even past waiting writers: a thread may hold the lock twice.
     Read,
-    /// Together with other readers, but not past a waiting writer.
+    /// Shared, but not past a waiting writer.
     ReadAfterWriters,
-    /// Alone.
+    /// Exclusive.
     Write,
 }
 
@@ -61,39 +67,41 @@ pub enum Share {
 #[repr(C)]
 pub struct RwWord<P: Primitive> {
     word: P::U32,
-    /// Writers that wait, awake or asleep, and above [`ONE_POLLER`] the threads that poll.
+    /// Low half: writers that wait, polling or asleep. High half, in units of [`ONE_POLLER`]:
+    /// threads that poll.
     waiting: P::U32,
 }
 
-/// One polling thread, in `waiting`; below it the writers are counted. Both counts are advice.
+/// One polling thread in `waiting`. Both counts in that word are advisory.
 const ONE_POLLER: u32 = 1 << 16;
 
 impl<P: Primitive> RwWord<P> {
-    /// A free lock.
+    /// Returns a free lock.
     pub fn unlocked() -> Self {
         RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
     }
 
-    /// Takes the lock if that is possible at once.
+    /// Acquires the lock if that is possible at once.
     #[inline(always)]
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
             Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
             Share::Read | Share::ReadAfterWriters => {
-                self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
+                self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0
+                    || self.withdraw()
             }
         }
     }
 
-    /// Takes a counted reader out again, unless it turns out to hold the lock (Invariant 1).
+    /// Withdraws a counted reader, unless it turns out to hold the lock (Invariant 1).
     #[cold]
     fn withdraw(&self) -> bool {
         let counted = |seen: u32| (seen & (WRITER | TOO_MANY) != 0).then(|| seen - 1);
         self.word.modify(Acquire, Acquire, counted).is_err()
     }
 
-    /// Whether `try_acquire` would be worth its write to the word.
+    /// Whether `try_acquire` is worth a write to the word.
     fn seems_free(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.load(Relaxed) == 0,
@@ -101,7 +109,18 @@ impl<P: Primitive> RwWord<P> {
         }
     }
 
-    /// Contends until acquired, or until `turn` says to leave.
+    /// Whether `try_acquire` would acquire the lock at this moment.
+    #[inline]
+    pub(super) fn admits(&self, share: Share) -> bool {
+        let seen = self.word.load(Relaxed);
+        match share {
+            Share::Write => seen == 0,
+            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
+            Share::Read | Share::ReadAfterWriters => seen & !PARKED < MAX_READERS,
+        }
+    }
+
+    /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
@@ -123,54 +142,58 @@ impl<P: Primitive> RwWord<P> {
         self.waiting.load(Relaxed) >= ONE_POLLER
     }
 
-    /// A thread begins to wait for the lock. Said once per wait, whether the thread polls or
-    /// sleeps.
+    /// Records that the calling thread begins to wait. Called once per wait, whether the thread
+    /// polls or sleeps.
     pub fn begin_wait(&self, share: Share) {
         if share == Share::Write {
             self.waiting.fetch_add(1, Relaxed);
         }
     }
 
-    /// The wait is over, with the lock or without it. True if the caller was the last waiting
-    /// writer: then readers that it kept out may go in, and a caller without the lock must wake
+    /// Records the end of the wait, with or without the lock. True if the caller was the last
+    /// waiting writer: readers that it blocked may enter, and a caller without the lock must wake
     /// them (Invariant 3).
     #[must_use]
     pub fn end_wait(&self, share: Share) -> bool {
         share == Share::Write && self.waiting.fetch_sub(1, Relaxed) % ONE_POLLER == 1
     }
 
-    /// Releases what the caller holds, unless parked waiters must be woken for it (Invariant 3):
-    /// then it stays held, and the answer is false.
+    /// Releases the caller's hold. Returns false, with the lock still held, if the caller must
+    /// first wake parked waiters (Invariant 3).
     ///
     /// # Safety
     ///
     /// The calling context holds the lock, for reading or for writing.
     #[inline]
     pub unsafe fn release(&self) -> bool {
-        // SAFETY: held until the first that returns true.
+        // SAFETY: the caller holds the lock until one of the two calls returns true.
         unsafe { self.release_at_once() || self.release_contended() }
     }
 
-    /// The same, as far as one try gets; false, and nothing done, where others are at the word.
+    /// Tries [`release`](Self::release) once. Returns false, with no effect, if the parked bit is
+    /// set, the lock is free, or the word changed meanwhile.
     ///
     /// # Safety
     ///
-    /// As of `release`.
+    /// As for `release`.
     #[inline(always)]
     pub unsafe fn release_at_once(&self) -> bool {
         let seen = self.word.load(Relaxed);
-        // A reader cannot see the writer's bit while it holds the lock, nor a writer a clear one.
+        // The bit identifies the caller's mode: no reader holds the lock under the writer bit, and
+        // no writer without it.
         let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(1) };
-        seen & PARKED == 0 && seen != 0 && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
+        seen & PARKED == 0
+            && seen != 0
+            && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
     }
 
     /// # Safety
     ///
-    /// As of `release`.
+    /// As for `release`.
     #[cold]
     unsafe fn release_contended(&self) -> bool {
         let freed = |seen: u32| {
-            // A lock that nobody holds stays as it is.
+            // A lock without a holder stays as it is.
             let is_writers = seen & WRITER != 0;
             let freed = if is_writers { seen & !WRITER } else { seen.saturating_sub(1) };
             (freed != PARKED && (!is_writers || freed & PARKED == 0)).then_some(freed)
@@ -187,7 +210,7 @@ impl<P: Primitive> RwWord<P> {
         self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    /// Sets the parked bit if the lock is held at this moment; false if it is free.
+    /// Sets the parked bit if the lock is held at this moment; returns false if it is free.
     pub fn set_parked_bit(&self) -> bool {
         self.word.modify(Relaxed, Relaxed, |seen| (seen != 0).then_some(seen | PARKED)).is_ok()
     }
@@ -198,12 +221,12 @@ impl<P: Primitive> RwWord<P> {
         self.word.load(Relaxed) & WRITER != 0
     }
 
-    /// Whether anybody holds the lock at this moment.
+    /// Whether any thread holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.word.load(Relaxed) != 0
     }
 
-    /// Whether there are as many readers as the word can count.
+    /// Whether the lock has [`MAX_READERS`] readers.
     pub fn is_full(&self) -> bool {
         self.word.load(Relaxed) & !PARKED == MAX_READERS
     }

@@ -1,21 +1,21 @@
-//! Test-and-set: a waiter writes to the lock's line until it finds that the lock was free.
+//! Test-and-set: a waiter writes to the lock's cache line until it finds the lock free.
 //!
-//! The first spin lock of every study, and the one that the others are measured against: each try
-//! takes the line from whoever has it, the holder included, so that the memory system carries
-//! nothing else once several processors wait (Anderson, *The Performance of Spin Lock Alternatives*,
-//! IEEE TPDS 1(1), 1990, section II). The states are those of [`ttas`](super::ttas).
+//! The baseline of every study of spin locks. Each try takes the line away from its owner, the lock
+//! holder included, so with several waiting processors the memory system carries little else
+//! (Anderson, *The Performance of Spin Lock Alternatives*, IEEE TPDS 1(1), 1990, section II).
+//! [`ttas`](super::ttas) has the table of states.
 //!
-//! **Invariant 1.** Only the thread that moved the word from free to held moves it back.
+//! **Invariant 1.** Only the thread that changed the word from free to held changes it back.
 //!
-//! **Memory orderings.** The acquiring test-and-set pairs with the compare-and-swap that releases.
+//! **Memory orderings.** The acquiring test-and-set pairs with the releasing compare-and-swap.
 
 use super::Contention;
 use super::word::{Word, by_its_word};
 use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 
-/// Tries between two turns: what a turn costs, the clock and a look at load control, is not part of
-/// a loop that is as tight as can be.
+/// Tries between two turns. A turn reads the clock and the state of load control, which would slow
+/// a loop that is meant to be tight.
 const TRIES_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// A test-and-set lock.
@@ -24,7 +24,7 @@ pub struct Tas<P: Primitive> {
     word: Word<P>,
 }
 
-// SAFETY: Invariant 1, and the orderings above.
+// SAFETY: Invariant 1 and the orderings above.
 unsafe impl<P: Primitive> Contention for Tas<P> {
     fn unlocked() -> Self {
         Tas { word: Word::unlocked() }

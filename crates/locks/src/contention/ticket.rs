@@ -1,57 +1,61 @@
 //! The ticket lock (Reed and Kanodia 1979; Mellor-Crummey and Scott 1991), with tickets that can be
-//! given up.
+//! abandoned.
 //!
-//! A waiter draws a ticket and spins until it is served. A ticket cannot be handed back, so a
-//! waiter that abandons the lock strikes it out: one bit per ticket in a window, which the releaser steps
-//! over. All of it is one word, so that every step is one compare-and-swap.
+//! A waiter draws a ticket and spins until the ticket is served. A ticket cannot be returned. A
+//! waiter that abandons the lock instead marks its ticket, in a window of one bit per ticket, and
+//! the releaser skips it. One word holds everything, so every step is one compare-and-swap.
 //!
 //! ```text
-//!  63 ....... 32    30      29 .... 15   14 ..... 0
-//!  left, 32 bits   parked     serving       next
+//!  63 .... 32   30       29 .... 15   14 .... 0
+//!  abandoned    parked   serving      next
 //!
-//!  serving = 7, next = 11, left = { 9 }:  7 holds, 8 waits, 9 is gone, 10 waits
+//!  serving = 7, next = 11, abandoned = { 9 }:  7 holds, 8 waits, 9 has left, 10 waits
 //! ```
 //!
-//! What a waiter does between two looks at the word is a [`WaitStrategy`].
+//! A [`WaitStrategy`] determines how a waiter spends the time between two reads of the word.
 //!
-//! **Invariant 1.** `next - serving <= 32` (modulo 2^15, of which 32 is a divisor): a thread draws
-//! a ticket only while the window has room, and else polls outside it. So no two tickets in use
-//! share a bit of `left`.
+//! **Invariant 1.** `next - serving <= 32` (modulo 2^15, a multiple of 32): a thread draws a ticket
+//! only while the window has room, and polls otherwise. So no two outstanding tickets share a bit
+//! of `abandoned`.
 //!
-//! **Invariant 2.** A bit is set by the ticket's owner while the ticket is not served, and cleared
-//! by the releaser that steps over it.
+//! **Invariant 2.** The ticket's owner sets its bit before the ticket is served. The releaser that
+//! skips the ticket clears the bit.
 //!
-//! **Invariant 3.** The word is used only while `generation` is the process's; the first to find it
-//! otherwise, in the child of a `fork`, clears the tickets of waiters that do not exist there.
+//! **Invariant 3.** The word is used only while `generation` is the process's. In the child of a
+//! `fork`, the first thread to find another generation drops the tickets of waiters that stayed in
+//! the parent. If the `fork` interrupted a thread of the parent that did the same, the child starts
+//! over ([`ObjectGeneration`]).
 //!
-//! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load that sees
-//! one's ticket served.
+//! **Memory orderings.** The releasing compare-and-swap pairs with the acquiring load by which a
+//! waiter sees its ticket served.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use super::Contention;
+use crate::primitive::generation::ObjectGeneration;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 use crate::primitive::{Atomic, Primitive};
 
-/// Tickets that may be out at a time: the bits of `left`.
+/// Most tickets outstanding at a time: the bits of `abandoned`.
 const WINDOW: u64 = 32;
 const TICKET_BITS: u32 = 15;
 const TICKETS: u64 = (1 << TICKET_BITS) - 1;
 const PARKED: u64 = 1 << 30;
 
-/// Backoff per waiter ahead: some short critical sections' time. Shorter, the line is read more often
-/// than it changes.
+/// Backoff per waiter ahead: the length of a few short critical sections. With less, waiters read
+/// the line more often than it changes.
 const BACKOFF_NS: u64 = 40;
 
-/// What waiters do between two looks at the word.
+/// How waiters spend the time between two reads of the word.
 pub trait WaitStrategy: Send + Sync {
-    /// Passes some time, as one who has seen `word` hold `seen`, and by it `ahead` tickets before its
-    /// own, the holder's included.
+    /// Waits for a moment after `word` was read as `seen`, with `ahead` tickets before the
+    /// caller's, the holder's included.
     fn wait<P: Primitive>(word: &P::U64, seen: u64, ahead: u64);
 }
 
-/// Look all the time: a release is seen at once, and its line read by every waiter.
+/// Polls continuously: sees a release at once, at the cost of every waiter reading the line.
 pub struct Poll;
 
 impl WaitStrategy for Poll {
@@ -61,8 +65,8 @@ impl WaitStrategy for Poll {
     }
 }
 
-/// Look the more rarely the more are ahead: proportional backoff (Mellor-Crummey and Scott, ACM TOCS
-/// 9(1), 1991, section 2.2).
+/// Polls less often with more tickets ahead: proportional backoff (Mellor-Crummey and Scott, ACM
+/// TOCS 9(1), 1991, section 2.2).
 pub struct Proportional;
 
 impl WaitStrategy for Proportional {
@@ -72,10 +76,7 @@ impl WaitStrategy for Proportional {
     }
 }
 
-/// No process's generation.
-const BEING_DISOWNED: u32 = u32::MAX;
-
-/// The word, taken apart.
+/// The word, decoded.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -92,7 +93,7 @@ impl Word {
         self.next() == self.serving()
     }
 
-    /// How many tickets are served before `ticket`.
+    /// Number of tickets served before `ticket`.
     fn ahead_of(self, ticket: u64) -> u64 {
         ticket.wrapping_sub(self.serving()) & TICKETS
     }
@@ -101,13 +102,13 @@ impl Word {
         1 << (32 + ticket % WINDOW)
     }
 
-    /// One more ticket drawn, if the window has room.
+    /// The word with one more ticket drawn, if the window has room.
     fn drawn(self) -> Option<Word> {
         let next = (self.next() + 1) & TICKETS;
         (self.ahead_of(self.next()) < WINDOW).then_some(Word(self.0 & !TICKETS | next))
     }
 
-    /// The holder's ticket done with: the next one that is not struck out is served.
+    /// The word after a release: serves the next ticket that was not abandoned.
     fn released(self) -> Word {
         let mut word = self.0;
         let mut serving = self.serving();
@@ -121,59 +122,51 @@ impl Word {
     }
 }
 
-/// A ticket lock whose waiters look at it as `W` says.
+/// A ticket lock that waits as `W` specifies.
 #[repr(C)]
 pub struct TicketLock<P: Primitive, W> {
     word: P::U64,
     /// The process generation in which the tickets were drawn.
-    generation: P::U32,
+    generation: ObjectGeneration<P>,
     strategy: PhantomData<W>,
 }
 
-/// The ticket lock whose waiters poll all the time.
+/// The ticket lock whose waiters poll continuously.
 pub type Ticket<P> = TicketLock<P, Poll>;
 
 /// The ticket lock with proportional backoff.
 pub type TicketBackoff<P> = TicketLock<P, Proportional>;
 
 impl<P: Primitive, W> TicketLock<P, W> {
-    /// In the child of a `fork`: the waiters stayed behind, so the tickets after the one being
-    /// served are nobody's (Invariant 3). Also for the first to use a lock, which is of no generation yet.
-    #[cold]
-    fn disown(&self) {
-        let old = self.generation.load(Acquire);
-        if old == P::generation() {
-            return; // somebody has just done it, and the tickets drawn since are of this process
-        }
-        if old == BEING_DISOWNED || self.generation.compare_exchange(old, BEING_DISOWNED, Acquire, Relaxed).is_err() {
-            while self.generation.load(Acquire) == BEING_DISOWNED {
-                P::yield_now();
-            }
-            return;
-        }
+    /// Drops the tickets after the one being served (Invariant 3).
+    fn drop_waiting_tickets(&self) {
         let word = Word(self.word.load(Relaxed));
         let next = if word.is_free() { word.serving() } else { (word.serving() + 1) & TICKETS };
         self.word.store(word.serving() << TICKET_BITS | next, Relaxed);
-        self.generation.store(P::generation(), Release);
     }
 
-    /// Replaces the word by what `change` makes of it, until that sticks or `change` says there is
-    /// nothing to do.
+    /// Replaces the word by the result of `change` until a compare-and-swap succeeds or `change`
+    /// returns `None`.
     #[inline]
     fn update(&self, order: Ordering, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
-        if self.generation.load(Acquire) != P::generation() {
-            self.disown();
-        }
-        // Acquire also where nothing is changed: a waiter may learn here that it is being served.
-        self.word.modify(order, Acquire, |seen| change(Word(seen)).map(|word| word.0)).ok().map(Word)
+        self.generation.adopt(|| self.drop_waiting_tickets());
+        // Acquire on failure too: the caller may learn from the unchanged word that its ticket is
+        // served.
+        self.word
+            .modify(order, Acquire, |seen| change(Word(seen)).map(|word| word.0))
+            .ok()
+            .map(Word)
     }
 }
 
-// SAFETY: one ticket is served at a time, and a ticket that was struck out is served to nobody
-// (Invariant 2).
+// SAFETY: one ticket is served at a time, and an abandoned ticket is never served (Invariant 2).
 unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
     fn unlocked() -> Self {
-        TicketLock { word: P::U64::new(0), generation: P::U32::new(0), strategy: PhantomData }
+        TicketLock {
+            word: P::U64::new(0),
+            generation: ObjectGeneration::unused(),
+            strategy: PhantomData,
+        }
     }
 
     #[inline]
@@ -182,14 +175,20 @@ unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+        // The word without room: a wait for a change of a later one might miss the last change.
+        let seen = Cell::new(0);
         let ticket = loop {
-            if let Some(before) = self.update(Acquire, Word::drawn) {
+            let draw = |word: Word| {
+                seen.set(word.0);
+                word.drawn()
+            };
+            if let Some(before) = self.update(Acquire, draw) {
                 break before.next();
             }
             if turn.turn(P::now()) == Verdict::Leave {
                 return Outcome::Abandoned;
             }
-            W::wait::<P>(&self.word, self.word.load(Relaxed), WINDOW);
+            W::wait::<P>(&self.word, seen.get(), WINDOW);
         };
         loop {
             let word = Word(self.word.load(Acquire));
@@ -198,8 +197,14 @@ unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
                 return Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
-                let strike = |word: Word| (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)));
-                return if self.update(Acquire, strike).is_some() { Outcome::Abandoned } else { Outcome::Acquired };
+                let strike = |word: Word| {
+                    (word.serving() != ticket).then(|| Word(word.0 | Word::bit(ticket)))
+                };
+                return if self.update(Acquire, strike).is_some() {
+                    Outcome::Abandoned
+                } else {
+                    Outcome::Acquired
+                };
             }
             W::wait::<P>(&self.word, word.0, ahead);
         }
@@ -207,7 +212,7 @@ unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
 
     #[inline]
     unsafe fn unlock(&self) -> bool {
-        // Of a free word nothing is released: a program's mistake, which libc bears, and so is borne here.
+        // Unlocking a free lock, a bug that libc tolerates, has no effect.
         let release = |word: Word| if word.is_free() { word } else { word.released() };
         self.update(Release, |word| (word.0 & PARKED == 0).then(|| release(word))).is_some()
     }
@@ -226,7 +231,39 @@ unsafe impl<P: Primitive, W: WaitStrategy> Contention for TicketLock<P, W> {
 
     fn has_contender(&self) -> bool {
         let word = Word(self.word.load(Relaxed));
-        // All tickets that are out, but the holder's and those that were struck.
+        // The outstanding tickets, less the holder's and the abandoned ones.
         word.ahead_of(word.next()) > 1 + u64::from((word.0 >> 32).count_ones())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    /// Checks that every wait is for a change of a word that has already changed.
+    struct SeesTheChange;
+
+    impl WaitStrategy for SeesTheChange {
+        fn wait<P: Primitive>(word: &P::U64, seen: u64, _: u64) {
+            assert_ne!(word.load(Relaxed), seen, "no thread would ever change the word again");
+        }
+    }
+
+    /// A release between the look for a free ticket and the wait for one was missed: the thread
+    /// waited for the change after it.
+    #[test]
+    fn arrival_without_a_ticket_does_not_miss_the_release_before_its_wait() {
+        let lock = TicketLock::<Native, SeesTheChange>::unlocked();
+        assert!(lock.try_lock());
+        for _ in 1..WINDOW {
+            assert_eq!(lock.attempt(&mut |_| Verdict::Leave), Outcome::Abandoned);
+        }
+        let mut release = |_| {
+            // SAFETY: the test holds the lock.
+            assert!(unsafe { lock.unlock() });
+            Verdict::Spin
+        };
+        assert_eq!(lock.attempt(&mut release), Outcome::Acquired);
     }
 }

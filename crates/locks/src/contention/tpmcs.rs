@@ -1,51 +1,52 @@
-//! TP-MCS: an MCS queue that is not held up by waiters that are not running.
+//! TP-MCS: an MCS queue that skips waiters that are not running.
 //!
 //! He, Scherer and Scott, *Preemption adaptivity in time-published queue-based spin locks* (HiPC
-//! 2005): each waiter publishes the time of its last poll in its node; a releaser that finds a
-//! stale one takes the waiter for preempted, removes it and goes to the next. A waiter that finds
-//! itself removed rejoins at the end. The lock of the ASPLOS 2010 paper's experiments (section
+//! 2005): each waiter publishes the time of its last poll in its node. A releaser assumes that a
+//! waiter with a stale time stamp is preempted, removes it, and tries the next one. A removed
+//! waiter rejoins at the tail. This is the lock of the ASPLOS 2010 paper's experiments (section
 //! 3.1.2).
 //!
-//! What it does *not* guarantee: that the holder is not preempted (ASPLOS 2010, section 2.1). That
-//! is load control's part. The DaMoN 2009 paper (section 3.1) compares two locks that try to do
-//! something about it themselves: waiters of one yield when the holder is late ([`Yielding`]), the
-//! holder of the other asks for a longer time slice ([`SliceExtending`]).
+//! *Not* guaranteed: that the holder keeps running (ASPLOS 2010, section 2.1). That is the task of
+//! load control. The DaMoN 2009 paper (section 3.1) compares two locks that deal with a preempted
+//! holder themselves: waiters of [`Yielding`] yield when the holder is late, and the holder of
+//! [`SliceExtending`] asks for a longer time slice.
 
 use super::mcs::QueueLock;
 use crate::queue::list::PreemptionBounds;
 
-/// Skip waiters whose time stamp is stale.
+/// Skips waiters with a stale time stamp.
 pub struct TimePublished;
 
 impl PreemptionBounds for TimePublished {
-    /// A running waiter publishes every few hundred nanoseconds; a context switch away and back
-    /// takes some 10 us. He et al. use the same magnitude for their UPDATE_DELAY. Too short
-    /// would skip waiters that only met an interrupt.
+    /// A running waiter publishes every few hundred nanoseconds, and a context switch away and back
+    /// takes about 10 us. He et al. use the same magnitude for UPDATE_DELAY. A much shorter bound
+    /// would skip waiters that merely took an interrupt.
     const STALE_AFTER_NS: Option<u64> = Some(25_000);
 }
 
-/// And waiters yield to a holder that looks preempted: it publishes when it acquired the lock, and one
-/// that was longer ago than critical sections take is not running (He et al., whose `MAX_CS_TIME`
-/// that is; Johnson et al., DaMoN 2009, section 3.1, `yield`).
+/// [`TimePublished`], with waiters that yield to a holder that looks preempted. The holder
+/// publishes the time of its acquisition. If it has held the lock for longer than any critical
+/// section lasts, waiters assume that it is not running (He et al., who call the bound
+/// `MAX_CS_TIME`; Johnson et al., DaMoN 2009, section 3.1, `yield`).
 ///
-/// Whom the processor goes to is the scheduler's choice: mostly another waiter, which is why the
-/// paper finds this worse than TP-MCS once the machine is overloaded (its section 3.2).
+/// The scheduler chooses which thread runs instead, mostly another waiter. The paper therefore
+/// finds this lock worse than TP-MCS on an overloaded machine (section 3.2).
 pub struct Yielding;
 
 impl PreemptionBounds for Yielding {
     const STALE_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
-    /// As long as a waiter's time stamp: beyond what short critical sections and an interrupt take,
-    /// far below the milliseconds of a time slice.
+    /// The same as for a waiter's time stamp: longer than a short critical section plus an
+    /// interrupt, and far shorter than a time slice of milliseconds.
     const SUSPECT_AFTER_NS: Option<u64> = TimePublished::STALE_AFTER_NS;
 }
 
-/// And the holder asks for a longer time slice: Solaris' `schedctl` in the paper's experiments
-/// (Johnson et al., DaMoN 2009, section 3.1), here the time-slice extension of restartable
-/// sequences. Where the kernel has none it is TP-MCS.
+/// [`TimePublished`], with a holder that asks for a longer time slice: through Solaris `schedctl`
+/// in the paper's experiments (Johnson et al., DaMoN 2009, section 3.1), here through the
+/// time-slice extension of restartable sequences. Without kernel support it behaves like TP-MCS.
 ///
-/// The kernel grants some microseconds, once per request. A thread that releases one of several
-/// locks which it holds has none for the others: counting them would cost every acquisition a
-/// word of thread-local memory.
+/// The kernel grants some microseconds, once per request. A thread that holds several locks loses
+/// the request on its first release: counting the locks would add a thread-local word to every
+/// acquisition.
 pub struct SliceExtending;
 
 impl PreemptionBounds for SliceExtending {

@@ -1,20 +1,19 @@
 //! Test-and-test-and-set with bounded exponential backoff.
 //!
-//! The simplest spin lock that does not flood the memory system: a waiter polls with loads and
-//! swaps only when the lock looks free (Agarwal and Cherian, ISCA 1989). It is unfair, and the
-//! fastest there is while nobody is preempted: the thread that released it last has the line, and
-//! takes it again.
+//! A waiter polls with loads and tries to swap only when the lock looks free, so it does not flood
+//! the memory system (Agarwal and Cherian, ISCA 1989). The lock is unfair, because the last
+//! releaser still owns the cache line and can reacquire at once. As long as no thread is preempted,
+//! that also makes it at least as fast as any other lock.
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | `FREE` | nobody holds it |
-//! | `HELD` | somebody holds it |
-//! | `HELD + PARKED` | and somebody waits off the processor for its release |
+//! | `FREE` | no holder |
+//! | `HELD` | held |
+//! | `HELD + PARKED` | held, and a waiter sleeps until the release |
 //!
-//! **Invariant 1.** Only the thread that moved the word from `FREE` to `HELD` moves it back.
+//! **Invariant 1.** Only the thread that changed the word from `FREE` to `HELD` changes it back.
 //!
-//! **Memory orderings.** The acquiring compare-and-swap pairs with the one, or the store, that
-//! releases.
+//! **Memory orderings.** The acquiring compare-and-swap pairs with the releasing one.
 
 use super::Contention;
 use super::word::{Word, by_its_word};
@@ -22,9 +21,9 @@ use crate::primitive::Primitive;
 use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 
-/// First and longest wait between two polls. 50 ns is about one line transfer between cores of one
-/// package; past some microseconds a longer wait no longer relieves the memory system and only
-/// delays the hand-over.
+/// First and longest wait between two polls. 50 ns is about one line transfer between cores of a
+/// package. Beyond some microseconds a longer wait only delays the hand-over, without further
+/// relief for the memory system.
 const BACKOFF_NS: (u64, u64) = (50, 10_000);
 
 /// A test-and-test-and-set lock.
@@ -33,7 +32,7 @@ pub struct Ttas<P: Primitive> {
     word: Word<P>,
 }
 
-// SAFETY: Invariant 1, and the orderings above.
+// SAFETY: Invariant 1 and the orderings above.
 unsafe impl<P: Primitive> Contention for Ttas<P> {
     fn unlocked() -> Self {
         Ttas { word: Word::unlocked() }

@@ -1,10 +1,10 @@
-//! The lock word of the algorithms that have just one: held or not, and the parked bit.
+//! The lock word of the algorithms that need no other state: a held bit and the parked bit.
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | `FREE` | nobody holds it |
+//! | `FREE` | no holder |
 //! | `HELD` | held |
-//! | `HELD + PARKED` | held, and its release must wake a parked waiter |
+//! | `HELD + PARKED` | held, and the release must wake a parked waiter |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -14,7 +14,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PARKED: u32 = 2;
 
-/// A lock word. Its methods are those of [`Contention`](super::Contention).
+/// A lock word. The methods mirror those of [`Contention`](super::Contention).
 #[repr(transparent)]
 pub(super) struct Word<P: Primitive>(P::U32);
 
@@ -33,34 +33,37 @@ impl<P: Primitive> Word<P> {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// Writes to the word whether it is free or not; the parked bit stays.
+    /// Sets the held bit unconditionally and keeps the parked bit; true if the word was free.
+    /// Writes to the cache line even when the lock is held.
     #[inline]
     pub(super) fn test_and_set(&self) -> bool {
         self.0.fetch_or(HELD, Acquire) & HELD == 0
     }
 
-    /// Releases a word without the parked bit; false, and still held, if the bit is set.
+    /// Releases the word. Returns false, with the lock still held, if the parked bit is set.
     #[inline]
     pub(super) fn unlock(&self) -> bool {
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
     }
 
-    /// Clears the parked bit of a held word. (A store would do: nobody but parkers writes to a held
-    /// word. But the model checker cannot tell in which order a store and a parker's access take effect.)
-    /// A free word becomes a held one: to unlock one is a program's mistake, which libc bears, and
-    /// with this the release that follows bears it, too.
+    /// Clears the parked bit of a held word.
+    ///
+    /// A plain store would do, since only parkers write to a held word, but the model checker
+    /// cannot order a store against a parker's access. If the word is free, it becomes held. That
+    /// happens when a program unlocks a free lock, a bug that libc tolerates; the release that
+    /// follows then succeeds here too.
     pub(super) fn clear_parked_bit(&self) {
         self.0.swap(HELD, Relaxed);
     }
 
-    /// Sets the parked bit of a held word; false if it is free.
+    /// Sets the parked bit of a held word; returns false if the word is free.
     pub(super) fn set_parked_bit(&self) -> bool {
         let held = |seen: u32| (seen & HELD != 0).then_some(HELD | PARKED);
         self.0.modify(Relaxed, Relaxed, held).is_ok()
     }
 }
 
-/// The methods of [`Contention`](super::Contention) that are those of a field `word`.
+/// Implements the methods of [`Contention`](super::Contention) that forward to a field `word`.
 macro_rules! by_its_word {
     () => {
         #[inline]

@@ -1,33 +1,34 @@
-//! Spin-then-park with a spin that adapts: as long as spinning has paid lately, and only while
-//! threads acquire the lock.
+//! Spin-then-park with an adaptive spin: a waiter spins for up to twice the average of its thread's
+//! earlier spins, and only while threads acquire the lock. Then it parks.
 //!
-//! The adaptive mutex of Solaris spins while the holder runs, and parks when it does not (McDougall and
-//! Mauro, *Solaris Internals*; DaMoN 2009, section 2.3). A Linux process cannot see for free
-//! whether a thread runs. Two things it can see:
+//! The adaptive mutex of Solaris spins while the holder runs, and parks when it does not (McDougall
+//! and Mauro, *Solaris Internals*; DaMoN 2009, section 2.3). A Linux process cannot find out
+//! cheaply whether a thread runs, but it can observe two other things:
 //!
-//! - how long earlier spins took to succeed: glibc's adaptive mutex spins up to twice their running
-//!   average, and takes the outcome, whatever it was, into the average;
-//! - whether anybody acquired the lock lately, where acquisitions are counted: a lock that makes no
-//!   progress for longer than sections usually take has a holder that does not run, or works for
-//!   long. Then to spin on is a waste in either case.
+//! - How long earlier spins took. The adaptive mutex of glibc spins up to twice the running average
+//!   of all spins, successful or not.
+//! - Whether a thread has acquired the lock lately, if acquisitions are counted. If the last
+//!   acquisition was longer ago than sections usually take, the holder is off the processor or in a
+//!   long section, and spinning is a waste.
 //!
-//! The average is a thread's, not a lock's: a lock has no room for it. Threads that use locks of very
-//! different lengths in turn spin as for the mean of them.
+//! The average belongs to the thread, since a lock has no room for it. A thread that alternates
+//! between long and short locks spins for the mean of the two.
 
 use super::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::primitive::Clock as _;
 use crate::primitive::turn::Verdict;
 
-/// Bounds of a spin. The lower one is a hand-over between two processors or two; the upper one what
-/// parking and being woken cost together, twice (Karlin et al. 1991: spinning for what blocking
-/// costs is within twice of the optimum).
+/// Bounds of a spin: one or two hand-overs between processors, and twice the cost of parking and
+/// waking up (Karlin et al. 1991: spinning as long as blocking costs is within twice the optimum).
 const SHORTEST_NS: u64 = 1_000;
 const LONGEST_NS: u64 = 20_000;
 
-/// Weight of the average's past: glibc's (`nptl/pthread_mutex_lock.c`: an eighth of the difference).
+/// Weight of the past in the average, as in glibc (`nptl/pthread_mutex_lock.c`: an eighth of the
+/// difference).
 const INERTIA: u64 = 8;
 
-/// A lock without an acquisition for this long makes no progress: some sections and hand-overs take less.
+/// A lock without an acquisition for this long makes no progress. Sections and hand-overs usually
+/// take less.
 const NO_PROGRESS_NS: u64 = 5_000;
 
 /// Spin adaptively, then park.
@@ -36,12 +37,12 @@ pub struct Adaptive;
 /// One wait under [`Adaptive`].
 pub struct Waiter {
     since: u64,
-    /// How long this spin may take.
+    /// Longest duration of this spin.
     bound: u64,
     acquisitions: Option<u32>,
-    /// When they were last seen to have changed.
+    /// When `acquisitions` was last seen to change.
     progress_at: u64,
-    /// The last spin's length.
+    /// Duration of the last spin.
     spun: u64,
     sleeps: u32,
 }
@@ -66,7 +67,8 @@ impl LoadManager for Adaptive {
         if acquisitions != waiter.acquisitions {
             (waiter.acquisitions, waiter.progress_at) = (acquisitions, now);
         }
-        let no_progress = acquisitions.is_some() && now.saturating_sub(waiter.progress_at) > NO_PROGRESS_NS;
+        let no_progress =
+            acquisitions.is_some() && now.saturating_sub(waiter.progress_at) > NO_PROGRESS_NS;
         if waiter.spun > waiter.bound || no_progress { Verdict::Leave } else { Verdict::Spin }
     }
 
@@ -79,7 +81,8 @@ impl LoadManager for Adaptive {
 
     fn end_wait<X: Context>(waiter: Waiter, wait: &Wait<'_, X>) -> WaitSummary {
         let state = wait.process.thread_state();
-        wait.process.set_thread_state(ThreadState { spun: learn(state.spun, waiter.spun), ..state });
+        wait.process
+            .set_thread_state(ThreadState { spun: learn(state.spun, waiter.spun), ..state });
         WaitSummary { sleeps: waiter.sleeps, parked: waiter.sleeps > 0 }
     }
 }
@@ -89,9 +92,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_average_follows_what_spins_took() {
+    fn average_after_many_spins_equals_their_length() {
         let after = |spun| (0..100).fold(0, |average, _| learn(average, spun));
         assert!(after(800).abs_diff(800) < 20);
-        assert!(after(1_000_000).abs_diff(LONGEST_NS) < 20, "a long wait counts as the longest spin");
+        assert!(
+            after(1_000_000).abs_diff(LONGEST_NS) < 20,
+            "a long wait counts as the longest spin"
+        );
     }
 }

@@ -8,36 +8,40 @@
 //!   overload = queue time / (cpu time + queue time)
 //! ```
 //!
-//! and a waiter sleeps with that probability, for an exponentially distributed time. The papers'
-//! threads decide at the end of a transaction; a lock does not know transactions, so that here a
-//! wait decides once, after [`SPIN_NS`], and again after each sleep.
+//! and a thread sleeps with that probability, for an exponentially distributed time. The papers'
+//! threads decide at the end of a transaction, and so do those of a program with
+//! [checkpoints](super::checkpoint). A lock knows no transactions. In a program that has passed no
+//! checkpoint, a waiter decides once per wait, after [`SPIN_NS`], and again after each sleep.
 //!
-//! Nobody can wake a sleeper: the control is one-sided, and the number of running threads wanders
-//! about its target. That is what load control is measured against (ASPLOS 2010, Figure 5).
+//! No thread can wake a sleeper: the control is one-sided, and the number of running threads
+//! oscillates around its target. Load-triggered backoff is the baseline against which load control
+//! is measured (ASPLOS 2010, Figure 5).
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::sensor::Reading;
-use super::{Context, LoadManager, Wait, WaitSummary};
+use super::{Context, Holds, LoadManager, Wait, WaitSummary};
 use crate::primitive::turn::Verdict;
-use crate::primitive::{Atomic, AtomicInt, Atomics, Clock as _, Parking as _};
+use crate::primitive::{
+    Atomic, AtomicInt, Atomics, Clock as _, Generation as _, Parking as _, Threads as _,
+};
 
-/// How long a wait lasts before it decides: as a [claim](super::control) of load control, so that
-/// the two differ in nothing but how threads sleep.
+/// Polling time before the decision: the same as before a [claim](super::control) of load control,
+/// so that the two managers differ only in how threads sleep.
 const SPIN_NS: u64 = 20_000;
 
-/// Part of the latest interval in the running average: the last five count for two thirds. The
-/// papers give no number.
+/// Weight of the latest interval in the running average: the last five intervals count for two
+/// thirds. The papers give no number.
 const LATEST: f64 = 0.2;
 
 /// The daemon's interval (DaMoN 2009, section 3.4).
 const INTERVAL_NS: u64 = 10_000_000;
 
-/// The papers' clock ticked every 10 ms, and no sleep was shorter. Ours has no such tick; but a
-/// sleep shorter than its two context switches is none.
+/// The papers' sleeps are at least a clock tick of 10 ms. Without such a tick, a sleep shorter than
+/// its two context switches saves nothing.
 const SHORTEST_NS: f64 = 50_000.0;
 
-/// No sleep is longer than so many means: one in 3000 would be.
+/// Longest sleep as a multiple of the mean: one sleep in 3000 would exceed it.
 const LONGEST_IN_MEANS: f64 = 8.0;
 
 /// The running average after one more reading.
@@ -46,7 +50,7 @@ pub fn running_average(before: f64, reading: Reading) -> f64 {
     before + LATEST * (overload.clamp(0.0, 1.0) - before)
 }
 
-/// A random sequence of one waiter (xorshift).
+/// A waiter's random sequence (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -68,8 +72,9 @@ impl Random {
     }
 }
 
-/// The natural logarithm of a number above 0 and at most 1, to some parts in a million: `core` has none, and
-/// libm's is not to be called from inside a lock (it may be bound lazily, under the dynamic linker's lock).
+/// The natural logarithm of a number above 0 and at most 1, to a few parts in a million. `core` has
+/// none, and a lock must not call libm's: the dynamic linker may bind it lazily, under its own
+/// lock.
 fn ln(number: f64) -> f64 {
     let bits = number.to_bits();
     let exponent = ((bits >> 52) as i64 - 1023) as f64;
@@ -77,8 +82,40 @@ fn ln(number: f64) -> f64 {
     // ln m = 2 artanh((m - 1) / (m + 1)), and the argument is below 1/3.
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let square = ratio * ratio;
-    let series = 1.0 + square * (1.0 / 3.0 + square * (0.2 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
+    let series =
+        1.0 + square * (1.0 / 3.0 + square * (0.2 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
     exponent * core::f64::consts::LN_2 + 2.0 * ratio * series
+}
+
+/// Sleeps for a random time, at most until `deadline`.
+fn back_off<X: Context>(process: X, random: &mut Random, deadline: Option<u64>) {
+    let control = process.control();
+    let mean = control.backoff.load(Relaxed) as f64;
+    let length = random.exponential(mean).clamp(SHORTEST_NS, LONGEST_IN_MEANS * mean) as u64;
+    let wake = X::Machine::now().saturating_add(length);
+    let wake = deadline.map_or(wake, |end| end.min(wake));
+    control.backed_off.fetch_add(1, Relaxed);
+    let never_woken = <X::Machine as Atomics>::U32::new(0);
+    while X::Machine::now() < wake {
+        X::Machine::park(&never_woken, 0, Some(wake));
+    }
+    control.backed_off.fetch_sub(1, Relaxed);
+}
+
+/// The decision at the end of a transaction, on a machine with overload.
+#[cold]
+fn decide<X: Context>(process: X, holds: Holds) -> bool {
+    X::Machine::generation(); // clears the overload in the child of a `fork`
+    process.control().report_contention(); // the daemon stays while there is overload
+    let now = X::Machine::now();
+    // Two threads draw the same number only if they read the clock in the same nanosecond.
+    let mut random = Random::new(now ^ u64::from(X::Machine::thread_id()) << 32);
+    let sleeps = !holds.may_be_needed(process.thread_state(), now)
+        && random.uniform() < process.control().overload();
+    if sleeps {
+        back_off(process, &mut random, None);
+    }
+    sleeps
 }
 
 /// Load-triggered backoff.
@@ -98,7 +135,8 @@ impl LoadManager for Backoff {
     const INTERVAL_NS: u64 = INTERVAL_NS;
 
     fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
-        // Of two threads that meet at one lock in one nanosecond, one gets the lock.
+        // Two waits draw the same sequence only if they begin in the same nanosecond at the same
+        // lock, and then one of them acquires the lock.
         Waiter { since: now, decided: false, random: Random::new(now ^ wait.key()), sleeps: 0 }
     }
 
@@ -108,22 +146,18 @@ impl LoadManager for Backoff {
         }
         waiter.decided = true;
         wait.process.report_contention();
-        if waiter.random.uniform() < wait.process.control().overload() { Verdict::Leave } else { Verdict::Spin }
+        let control = wait.process.control();
+        let decides = control.has_checkpoints.load(Relaxed) == 0;
+        if decides && waiter.random.uniform() < control.overload() {
+            Verdict::Leave
+        } else {
+            Verdict::Spin
+        }
     }
 
     fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
-        let control = wait.process.control();
-        let mean = control.backoff.load(Relaxed) as f64;
-        let length = waiter.random.exponential(mean).clamp(SHORTEST_NS, LONGEST_IN_MEANS * mean) as u64;
-        let wake = X::Machine::now().saturating_add(length);
-        let wake = wait.deadline.map_or(wake, |end| end.min(wake));
-        control.backed_off.fetch_add(1, Relaxed);
-        let nobody_wakes = <X::Machine as Atomics>::U32::new(0);
-        while X::Machine::now() < wake {
-            X::Machine::park(&nobody_wakes, 0, Some(wake));
-        }
-        control.backed_off.fetch_sub(1, Relaxed);
+        back_off(wait.process, &mut waiter.random, wait.deadline);
         waiter.since = X::Machine::now();
         waiter.decided = false;
         false
@@ -132,6 +166,15 @@ impl LoadManager for Backoff {
     fn end_wait<X: Context>(waiter: Waiter, _: &Wait<'_, X>) -> WaitSummary {
         WaitSummary { sleeps: waiter.sleeps, parked: false }
     }
+
+    #[inline]
+    fn checkpoint<X: Context>(process: X, holds: impl FnOnce() -> Holds) -> bool {
+        let control = process.control();
+        if control.has_checkpoints.load(Relaxed) == 0 {
+            control.has_checkpoints.store(1, Relaxed);
+        }
+        control.has_overload() && decide(process, holds())
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -139,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overload_is_the_part_of_the_threads_that_waits() {
+    fn overload_in_steady_state_is_waiting_over_runnable() {
         let reading = |runnable, waiting| Reading { runnable, waiting, capacity: 2.0 };
         let steady = |reading| (0..100).fold(0.0, |before, _| running_average(before, reading));
         assert!((steady(reading(8.0, 6.0)) - 0.75).abs() < 1e-6);
@@ -148,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn the_logarithm_is_one() {
+    fn logarithm_of_samples_matches_std() {
         for number in [1.0, 0.999, 0.75, 0.5, 0.1, 1e-3, 1.0 / (1_u64 << 53) as f64] {
             assert!((ln(number) - number.ln()).abs() < 2e-5, "{number}");
         }
     }
 
     #[test]
-    fn sleeps_are_exponential() {
+    fn sleeps_from_many_draws_are_exponential() {
         let mut random = Random::new(7);
         let sleeps: Vec<f64> = (0..20_000).map(|_| random.exponential(100.0)).collect();
         let mean = sleeps.iter().sum::<f64>() / 20_000.0;

@@ -1,85 +1,106 @@
-//! What a load manager is given: the wait that it is asked about, and the process around it.
+//! What a load manager sees: the current wait, and the process around it.
 
-use core::sync::atomic::Ordering::Relaxed;
-
+use super::pollers::Portion;
 use super::sensor::LiveLoad;
 use super::state::LoadControl;
 use crate::parking::eventcount::{Eventcount, WaitedLock};
-use crate::primitive::{Atomic, AtomicInt, Atomics, Primitive};
+use crate::primitive::{Atomics, Primitive};
 
-/// Polling that a thread keeps to itself at most: small against an interval.
+/// Polling time that a thread accumulates before it reports the sum: short compared with an
+/// interval.
 const PORTION_NS: u64 = 50_000;
 
-/// What is remembered of a thread between two of its waits. Zeroes in a new thread.
+/// State of a thread that outlives a wait. All zeroes in a new thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadState {
-    /// When it last came back from a sleep, on the machine's clock; 0 if it never slept.
+    /// When the thread last woke from a sleep, on the machine's clock; 0 if it never slept.
     pub awake_since: u64,
-    /// Nanoseconds that it polled and has not reported yet.
+    /// Nanoseconds of polling not yet reported.
     pub polled: u64,
-    /// Until when it may hold a lock at which others are parked, as far as it knows; 0 if it does not.
+    /// Time until which the thread, as far as it knows, may hold a lock with parked waiters; 0 if
+    /// it holds none.
     pub pending_wake_until: u64,
-    /// When it last released a lock at which others were parked.
+    /// When the thread last released a lock with parked waiters.
     pub last_wake: u64,
-    /// Running average of the nanoseconds that its spins took ([adaptive](super::adaptive)).
+    /// The key of the lock for which the thread last waited while others needed it; 0 if none did.
+    pub needed_at: u64,
+    /// Time until which a wait for that lock does not end in a sleep for load.
+    pub needed_until: u64,
+    /// Running average of its spins in nanoseconds ([adaptive](super::adaptive)).
     pub spun: u64,
+    /// Polling for events ([pollers](super::pollers)).
+    pub portion: Portion,
+    /// The [history](super::history) of waits for events without a history of their own.
+    pub history: u32,
+    /// Identifies the critical section in which the thread last signalled one of several waiters.
+    pub section: u64,
 }
 
 /// The process, as a waiter sees it.
 pub trait Context: Copy {
-    /// The machine that it runs on.
+    /// The machine that the process runs on.
     type Machine: Primitive;
 
-    /// The process's load control: one for all of its locks (ASPLOS 2010, section 3, last bullet).
+    /// The load control of the process, shared by all of its locks (ASPLOS 2010, section 3, last
+    /// bullet).
     fn control(self) -> &'static LoadControl<Self::Machine>;
 
-    /// What is remembered of the calling thread.
+    /// The state of the calling thread.
     fn thread_state(self) -> ThreadState;
 
     /// Sets [`thread_state`](Self::thread_state).
     fn set_thread_state(self, state: ThreadState);
 
-    /// Sees to it that a controller serves [`control`](Self::control). Cheap when one does.
+    /// Starts a controller for [`control`](Self::control) unless one runs. Cheap if one does.
     fn ensure_controller(self);
 
-    /// The load at this moment, where the process learns of each change. Cheap where it does not.
+    /// The current load, if the process sees each change of it; `None`, at little cost, if it does
+    /// not.
     #[inline(always)]
     fn live_load(self) -> Option<LiveLoad> {
         None
     }
 
-    /// Whether the process wants to know how long threads [wait](Self::waited).
+    /// Whether the process collects [waiting times](Self::waited).
     #[inline(always)]
     fn counts_waits(self) -> bool {
         false
     }
 
-    /// The calling thread has waited for locks for `ns` nanoseconds of processor time that it has not
-    /// reported yet.
+    /// Reports `ns` more nanoseconds of processor time that the calling thread spent waiting for
+    /// locks.
     #[inline(always)]
     fn waited(self, ns: u64) {
         let _ = ns;
     }
 
-    /// The calling thread stops polling, after `polled` nanoseconds of it. Added to the others' in
+    /// When the calling thread samples its wait: `u64::MAX` if it does not.
+    #[inline(always)]
+    fn sample_at(self) -> u64 {
+        u64::MAX
+    }
+
+    /// Samples the calling thread's wait: the time has come, or the thread is about to leave the
+    /// processor.
+    fn take_sample(self) {}
+
+    /// Adds `polled` nanoseconds to the calling thread's polling time. The thread reports them in
     /// portions, since there may be millions of waits per second.
     #[inline]
     fn report_polling(self, polled: u64) {
         let mut state = self.thread_state();
         state.polled += polled;
         if state.polled > PORTION_NS {
-            self.control().polled.fetch_add(core::mem::take(&mut state.polled), Relaxed);
+            let portion = core::mem::take(&mut state.polled);
+            self.control().polled.add(Self::Machine::address(&state), portion);
         }
         self.set_thread_state(state);
     }
 
-    /// A waiter has waited long enough for a controller to be of use.
+    /// Reports a wait long enough to need a controller.
     #[cold]
     fn report_contention(self) {
-        let contended = &self.control().contended;
-        if contended.load(Relaxed) == 0 {
-            contended.store(1, Relaxed);
-        }
+        self.control().report_contention();
         self.ensure_controller();
     }
 }
@@ -88,22 +109,22 @@ pub trait Context: Copy {
 pub struct Wait<'a, X: Context> {
     /// The process of the waiting thread.
     pub process: X,
-    /// Where to park until a release.
+    /// Where the waiter parks until a release.
     pub eventcount: &'a Eventcount<X::Machine>,
-    /// The lock that is waited for.
+    /// The lock that the thread waits for.
     pub lock: &'a dyn WaitedLock,
     /// When the waiter gives up, on the machine's clock.
     pub deadline: Option<u64>,
 }
 
 impl<X: Context> Wait<'_, X> {
-    /// A number that tells the lock from others.
+    /// A number that identifies the lock.
     pub fn key(&self) -> u64 {
         X::Machine::address(self.eventcount)
     }
 
-    /// Parks at the lock until a release or the deadline; true if it found the lock free on the way,
-    /// and took it.
+    /// Parks until a release or the deadline. Returns true if the thread acquired the lock
+    /// meanwhile.
     pub fn park(&self) -> bool {
         self.eventcount.wait(self.lock, self.deadline)
     }

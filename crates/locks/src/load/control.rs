@@ -1,138 +1,153 @@
 //! Load control: spin for contention, block only for load.
 //!
-//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. A waiter asks each turn whether
-//! the sleep-slot buffer has room. If so it claims a slot, abandons its lock, and sleeps until the
-//! [controller](super::controller) clears the slot or its time is up; if the lock came meanwhile,
-//! it gives the slot back. What decides is the load of the whole process, never the one lock.
+//! Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), section 3. Each turn, a waiter checks whether
+//! the sleep-slot buffer has room. If so, it claims a slot, abandons its place at the lock, and
+//! sleeps until the [controller](super::controller) clears the slot or the sleep times out. If it
+//! gets the lock first, it gives the slot back. The load of the whole process decides, never the
+//! single lock.
 //!
-//! Six rules go beyond the paper:
+//! Nine rules go beyond the paper. [`published`](super::published) does without them, and an
+//! experiment can [omit](super::rules) each alone.
 //!
-//! 1. **Grace.** A thread that comes back from a sleep does not claim again at once. Otherwise the
-//!    same threads would sleep for ever while others keep the lock.
-//! 2. **Turns.** A waiter takes the longest sleeper's place before that one's time is up
-//!    ([`claim_in_exchange`]), and time-outs are spread evenly
-//!    ([`wake_time`]).
-//! 3. **Somebody stays for the lock.** Nobody wakes who sleeps for load when its lock is released.
-//!    So a waiter sleeps in a slot only if another one contends for the lock, or was just woken to;
-//!    the last one parks at the lock's eventcount, and the next release wakes it. Without this a thread
-//!    that met a preempted holder once would stay away from a free lock, and all that depends on
-//!    it with it. (x265 with 8 threads on 2 processors: .71 of libc's frames; Chromium: .5.)
-//!    A contender whose deadline passes wakes one of those that sleep on its account.
-//! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] is not waiting for a short
-//!    critical section: it parks at the lock's eventcount until a release, as libc's mutex would do at
-//!    once. Without this a program that holds a mutex while it sleeps would burn a processor. A waiter
-//!    that was woken and found that nobody acquires the lock again polls twice as long before it parks the
-//!    next time: in the end long enough to be its lock's standby when the release comes.
-//! 5. **Who is needed stays.** A waiter keeps its lock's holder from sleeping for load while that one waits for
-//!    another lock ([`pinned`](super::pinned); the paper's section 6.1.2). The holder of a lock at which
-//!    others are parked behind it stays too: it was parked there itself, and set the parked bit for them.
-//! 6. **Notice at once.** Where the process learns of each change of load ([`Context::live_load`],
-//!    the `bpf` sensor), a waiter does not wait for the controller's next interval: one of them, every
-//!    [`NOTICE_NS`] at most, [follows](follow) what it reads. With more runnable threads than the
-//!    controller aims at it raises T; with a processor free it wakes the longest sleeper and lowers T. This is the
-//!    notice that section 6.2.2 asks of the operating system. Where nobody polls, nobody reads, and the
-//!    controller's interval is what there is. Elsewhere this costs a load of a null pointer per turn.
+//! 1. **Grace.** A thread sleeps for load at most once in a wait. Otherwise the same threads would
+//!    sleep forever while others keep the lock. (`counter`, 64 threads on 2 processors: the longest
+//!    wait of a second is 105 ms, and 238 ms if a thread may sleep again after .5 ms.)
+//! 2. **Turns.** A waiter goes to sleep in place of the longest sleeper before that sleeper times
+//!    out ([`claim_in_exchange`]), and time-outs are spread evenly ([`wake_time`]). An exchange
+//!    goes before a free slot: rule 3 may leave one slot free for good.
+//! 3. **One contender stays.** A release does not wake threads that sleep for load. A waiter
+//!    therefore sleeps in a slot only if another waiter contends, or has just been woken to
+//!    contend. The last waiter parks at the lock's eventcount, where the next release wakes it.
+//!    Otherwise a thread that once met a preempted holder would stay away from a free lock, and
+//!    delay every thread that depends on it. (Without the rule, x265 with 8 threads on 2 processors
+//!    reached .71 of libc's frames, and Chromium .5.) A contender that gives up at its deadline
+//!    wakes a thread that went to sleep because of it.
+//! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] parks at the eventcount,
+//!    as libc's mutex would at once. Otherwise a program that sleeps while it holds a mutex would
+//!    burn a processor. Each time a woken waiter again sees no acquisition, it polls twice as long
+//!    before it parks, so that a release eventually finds it polling.
+//! 5. **Needed threads stay awake.** A waiter keeps its lock's holder from sleeping for load while
+//!    the holder waits for another lock ([`pinned`](super::pinned); section 6.1.2 of the paper).
+//!    For [`NEEDED_NS`], that thread then claims no slot in waits for the same lock. A thread that
+//!    was parked at a lock and now holds it stays awake too: it has set the parked bit for threads
+//!    that may still be parked.
+//! 6. **Immediate notice.** With the `bpf` sensor, waiters see each change of load
+//!    ([`Context::live_load`]) before the controller's next interval. At most every 100 us,
+//!    one of them [follows](super::notice) it: above the controller's aim it raises T; with a free
+//!    processor it wakes the longest sleeper and lowers T. Section 6.2.2 asks the operating system
+//!    for this notice. Without pollers, only the controller acts. With other sensors the rule costs
+//!    one load of a null pointer per turn.
+//! 7. **Delay.** A waiter claims no slot in its first [`SHORT_WAIT_NS`].
+//! 8. **Margin.** The controller leaves one thread more than processors awake while threads mostly
+//!    work (`MARGIN` in [`policy`](super::policy)).
+//! 9. **Yields.** A polling waiter yields its processor every [`YIELD_EVERY_NS`].
 //!
 //! [`claim_in_exchange`]: crate::parking::slots::SleepSlots::claim_in_exchange
 //! [`wake_time`]: crate::parking::slots::SleepSlots::wake_time
 
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::checkpoint::{Holds, Manner, sleep_for_load};
+use super::notice::follow;
 use super::pinned::Pin;
-use super::sensor::LiveLoad;
+use super::rules::{Rule, Rules, Shipped};
+use super::state::{MARGIN, TURNS};
 use super::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::slots::Claim;
 use crate::primitive::turn::{LONGEST_TURN_NS, Verdict};
 use crate::primitive::{Atomic, Clock as _, Threads as _};
 
-/// A wait this long brings up the controller: several critical sections and a hand-over; shorter
-/// contention does no harm that load control could mend.
-const CONTENTION_NS: u64 = 20_000;
+/// Polling time after which a wait starts the controller: several critical sections and a
+/// hand-over. Shorter contention is not worth controlling.
+pub(super) const CONTENTION_NS: u64 = 20_000;
 
-/// Polling this long costs some hundred times what parking would: even if the lock comes the next
-/// moment, 1 % was lost.
+/// Polling time after which a waiter parks: some hundred times the cost of parking, which is thus
+/// at most 1 % of the wait.
 pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// A lock without an acquisition while a waiter polled for this long is not worth polling for: a parked
-/// waiter costs its releaser some microseconds. Where acquisitions are not counted, only
-/// [`LONG_WAIT_NS`] ends the polling. (Chromium, 2 workers on 2 processors, with other processes of its own: .88 of libc's rate without.)
+/// Polling time without an acquisition of the lock after which the waiter parks, where acquisitions
+/// are counted. A parked waiter costs its releaser a few microseconds. (Chromium, 2 workers on 2
+/// processors beside other processes of its own: .88 of libc's rate without this bound.)
 const NO_PROGRESS_NS: u64 = 20_000;
 
-/// A wait below this is none of load control's business: the lock comes from a holder that runs.
-/// Without it threads that meet for a moment at a lock that is mostly free would go to sleep, on a
-/// machine that is overloaded but has no convoy. (Think time 1 us, section 100 ns, 8 threads on 2
-/// processors: 5 us cost 5 % of the throughput, 20 us 2 %.)
+/// Shorter waits never sleep for load: the holder runs. Without this bound, threads that briefly
+/// meet at a mostly free lock would sleep on a machine that is overloaded but has no convoy. (Think
+/// time 1 us, section 100 ns, 8 threads on 2 processors: a bound of 5 us cost 5 % of the
+/// throughput, and 20 us cost 2 %.)
 const SHORT_WAIT_NS: u64 = 20_000;
 
-/// How long a thread polls after its sleep before it may claim a slot again: some hand-overs.
+/// How long a thread that has slept passes checkpoints without another sleep: some hand-overs.
 const GRACE_NS: u64 = 500_000;
 
-/// How often a polling thread offers its processor. A woken thread may have been put on the
-/// holder's, and the holder then waits behind it. To a thread alone on its processor a yield costs
-/// half a microsecond, of time that it would only have polled in; among several, more often would
-/// mean that waiters change places with each other (8 threads on 2 processors: every 50 us .86 of
-/// the serial limit, every 200 us .93).
+/// How long a thread does not sleep for load in further waits for a lock where others needed it:
+/// the longest sleep. (`unconvoy bench nested`, 2 threads on 2 processors: the 99th percentile of
+/// the time inside the outer lock is 2.8 ms without this time and .38 ms with it. With 1 s, shares
+/// of the throughput become uneven.)
+const NEEDED_NS: u64 = 100_000_000;
+
+/// Time between two yields of a polling thread. The holder may be waiting for that thread's
+/// processor. A yield costs a lone thread half a microsecond of polling time. More frequent yields
+/// would only swap waiters (8 threads on 2 processors reach .86 of the serial limit with a yield
+/// every 50 us, and .93 with one every 200 us).
 pub(super) const YIELD_EVERY_NS: u64 = 200_000;
 
-/// Time between two changes that waiters make to T: the first thread that sleeps for one must have left its processor
-/// before the next, or both would be counted for the same excess (section 5.1: the load follows T within 200 us; a
-/// context switch takes some microseconds).
-const NOTICE_NS: u64 = 100_000;
-
-/// A waiter sees the load of this moment: T follows it, if it has not just done so (rule 6).
+/// Records that others need `thread`, the caller, during this wait: it holds another lock. For a
+/// thread that was pinned when it wanted to sleep, or woken because of it.
 #[cold]
-fn follow<X: Context>(process: X, now: u64, load: LiveLoad) {
-    let control = process.control();
-    let due = control.follow_at.load(Relaxed);
-    let is_in_bounds = (load.low..=load.high).contains(&load.runnable);
-    if is_in_bounds || now < due || control.follow_at.compare_exchange(due, now + NOTICE_NS, Relaxed, Relaxed).is_err()
-    {
+fn record_need<X: Context>(wait: &Wait<'_, X>, thread: u32, now: u64) {
+    if !wait.process.control().pinned.is_for_other_lock(thread, wait.key()) {
         return;
     }
-    if load.runnable > load.high {
-        control.slots.raise_target(control.slots.sleeping() + load.runnable - load.high);
-        process.ensure_controller(); // it is what lowers T again if nobody polls then
-    } else {
-        control.slots.let_one_go();
-    }
+    wait.process.set_thread_state(ThreadState {
+        needed_at: wait.key(),
+        needed_until: now + NEEDED_NS,
+        ..wait.process.thread_state()
+    });
 }
 
 /// Load control as a load manager.
-pub struct Control;
+pub type Control = ControlWith<Shipped>;
 
-/// One wait under [`Control`].
-pub struct Waiter {
-    /// Time spent polling, on a processor, since the wait began or the last sleep ended.
+/// Load control with the rules of `R`.
+pub struct ControlWith<R>(PhantomData<R>);
+
+/// One wait under [`ControlWith`].
+pub struct Waiter<R> {
+    /// Time spent polling on a processor since the wait began or a sleep ended.
     polled: u64,
     last_turn: u64,
-    /// How often the lock had been acquired when that was last looked at.
+    /// Number of acquisitions of the lock at the last check.
     acquisitions: Option<u32>,
-    /// At which `polled` that is looked at again.
-    look_at: u64,
-    /// At which `polled` somebody was last seen to have acquired the lock.
+    /// The value of `polled` at which to check again.
+    check_at: u64,
+    /// The value of `polled` when the lock was last seen to make progress.
     progress_at: u64,
-    /// How long the lock may make no progress before the waiter parks; twice as long each time in a row.
+    /// Longest time without progress before the waiter parks; doubles with each such park in a row.
     bound: u64,
     no_claim_before: u64,
     yield_at: u64,
-    /// The claim is in exchange for the longest sleeper's.
+    /// Whether the thread's [need](record_need) at this lock has been looked up.
+    knows_need: bool,
+    /// Whether the claim is in exchange for the longest sleeper's, which the thread then wakes.
     exchanges: bool,
     claim: Option<Claim>,
+    has_slept: bool,
     reported: bool,
     parked: bool,
     sleeps: u32,
-    /// The thread that is taken for the lock's holder, and kept from sleeping.
+    /// The presumed holder of the lock, kept from sleeping.
     holder: Option<Pin>,
+    rules: PhantomData<R>,
 }
 
-impl Waiter {
-    /// Sleeps until the lock's next release.
+impl<R: Rules> Waiter<R> {
     fn park<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
         self.pin_holder(wait);
         self.parked = true;
         let acquired = wait.park();
         self.unpin(wait);
-        self.start_over::<X>(SHORT_WAIT_NS);
+        self.start_over::<X>();
         acquired
     }
 
@@ -143,28 +158,32 @@ impl Waiter {
         }
     }
 
-    /// Keeps whoever holds the lock now from sleeping for load (rule 5).
+    /// Keeps the current holder of the lock from sleeping for load (rule 5).
     #[cold]
     fn pin_holder<X: Context>(&mut self, wait: &Wait<'_, X>) {
         self.unpin(wait);
         let control = wait.process.control();
-        // Nobody sleeps unless there is a target.
-        if control.slots.target() != 0 && control.pinned.is_enabled() {
-            let since = self.last_turn - self.polled.saturating_sub(self.progress_at).min(self.last_turn);
-            self.holder = wait.lock.holder().map(|holder| control.pinned.pin(holder, &control.slots, since));
+        // No thread sleeps while the target is 0.
+        if R::has(Rule::Pins) && control.slots.target() != 0 && control.pinned.is_enabled() {
+            let since =
+                self.last_turn - self.polled.saturating_sub(self.progress_at).min(self.last_turn);
+            self.holder = wait
+                .lock
+                .holder()
+                .map(|holder| control.pinned.pin(holder, wait.key(), &control.slots, since));
         }
     }
 
-    /// Whether nobody has acquired the lock for longer than the bound: its holder does not run, or works
-    /// for long.
+    /// Whether the lock made no progress for longer than the bound: its holder is off the
+    /// processor, or has a long section.
     #[inline]
     fn sees_no_progress<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
-        self.polled >= self.look_at && self.look(wait)
+        self.polled >= self.check_at && self.check_progress(wait)
     }
 
     #[cold]
-    fn look<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
-        self.look_at = self.polled + NO_PROGRESS_NS;
+    fn check_progress<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
+        self.check_at = self.polled + NO_PROGRESS_NS;
         let before = core::mem::replace(&mut self.acquisitions, wait.lock.acquisitions());
         if before != self.acquisitions {
             if before.is_some() {
@@ -178,127 +197,197 @@ impl Waiter {
             return false;
         }
         if self.polled - self.progress_at < self.bound {
-            self.pin_holder(wait); // a waiter that parks does so itself
+            self.pin_holder(wait); // `park` pins the holder otherwise
             return false;
         }
         self.bound = (2 * self.bound).min(LONG_WAIT_NS);
         true
     }
 
-    /// The wait goes on after a sleep, with `grace` nanoseconds before the next one for load.
-    fn start_over<X: Context>(&mut self, grace: u64) {
+    /// Time before the first claim of a wait (rule 7).
+    #[inline]
+    fn delay() -> u64 {
+        if R::has(Rule::Delay) { SHORT_WAIT_NS } else { 0 }
+    }
+
+    /// Omits the controller's part of the rules that `R` does without.
+    #[inline]
+    fn omit_parts<X: Context>(process: X) {
+        let without = |rule, part| if R::has(rule) { 0 } else { part };
+        let omitted = without(Rule::Margin, MARGIN) | without(Rule::Turns, TURNS);
+        if omitted != 0 {
+            process.control().omit(omitted);
+        }
+    }
+
+    /// Continues the wait after a sleep or a park.
+    fn start_over<X: Context>(&mut self) {
         let now = X::Machine::now();
         self.polled = 0;
-        self.look_at = 0;
+        self.check_at = 0;
         self.progress_at = 0;
         self.acquisitions = None;
         self.last_turn = now;
         self.yield_at = now;
-        self.no_claim_before = now + grace;
+        let may_claim = !(R::has(Rule::Grace) && self.has_slept);
+        self.no_claim_before = if may_claim { now + Self::delay() } else { u64::MAX };
+        self.knows_need = false;
         self.reported = false;
     }
 
-    /// A slot is claimed: the thread sleeps in it, unless others need it (rule 5), or it has a
-    /// real-time policy: then it is to run before the others. Asked for only here, since that costs a
-    /// system call.
+    /// Whether the thread was recently [needed](record_need) in a wait for this lock. Then no claim
+    /// is due.
+    #[inline]
+    fn is_needed_here<X: Context>(&mut self, wait: &Wait<'_, X>, now: u64) -> bool {
+        !core::mem::replace(&mut self.knows_need, true)
+            && R::has(Rule::Pins)
+            && self.look_up_need(wait, now)
+    }
+
+    #[cold]
+    fn look_up_need<X: Context>(&mut self, wait: &Wait<'_, X>, now: u64) -> bool {
+        let state = wait.process.thread_state();
+        let is_needed = state.needed_at == wait.key()
+            && state.needed_until > now
+            && wait.process.control().pinned.is_enabled();
+        if is_needed {
+            self.no_claim_before = state.needed_until;
+        }
+        is_needed
+    }
+
+    /// A claim in exchange for the longest sleeper's if one is due, else one of a free slot.
+    #[inline]
+    fn find_claim<X: Context>(&mut self, process: X, now: u64) -> Option<Claim> {
+        let control = process.control();
+        let awake_since = || process.thread_state().awake_since;
+        let exchange =
+            || control.slots.claim_in_exchange(now, control.sleep.load(Relaxed), awake_since);
+        let claim = R::has(Rule::Turns).then(exchange).flatten();
+        self.exchanges = claim.is_some();
+        let free_slot = || control.slots.claim(X::Machine::thread_id());
+        claim.or_else(|| control.slots.has_room().then(free_slot).flatten())
+    }
+
+    /// Sleeps in the claimed slot, unless others need the thread (rule 5) or it has a real-time
+    /// policy and must run before others. The policy is read only here, since that costs a system
+    /// call.
     #[cold]
     fn leave_with<X: Context>(&mut self, claim: Claim, wait: &Wait<'_, X>, now: u64) -> Verdict {
         let control = wait.process.control();
-        let enabled = control.pinned.is_enabled();
+        let enabled = R::has(Rule::Pins) && control.pinned.is_enabled();
         let state = wait.process.thread_state();
-        let is_needed =
-            enabled && (state.pending_wake_until > now || control.pinned.is_pinned(claim.thread(), state.last_wake));
+        let is_pinned = enabled && control.pinned.is_pinned(claim.thread(), state.last_wake);
+        let is_needed = is_pinned || enabled && state.pending_wake_until > now;
         if is_needed || X::Machine::is_real_time() {
+            let thread = claim.thread();
             control.slots.give_back(claim);
             self.no_claim_before = if is_needed { now + SHORT_WAIT_NS } else { u64::MAX };
+            if is_pinned {
+                record_need(wait, thread, now);
+            }
             return Verdict::Spin;
         }
         self.claim = Some(claim);
         Verdict::Leave
     }
 
-    /// Sleeps in the claimed slot, or parks at the lock if nobody stays for it (rule 3); true if the
-    /// lock was acquired on the way.
+    /// Sleeps in the claimed slot, or parks if no other waiter contends (rule 3). Returns true if
+    /// the thread acquired the lock meanwhile.
     fn sleep<X: Context>(&mut self, claim: Claim, wait: &Wait<'_, X>) -> bool {
         let (process, control) = (wait.process, wait.process.control());
         let key = wait.key();
+        if self.parked {
+            // The thread was woken by a release, and others may still be parked.
+            wait.eventcount.pass_on(wait.lock);
+        }
         control.slots.announce(&claim, key);
-        let replaced = core::mem::take(&mut self.exchanges) && control.slots.wake_longest() == Some(key);
-        if !replaced && !wait.lock.has_contender() {
+        let replaced =
+            core::mem::take(&mut self.exchanges) && control.slots.wake_longest() == Some(key);
+        if R::has(Rule::Contender) && !replaced && !wait.lock.has_contender() {
             control.slots.give_back(claim);
             return self.park(wait);
         }
         self.unpin(wait);
-        let wake = control.slots.wake_time(X::Machine::now(), control.sleep.load(Relaxed));
+        let (now, longest) = (X::Machine::now(), control.sleep.load(Relaxed));
+        let wake =
+            if R::has(Rule::Turns) { control.slots.wake_time(now, longest) } else { now + longest };
         let thread = claim.thread();
         control.slots.sleep(claim, wait.deadline.map_or(wake, |end| end.min(wake)));
         let now = X::Machine::now();
-        control.pinned.resume(thread, now);
         process.set_thread_state(ThreadState { awake_since: now, ..process.thread_state() });
-        self.start_over::<X>(GRACE_NS);
+        if control.pinned.resume(thread, now) {
+            record_need(wait, thread, now);
+        }
+        self.has_slept = true;
+        self.start_over::<X>();
         false
     }
 }
 
-impl LoadManager for Control {
-    type Waiter = Waiter;
+impl<R: Rules> LoadManager for ControlWith<R> {
+    type Waiter = Waiter<R>;
 
     #[inline]
-    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Waiter {
+    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Waiter<R> {
         Waiter {
             polled: 0,
             last_turn: now,
             acquisitions: None,
-            look_at: 0,
+            check_at: 0,
             progress_at: 0,
             bound: NO_PROGRESS_NS,
-            no_claim_before: now + SHORT_WAIT_NS,
+            no_claim_before: now + Waiter::<R>::delay(),
             yield_at: now + YIELD_EVERY_NS,
+            knows_need: false,
             exchanges: false,
             claim: None,
+            has_slept: false,
             reported: false,
             parked: false,
             sleeps: 0,
             holder: None,
+            rules: PhantomData,
         }
     }
 
     #[inline]
-    fn turn<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>, now: u64) -> Verdict {
+    fn turn<X: Context>(waiter: &mut Waiter<R>, wait: &Wait<'_, X>, now: u64) -> Verdict {
         if waiter.claim.is_some() {
-            return Verdict::Leave; // the queue asks again if leaving took more than one turn
+            return Verdict::Leave; // leaving a queue may take several turns
         }
-        let (process, control) = (wait.process, wait.process.control());
-        if now >= waiter.no_claim_before {
-            if let Some(load) = process.live_load() {
+        let process = wait.process;
+        if now >= waiter.no_claim_before && !waiter.is_needed_here(wait, now) {
+            if R::has(Rule::Notice)
+                && let Some(load) = process.live_load()
+            {
                 follow(process, now, load);
             }
-            waiter.exchanges = !control.slots.has_room();
-            let claim = if waiter.exchanges {
-                let awake_since = || process.thread_state().awake_since;
-                control.slots.claim_in_exchange(now, control.sleep.load(Relaxed), awake_since)
-            } else {
-                control.slots.claim(X::Machine::thread_id())
-            };
-            if let Some(claim) = claim {
+            if let Some(claim) = waiter.find_claim(process, now) {
                 return waiter.leave_with(claim, wait, now);
             }
         }
-        if now >= waiter.yield_at {
+        if R::has(Rule::Yields) && now >= waiter.yield_at {
             X::Machine::yield_now();
             waiter.yield_at = now + YIELD_EVERY_NS;
         }
-        // A gap between two turns is time off the processor, which costs nobody anything.
+        // A gap between two turns is time off the processor, which costs no other thread anything.
         waiter.polled += now.saturating_sub(waiter.last_turn).min(LONGEST_TURN_NS);
         waiter.last_turn = now;
         if waiter.polled > CONTENTION_NS && !waiter.reported {
             waiter.reported = true;
+            Waiter::<R>::omit_parts(process);
             process.report_contention();
         }
-        if waiter.polled > LONG_WAIT_NS || waiter.sees_no_progress(wait) { Verdict::Leave } else { Verdict::Spin }
+        if R::has(Rule::Parking) && (waiter.polled > LONG_WAIT_NS || waiter.sees_no_progress(wait))
+        {
+            Verdict::Leave
+        } else {
+            Verdict::Spin
+        }
     }
 
-    fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {
+    fn block<X: Context>(waiter: &mut Waiter<R>, wait: &Wait<'_, X>) -> bool {
         waiter.sleeps += 1;
         wait.process.report_polling(waiter.polled);
         match waiter.claim.take() {
@@ -308,7 +397,7 @@ impl LoadManager for Control {
     }
 
     #[inline]
-    fn end_wait<X: Context>(mut waiter: Waiter, wait: &Wait<'_, X>) -> WaitSummary {
+    fn end_wait<X: Context>(mut waiter: Waiter<R>, wait: &Wait<'_, X>) -> WaitSummary {
         waiter.unpin(wait);
         wait.process.report_polling(waiter.polled);
         if let Some(claim) = waiter.claim {
@@ -319,72 +408,17 @@ impl LoadManager for Control {
 
     #[cold]
     fn give_up<X: Context>(wait: &Wait<'_, X>) {
-        if !wait.lock.has_contender() {
+        if R::has(Rule::Contender) && !wait.lock.has_contender() {
             wait.process.control().slots.wake_waiter(wait.key()); // rule 3
         }
+    }
+
+    #[inline]
+    fn checkpoint<X: Context>(process: X, holds: impl FnOnce() -> Holds) -> bool {
+        let control = process.control();
+        control.slots.has_room() && sleep_for_load(process, holds(), Manner::of::<R>(GRACE_NS))
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::load::LoadControl;
-    use crate::primitive::Native;
-
-    /// A process whose controller never comes.
-    #[derive(Clone, Copy)]
-    struct Uncontrolled(&'static LoadControl<Native>);
-
-    impl Context for Uncontrolled {
-        type Machine = Native;
-
-        fn control(self) -> &'static LoadControl<Native> {
-            self.0
-        }
-
-        fn thread_state(self) -> ThreadState {
-            ThreadState::default()
-        }
-
-        fn set_thread_state(self, _: ThreadState) {}
-
-        fn ensure_controller(self) {}
-    }
-
-    fn uncontrolled() -> Uncontrolled {
-        Uncontrolled(Box::leak(Box::default()))
-    }
-
-    #[test]
-    fn the_target_follows_the_load_of_the_moment() {
-        let process = uncontrolled();
-        let slots = &process.control().slots;
-        let load = |runnable| LiveLoad { runnable, low: 2, high: 3 };
-        let mut now = NOTICE_NS;
-        let mut follow = |runnable| {
-            now += NOTICE_NS;
-            follow(process, now, load(runnable));
-            slots.target()
-        };
-        assert_eq!((follow(2), follow(3)), (0, 0), "between the bounds");
-        assert_eq!(follow(5), 2);
-        let claims = [1, 2].map(|thread| slots.claim(thread).expect("room for two"));
-        assert_eq!(follow(4), 3, "beyond those who sleep");
-        assert_eq!((follow(1), slots.sleeping()), (1, 1), "one goes, and nobody takes its place");
-        assert_eq!((follow(1), slots.sleeping()), (0, 0));
-        assert_eq!(follow(1), 0);
-        claims.into_iter().for_each(|claim| slots.give_back(claim));
-    }
-
-    #[test]
-    fn one_change_at_a_time() {
-        let process = uncontrolled();
-        let slots = &process.control().slots;
-        let follow = |now, runnable| follow(process, now, LiveLoad { runnable, low: 2, high: 3 });
-        follow(NOTICE_NS, 4);
-        follow(NOTICE_NS + 1, 9);
-        assert_eq!(slots.target(), 1);
-        follow(2 * NOTICE_NS, 9);
-        assert_eq!(slots.target(), 6);
-    }
-}
+mod tests;

@@ -1,37 +1,38 @@
-//! The controller: reads the sensor at an interval and sets how many waiting threads should sleep.
+//! The controller: reads the sensor at an interval and sets the number of waiters that should
+//! sleep.
 //!
 //! ASPLOS 2010, section 3.1.1 and Figure 7 (left). The [policy](super::policy) is pure; the
-//! [loop](serve) drives it on whatever machine it is given. It is the daemon of [load-triggered
-//! backoff](super::backoff) too, which wants the same reading.
+//! [loop](serve) drives it on any machine. The loop is also the daemon of [load-triggered
+//! backoff](super::backoff), which needs the same readings.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::backoff;
 use super::policy::{Observation, Policy};
 use super::sensor::{Reading, Sensor};
-use super::state::LoadControl;
+use super::state::{LoadControl, MARGIN, TURNS};
 use crate::primitive::{Atomic, AtomicInt, Primitive};
 
-/// Intervals without contention and without sleepers after which the controller goes away.
+/// Intervals without contention and without sleepers after which the controller exits.
 const IDLE_INTERVALS: u32 = 30;
 
-/// The controller rests this many times as long as its last reading took, if that is longer than
-/// the interval: with very many threads it reacts more slowly instead of taking more than 1 % of a
-/// processor. It never rests longer than the second constant.
+/// Shortest pause of the controller, as a multiple of the time that its last reading took, and an
+/// upper bound on that pause. With very many threads the controller reacts more slowly instead of
+/// taking more than 1 % of a processor.
 const PAUSE_PER_BUSY: u64 = 100;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
 
-/// What the controllers of a process did, for the statistics.
+/// Counters of a process's controllers, for the statistics.
 pub struct Counters<P: Primitive> {
-    /// Times a controller was started.
+    /// Controllers started.
     pub starts: P::U32,
     /// Intervals served.
     pub ticks: P::U32,
-    /// Nanoseconds spent outside sleep.
+    /// Nanoseconds spent awake.
     pub busy_ns: P::U64,
-    /// The last reading, in thousandths of a thread and of a processor.
+    /// Runnable threads in the last reading, in thousandths.
     pub runnable: P::U32,
-    /// See [`runnable`](Self::runnable).
+    /// Processors in the last reading, in thousandths.
     pub capacity: P::U32,
 }
 
@@ -42,16 +43,23 @@ impl<P: Primitive> Counters<P> {
     }
 }
 
-/// Serves `control` until there was nothing to do for some time, or until `stop` is set (whoever
-/// does that wakes those parked on it). On return T is 0 and nobody sleeps for it.
+/// Serves `control` until [`IDLE_INTERVALS`] without work, or until `stop` is set. The thread that
+/// sets `stop` must also wake the threads parked on it. On return T is 0 and no thread sleeps for
+/// load.
 ///
-/// Without a reading (no `/proc`, say) T stays 0: less is done, and nothing is made worse.
-pub fn serve<P: Primitive>(control: &LoadControl<P>, sensor: &mut impl Sensor, counters: &Counters<P>, stop: &P::U32) {
+/// Without a reading (no `/proc`, say), T stays 0.
+pub fn serve<P: Primitive>(
+    control: &LoadControl<P>,
+    sensor: &mut impl Sensor,
+    counters: &Counters<P>,
+    stop: &P::U32,
+) {
     let name = Policy::NAMES[control.policy.load(Relaxed) as usize];
-    let mut policy = Policy::named(name).expect("its own name");
+    let mut policy = Policy::named(name).expect("a name of the table");
     let mut overload = 0.0;
     let (mut idle, mut pause) = (0, 0);
-    let (mut last, mut polled_before) = (P::now(), control.polled.load(Relaxed));
+    let (mut last, mut polled_before) = (P::now(), control.polled.sum());
+    let (mut capacity, mut events_before) = (1.0, control.pollers.polled());
     counters.starts.fetch_add(1, Relaxed);
     sensor.begin(P::now());
     while idle < IDLE_INTERVALS {
@@ -65,17 +73,29 @@ pub fn serve<P: Primitive>(control: &LoadControl<P>, sensor: &mut impl Sensor, c
         let begin = P::now();
         let sleeping = control.slots.sleeping();
         control.slots.for_each_sleeper(|thread, slot| sensor.expect_asleep(thread, slot));
-        let polled = control.polled.load(Relaxed);
-        let polling = polled.wrapping_sub(polled_before) as f64 / begin.saturating_sub(last).max(1) as f64;
+        let polled = control.polled.sum();
+        let polling =
+            polled.wrapping_sub(polled_before) as f64 / begin.saturating_sub(last).max(1) as f64;
+        let elapsed = begin.saturating_sub(last).max(1) as f64;
+        let events = control.pollers.polled();
+        let for_events = events.wrapping_sub(events_before) as f64 / elapsed;
         let since = last;
-        (last, polled_before) = (begin, polled);
-        let reading = sensor.read(begin);
-        let target = reading.map_or(0, |reading| policy.target(Observation { reading, sleeping, polling }));
-        reading.into_iter().for_each(|reading| counters.record(reading));
+        (last, polled_before, events_before) = (begin, polled, events);
+        let reading = sensor.read(begin).map(|reading| reading.without(for_events));
+        let has_margin = control.has(MARGIN);
+        let observed = |reading| Observation { reading, sleeping, polling, has_margin };
+        let target = reading.map_or(0, |reading| policy.target(observed(reading)));
+        if let Some(reading) = reading {
+            counters.record(reading);
+            capacity = reading.capacity;
+            control.pollers.set_room(reading, target);
+        }
         control.slots.set_target(target);
         overload = reading.map_or(0.0, |reading| backoff::running_average(overload, reading));
         control.set_overload(overload);
-        control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
+        if control.has(TURNS) {
+            control.slots.serve_turns(since, begin, control.sleep.load(Relaxed));
+        }
         let quiet = control.contended.swap(0, Relaxed) == 0 && control.slots.sleeping() == 0;
         idle = if quiet { idle + 1 } else { 0 };
         counters.ticks.fetch_add(1, Relaxed);
@@ -85,4 +105,6 @@ pub fn serve<P: Primitive>(control: &LoadControl<P>, sensor: &mut impl Sensor, c
     }
     control.slots.set_target(0);
     control.set_overload(0.0);
+    control.omit(0);
+    control.pollers.assume_processors(capacity as u32);
 }

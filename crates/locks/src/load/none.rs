@@ -1,4 +1,4 @@
-//! No load management: waiters spin for as long as it takes.
+//! No load management: waiters spin until they have the lock.
 
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::turn::Verdict;

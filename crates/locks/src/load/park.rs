@@ -1,9 +1,9 @@
 //! Spin-then-park: a waiter polls for about the cost of a context switch, then sleeps until a
 //! release.
 //!
-//! The classic hybrid (Ousterhout 1982; Karlin et al. 1991: spinning as long as blocking costs is
-//! within twice the optimum), and the ASPLOS 2010 paper's `pthread` row. It decides from its own
-//! wait alone.
+//! This is the classic hybrid (Ousterhout 1982; Karlin et al. 1991: a spin as long as blocking
+//! costs is within twice the optimum), and the `pthread` row of the ASPLOS 2010 paper. Each waiter
+//! decides from its own wait alone.
 
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::Clock as _;

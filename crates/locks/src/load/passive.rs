@@ -1,62 +1,65 @@
-//! Passive sets: waiters that concurrency restriction keeps from contending, one set per lock.
+//! Passive sets: one set per lock, of the waiters that concurrency restriction keeps from
+//! contending.
 //!
-//! A lock has no room for a list, so the sets live in two fixed arrays of the process: *domains*, found by the
-//! lock's address, and *seats*, one per passive thread, linked by their indices. A domain is one lock's at a time:
-//! a thread that holds one lock and wants another must not sit behind one that waits for the first. A lock
-//! that finds its domain taken is not restricted meanwhile.
+//! A lock has no room for a list, so the sets live in two fixed arrays of the process: *domains*,
+//! found by the lock's address, and *seats*, one per passive thread, linked by index. A domain
+//! belongs to one lock at a time: a thread that holds one lock and waits for another must not queue
+//! behind a waiter for the first. While another lock occupies its domain, a lock is not restricted.
 //!
 //! ```text
 //!   domain   active = 1          front -> seat 7 -> seat 3 -> seat 12
-//!                                          WATCH     SIT       SIT
+//!                                          WATCH     PARKED    PARKED
 //! ```
 //!
 //! | seat | meaning |
 //! | --- | --- |
-//! | `FREE` | nobody's |
-//! | `SIT` | its thread is parked on it |
-//! | `WATCH` | its thread is the front of its set, the *watcher*, and looks after the lock |
+//! | `FREE` | unused |
+//! | `PARKED` | its thread is parked on it |
+//! | `WATCH` | its thread, the *watcher*, is the front of its set and watches the lock |
 //!
-//! **Invariant 1.** A set is changed only under its domain's latch; a seat leaves its set only by its own
-//! thread.
+//! **Invariant 1.** A set changes only under its domain's latch. A thread removes only its own
+//! seat.
 //!
-//! **Invariant 2.** The front of a set is at `WATCH`, all others at `SIT`: whoever makes a seat the front sets it so and
-//! wakes its thread. So a set that is not empty has a thread that is awake and will contend for a lock
-//! that nobody else wants: no wake-up is lost because nobody else needs to give one.
+//! **Invariant 2.** The front of a set is at `WATCH`, all other seats at `PARKED`: a thread that
+//! makes a seat the front sets it to `WATCH` and wakes its thread. A non-empty set thus has an
+//! awake thread that will contend for a lock without contenders, and needs no wake-up from outside.
 //!
-//! **Invariant 3.** `key` changes only under the latch, while `users` is 0: all who [use](PassiveSets::enter) a domain
-//! wait for one lock.
+//! **Invariant 3.** `key` changes only under the latch, while `users` is 0: all threads that
+//! [use](PassiveSets::enter) a domain wait for one lock.
 //!
-//! **Invariant 4.** Each watcher that goes makes one other thread the watcher. While the eldest of a
-//! set has sat for longer than [`LONGEST_SITTING_NS`], that one is next, whatever the order. So a
-//! thread watches after [`LONGEST_SITTING_NS`] and as many watches as there were threads in the set.
+//! **Invariant 4.** Each watcher that leaves makes one other thread the watcher. If the oldest
+//! thread has been passive for longer than [`LONGEST_PASSIVE_NS`], it is next, whatever the order.
+//! A thread therefore watches after at most [`LONGEST_PASSIVE_NS`] plus one watch per thread in the
+//! set.
 //!
-//! **Invariant 5.** `active` is the number of waiters of the domain that contend. Each adds itself once and
-//! takes itself away once.
+//! **Invariant 5.** `active` is the number of contending waiters of the domain. Each adds and
+//! removes itself once.
 //!
-//! **Memory orderings.** The latch is taken with acquire and released with release. A seat's state is
-//! stored with release and loaded with acquire by its thread.
+//! **Memory orderings.** The latch is taken with acquire and released with release. A seat's state
+//! is stored with release and loaded with acquire by its thread.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
-const SIT: u32 = 1;
+const PARKED: u32 = 1;
 const WATCH: u32 = 2;
 
-/// No seat. Seats are counted from 1, so that all zeroes is an empty set.
-const NOBODY: u32 = 0;
+/// No seat. Seats count from 1, so that all zeroes is an empty set.
+const NO_SEAT: u32 = 0;
 
-/// Domains: programs have some tens of contended locks at a time.
+/// Number of domains. Programs have a few tens of contended locks at a time.
 const DOMAINS: usize = if cfg!(loom) { 1 } else { 256 };
-/// Threads that can be passive at a time. Whoever finds no seat contends.
+/// Number of threads that can be passive at a time. All others contend.
 const SEATS: usize = if cfg!(loom) { 2 } else { 1024 };
 
-/// How long newcomers may go before a thread that sits: about the longest sleep for load, so that a
-/// wait is not longer here than under load control.
-pub const LONGEST_SITTING_NS: u64 = 100_000_000;
+/// How long newcomers may overtake a passive thread: about the longest sleep for load, so that
+/// waits are as long as under load control.
+pub const LONGEST_PASSIVE_NS: u64 = 100_000_000;
 
-/// Polls for a latch before its holder is taken for preempted, and is let run.
+/// Number of polls of a latch after which the thread assumes that the holder is preempted, and
+/// yields.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
 #[repr(align(64))]
@@ -66,25 +69,25 @@ struct Domain<P: Primitive> {
     front: P::U32,
     /// Waits that have ended.
     passed: P::U32,
-    /// Waiters of the lock whose domain it is, active and passive.
+    /// Waiters of the lock that occupies the domain, active and passive.
     users: P::U32,
-    /// That lock's key.
+    /// The key of that lock.
     key: P::U64,
 }
 
 struct Seat<P: Primitive> {
     state: P::U32,
     behind: P::U32,
-    /// When its thread sat down.
+    /// When its thread took the seat.
     since: P::U64,
 }
 
-/// Who is next when the watcher goes.
+/// Which thread follows a watcher that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Newcomers at the end.
+    /// Newcomers join at the end.
     FirstComeFirstServed,
-    /// Newcomers right behind the watcher.
+    /// Newcomers join right behind the watcher.
     LastComeFirstServed,
 }
 
@@ -94,10 +97,10 @@ pub struct PassiveSets<P: Primitive> {
     seats: [Seat<P>; SEATS],
 }
 
-/// A thread in a passive set, and its seat: given back with [`PassiveSets::stand_up`].
+/// A thread's seat in a passive set. Give it back with [`PassiveSets::leave_set`].
 #[derive(Debug)]
-#[must_use = "a seat is given back"]
-pub struct Sitter {
+#[must_use = "a seat must be given back"]
+pub struct Membership {
     domain: usize,
     seat: u32,
     order: Order,
@@ -116,16 +119,21 @@ impl<P: Primitive> PassiveSets<P> {
                 users: zero(),
                 key: P::U64::new(0),
             }),
-            seats: core::array::from_fn(|_| Seat { state: zero(), behind: zero(), since: P::U64::new(0) }),
+            seats: core::array::from_fn(|_| Seat {
+                state: zero(),
+                behind: zero(),
+                since: P::U64::new(0),
+            }),
         }
     }
 
-    /// The domain of the lock of `key`.
+    /// The domain of the lock with `key`.
     pub fn domain_of(key: u64) -> usize {
         (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % DOMAINS
     }
 
-    /// The caller waits for the lock of `key`: whether the domain is that lock's.
+    /// Registers the caller as a waiter for the lock with `key`. Returns false if another lock has
+    /// the domain.
     pub fn enter(&self, domain: usize, key: u64) -> bool {
         self.latched(domain, |domain| {
             let users = domain.users.load(Relaxed);
@@ -141,38 +149,39 @@ impl<P: Primitive> PassiveSets<P> {
         })
     }
 
-    /// The caller, which has [entered](Self::enter), waits no more.
+    /// Ends the wait of a caller that has [entered](Self::enter).
     pub fn leave(&self, domain: usize) {
         self.latched(domain, |domain| domain.users.store(domain.users.load(Relaxed) - 1, Relaxed));
     }
 
-    /// Counts the caller among the active waiters, unless there are `limit` of them.
+    /// Counts the caller as active unless `limit` waiters already are. Returns whether the caller
+    /// was counted.
     pub fn admit(&self, domain: usize, limit: u32) -> bool {
         let one_more = |seen: u32| (seen < limit).then_some(seen + 1);
         self.domains[domain].active.modify(Relaxed, Relaxed, one_more).is_ok()
     }
 
-    /// Counts the caller among the active waiters, however many there are.
+    /// Counts the caller as active, without a limit.
     pub fn promote(&self, domain: usize) {
         self.domains[domain].active.fetch_add(1, Relaxed);
     }
 
-    /// The caller, an active waiter, has its lock, or does not want it any more.
+    /// Ends the active state of the caller, which has acquired its lock or given up.
     pub fn retire(&self, domain: usize) {
         self.domains[domain].active.fetch_sub(1, Relaxed);
     }
 
-    /// Whether waiters of the domain contend.
+    /// Whether any waiter of the domain is active.
     pub fn is_contended(&self, domain: usize) -> bool {
         self.domains[domain].active.load(Relaxed) != 0
     }
 
-    /// Notes that a wait has ended; how many had before.
+    /// Counts an ended wait. Returns the previous number.
     pub fn pass(&self, domain: usize) -> u32 {
         self.domains[domain].passed.fetch_add(1, Relaxed)
     }
 
-    /// How many waits have ended, modulo 2^32.
+    /// The number of waits that have ended, modulo 2^32.
     pub fn passed(&self, domain: usize) -> u32 {
         self.domains[domain].passed.load(Relaxed)
     }
@@ -193,59 +202,61 @@ impl<P: Primitive> PassiveSets<P> {
         &self.seats[seat as usize - 1]
     }
 
-    /// Takes a free seat; none if all are taken.
+    /// Claims a free seat; `None` if all are taken.
     fn find_seat(&self) -> Option<u32> {
-        // Threads look in different places first.
+        // Threads start their search at different seats.
         let first = P::thread_id() as usize;
         (0..SEATS)
             .map(|offset| (first + offset) % SEATS)
             .find(|&seat| {
                 let state = &self.seats[seat].state;
-                state.load(Relaxed) == FREE && state.compare_exchange(FREE, SIT, Acquire, Relaxed).is_ok()
+                state.load(Relaxed) == FREE
+                    && state.compare_exchange(FREE, PARKED, Acquire, Relaxed).is_ok()
             })
             .map(|seat| seat as u32 + 1)
     }
 
-    /// Puts the caller into a passive set. `None`: there is no seat.
-    pub fn sit(&self, domain: usize, order: Order) -> Option<Sitter> {
+    /// Puts the caller into a passive set; `None` if no seat is free.
+    pub fn join_set(&self, domain: usize, order: Order) -> Option<Membership> {
         let seat = self.find_seat()?;
         self.seat(seat).since.store(P::now(), Relaxed);
         self.latched(domain, |domain| {
             let front = domain.front.load(Relaxed);
-            if front == NOBODY {
-                self.seat(seat).behind.store(NOBODY, Relaxed);
+            if front == NO_SEAT {
+                self.seat(seat).behind.store(NO_SEAT, Relaxed);
                 self.seat(seat).state.store(WATCH, Relaxed);
                 domain.front.store(seat, Relaxed);
                 return;
             }
             let mut before = front;
             if order == Order::FirstComeFirstServed {
-                while self.seat(before).behind.load(Relaxed) != NOBODY {
+                while self.seat(before).behind.load(Relaxed) != NO_SEAT {
                     before = self.seat(before).behind.load(Relaxed);
                 }
             }
             self.seat(seat).behind.store(self.seat(before).behind.load(Relaxed), Relaxed);
             self.seat(before).behind.store(seat, Relaxed);
         });
-        Some(Sitter { domain, seat, order })
+        Some(Membership { domain, seat, order })
     }
 
-    /// Parks until the caller is its set's watcher, or until `deadline`. True if it is the watcher.
-    pub fn wait_to_watch(&self, place: &Sitter, deadline: Option<u64>) -> bool {
-        let state = &self.seat(place.seat).state;
-        while state.load(Acquire) == SIT {
+    /// Parks until the caller is the watcher or `deadline` passes. Returns whether it is the
+    /// watcher.
+    pub fn wait_for_front(&self, membership: &Membership, deadline: Option<u64>) -> bool {
+        let state = &self.seat(membership.seat).state;
+        while state.load(Acquire) == PARKED {
             if deadline.is_some_and(|end| P::now() >= end) {
                 return false;
             }
-            P::park(state, SIT, deadline);
+            P::park(state, PARKED, deadline);
         }
         true
     }
 
-    /// Takes the caller out of its set. If it was the watcher, the next one is: the eldest of the set
-    /// if `eldest` says so, or if that one has sat for too long (Invariant 4).
-    pub fn stand_up(&self, place: Sitter, eldest: bool) {
-        let Sitter { domain, seat, order } = place;
+    /// Removes the caller from its set. A watcher is followed by the oldest thread if `oldest` is
+    /// set or that thread has been passive for too long (Invariant 4), else by the next thread.
+    pub fn leave_set(&self, membership: Membership, oldest: bool) {
+        let Membership { domain, seat, order } = membership;
         let next = self.latched(domain, |domain| {
             let behind = self.seat(seat).behind.load(Relaxed);
             let front = domain.front.load(Relaxed);
@@ -255,50 +266,55 @@ impl<P: Primitive> PassiveSets<P> {
                     before = self.seat(before).behind.load(Relaxed);
                 }
                 self.seat(before).behind.store(behind, Relaxed);
-                return NOBODY;
+                return NO_SEAT;
             }
             let next = match order {
                 Order::FirstComeFirstServed => behind,
-                Order::LastComeFirstServed => self.eldest_or_first(behind, eldest),
+                Order::LastComeFirstServed => self.oldest_or_first(behind, oldest),
             };
             domain.front.store(next, Relaxed);
-            if next != NOBODY {
+            if next != NO_SEAT {
                 self.seat(next).state.store(WATCH, Release); // Invariant 2
             }
             next
         });
         self.seat(seat).state.store(FREE, Release);
-        if next != NOBODY {
+        if next != NO_SEAT {
             P::unpark(&raw const self.seat(next).state, 1);
         }
     }
 
-    /// Moves the last of the list that begins at `first`, which is the eldest where newcomers go
-    /// first, to its beginning if `eldest` says so or it has sat for too long; the new first.
-    fn eldest_or_first(&self, first: u32, eldest: bool) -> u32 {
+    /// Moves the last seat of the list that begins at `first` to the front, if `oldest` is set or
+    /// its thread has been passive for too long. (The last seat is the oldest, because newcomers go
+    /// first.) Returns the first seat of the resulting list.
+    fn oldest_or_first(&self, first: u32, oldest: bool) -> u32 {
         let behind = |seat: u32| self.seat(seat).behind.load(Relaxed);
-        if first == NOBODY || behind(first) == NOBODY {
+        if first == NO_SEAT || behind(first) == NO_SEAT {
             return first;
         }
         let mut before = first;
-        while behind(behind(before)) != NOBODY {
+        while behind(behind(before)) != NO_SEAT {
             before = behind(before);
         }
         let last = behind(before);
-        let sat = P::now().saturating_sub(self.seat(last).since.load(Relaxed));
-        if !eldest && sat <= LONGEST_SITTING_NS {
+        let passive = P::now().saturating_sub(self.seat(last).since.load(Relaxed));
+        if !oldest && passive <= LONGEST_PASSIVE_NS {
             return first;
         }
-        self.seat(before).behind.store(NOBODY, Relaxed);
+        self.seat(before).behind.store(NO_SEAT, Relaxed);
         self.seat(last).behind.store(first, Relaxed);
         last
     }
 
-    /// Starts anew, in the child of a `fork`, where none of the waiters exists.
+    /// Clears the sets in the child of a `fork`, which has no waiters.
     pub fn reset(&self) {
-        let words =
-            self.domains.iter().flat_map(|domain| [&domain.latch, &domain.active, &domain.front, &domain.users]);
-        words.chain(self.seats.iter().map(|seat| &seat.state)).for_each(|word| word.store(0, Relaxed));
+        let words = self
+            .domains
+            .iter()
+            .flat_map(|domain| [&domain.latch, &domain.active, &domain.front, &domain.users]);
+        words
+            .chain(self.seats.iter().map(|seat| &seat.state))
+            .for_each(|word| word.store(0, Relaxed));
     }
 }
 
@@ -313,76 +329,77 @@ mod tests {
     use super::*;
     use crate::primitive::{Clock as _, Native};
 
-    /// The states of the places in `places`, in order.
-    fn watchers(sets: &PassiveSets<Native>, places: &[&Sitter]) -> Vec<bool> {
-        places.iter().map(|place| sets.seat(place.seat).state.load(Relaxed) == WATCH).collect()
+    /// Whether each of `members` is the watcher.
+    fn watchers(sets: &PassiveSets<Native>, members: &[&Membership]) -> Vec<bool> {
+        members.iter().map(|member| sets.seat(member.seat).state.load(Relaxed) == WATCH).collect()
     }
 
-    fn three(sets: &PassiveSets<Native>, order: Order) -> [Sitter; 3] {
-        core::array::from_fn(|_| sets.sit(5, order).expect("there are seats"))
+    fn three(sets: &PassiveSets<Native>, order: Order) -> [Membership; 3] {
+        core::array::from_fn(|_| sets.join_set(5, order).expect("a free seat"))
     }
 
     #[test]
-    fn the_first_watches_and_is_followed_in_order() {
+    fn watcher_under_fcfs_is_followed_in_order() {
         let sets = PassiveSets::new();
         let [first, second, third] = three(&sets, Order::FirstComeFirstServed);
         assert_eq!(watchers(&sets, &[&first, &second, &third]), [true, false, false]);
-        sets.stand_up(first, false);
+        sets.leave_set(first, false);
         assert_eq!(watchers(&sets, &[&second, &third]), [true, false]);
-        sets.stand_up(second, false);
-        sets.stand_up(third, false);
-        assert_eq!(sets.domains[5].front.load(Relaxed), NOBODY);
+        sets.leave_set(second, false);
+        sets.leave_set(third, false);
+        assert_eq!(sets.domains[5].front.load(Relaxed), NO_SEAT);
     }
 
     #[test]
-    fn newcomers_first_or_the_eldest() {
+    fn watcher_under_lcfs_is_followed_by_newest_or_oldest() {
         let sets = PassiveSets::new();
         let [first, second, third] = three(&sets, Order::LastComeFirstServed);
-        sets.stand_up(first, false);
-        assert_eq!(watchers(&sets, &[&second, &third]), [false, true], "the newcomer");
-        let fourth = sets.sit(5, Order::LastComeFirstServed).expect("there are seats");
-        sets.stand_up(third, true);
-        assert_eq!(watchers(&sets, &[&second, &fourth]), [true, false], "the eldest");
-        sets.stand_up(second, true);
-        sets.stand_up(fourth, true);
+        sets.leave_set(first, false);
+        assert_eq!(watchers(&sets, &[&second, &third]), [false, true], "the newest");
+        let fourth = sets.join_set(5, Order::LastComeFirstServed).expect("a free seat");
+        sets.leave_set(third, true);
+        assert_eq!(watchers(&sets, &[&second, &fourth]), [true, false], "the oldest");
+        sets.leave_set(second, true);
+        sets.leave_set(fourth, true);
     }
 
     #[test]
-    fn a_thread_that_sat_too_long_goes_before_newcomers() {
+    fn watcher_after_longest_passive_time_is_the_oldest() {
         let sets = PassiveSets::new();
         let [first, second, third] = three(&sets, Order::LastComeFirstServed);
-        let before = Native::now().saturating_sub(LONGEST_SITTING_NS + 1);
+        let before = Native::now().saturating_sub(LONGEST_PASSIVE_NS + 1);
         sets.seat(second.seat).since.store(before, Relaxed);
-        sets.stand_up(first, false);
+        sets.leave_set(first, false);
         assert_eq!(watchers(&sets, &[&second, &third]), [true, false]);
-        sets.stand_up(second, false);
+        sets.leave_set(second, false);
         assert_eq!(watchers(&sets, &[&third]), [true]);
-        sets.stand_up(third, false);
+        sets.leave_set(third, false);
     }
 
     #[test]
-    fn one_in_the_middle_may_go() {
+    fn leave_from_the_middle_keeps_the_order() {
         let sets = PassiveSets::new();
         let [first, second, third] = three(&sets, Order::FirstComeFirstServed);
-        sets.stand_up(second, false);
+        sets.leave_set(second, false);
         assert_eq!(watchers(&sets, &[&first, &third]), [true, false]);
-        sets.stand_up(first, false);
+        sets.leave_set(first, false);
         assert_eq!(watchers(&sets, &[&third]), [true]);
-        sets.stand_up(third, false);
+        sets.leave_set(third, false);
     }
 
     #[test]
-    fn seats_run_out_and_come_back() {
+    fn seats_after_leave_are_free_again() {
         let sets = PassiveSets::<Native>::new();
-        let places: Vec<Sitter> = core::iter::from_fn(|| sets.sit(1, Order::LastComeFirstServed)).collect();
-        assert_eq!(places.len(), SEATS);
-        places.into_iter().for_each(|place| sets.stand_up(place, false));
-        let place = sets.sit(2, Order::FirstComeFirstServed).expect("they came back");
-        sets.stand_up(place, false);
+        let members: Vec<Membership> =
+            core::iter::from_fn(|| sets.join_set(1, Order::LastComeFirstServed)).collect();
+        assert_eq!(members.len(), SEATS);
+        members.into_iter().for_each(|member| sets.leave_set(member, false));
+        let membership = sets.join_set(2, Order::FirstComeFirstServed).expect("a free seat");
+        sets.leave_set(membership, false);
     }
 
     #[test]
-    fn a_domain_is_one_locks_at_a_time() {
+    fn enter_of_occupied_domain_by_other_lock_is_refused() {
         let sets = PassiveSets::<Native>::new();
         assert!(sets.enter(3, 0x10) && sets.enter(3, 0x10));
         assert!(!sets.enter(3, 0x20));
@@ -393,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_admitted_than_allowed() {
+    fn admit_beyond_limit_is_refused() {
         let sets = PassiveSets::<Native>::new();
         assert!(sets.admit(3, 1) && !sets.admit(3, 1));
         sets.promote(3);

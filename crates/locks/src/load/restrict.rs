@@ -1,106 +1,110 @@
-//! Concurrency restriction: few waiters contend, and the others are kept out of the way.
+//! Concurrency restriction: few waiters contend, and the others stay passive.
 //!
-//! A lock that is contended needs its holder and one more thread to be always in use; every further
-//! one only takes processor time, cache and the scheduler's attention. Dice and Kogan (*Avoiding
-//! Scalability Collapse by Restricting Concurrency*, Euro-Par 2019) restrict any lock: beyond a small number of
-//! *active* threads, arrivals join a *passive* set, first come, first served. Its first thread, here
-//! the watcher, becomes active when the active ones drain away, and every so many acquisitions, so that
-//! nobody starves; the others are parked. Dice (*Malthusian Locks*, EuroSys 2017) has the last
-//! to come return first, since its data is in the cache still, but for one episode in a thousand, which is the
-//! eldest's.
+//! A holder and one more thread keep a contended lock busy. Every further thread only takes
+//! processor time, cache and the scheduler's attention. Dice and Kogan (*Avoiding Scalability
+//! Collapse by Restricting Concurrency*, Euro-Par 2019) restrict any lock: beyond a few *active*
+//! threads, arriving threads join a *passive* set, first come, first served. The first thread of
+//! the set, here called the watcher, becomes active when no active thread is left. It also becomes
+//! active after a fixed number of acquisitions, so that no thread starves. The others are parked.
+//! In *Malthusian Locks* (Dice, EuroSys 2017) the newest passive thread returns first, while its
+//! data is still cached. In one episode of a thousand, the oldest returns first.
 //!
-//! It decides by the one lock, and knows nothing of the load: that is what to compare [load control](super::control)
-//! with. The sets are [`PassiveSets`]; what differs between the two is the order, and how often
-//! fairness is bought.
+//! Restriction looks at each lock alone and knows nothing of the load. It is included as a
+//! comparison for [load control](super::control). [`PassiveSets`] holds the sets; the two managers
+//! differ in the order and in how often they pay for fairness.
 //!
-//! Deviations: the papers count the holder among the active threads, at every acquisition; here an
-//! acquisition that nobody disputes never asks a load manager, so that only waiters are counted, and
-//! at most one contends. Where the papers' threads spin for ever, an active waiter and a watcher park at the
-//! lock after [`LONG_WAIT_NS`]. The papers bound unfairness in acquisitions; here also in time, since
-//! an acquisition may take milliseconds ([`LONGEST_WATCH_NS`], and
-//! [`LONGEST_SITTING_NS`](super::passive::LONGEST_SITTING_NS)). And only mutexes are restricted:
-//! readers of a reader-writer lock may have to wait for a writer that waits, which must then not
-//! wait for them.
+//! Deviations from the papers:
+//!
+//! - The papers count the holder as active at every acquisition. Here an uncontended acquisition
+//!   calls no load manager, so only waiters are counted, and at most one of them contends.
+//! - An active waiter and a watcher park after [`LONG_WAIT_NS`] instead of spinning forever.
+//! - Unfairness is bounded in time as well as in acquisitions, because an acquisition may take
+//!   milliseconds ([`LONGEST_WATCH_NS`], and
+//!   [`LONGEST_PASSIVE_NS`](super::passive::LONGEST_PASSIVE_NS)).
+//! - Only mutexes are restricted. The readers of a reader-writer lock may have to wait for a
+//!   waiting writer, so that writer must not wait behind them.
 
 use core::marker::PhantomData;
 
 use super::control::{LONG_WAIT_NS, YIELD_EVERY_NS};
-use super::passive::{Order, PassiveSets, Sitter};
+use super::passive::{Membership, Order, PassiveSets};
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::turn::{LONGEST_TURN_NS, Verdict};
-use crate::primitive::{Clock as _, Generation as _, Spin as _, Threads as _};
+use crate::primitive::{Clock as _, Spin as _, Threads as _};
 
-/// Waiters of a lock that contend: with the holder, the two threads that keep it busy.
+/// Waiters per lock that contend. With the holder they keep the lock busy.
 const ACTIVE: u32 = 1;
 
-/// Acquisitions after which the watcher is let in although the lock is busy. Dice and Kogan, section 4: 0x4000.
+/// Acquisitions after which the watcher contends for a busy lock (Dice and Kogan, section 4:
+/// 0x4000).
 const FAIR_AFTER: u32 = 0x4000;
 
-/// The same, counted in waits where nobody counts acquisitions: of those many are undisputed.
+/// The same bound in waits, for locks whose acquisitions are not counted. It is lower, because many
+/// acquisitions are uncontended and end no wait.
 const FAIR_AFTER_WAITS: u32 = 0x400;
 
-/// And however few acquisitions there were: the longest that a watcher lets others go first. Far more
-/// than [`FAIR_AFTER`] short sections take; sections of milliseconds, or holders that wait for a
-/// processor, would let it watch for minutes.
+/// Longest time for which a watcher lets others go first. [`FAIR_AFTER`] short sections take far
+/// less time. But as many sections would take minutes if each lasts milliseconds, or if the holders
+/// wait for a processor.
 pub const LONGEST_WATCH_NS: u64 = if cfg!(loom) { 1 << 60 } else { 10_000_000 };
 
-/// Polling after which a waiter parks; a checker has it park at once.
+/// Polling time after which a waiter parks; at once under the model checker.
 const LONGEST_POLLING_NS: u64 = if cfg!(loom) { 0 } else { LONG_WAIT_NS };
 
-/// One in so many episodes is the eldest's (Dice, section 4: 1/1000).
-const ELDEST_IN: u32 = 1000;
+/// One episode in this many goes to the oldest thread (Dice, section 4: 1/1000).
+const OLDEST_ONE_IN: u32 = 1000;
 
-/// How often the watcher looks.
+/// Time between two polls of the watcher.
 const LOOK_NS: u64 = if cfg!(loom) { 0 } else { 2_000 };
 
-/// While others contend the watcher leaves the lock to them; but if one of those that contend is
-/// preempted it may be free for long, so now and then it tries all the same.
+/// Time between two attempts of a watcher while others contend. A preempted contender may leave the
+/// lock free for a long time.
 const TRY_EVERY_NS: u64 = 50_000;
 
 /// What differs between the two managers.
 pub trait Restriction: 'static {
-    /// Of the passive set.
+    /// Order of the passive set.
     const ORDER: Order;
-    /// Whether the thread that follows the `episode`th watcher is the set's last.
-    fn is_eldests(episode: u32) -> bool;
+    /// Whether the set's oldest thread follows the `episode`th watcher.
+    fn picks_oldest(episode: u32) -> bool;
 }
 
-/// Dice and Kogan's: first come, first served.
+/// The restriction of Dice and Kogan: first come, first served.
 pub struct InTurn;
 
 impl Restriction for InTurn {
     const ORDER: Order = Order::FirstComeFirstServed;
 
-    fn is_eldests(_: u32) -> bool {
+    fn picks_oldest(_: u32) -> bool {
         false
     }
 }
 
-/// Dice's: last come, first served.
+/// The restriction of Dice: last come, first served.
 pub struct LatestFirst;
 
 impl Restriction for LatestFirst {
     const ORDER: Order = Order::LastComeFirstServed;
 
-    fn is_eldests(episode: u32) -> bool {
-        episode.is_multiple_of(ELDEST_IN)
+    fn picks_oldest(episode: u32) -> bool {
+        episode.is_multiple_of(OLDEST_ONE_IN)
     }
 }
 
 /// A load manager that restricts concurrency.
 pub struct Restrict<R>(PhantomData<R>);
 
-/// GCR.
+/// Generic concurrency restriction (GCR).
 pub type Gcr = Restrict<InTurn>;
-/// The Malthusian idea.
+/// Malthusian locks.
 pub type Malthus = Restrict<LatestFirst>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    Arriving,
-    /// Not restricted: of a lock whose domain is another's just now, or that is no mutex.
+    New,
+    /// Not restricted: the lock is no mutex, or another lock occupies its domain.
     Free,
-    /// Of the lock's domain, and not decided.
+    /// Entered the lock's domain, neither active nor passive yet.
     Entered,
     Active,
     Passive,
@@ -110,7 +114,7 @@ enum Standing {
 pub struct Waiter {
     domain: usize,
     standing: Standing,
-    /// Time spent polling, on a processor, since the arrival or the last time it parked.
+    /// Time spent polling on a processor since the wait began or the thread last parked.
     polled: u64,
     last_turn: u64,
     yield_at: u64,
@@ -119,26 +123,25 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Whether this wait has been a long one; offers the processor now and then.
+    /// Whether the waiter has polled long enough to park. Yields now and then.
     fn is_long<X: Context>(&mut self, now: u64) -> bool {
         if now >= self.yield_at {
             X::Machine::yield_now();
             self.yield_at = now + YIELD_EVERY_NS;
         }
-        // A longer gap between two turns is time off the processor: a waiter that was preempted keeps
-        // its place in the lock's queue.
+        // A gap beyond the longest turn is time off the processor: a preempted waiter keeps its
+        // place in the queue.
         self.polled += now.saturating_sub(self.last_turn).min(LONGEST_TURN_NS);
         self.last_turn = now;
         self.polled > LONGEST_POLLING_NS
     }
 
-    /// The wait goes on after a time that was not spent polling.
+    /// Restarts the measurement of polling time.
     fn start_over<X: Context>(&mut self) {
         self.polled = 0;
         self.last_turn = X::Machine::now();
     }
 
-    /// Parks at the lock until a release.
     fn park<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
         self.parked = true;
         let acquired = wait.park();
@@ -146,7 +149,8 @@ impl Waiter {
         acquired
     }
 
-    /// Looks after the lock as its set's first, until it is to contend or has the lock; true if it has.
+    /// Watches the lock until the thread should contend. Returns true if it acquired the lock
+    /// meanwhile.
     fn watch<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
         let sets = &wait.process.control().passive;
         let progress = || (wait.lock.acquisitions(), sets.passed(self.domain));
@@ -170,7 +174,8 @@ impl Waiter {
             if is_late {
                 return false;
             }
-            if now >= watches_until || is_due((wait.lock.acquisitions(), sets.passed(self.domain))) {
+            if now >= watches_until || is_due((wait.lock.acquisitions(), sets.passed(self.domain)))
+            {
                 sets.promote(self.domain);
                 self.standing = Standing::Active;
                 return false;
@@ -182,13 +187,18 @@ impl Waiter {
         }
     }
 
-    /// Sits in the passive set until it is to contend, or has the lock; true if it has.
-    fn stay_passive<X: Context, R: Restriction>(&mut self, place: Sitter, wait: &Wait<'_, X>) -> bool {
+    /// Stays passive until the thread should contend. Returns true if it acquired the lock
+    /// meanwhile.
+    fn stay_passive<X: Context, R: Restriction>(
+        &mut self,
+        membership: Membership,
+        wait: &Wait<'_, X>,
+    ) -> bool {
         let sets = &wait.process.control().passive;
-        let watches = sets.wait_to_watch(&place, wait.deadline);
+        let watches = sets.wait_for_front(&membership, wait.deadline);
         let acquired = watches && self.watch(wait);
-        let fair = watches && R::is_eldests(sets.pass(self.domain));
-        sets.stand_up(place, fair);
+        let fair = watches && R::picks_oldest(sets.pass(self.domain));
+        sets.leave_set(membership, fair);
         acquired
     }
 }
@@ -199,7 +209,7 @@ impl<R: Restriction> LoadManager for Restrict<R> {
     fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
         Waiter {
             domain: PassiveSets::<X::Machine>::domain_of(wait.key()),
-            standing: Standing::Arriving,
+            standing: Standing::New,
             polled: 0,
             last_turn: now,
             yield_at: now + YIELD_EVERY_NS,
@@ -210,8 +220,7 @@ impl<R: Restriction> LoadManager for Restrict<R> {
 
     fn turn<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>, now: u64) -> Verdict {
         let sets = &wait.process.control().passive;
-        if waiter.standing == Standing::Arriving {
-            X::Machine::generation(); // in the child of a `fork` the sets begin anew
+        if waiter.standing == Standing::New {
             let is_restricted = wait.lock.is_exclusive() && sets.enter(waiter.domain, wait.key());
             waiter.standing = if is_restricted { Standing::Entered } else { Standing::Free };
         }
@@ -229,12 +238,12 @@ impl<R: Restriction> LoadManager for Restrict<R> {
             return waiter.park(wait);
         }
         let sets = &wait.process.control().passive;
-        let Some(place) = sets.sit(waiter.domain, R::ORDER) else {
+        let Some(membership) = sets.join_set(waiter.domain, R::ORDER) else {
             sets.promote(waiter.domain);
             waiter.standing = Standing::Active;
             return false;
         };
-        let acquired = waiter.stay_passive::<X, R>(place, wait);
+        let acquired = waiter.stay_passive::<X, R>(membership, wait);
         if waiter.standing == Standing::Passive {
             waiter.standing = Standing::Entered;
         }
@@ -247,7 +256,7 @@ impl<R: Restriction> LoadManager for Restrict<R> {
             sets.retire(waiter.domain);
             sets.pass(waiter.domain);
         }
-        if !matches!(waiter.standing, Standing::Arriving | Standing::Free) {
+        if !matches!(waiter.standing, Standing::New | Standing::Free) {
             sets.leave(waiter.domain);
         }
         WaitSummary { sleeps: waiter.sleeps, parked: waiter.parked }

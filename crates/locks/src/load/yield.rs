@@ -1,14 +1,14 @@
-//! Yield: a waiter gives the processor away between polls.
+//! Yield: a waiter yields the processor between polls.
 //!
-//! The `yield` of the DaMoN 2009 paper (section 3.1), and its finding (section 3.2): spinning
-//! threads mostly yield to other spinning threads.
+//! This is `yield` of the DaMoN 2009 paper (section 3.1), which found that spinning threads mostly
+//! yield to other spinning threads (section 3.2).
 
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::Threads as _;
 use crate::primitive::turn::Verdict;
 
-/// How long a waiter polls before its first yield: a yield costs about this much, so that it at
-/// most doubles a short wait.
+/// Polling time before the first yield. A yield takes about as long, so yielding at most doubles a
+/// short wait.
 const SPIN_NS: u64 = 1_000;
 
 /// Yield each turn, after a short spin.

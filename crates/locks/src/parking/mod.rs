@@ -1,5 +1,5 @@
-//! Where waiters sleep: at their lock until a release ([`eventcount`]), or for the load of the whole
-//! process ([`slots`]).
+//! Where waiters sleep: at their lock until a release ([`eventcount`]), or because of the process's
+//! load ([`slots`]).
 
 pub mod eventcount;
 pub mod slots;

@@ -1,4 +1,4 @@
-//! Atomic cells and fences: the processor's, or the model checker's.
+//! Atomic cells and fences: the processor's or the model checker's.
 
 use core::sync::atomic::Ordering;
 #[cfg(not(loom))]
@@ -7,10 +7,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-/// An atomic cell, with the operations that the algorithms use.
+/// An atomic cell with the operations that the algorithms use.
 ///
-/// The orderings mean what `core::sync::atomic` says; `new` yields the cell that lock states start
-/// from.
+/// The orderings are those of `core::sync::atomic`.
 pub trait Atomic<T: Copy>: Send + Sync {
     /// A cell that holds `value`.
     fn new(value: T) -> Self;
@@ -20,13 +19,25 @@ pub trait Atomic<T: Copy>: Send + Sync {
     fn store(&self, value: T, order: Ordering);
     /// Writes the cell and returns what it held.
     fn swap(&self, value: T, order: Ordering) -> T;
-    /// Writes `new` if the cell holds `current`; `Ok` and `Err` carry what it held.
-    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+    /// Writes `new` if the cell holds `current`; `Ok` and `Err` carry the previous value.
+    fn compare_exchange(
+        &self,
+        current: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T>;
 
-    /// Replaces the value by what `change` makes of it, until that sticks or `change` has nothing to
-    /// write; `Ok` and `Err` carry what the cell held. Reads, and fails to write, with `read`.
+    /// Replaces the value by the result of `change`, until a compare-and-swap succeeds or `change`
+    /// returns `None`. `Ok` and `Err` carry the previous value. `read` is the ordering of loads and
+    /// of failed exchanges.
     #[inline(always)]
-    fn modify(&self, write: Ordering, read: Ordering, mut change: impl FnMut(T) -> Option<T>) -> Result<T, T> {
+    fn modify(
+        &self,
+        write: Ordering,
+        read: Ordering,
+        mut change: impl FnMut(T) -> Option<T>,
+    ) -> Result<T, T> {
         let mut seen = self.load(read);
         while let Some(new) = change(seen) {
             match self.compare_exchange(seen, new, write, read) {
@@ -38,23 +49,23 @@ pub trait Atomic<T: Copy>: Send + Sync {
     }
 }
 
-/// An atomic integer: [`Atomic`] and arithmetic that wraps around.
+/// An atomic integer: [`Atomic`] with wrapping arithmetic.
 pub trait AtomicInt<T: Copy>: Atomic<T> {
-    /// Adds, returning the value before.
+    /// Adds; returns the previous value.
     fn fetch_add(&self, value: T, order: Ordering) -> T;
-    /// Subtracts, returning the value before.
+    /// Subtracts; returns the previous value.
     fn fetch_sub(&self, value: T, order: Ordering) -> T;
-    /// Bitwise or, returning the value before.
+    /// Bitwise or; returns the previous value.
     fn fetch_or(&self, value: T, order: Ordering) -> T;
-    /// Bitwise and, returning the value before.
+    /// Bitwise and; returns the previous value.
     fn fetch_and(&self, value: T, order: Ordering) -> T;
 }
 
 /// A machine's memory.
 pub trait Atomics: Sized + Send + Sync + 'static {
-    /// The word that threads may park on.
+    /// A word that threads may park on.
     type U32: AtomicInt<u32>;
-    /// Timestamps and bit sets.
+    /// A time stamp or bit set.
     type U64: AtomicInt<u64>;
     /// A pointer.
     type Ptr<T>: Atomic<*mut T>;
@@ -62,8 +73,8 @@ pub trait Atomics: Sized + Send + Sync + 'static {
     /// A memory fence.
     fn fence(order: Ordering);
 
-    /// The address of `object`, as a number that tells objects apart and says nothing else. A machine
-    /// that is to do the same twice numbers its objects instead.
+    /// A number that identifies `object`, by default its address. It carries no other information.
+    /// A machine that must be deterministic numbers its objects instead.
     #[inline(always)]
     fn address<T>(object: &T) -> u64 {
         core::ptr::from_ref(object).addr() as u64

@@ -3,8 +3,8 @@
 
 use super::Spin;
 
-/// The delays of one waiter: from `first` nanoseconds, doubling, to `limit`, each drawn from its
-/// upper half so that waiters that met once do not meet again.
+/// One waiter's delays: from `first` nanoseconds, doubling up to `limit`. Each delay is drawn from
+/// the upper half of its range, so that waiters that collided once do not collide again.
 #[derive(Debug)]
 pub struct Backoff {
     current: u64,
@@ -13,15 +13,15 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Backoff between `first` and `limit` nanoseconds; `seed` tells waiters apart.
+    /// Returns a backoff between `first` and `limit` nanoseconds; `seed` differs between waiters.
     #[inline]
     pub fn new(first: u64, limit: u64, seed: u64) -> Self {
-        // Any odd multiplier spreads the seed's low bits; zero would be a fixed point of xorshift.
+        // Any odd multiplier spreads the seed's low bits. Zero would be a fixed point of xorshift.
         let random = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32 | 1;
         Backoff { current: first, limit, random }
     }
 
-    /// Waits once, and doubles the next wait up to the limit.
+    /// Waits once, then doubles the next wait up to the limit.
     #[inline]
     pub fn wait<P: Spin>(&mut self) {
         self.random ^= self.random << 13;

@@ -1,8 +1,8 @@
-//! The machine that loom explores: every access a choice, every park a real block, so that a
-//! wake-up which is lost shows as a deadlock.
+//! The machine that loom explores: every access is a choice, and every park really blocks, so a
+//! lost wake-up shows as a deadlock.
 //!
-//! Time stops, or passes a second with every look at it ([`set_hurried`]): either nobody is
-//! ever stale or late, or everybody is.
+//! Time either stands still or advances by a second with every look at the clock ([`set_hurried`]).
+//! So either no thread is ever stale or late, or every thread is.
 
 use core::sync::atomic::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
@@ -10,38 +10,40 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
-use super::{Atomics, Clock, Generation, Parking, SliceExtension, Spin, Threads, Transactions};
+use super::{
+    Atomics, Clock, Generation, Monitor, Parking, SliceExtension, Spin, Threads, Transactions,
+};
 
-/// The checked machine.
+/// The model-checked machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Checked;
 
 static HURRIED: AtomicBool = AtomicBool::new(false);
 static TIME: PlainU64 = PlainU64::new(1);
 
-/// Whether a second passes with every look at the clock.
+/// Sets whether every look at the clock advances it by a second.
 pub fn set_hurried(hurried: bool) {
     HURRIED.store(hurried, Ordering::Relaxed);
 }
 
-/// A thread that parks at an address, and whether it was woken.
 struct Parked {
     address: usize,
     thread: u32,
     woken: bool,
 }
 
-/// All parked threads of the model, the longest parked first: loom has no futex.
+/// All parked threads of the model, the longest parked first; loom has no futex.
 struct Lot {
     parked: Mutex<Vec<Parked>>,
     woken: Condvar,
 }
 
 impl Lot {
-    /// Takes the calling thread off the list; whether it was woken.
+    /// Removes the calling thread from the list; returns whether it was woken.
     fn remove(parked: &mut Vec<Parked>, thread: u32) -> bool {
-        let place = parked.iter().position(|entry| entry.thread == thread).expect("it is parked");
-        parked.remove(place).woken
+        let index =
+            parked.iter().position(|entry| entry.thread == thread).expect("the thread is parked");
+        parked.remove(index).woken
     }
 }
 
@@ -77,10 +79,20 @@ impl Spin for Checked {
     }
 }
 
+impl Monitor for Checked {
+    /// Returns only when the word has changed, so a lock that needs the wait's time-out makes no
+    /// progress, which loom reports.
+    fn wait_for_change(word: &AtomicU64, seen: u64) {
+        while word.load(Ordering::Acquire) == seen {
+            loom::thread::yield_now();
+        }
+    }
+}
+
 impl Parking for Checked {
-    /// Without a deadline only a wake-up ends the sleep, so that a lost one is a deadlock. With a
-    /// deadline time runs out at once; a wake-up that comes before the thread is off the list is
-    /// spent on it, as in the kernel. (A deadline of `u64::MAX` never comes.)
+    /// Without a deadline only a wake-up ends the sleep, so a lost one is a deadlock. With a
+    /// deadline, time runs out at once; a wake-up that arrives while the thread is still on the
+    /// list is consumed, as in the kernel. A deadline of `u64::MAX` never passes.
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
         let thread = Self::thread_id();
         let mut parked = LOT.parked.lock().expect("no panics");
@@ -102,7 +114,8 @@ impl Parking for Checked {
 
     fn unpark(word: *const AtomicU32, count: u32) {
         let mut parked = LOT.parked.lock().expect("no panics");
-        let waiters = parked.iter_mut().filter(|entry| entry.address == word.addr() && !entry.woken);
+        let waiters =
+            parked.iter_mut().filter(|entry| entry.address == word.addr() && !entry.woken);
         waiters.take(count as usize).for_each(|entry| entry.woken = true);
         LOT.woken.notify_all();
     }

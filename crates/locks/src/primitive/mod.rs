@@ -1,12 +1,13 @@
-//! What an algorithm may ask of a machine: small traits, each about one thing.
+//! What an algorithm may ask of a machine: small traits, one subject each.
 //!
-//! Every lock, load manager and controller of this crate is generic over [`Primitive`], so that the
-//! code which ships ([`Native`]) is the code which a model checker explores and which a simulated
-//! machine runs. An algorithm that needs something more of its machine extends one of these traits;
-//! it never looks past them.
+//! Every lock, load manager and controller of this crate is generic over [`Primitive`], so the
+//! shipped code ([`Native`]) is also the code that a model checker explores and that a simulated
+//! machine runs. An algorithm that needs more of its machine extends one of these traits and never
+//! bypasses them.
 
 pub mod atomics;
 pub mod backoff;
+pub mod generation;
 pub mod turn;
 
 #[cfg(not(loom))]
@@ -19,27 +20,30 @@ pub mod checked;
 #[cfg(loom)]
 pub use checked::Checked;
 
+use core::sync::atomic::Ordering::Relaxed;
+
 pub use atomics::{Atomic, AtomicInt, Atomics};
 
-/// The time.
+/// The clock.
 pub trait Clock {
-    /// Nanoseconds on a clock that never goes back.
+    /// Nanoseconds on a monotonic clock.
     fn now() -> u64;
 }
 
-/// Ways to pass some time on the processor.
+/// Ways to pass time on the processor.
 pub trait Spin: Atomics + Clock {
-    /// Tells the processor that this thread polls.
+    /// Signals to the processor that this thread polls.
     fn pause();
 
-    /// As [`pause`](Self::pause), in a loop that ends after a number of turns and not by the clock or what it reads:
-    /// a machine that lets time pass faster for those that only look must not do so here.
+    /// Like [`pause`](Self::pause), for a loop bounded by its number of iterations, not by the
+    /// clock or by the value it reads. A machine that lets time pass faster for polling threads
+    /// must not do so here.
     #[inline(always)]
     fn pause_counted() {
         Self::pause();
     }
 
-    /// Busy-waits about `ns` nanoseconds, without touching shared memory.
+    /// Busy-waits for about `ns` nanoseconds without touching shared memory.
     #[inline]
     fn delay(ns: u64) {
         let end = Self::now() + ns;
@@ -50,77 +54,111 @@ pub trait Spin: Atomics + Clock {
             }
         }
     }
+}
 
-    /// Polls as [`pause`](Self::pause) does, but for up to some microseconds, in a state that saves
-    /// power where the processor has one, while `word` holds `seen`. May return at any time.
-    fn umwait(word: &Self::U64, seen: u64) {
-        let _ = (word, seen);
-        Self::pause();
+/// Waiting for a write to a word, as `monitor` and `mwait` do.
+pub trait Monitor: Spin {
+    /// Waits while `word` holds `seen`, in a low-power state if the processor has one. Returns when
+    /// another thread changes the word, and may return at any time.
+    fn wait_for_change(word: &Self::U64, seen: u64) {
+        poll_for_change::<Self>(word, seen);
     }
 }
 
-/// Sleep until a word changes.
+/// Number of pauses that stand in for one wait in a low-power state.
+const PAUSES: u32 = 100;
+
+/// Pauses between two reads of the word, because the holder needs the word's cache line.
+const PAUSES_PER_LOOK: u32 = 20;
+
+/// [`Monitor::wait_for_change`] of a processor without such an instruction: a bounded series of
+/// pauses, with a look at the word now and then.
+pub fn poll_for_change<S: Spin>(word: &S::U64, seen: u64) {
+    for pause in 0..PAUSES {
+        S::pause_counted();
+        if pause % PAUSES_PER_LOOK == 0 && word.load(Relaxed) != seen {
+            return;
+        }
+    }
+}
+
+/// Sleeping until a word changes.
 pub trait Parking: Atomics + Clock {
     /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
-    /// the clock of [`now`](Clock::now). May wake for no reason.
+    /// the clock of [`now`](Clock::now). May return spuriously.
     fn park(word: &Self::U32, expected: u32, deadline: Option<u64>);
 
-    /// Wakes up to `count` threads parked on `word`. `word` may be gone already: it is an address,
-    /// and is not read.
+    /// Wakes up to `count` threads parked on `word`. Only the address is used, so `word` may
+    /// already be freed.
     fn unpark(word: *const Self::U32, count: u32);
 }
 
-/// Who runs, and who else could.
+/// Threads: identity, scheduling policy, yielding.
 pub trait Threads {
-    /// A number that no other live thread of the process has, never 0.
+    /// A number that identifies the thread among the live threads of the process; never 0.
     fn thread_id() -> u32;
 
-    /// Whether the calling thread has a real-time policy: its waits are not load control's to
-    /// lengthen.
+    /// Whether the calling thread has a real-time policy. Load control does not extend the waits of
+    /// such threads.
     fn is_real_time() -> bool {
         false
     }
 
     /// Gives the processor to another runnable thread, if there is one.
     ///
-    /// Also what a thread does that waits for another to finish a few instructions: if that one was
-    /// preempted in them, it must run.
+    /// Also used while waiting for another thread to finish a few instructions: if that thread was
+    /// preempted, it must get a processor.
     fn yield_now();
 }
 
-/// Forks.
+/// Detection of `fork`.
 pub trait Generation {
-    /// How many `fork`s lie between this process and the first, and one: waiters of an earlier
-    /// generation do not exist here. Never 0.
+    /// One plus the number of `fork`s between the first process and this one; never 0. Waiters of
+    /// an earlier generation do not exist in this process.
     #[inline(always)]
     fn generation() -> u32 {
         1
     }
 }
 
-/// How the beginning of a transaction went. One that is aborted comes back to its beginning a second
+/// Result of beginning a transaction. An aborted transaction returns from its beginning a second
 /// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// What follows is inside it.
+    /// The code that follows is inside the transaction.
     Started,
-    /// It was begun, and has been undone.
+    /// The transaction was begun and has been rolled back.
     Aborted(Abort),
-    /// This machine has none.
+    /// This machine has no transactions, or no thread has yet called
+    /// [`has_transactions`](Transactions::has_transactions).
     Unavailable,
 }
 
-/// Why a transaction was undone.
+/// Why a transaction aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abort {
-    /// The same may go through if tried again, as after a conflict with another thread.
-    pub may_succeed_on_retry: bool,
+pub enum Abort {
+    /// The section found its lock held. Elision can succeed once the lock is free.
+    Held,
+    /// Another thread accessed the same data. The transaction can succeed on a retry.
+    Conflict,
+    /// A system call, an interrupt, a page fault, too much data, or a nested lock that cannot be
+    /// elided. A retry usually ends the same way.
+    Hopeless,
 }
 
-/// Hardware transactions; unless a machine says otherwise it has none.
+/// One in this many calls of [`Transactions::is_sampled`] is true.
+pub const SAMPLED: u32 = 16;
+
+/// Hardware transactions. By default a machine has none.
 pub trait Transactions {
-    /// Begins a transaction: all that the thread does until it ends takes effect at once, or not at
-    /// all. They nest; the outermost decides.
+    /// Whether transactions commit on this machine. Until the first call none can begin.
+    #[cold]
+    fn has_transactions() -> bool {
+        false
+    }
+
+    /// Begins a transaction: everything that the thread does before its end takes effect at once,
+    /// or not at all. Transactions nest; the outermost one decides.
     #[inline(always)]
     fn begin_transaction() -> Begun {
         Begun::Unavailable
@@ -132,28 +170,60 @@ pub trait Transactions {
         false
     }
 
-    /// Ends the innermost transaction. The caller is inside one.
+    /// The address that the calling thread's transaction has recorded by
+    /// [`set_elided_lock`](Self::set_elided_lock); 0 if it has recorded none, and outside a
+    /// transaction.
+    #[inline(always)]
+    fn elided_lock() -> usize {
+        0
+    }
+
+    /// Records the address of a lock, or 0, until the transaction ends. An abort undoes the record.
+    /// The caller must be inside a transaction, and record 0 before it ends.
+    #[inline(always)]
+    fn set_elided_lock(address: usize) {
+        let _ = address;
+    }
+
+    /// True for one in [`SAMPLED`] of the calling thread's calls. A call inside a transaction
+    /// counts only if the transaction commits.
+    #[inline(always)]
+    fn is_sampled() -> bool {
+        false
+    }
+
+    /// Ends the innermost transaction. The caller must be inside one.
     #[inline(always)]
     fn end_transaction() {}
 
-    /// Undoes the outermost transaction; does nothing outside of one.
+    /// Aborts the outermost transaction, whose [`begin_transaction`](Self::begin_transaction) then
+    /// returns `because`. Does nothing outside a transaction. Only the machine itself may abort
+    /// with [`Abort::Conflict`].
     #[inline(always)]
-    fn abort_transaction() {}
+    fn abort_transaction(because: Abort) {
+        let _ = because;
+    }
 }
 
-/// Longer time slices; unless a machine says otherwise it has none.
+/// Longer time slices. By default a machine has none.
 pub trait SliceExtension {
-    /// Asks the scheduler to let the calling thread, which has acquired a lock, run on for a moment
-    /// when its time slice ends.
+    /// Asks the scheduler to let the calling thread, which has acquired a lock, run on briefly at
+    /// the end of its time slice.
     #[inline(always)]
     fn begin_slice_extension() {}
 
-    /// Takes that back, and gives the processor up if the time was granted.
+    /// Withdraws the request, and yields the processor if the extension was granted.
     #[inline(always)]
     fn end_slice_extension() {}
 }
 
 /// A machine: all of the above.
-pub trait Primitive: Atomics + Spin + Parking + Threads + Generation + Transactions + SliceExtension {}
+pub trait Primitive:
+    Atomics + Monitor + Parking + Threads + Generation + Transactions + SliceExtension
+{
+}
 
-impl<M: Atomics + Spin + Parking + Threads + Generation + Transactions + SliceExtension> Primitive for M {}
+impl<M> Primitive for M where
+    M: Atomics + Monitor + Parking + Threads + Generation + Transactions + SliceExtension
+{
+}

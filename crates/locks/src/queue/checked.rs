@@ -1,4 +1,4 @@
-//! Nodes on the checked machine, where one that is used after it was given back is caught.
+//! Nodes on the model-checked machine, which catches uses of a returned node.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use super::node::{Node, NodeMemory};
 use crate::primitive::Checked;
 
-/// The addresses of the nodes that were taken and not given back.
+/// Addresses of nodes that were taken and not yet returned.
 static OUT: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// How many nodes were taken and not given back.
+/// Number of nodes that were taken and not yet returned.
 pub fn nodes_out() -> usize {
     OUT.lock().expect("no panics").len()
 }
@@ -22,9 +22,12 @@ impl NodeMemory for Checked {
     }
 
     unsafe fn give_node(node: *mut Node<Checked>) {
-        assert!(OUT.lock().expect("no panics").remove(&node.addr()), "a node is given back once");
-        // Freed for good, so that a use after it was given back is caught.
-        // SAFETY: from `take_node`, and given back once.
+        assert!(
+            OUT.lock().expect("no panics").remove(&node.addr()),
+            "a node is returned at most once"
+        );
+        // Freed for good, so that a later use is caught.
+        // SAFETY: from `take_node`, and returned once.
         drop(unsafe { Box::from_raw(node) });
     }
 }

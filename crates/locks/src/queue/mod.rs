@@ -1,4 +1,4 @@
-//! Queues of waiters: their nodes, the memory of these, and the list under MCS and TP-MCS.
+//! Queues of waiters: the nodes, their memory, and the list under MCS and TP-MCS.
 
 #[cfg(loom)]
 pub mod checked;

@@ -1,4 +1,4 @@
-//! One waiter in one queue, and where such nodes come from.
+//! The node of one waiter in one queue, and the source of such nodes.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -7,27 +7,27 @@ use crate::primitive::{Atomic, Primitive};
 
 pub(crate) const WAITING: u32 = 0;
 
-/// One waiter in one queue, on a cache line of its own.
+/// One waiter in one queue, on a separate cache line.
 #[repr(align(64))]
 pub struct Node<P: Primitive> {
     pub(crate) status: P::U32,
-    /// Its place in the [pool](super::pool), and free-list link while it is there; of no meaning to
-    /// the queue, nor to machines without a pool.
+    /// The node's index in the [pool](super::pool), and its free-list link while it is there.
+    /// Unused by the queue and by machines without a pool.
     #[cfg_attr(loom, expect(dead_code))]
     pub(super) index: u32,
     #[cfg_attr(loom, expect(dead_code))]
     pub(super) link: P::U32,
-    /// The node behind this one; under CLH, the one before an abandoned node.
+    /// The node behind this one; under CLH, the node before an abandoned one.
     pub(crate) next: P::Ptr<Node<P>>,
-    /// When the waiter last polled, on the machine's clock; of a holder, under some locks, when it
+    /// When the waiter last polled, by the machine's clock. For a holder, under some locks, when it
     /// acquired the lock.
     pub(crate) published: P::U64,
-    /// The process generation that the waiter belongs to.
+    /// The process generation of the waiter.
     pub(crate) generation: P::U32,
 }
 
 impl<P: Primitive> Node<P> {
-    /// A node that is in no queue; `index` and `link` are the pool's.
+    /// A node in no queue; `index` and `link` belong to the pool.
     pub fn detached(index: u32, link: u32) -> Self {
         Node {
             status: P::U32::new(WAITING),
@@ -39,19 +39,20 @@ impl<P: Primitive> Node<P> {
         }
     }
 
-    /// Whether its thread does not exist in this process, the child of a `fork`; but for the
-    /// holder's node, of the thread that forked.
+    /// Whether the node's thread stayed in the parent of a `fork` and does not exist in this
+    /// process. Also true of the forking thread's own node if it held the lock.
     pub(crate) fn was_left_behind(&self) -> bool {
         self.generation.load(Relaxed) != P::generation()
     }
 }
 
-/// A machine that has memory for nodes.
+/// A machine with memory for nodes.
 pub trait NodeMemory: Primitive {
-    /// A node that nobody else has. Node memory is type-stable: once a node, always a node.
+    /// Takes a node that no other thread has. Node memory is type-stable: it is never reused for
+    /// anything but nodes.
     fn take_node() -> *mut Node<Self>;
 
-    /// Takes a node back.
+    /// Returns a node.
     ///
     /// # Safety
     ///

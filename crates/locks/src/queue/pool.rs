@@ -1,16 +1,16 @@
-//! Type-stable queue nodes: mapped in chunks of a page, never returned to the kernel, free ones in
-//! striped stacks.
+//! Type-stable queue nodes: mapped in chunks of one page, never returned to the kernel, with free
+//! nodes in striped stacks.
 //!
-//! A waiter may abandon its node in a queue, to be given back by whichever thread unlinks it;
-//! so nodes belong to no thread, and there is nothing to do when a thread exits. No `malloc`: a
-//! malloc's own lock may be what is being waited for. A stripe is chosen by the address of the
-//! caller's stack, so that threads seldom meet at one.
+//! A waiter may abandon its node in a queue for any thread to unlink and return. So nodes belong to
+//! no thread, and thread exit needs no work. `malloc` is out of the question: its own lock may be
+//! the contended one. The address of the caller's stack selects the stripe, so threads seldom share
+//! one.
 //!
-//! **Invariant 1.** A stripe's head carries a tag that every change moves on: a head that was read
-//! is not mistaken for a later one (ABA).
+//! **Invariant 1.** Every change of a stripe's head advances its tag, so an old value of the head
+//! is never mistaken for a later one (ABA).
 //!
-//! **Memory orderings.** Heads are changed with acquire-release, so that a node's link, written
-//! before it was pushed, is read after it was popped.
+//! **Memory orderings.** Pushes release and pops acquire the head, so a pop sees the link that was
+//! written before the push.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -29,11 +29,10 @@ const CHUNK_NODES: usize = CHUNK_BYTES / size_of::<Node<Native>>();
 const CHUNKS: usize = 8192;
 const STRIPES: usize = 16;
 
-/// One stack of free nodes: `tag << 32 | index + 1`, or index 0 when empty.
+/// One stack of free nodes: `tag << 32 | index + 1`, with 0 for the index part when empty.
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
-/// The nodes of the process.
 struct Pool {
     stripes: [Stripe; STRIPES],
     chunks: [AtomicPtr<Node<Native>>; CHUNKS],
@@ -52,7 +51,7 @@ impl NodeMemory for Native {
     }
 
     unsafe fn give_node(node: *mut Node<Native>) {
-        // SAFETY: from `take_node`, and nobody uses it any more.
+        // SAFETY: from `take_node`, and no longer in use.
         unsafe { POOL.give(node) };
     }
 }
@@ -60,14 +59,14 @@ impl NodeMemory for Native {
 impl Pool {
     fn stripe(&self) -> &Stripe {
         let here = 0u8;
-        // Stacks are megabytes apart, frames within one stack much less than 64 KiB.
+        // Stacks are megabytes apart; frames within one stack are much closer than 64 KiB.
         let address = ptr::from_ref(&here).addr() >> 16;
         &self.stripes[(address.wrapping_mul(0x9E37_79B9) >> 7) % STRIPES]
     }
 
     fn node(&self, index: u32) -> *mut Node<Native> {
         let (chunk, offset) = (index as usize / CHUNK_NODES, index as usize % CHUNK_NODES);
-        // SAFETY: an index is only made for a mapped chunk, and is within it.
+        // SAFETY: indices exist only for mapped chunks, and lie within them.
         unsafe { self.chunks[chunk].load(Acquire).add(offset) }
     }
 
@@ -75,14 +74,14 @@ impl Pool {
         let first = self.stripe();
         let others = self.stripes.iter().filter(|&other| !ptr::eq(other, first));
         loop {
-            // The own stripe, else a new chunk for it, else whatever another stripe has.
+            // Try the caller's own stripe, then a new chunk for it, then any other stripe.
             let node = self
                 .pop(first)
                 .or_else(|| self.map(first))
                 .or_else(|| others.clone().find_map(|stripe| self.pop(stripe)));
             match node {
                 Some(node) => return node,
-                // More threads wait than there is memory for: until one has done with its node.
+                // More threads wait than there is memory for. Retry until one returns its node.
                 None => rustix::thread::sched_yield(),
             }
         }
@@ -90,7 +89,7 @@ impl Pool {
 
     /// # Safety
     ///
-    /// `node` came from `take`, and nobody uses it any more.
+    /// `node` came from `take`, and is no longer in use.
     unsafe fn give(&self, node: *mut Node<Native>) {
         // SAFETY: a node of this pool; its index never changes.
         let index = unsafe { (*node).index };
@@ -102,8 +101,8 @@ impl Pool {
         loop {
             let index = (head as u32).checked_sub(1)?;
             let node = self.node(index);
-            // SAFETY: type-stable; if the node was popped meanwhile, the exchange below fails by its tag
-            // (Invariant 1).
+            // SAFETY: type-stable; if the node was popped meanwhile, its tag makes the exchange
+            // below fail (Invariant 1).
             let below = unsafe { &(*node).link }.load(Relaxed);
             let new = next_tag(head) | u64::from(below);
             match stripe.0.compare_exchange(head, new, AcqRel, Acquire) {
@@ -113,24 +112,29 @@ impl Pool {
         }
     }
 
-    /// Pushes the chain of nodes `first..=last`, linked already except for the last.
+    /// Pushes the chain `first..=last`, already linked except for the last node.
     fn push(&self, stripe: &Stripe, first: u32, last: u32) {
         let mut head = stripe.0.load(Relaxed);
         loop {
             // SAFETY: ours until pushed.
             unsafe { &(*self.node(last)).link }.store(head as u32, Relaxed);
-            match stripe.0.compare_exchange(head, next_tag(head) | u64::from(first + 1), Release, Relaxed) {
+            match stripe.0.compare_exchange(
+                head,
+                next_tag(head) | u64::from(first + 1),
+                Release,
+                Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Maps a chunk, gives one node to the caller and the others to `stripe`. `None` without
-    /// memory.
+    /// Maps a chunk, returns one of its nodes and pushes the others to `stripe`. `None` if memory
+    /// is exhausted.
     #[cold]
     fn map(&self, stripe: &Stripe) -> Option<*mut Node<Native>> {
-        // SAFETY: a fresh anonymous mapping, at no address in particular.
+        // SAFETY: a fresh anonymous mapping at an arbitrary address.
         let page = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -147,9 +151,11 @@ impl Pool {
         }
         let first = chunk * CHUNK_NODES as u32;
         for offset in 0..CHUNK_NODES as u32 {
-            // Each links to the one above it; the last is linked by the push.
-            // SAFETY: within the mapping, and aligned: pages are, and the size of a node divides a page.
-            unsafe { base.add(offset as usize).write(Node::detached(first + offset, first + offset + 2)) };
+            // Each node links to the next; the push links the last.
+            // SAFETY: within the mapping and aligned, since the size of a node divides a page.
+            unsafe {
+                base.add(offset as usize).write(Node::detached(first + offset, first + offset + 2))
+            };
         }
         self.chunks[chunk as usize].store(base, Release);
         self.push(stripe, first + 1, first + CHUNK_NODES as u32 - 1);
@@ -161,26 +167,31 @@ fn next_tag(head: u64) -> u64 {
     (head >> 32).wrapping_add(1) << 32
 }
 
-/// Chunks for when the kernel gives none: a process at its memory limit goes on with its locks.
-/// They cost nothing before: pages of zeroes that nobody touches.
+/// Spare chunks, so that locks keep working in a process at its memory limit. Untouched zero pages
+/// cost nothing.
 #[repr(C, align(4096))]
 struct Reserve {
     chunks: UnsafeCell<[[u8; CHUNK_BYTES]; RESERVED]>,
     taken: AtomicU32,
 }
 
-/// 512 waiters.
+/// Number of spare chunks: nodes for 512 waiters.
 const RESERVED: usize = 8;
 
 // SAFETY: each chunk is handed out once.
 unsafe impl Sync for Reserve {}
 
-static RESERVE: Reserve = Reserve { chunks: UnsafeCell::new([[0; CHUNK_BYTES]; RESERVED]), taken: AtomicU32::new(0) };
+static RESERVE: Reserve =
+    Reserve { chunks: UnsafeCell::new([[0; CHUNK_BYTES]; RESERVED]), taken: AtomicU32::new(0) };
 
 impl Reserve {
     fn take(&self) -> Option<*mut c_void> {
-        let place = self.taken.fetch_update(Relaxed, Relaxed, |taken| (taken < RESERVED as u32).then_some(taken + 1));
+        let index = self
+            .taken
+            .fetch_update(Relaxed, Relaxed, |taken| (taken < RESERVED as u32).then_some(taken + 1));
         // SAFETY: within the array, and this caller's alone.
-        place.ok().map(|place| unsafe { self.chunks.get().cast::<[u8; CHUNK_BYTES]>().add(place as usize).cast() })
+        index.ok().map(|index| unsafe {
+            self.chunks.get().cast::<[u8; CHUNK_BYTES]>().add(index as usize).cast()
+        })
     }
 }

@@ -1,14 +1,14 @@
-//! A thread that the C library knows nothing of.
+//! A thread unknown to the C library.
 //!
-//! The controller is started from inside `pthread_mutex_lock`, where nothing may allocate (a
-//! malloc's own lock may be the one being waited for) and no lock of the C library may be taken. So
-//! it is a bare `clone`: a stack and a small block where thread-local storage would be, mapped once
-//! and used again, every signal blocked, and a file-descriptor table of its own, so that no program
-//! ever sees, inherits or closes one of its descriptors.
+//! The controller starts inside `pthread_mutex_lock`, where code must not allocate (the thread may
+//! be waiting for malloc's lock) or take a lock of the C library. It is therefore created by a bare
+//! `clone`. Its stack, and a block in place of thread-local storage, are mapped once and reused.
+//! All signals are blocked. Its own file-descriptor table keeps its descriptors out of the
+//! program's sight.
 //!
-//! What runs on it uses no thread-local storage, does not unwind, and calls the C library for
-//! nothing but `memcpy` and its kin; the kernel is called through `rustix`, whose Linux back end
-//! does not touch `errno`.
+//! Code on it uses no thread-local storage, does not unwind, and calls only `memcpy` and the like
+//! from the C library. It calls the kernel through `rustix`, whose Linux back end does not touch
+//! `errno`.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -19,59 +19,64 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 const GUARD: usize = 4096;
 const STACK: usize = 128 * 1024;
-/// Where thread-local storage would be: variables below, the control block above. Nothing here is
-/// meant to be used; it is there so that a stray access meets zeroes instead of another thread's
-/// variables.
+/// Block in place of thread-local storage: variables below, the control block above. A stray access
+/// meets zeroes instead of another thread's variables.
 const LOCAL: usize = 16 * 1024;
 const CONTROL_BLOCK: usize = 4096;
 
-/// One bare thread at a time, on memory that is mapped once.
+/// At most one bare thread at a time, on memory that is mapped once.
 pub(super) struct BareThread {
     memory: core::sync::atomic::AtomicPtr<u8>,
-    /// The kernel's id of the running thread; the kernel clears it when the thread no longer uses
+    /// The kernel's id of the running thread. The kernel clears it when the thread no longer uses
     /// its stack.
     id: AtomicI32,
 }
 
-/// Why no thread was started.
+/// Why no thread started.
 #[cfg_attr(tsan, allow(dead_code))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotStarted {
-    /// The previous one is still on its way out; try later.
-    Leaving,
-    /// The kernel refuses, with this error number.
+    /// The previous thread is still exiting; try later.
+    Exiting,
+    /// The kernel refused with this error number.
     Refused(i32),
 }
 
 impl BareThread {
     pub(super) const fn new() -> Self {
-        BareThread { memory: core::sync::atomic::AtomicPtr::new(ptr::null_mut()), id: AtomicI32::new(0) }
+        BareThread {
+            memory: core::sync::atomic::AtomicPtr::new(ptr::null_mut()),
+            id: AtomicI32::new(0),
+        }
     }
 
-    /// The kernel's id of the thread, 0 if none runs.
+    /// The kernel's id of the thread; 0 if none runs.
     pub(super) fn id(&self) -> i32 {
         self.id.load(Acquire)
     }
 
-    /// Forgets a thread that did not come along through a `fork`. Its memory did, and is used
-    /// again.
+    /// Clears the id in the child of a `fork`, which reuses the thread's memory.
     pub(super) fn forget(&self) {
         self.id.store(0, Relaxed);
     }
 
-    /// Runs `body` on a bare thread. The caller sees to it that only one thread calls at a time.
+    /// Runs `body` on a bare thread. The caller ensures that only one thread calls this at a time.
     #[cfg_attr(tsan, allow(dead_code))]
-    pub(super) fn start(&'static self, body: extern "C" fn(*mut c_void) -> c_int) -> Result<(), NotStarted> {
+    pub(super) fn start(
+        &'static self,
+        body: extern "C" fn(*mut c_void) -> c_int,
+    ) -> Result<(), NotStarted> {
         if self.id() != 0 {
-            return Err(NotStarted::Leaving);
+            return Err(NotStarted::Exiting);
         }
         let memory = self.map()?;
-        // SAFETY: offsets within the mapping.
-        let (stack_top, thread_pointer) = unsafe { (memory.add(GUARD + STACK), memory.add(GUARD + STACK + LOCAL)) };
+        // SAFETY: the offsets are within the mapping.
+        let (stack_top, thread_pointer) =
+            unsafe { (memory.add(GUARD + STACK), memory.add(GUARD + STACK + LOCAL)) };
         let words = thread_pointer.cast::<*mut u8>();
-        // SAFETY: as above. x86-64 finds its thread pointer by reading the word that it points to (System V
-        // TLS ABI, variant 2), glibc its control block by the third.
-        unsafe { [0, 2].into_iter().for_each(|place| words.add(place).write(thread_pointer)) };
+        // SAFETY: as above. The first word of x86-64's control block holds the thread pointer
+        // (System V TLS ABI, variant 2), the third is glibc's pointer to the block.
+        unsafe { [0, 2].into_iter().for_each(|index| words.add(index).write(thread_pointer)) };
         let flags = libc::CLONE_VM
             | libc::CLONE_FS
             | libc::CLONE_FILES
@@ -84,17 +89,17 @@ impl BareThread {
         let all = rustix_sigset_full();
         let mut before = all;
         let id = self.id.as_ptr();
-        // SAFETY: a full set in, the old one out. The new thread inherits the mask, so that no signal is
-        // ever handled on it.
+        // SAFETY: both sets are valid. The thread inherits the full mask and handles no signal.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-        // SAFETY: this thread's `errno`, which locking leaves alone.
+        // SAFETY: this thread's `errno`, which a lock operation must preserve.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: as above.
         let errno_before = unsafe { *errno };
-        // SAFETY: glibc's wrapper runs `body` on our stack; flags and arguments are those of an ordinary
-        // thread (so that a seccomp filter that lets threads through lets this one through), with a
-        // control block of our own.
-        let started = unsafe { libc::clone(body, stack_top.cast(), flags, ptr::null_mut(), id, thread_pointer, id) };
+        // SAFETY: glibc's wrapper runs `body` on our stack, with our control block. The flags are
+        // those of an ordinary thread, so that a seccomp filter for threads admits it.
+        let started = unsafe {
+            libc::clone(body, stack_top.cast(), flags, ptr::null_mut(), id, thread_pointer, id)
+        };
         // SAFETY: as above.
         let error = unsafe { errno.replace(errno_before) };
         // SAFETY: restores the caller's mask.
@@ -102,7 +107,7 @@ impl BareThread {
         if started == -1 { Err(NotStarted::Refused(error)) } else { Ok(()) }
     }
 
-    /// The thread's memory: guard page, stack, local storage, control block.
+    /// Maps the thread's memory on first use: guard page, stack, local storage, control block.
     fn map(&self) -> Result<*mut u8, NotStarted> {
         let known = self.memory.load(Acquire);
         if !known.is_null() {
@@ -110,12 +115,18 @@ impl BareThread {
         }
         let refused = |error: rustix::io::Errno| NotStarted::Refused(error.raw_os_error());
         let size = GUARD + STACK + LOCAL + CONTROL_BLOCK;
-        // SAFETY: a fresh anonymous mapping, of which the lowest page is then made inaccessible.
+        // SAFETY: a fresh anonymous mapping, whose lowest page becomes inaccessible.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let memory = rustix::mm::mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags)
+            let memory = rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )
+            .map_err(refused)?;
+            rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty())
                 .map_err(refused)?;
-            rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty()).map_err(refused)?;
             self.memory.store(memory.cast(), core::sync::atomic::Ordering::Release);
             Ok(memory.cast())
         }

@@ -1,4 +1,4 @@
-//! The process of the model checker: load control without a controller.
+//! The process under the model checker: load control without a controller.
 
 use core::cell::Cell;
 
@@ -14,7 +14,7 @@ loom::thread_local! {
     static THREAD: Cell<ThreadState> = Cell::new(ThreadState::default());
 }
 
-/// The explored execution.
+/// The execution that the checker explores.
 #[derive(Debug, Clone, Copy)]
 pub struct Execution;
 
@@ -22,7 +22,8 @@ impl Context for Execution {
     type Machine = Checked;
 
     fn control(self) -> &'static LoadControl<Checked> {
-        // SAFETY: loom drops statics between executions, none of which outlives its model's closure.
+        // SAFETY: loom drops statics between executions, and no reference outlives its model's
+        // closure.
         unsafe { &*core::ptr::from_ref::<LoadControl<Checked>>(&*LOAD_CONTROL) }
     }
 

@@ -1,24 +1,26 @@
-//! The native controller thread: comes with the first long wait, goes when there are none, does not
-//! survive a `fork`.
+//! The native controller thread. The first long wait starts it, it exits when long waits cease, and
+//! a `fork` does not copy it. Each function for users of this state first reads the process's
+//! [generation](crate::primitive::Generation), which resets the state in a child.
 //!
 //! | state | meaning |
 //! | --- | --- |
 //! | `NONE` | no controller; the next long wait starts one |
-//! | `RUNNING` | there is one, or a thread is just starting it |
-//! | `REFUSED` | the kernel would not start one: waiters spin and park, nobody sleeps in slots |
+//! | `RUNNING` | a controller runs or is being started |
+//! | `REFUSED` | no controller can start: waiters spin and park, and none sleeps in a slot |
 //!
-//! **Invariant 1.** Only the thread that moved the state from `NONE` to `RUNNING` starts a
-//! controller; only the controller moves it back, as its last act.
+//! **Invariant 1.** Only the thread that changed `NONE` to `RUNNING` starts a controller. Only that
+//! controller changes the state back, as its last action.
 
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::bare_thread::BareThread;
 #[cfg(not(tsan))]
 use super::bare_thread::NotStarted;
 use super::hook::{self, ControllerHook};
+use super::messages;
 use super::sensor::bpf;
 use super::sensor::choice::{Choice, ChosenSensor};
 #[cfg(not(tsan))]
@@ -27,23 +29,24 @@ use crate::load::LoadControl;
 use crate::load::controller::{Counters, serve};
 use crate::load::sensor::{Reading, Sensor};
 use crate::primitive::native::slice;
-use crate::primitive::{Clock as _, Native, Parking as _, Threads as _};
+use crate::primitive::{Clock as _, Generation as _, Native, Parking as _, Threads as _};
 
-/// A controller in the middle of a reading needs some hundred microseconds to go.
-const LONGEST_FAREWELL_NS: u64 = 100_000_000;
+/// Longest wait for a controller's exit. A controller in the middle of a reading needs a few
+/// hundred microseconds.
+const LONGEST_EXIT_NS: u64 = 100_000_000;
 
 const NONE: u32 = 0;
 const RUNNING: u32 = 1;
 const REFUSED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
-/// How many callers of [`without_controller`] there are; while there is one, no controller goes on.
+/// Callers in [`without_controller`]. Controllers run only while it is 0.
 static BARRED: AtomicU32 = AtomicU32::new(0);
-/// Set by a controller that has lost its sensor. It has no standard error itself: the next long wait reports it.
-static UNSAID: AtomicBool = AtomicBool::new(false);
-/// Set by [`confine`].
+/// Set by a controller that lost its sensor. It has no standard error, so the next long wait prints
+/// the message.
+static PENDING_MESSAGE: AtomicBool = AtomicBool::new(false);
 static CONFINED: AtomicBool = AtomicBool::new(false);
-/// The id of the process that controllers belong to; 0: nobody knows yet.
+/// The id of the process that owns this memory; 0 if not known yet.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static THREAD: BareThread = BareThread::new();
 static COUNTERS: Counters<Native> = Counters {
@@ -62,32 +65,39 @@ pub fn load_control() -> &'static LoadControl<Native> {
     &LOAD_CONTROL
 }
 
-/// The sensor that the next controller begins with: which, and its number if it has one.
-static SENSOR: (AtomicU8, AtomicU64) = (AtomicU8::new(0), AtomicU64::new(0));
+/// Sets how many threads may poll for events until a controller has counted.
+pub(super) fn assume_processors() {
+    let mask = rustix::thread::sched_getaffinity(None);
+    LOAD_CONTROL.pollers.assume_processors(mask.map_or(1, |mask| mask.count()));
+}
 
-/// What the controllers of this process did so far.
+/// The sensor of the next controller.
+static SENSOR: AtomicU64 = AtomicU64::new(Choice::DEFAULT_WORD);
+
+/// Activity of this process's controllers so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControllerReport {
-    /// Times one was started.
+    /// Controllers started.
     pub starts: u32,
     /// Intervals served.
     pub ticks: u32,
-    /// Nanoseconds spent outside sleep.
+    /// Nanoseconds spent awake.
     pub busy_ns: u64,
-    /// Whether one runs now.
+    /// Whether a controller runs now.
     pub running: bool,
-    /// The kernel's id of the one that runs, else 0.
+    /// The kernel's id of the running controller, else 0.
     pub thread: i32,
-    /// The sensor, by its name in the catalogue.
+    /// The sensor's name in the catalogue.
     pub sensor: &'static str,
     /// Runnable threads of the last reading, in thousandths.
     pub runnable: u32,
-    /// Its capacity, in thousandths of a processor; 0 before the first.
+    /// Capacity in the last reading, in thousandths of a processor; 0 before the first reading.
     pub capacity: u32,
 }
 
-/// What the controllers of this process did so far.
+/// Returns the activity of this process's controllers so far.
 pub fn controller_report() -> ControllerReport {
+    Native::generation();
     ControllerReport {
         starts: COUNTERS.starts.load(Relaxed),
         ticks: COUNTERS.ticks.load(Relaxed),
@@ -100,42 +110,27 @@ pub fn controller_report() -> ControllerReport {
     }
 }
 
-/// Has controllers that are started from now on use this sensor.
+/// Sets the sensor of controllers that start from now on.
 pub fn use_sensor(choice: Choice) {
-    let (kind, value) = match choice {
-        Choice::Schedstat => (0, 0.0),
-        Choice::LoadAverage => (1, 0.0),
-        Choice::Pressure => (2, 0.0),
-        Choice::Bpf => (3, 0.0),
-        Choice::Fixed(processors) => (4, processors),
-    };
-    SENSOR.1.store(f64::to_bits(value), Relaxed);
-    SENSOR.0.store(kind, Release);
+    SENSOR.store(choice.to_word(), Relaxed);
 }
 
 fn sensor() -> Choice {
-    match SENSOR.0.load(Acquire) {
-        1 => Choice::LoadAverage,
-        2 => Choice::Pressure,
-        3 => Choice::Bpf,
-        4 => Choice::Fixed(f64::from_bits(SENSOR.1.load(Relaxed))),
-        _ => Choice::Schedstat,
-    }
+    Choice::from_word(SENSOR.load(Relaxed))
 }
 
-/// Sees to it that a controller runs, and that it stays for some intervals.
+/// Starts a controller unless one runs, and keeps it running for some intervals.
 pub fn keep_controller() {
-    if LOAD_CONTROL.contended.load(Relaxed) == 0 {
-        LOAD_CONTROL.contended.store(1, Relaxed);
-    }
+    Native::generation();
+    LOAD_CONTROL.report_contention();
     ensure();
 }
 
-/// Sees to it that a controller runs.
+/// Starts a controller unless one runs.
 #[inline]
 pub(super) fn ensure() {
-    if UNSAID.load(Relaxed) {
-        say_what_is_unsaid();
+    if PENDING_MESSAGE.load(Relaxed) {
+        print_pending_message();
     }
     if STATE.load(Relaxed) == NONE {
         start();
@@ -143,9 +138,9 @@ pub(super) fn ensure() {
 }
 
 #[cold]
-fn say_what_is_unsaid() {
-    if UNSAID.swap(false, Relaxed) {
-        say("the chosen sensor is lost (the program has closed its descriptors, or /proc is gone); using schedstat");
+fn print_pending_message() {
+    if PENDING_MESSAGE.swap(false, Relaxed) {
+        print_line(messages::SENSOR_LOST);
     }
 }
 
@@ -159,10 +154,11 @@ fn start() {
         return;
     }
     if CONFINED.load(SeqCst) {
-        STATE.store(REFUSED, Release); // silently: the program may have no standard error that it wants lines on
+        // No message: the program may not expect one on its standard error.
+        STATE.store(REFUSED, Release);
         return;
     }
-    // A sanitizer's runtime must know every thread; there, an ordinary one serves.
+    // A sanitizer's runtime must know every thread, so it gets an ordinary one.
     #[cfg(tsan)]
     std::thread::spawn(|| {
         serve_with_sensor(false, Native::thread_id());
@@ -170,22 +166,22 @@ fn start() {
     #[cfg(not(tsan))]
     if rustix::fs::access(c"/proc/self/task", rustix::fs::Access::READ_OK).is_err() {
         STATE.store(REFUSED, Release);
-        say("/proc/self/task cannot be read: waiters spin and park, none sleep for load");
+        print_line(messages::NO_TASK_DIRECTORY);
         return;
     }
     #[cfg(not(tsan))]
     match THREAD.start(if is_filtered() { filtered_body } else { body }) {
         Ok(()) => {}
-        Err(NotStarted::Leaving) => STATE.store(NONE, Release),
-        Err(NotStarted::Refused(_)) => {
+        Err(NotStarted::Exiting) => STATE.store(NONE, Release),
+        Err(NotStarted::Refused(error)) => {
             STATE.store(REFUSED, Release);
-            say("no thread for load control can be started here: waiters spin and park, none sleep for load");
+            print_line(format_args!("{}; error {error}", messages::NO_CONTROLLER_THREAD));
         }
     }
 }
 
-/// Whether the caller is of the process whose memory this is. A `vfork` child is not: a controller
-/// that it started would end with it.
+/// Whether the caller belongs to the process that owns this memory. A controller started by a
+/// `vfork` child would end with the child.
 fn is_this_process() -> bool {
     let caller = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
     match PROCESS.compare_exchange(0, caller, Relaxed, Relaxed) {
@@ -194,15 +190,16 @@ fn is_this_process() -> bool {
     }
 }
 
-/// Has the calling process be the one whose memory this is, before it has a `vfork` child.
+/// Makes the calling process the owner of this memory, before it has a `vfork` child.
 pub fn claim_memory() {
     is_this_process();
 }
 
-/// Whether this process's system calls go through a filter, which may kill for those that it does
-/// not know. Looked up once, also for the children: who installs a filter later is [confined](confine)
-/// first. (Each look leaves directory entries of the process in the kernel, and many short-lived children that do so
-/// keep their parents busy for seconds in `wait`, on Linux 6.18.)
+/// Whether a filter checks this process's system calls; such a filter may kill the process for a
+/// call that it does not know. The answer is read once, and child processes inherit it, since a
+/// process that installs a filter later is [confined](confine) first. (Each read leaves directory
+/// entries of the process in the kernel. On Linux 6.18, many short-lived children that each read
+/// the answer keep their parents busy for seconds in `wait`.)
 #[cfg(not(tsan))]
 fn is_filtered() -> bool {
     const UNKNOWN: u32 = 0;
@@ -211,7 +208,9 @@ fn is_filtered() -> bool {
     static FILTERED: AtomicU32 = AtomicU32::new(UNKNOWN);
     if FILTERED.load(Relaxed) == UNKNOWN {
         let mut text = [0; 4096];
-        let len = File::open(c"/proc/self/status").and_then(|file| file.read_into(&mut text)).unwrap_or(0);
+        let len = File::open(c"/proc/self/status")
+            .and_then(|file| file.read_into(&mut text))
+            .unwrap_or(0);
         let line = b"\nSeccomp:\t";
         let mode = text[..len].windows(line.len() + 1).find(|window| window.starts_with(line));
         let filtered = mode.is_none_or(|window| window[line.len()] != b'0');
@@ -220,8 +219,8 @@ fn is_filtered() -> bool {
     FILTERED.load(Relaxed) == YES
 }
 
-/// Has no controller in this process from now on, nor in its children: it is about to be confined
-/// to system calls that it knows it needs. One that runs is gone on return.
+/// Prevents controllers in this process and its children, because the process is about to install a
+/// filter of system calls. On return no controller runs.
 pub fn confine() {
     if is_this_process() {
         CONFINED.store(true, SeqCst);
@@ -230,15 +229,22 @@ pub fn confine() {
     }
 }
 
-/// One line on standard error, without allocation or a lock.
-fn say(what: &str) {
-    ["unconvoy: ", what, "\n"].into_iter().for_each(|part| {
-        // SAFETY: the text is valid for its length. Nothing can be done if nobody takes it.
-        let _ = unsafe { syscalls::syscall!(syscalls::Sysno::write, 2, part.as_ptr(), part.len()) };
-    });
+/// Writes a line to standard error without allocating or locking.
+fn print_line(text: impl core::fmt::Display) {
+    struct StandardError;
+    impl core::fmt::Write for StandardError {
+        fn write_str(&mut self, part: &str) -> core::fmt::Result {
+            use syscalls::{Sysno, syscall};
+            // SAFETY: the text is valid for its length. A failed write cannot be reported.
+            let _ = unsafe { syscall!(Sysno::write, 2, part.as_ptr(), part.len()) };
+            Ok(())
+        }
+    }
+    let _ = core::fmt::Write::write_fmt(&mut StandardError, format_args!("unconvoy: {text}\n"));
 }
 
-/// As `body`, where system calls are filtered: without the one that old filters do not know.
+/// Like [`body`], for a process under a filter of system calls: makes no call that old filters do
+/// not know.
 #[cfg(not(tsan))]
 extern "C" fn filtered_body(_: *mut c_void) -> c_int {
     run(false)
@@ -246,12 +252,13 @@ extern "C" fn filtered_body(_: *mut c_void) -> c_int {
 
 #[cfg(not(tsan))]
 extern "C" fn body(_: *mut c_void) -> c_int {
-    // A descriptor table of its own, emptied: see `bare_thread`. Before Linux 5.9 it stays shared, and the
-    // sensor keeps nothing open.
-    // SAFETY: no code on this thread owns a descriptor, and with UNSHARE the table that is emptied is
-    // this thread's alone.
-    let private =
-        unsafe { syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE) }.is_ok();
+    // Gives the thread its own, empty descriptor table (see `bare_thread`). Before Linux 5.9 the
+    // table stays shared, and the sensor keeps no descriptor. SAFETY: no code on this thread owns a
+    // descriptor, and UNSHARE makes the emptied table private.
+    let private = unsafe {
+        syscalls::syscall!(syscalls::Sysno::close_range, 0, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
+    }
+    .is_ok();
     run(private)
 }
 
@@ -261,11 +268,11 @@ fn run(private: bool) -> c_int {
     0
 }
 
-/// Serves with the chosen sensor; where that cannot be had (any more) it is `schedstat` from then on.
+/// Serves with the chosen sensor, or with `schedstat` once that fails.
 fn serve_with_sensor(private: bool, own_thread: u32) {
     let sensor = ChosenSensor::new(sensor(), private, own_thread);
     let mut sensor = Watched { sensor, hook: hook::get() };
-    sensor.notice();
+    sensor.record_fallback();
     serve(&LOAD_CONTROL, &mut sensor, &COUNTERS, &BARRED);
     if let Some(hook) = sensor.hook {
         (hook.end)();
@@ -274,18 +281,18 @@ fn serve_with_sensor(private: bool, own_thread: u32) {
     STATE.store(NONE, Release);
 }
 
-/// The sensor, with an eye on what it has become; and what else is done each time that it is read.
+/// A sensor that reports its own replacement, together with the hook to call at each reading.
 struct Watched {
     sensor: ChosenSensor,
     hook: Option<&'static ControllerHook>,
 }
 
 impl Watched {
-    /// Has it said, once, if another sensor is in use than was chosen.
-    fn notice(&self) {
+    /// Requests one message if the sensor in use differs from the chosen one.
+    fn record_fallback(&self) {
         if self.sensor.choice() != sensor() {
             use_sensor(self.sensor.choice());
-            UNSAID.store(true, Relaxed);
+            PENDING_MESSAGE.store(true, Relaxed);
         }
     }
 }
@@ -300,7 +307,7 @@ impl Sensor for Watched {
 
     fn read(&mut self, now: u64) -> Option<Reading> {
         let reading = self.sensor.read(now);
-        self.notice();
+        self.record_fallback();
         self.hook.map_or(reading, |hook| (hook.interval)(now, reading))
     }
 
@@ -309,20 +316,23 @@ impl Sensor for Watched {
     }
 }
 
-/// Runs `work` while there is no controller. For what libc does to every thread that it knows:
-/// a process that gives up its privileges must not keep them in a thread of ours.
+/// Runs `work` while no controller runs. libc changes credentials in the threads that it knows; the
+/// controller, unknown to it, must not keep privileges that the process gives up.
 pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
-    BARRED.fetch_add(1, SeqCst); // and then the state; who starts one does it the other way round
+    Native::generation();
+    // `BARRED` is written before the state is read, and `start` writes the state before it reads
+    // `BARRED`. So at least one of the two threads sees the other's write.
+    BARRED.fetch_add(1, SeqCst);
     Native::unpark(&raw const BARRED, u32::MAX);
-    // Not for ever: a signal handler may have come between the start of a controller and its thread.
-    let give_up = Native::now() + LONGEST_FAREWELL_NS;
+    // Bounded: a signal handler may have interrupted `start` before it started the thread.
+    let deadline = Native::now() + LONGEST_EXIT_NS;
     let mut thread = THREAD.id();
-    while (STATE.load(SeqCst) == RUNNING || THREAD.id() != 0) && Native::now() < give_up {
+    while (STATE.load(SeqCst) == RUNNING || THREAD.id() != 0) && Native::now() < deadline {
         thread = if thread == 0 { THREAD.id() } else { thread };
         Native::yield_now();
     }
-    // Its id is cleared a moment before the kernel counts one thread less.
-    while thread != 0 && is_known(thread) && Native::now() < give_up {
+    // The kernel clears the id shortly before it removes the thread.
+    while thread != 0 && has_thread(thread) && Native::now() < deadline {
         Native::yield_now();
     }
     let result = work();
@@ -330,14 +340,14 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the kernel has a thread of this process with the number `thread`.
-fn is_known(thread: i32) -> bool {
-    // SAFETY: signal 0 is none.
+/// Whether the kernel knows `thread` as a thread of this process.
+fn has_thread(thread: i32) -> bool {
+    // SAFETY: signal 0 only checks that the thread exists.
     unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, std::process::id(), thread, 0) }.is_ok()
 }
 
-/// Starts anew in the child of a `fork`: the controller and all waiters stayed behind.
-pub(super) fn begin_anew() {
+/// Resets the state in the child of a `fork`, which has neither a controller nor waiters.
+pub(super) fn reset_after_fork() {
     PROCESS.store(0, Relaxed);
     THREAD.forget();
     BARRED.store(0, Relaxed);
@@ -347,7 +357,7 @@ pub(super) fn begin_anew() {
     }
     if bpf::is_adopted() {
         bpf::forget();
-        use_sensor(Choice::Schedstat); // the kernel counts for the parent
+        use_sensor(Choice::Schedstat); // the kernel's count is the parent's
     }
     let _ = STATE.compare_exchange(RUNNING, NONE, Relaxed, Relaxed);
 }

@@ -1,15 +1,19 @@
-//! Forks, noticed in the child by its first look, whoever made it: `fork`, `_Fork`, a bare
-//! `clone`, and also in a fork handler that runs before any of ours could.
+//! Detection of forks by the child: after `fork`, `_Fork` or a bare `clone`, and even in a fork
+//! handler that runs before ours. The child notices before it uses what the parent's threads may
+//! have left: the queue of a lock, a sleep slot, the controller.
 //!
-//! A page that the kernel empties in every child says in which generation of processes this one
-//! is. Where the kernel cannot (before Linux 4.14, or with larger pages), [`after_fork`] must be
-//! called.
+//! A page that the kernel clears in every child holds the generation of the process. Where the
+//! kernel cannot clear it (before Linux 4.14, or with larger pages), the process must call
+//! [`after_fork`].
 //!
 //! | generation | meaning |
 //! | --- | --- |
-//! | `NEW` | this process has not looked yet |
-//! | `BEGINNING` | a thread is just looking |
-//! | anything else | forks since the first process, and one |
+//! | `NEW` | this process has not read it yet |
+//! | `BEGINNING` | a thread is setting it |
+//! | other values | 1 + the number of forks since the first process |
+//!
+//! **Invariant.** The kernel has been asked to clear the page before `BEGINNING` is stored there.
+//! So a child never inherits `BEGINNING`, whose thread exists in the parent only.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -22,26 +26,26 @@ const BEGINNING: u32 = u32::MAX;
 
 const PAGE: usize = 4096;
 
-/// What is true of one process and not of its children.
+/// State of one process that its children do not inherit.
 #[repr(C, align(4096))]
-pub struct OfThisProcess {
+pub struct ProcessState {
     generation: AtomicU32,
-    /// A byte for whoever builds on this library, 0 again in the child.
+    /// A byte for the user of this library, 0 in a new child.
     pub byte: AtomicU8,
     _rest: [u8; PAGE - 5],
 }
 
-/// The page.
-pub static OF_THIS_PROCESS: OfThisProcess =
-    OfThisProcess { generation: AtomicU32::new(NEW), byte: AtomicU8::new(0), _rest: [0; PAGE - 5] };
+/// The page that the kernel clears.
+pub static PROCESS_STATE: ProcessState =
+    ProcessState { generation: AtomicU32::new(NEW), byte: AtomicU8::new(0), _rest: [0; PAGE - 5] };
 
-const _: () = assert!(size_of::<OfThisProcess>() == PAGE);
+const _: () = assert!(size_of::<ProcessState>() == PAGE);
 
-/// The latest generation that began, here or in a parent.
+/// The latest generation, of this process or of a parent.
 static LATEST: AtomicU32 = AtomicU32::new(NEW);
 
-/// Whether the kernel empties the page.
-static EMPTIED: AtomicBool = AtomicBool::new(false);
+/// Whether the kernel clears the page in children.
+static IS_CLEARED: AtomicBool = AtomicBool::new(false);
 
 impl Generation for Native {
     #[inline]
@@ -52,7 +56,7 @@ impl Generation for Native {
 
 #[inline]
 fn generation() -> u32 {
-    match OF_THIS_PROCESS.generation.load(Acquire) {
+    match PROCESS_STATE.generation.load(Acquire) {
         NEW | BEGINNING => begin(),
         generation => generation,
     }
@@ -60,7 +64,16 @@ fn generation() -> u32 {
 
 #[cold]
 fn begin() -> u32 {
-    let generation = &OF_THIS_PROCESS.generation;
+    let generation = &PROCESS_STATE.generation;
+    let before = LATEST.load(Relaxed);
+    if before == NEW {
+        // Several threads may do this at once, to the same effect.
+        let page = core::ptr::from_ref(&PROCESS_STATE).cast_mut().cast();
+        // SAFETY: the page holds no other data, and the advice only affects children.
+        let advised =
+            unsafe { rustix::mm::madvise(page, PAGE, rustix::mm::Advice::LinuxWipeOnFork) };
+        IS_CLEARED.store(advised.is_ok(), Relaxed);
+    }
     if generation.compare_exchange(NEW, BEGINNING, Acquire, Relaxed).is_err() {
         loop {
             match generation.load(Acquire) {
@@ -69,25 +82,22 @@ fn begin() -> u32 {
             }
         }
     }
-    let before = LATEST.load(Relaxed);
     if before == NEW {
-        let page = core::ptr::from_ref(&OF_THIS_PROCESS).cast_mut().cast();
-        // SAFETY: advice about a page that nothing else shares: it concerns children only.
-        let advised = unsafe { rustix::mm::madvise(page, PAGE, rustix::mm::Advice::LinuxWipeOnFork) };
-        EMPTIED.store(advised.is_ok(), Relaxed);
+        controller::assume_processors();
     } else {
-        controller::begin_anew();
+        controller::reset_after_fork();
     }
     LATEST.store(before + 1, Relaxed);
     generation.store(before + 1, Release);
     before + 1
 }
 
-/// Says that this process is the child of a fork, where the kernel does not: for a fork handler.
+/// Announces that this process is the child of a fork. For a fork handler, where the kernel cannot
+/// clear the page.
 pub fn after_fork() {
-    if !EMPTIED.load(Relaxed) {
-        OF_THIS_PROCESS.byte.store(0, Relaxed);
-        OF_THIS_PROCESS.generation.store(NEW, Relaxed);
+    if !IS_CLEARED.load(Relaxed) {
+        PROCESS_STATE.byte.store(0, Relaxed);
+        PROCESS_STATE.generation.store(NEW, Relaxed);
     }
     generation();
 }

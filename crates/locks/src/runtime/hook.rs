@@ -1,8 +1,9 @@
-//! What else the controller's thread does, for whoever builds on this library: something that has to know how long
-//! threads wait for locks, and is of use only while they do.
+//! Extra work on the controller's thread, for code that needs to know how long threads wait for
+//! locks, and that has nothing to do while no thread waits.
 //!
-//! Installed once, before the process has threads. All of it but [`ControllerHook::waited`] and [`ControllerHook::forked`] runs on the
-//! controller's thread, where nothing may allocate, panic or use thread-local storage.
+//! Install the hook before the process has threads. All functions except [`ControllerHook::waited`]
+//! and [`ControllerHook::forked`] run on the controller's thread, where code must not allocate,
+//! panic or use thread-local storage.
 
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
@@ -10,28 +11,31 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::load::sensor::Reading;
 
-/// Called by the controller's thread, and by waiters.
+/// Functions that the controller's thread and waiters call.
 pub struct ControllerHook {
-    /// The calling thread waited for so many nanoseconds more. From within a lock operation: no allocation, no lock.
+    /// The calling thread waited for this many nanoseconds. Called inside a lock operation, so it
+    /// must not allocate or lock.
     pub waited: fn(u64),
-    /// A controller begins, at this time.
+    /// A controller starts at the given time.
     pub begin: fn(u64),
-    /// An interval has ended, at this time, with this reading of the load. Returns what load control is to take for it.
+    /// An interval ended at the given time with the given load. Returns the load for the
+    /// controller.
     pub interval: fn(u64, Option<Reading>) -> Option<Reading>,
-    /// The controller goes.
+    /// The controller exits.
     pub end: fn(),
-    /// This process is the child of a `fork`, which has no controller. From within a lock operation or a fork handler.
+    /// This process is the child of a `fork`, without a controller. Called inside a lock operation
+    /// or a fork handler.
     pub forked: fn(),
 }
 
 static HOOK: AtomicPtr<ControllerHook> = AtomicPtr::new(ptr::null_mut());
 
-/// Has controllers that begin from now on call `hook`.
+/// Installs `hook` for controllers that start from now on.
 pub fn install(hook: &'static ControllerHook) {
     HOOK.store(ptr::from_ref(hook).cast_mut(), Release);
 }
 
-/// Calls no hook from now on; a call that has begun is finished.
+/// Removes the hook. A call in progress still finishes.
 pub fn remove() {
     HOOK.store(ptr::null_mut(), Release);
 }
@@ -43,6 +47,6 @@ pub(super) fn is_installed() -> bool {
 
 #[inline]
 pub(super) fn get() -> Option<&'static ControllerHook> {
-    // SAFETY: null, or from `install`.
+    // SAFETY: null or from `install`.
     unsafe { HOOK.load(Acquire).as_ref() }
 }

@@ -6,22 +6,35 @@ mod bare_thread;
 #[cfg(loom)]
 mod checked;
 #[cfg(not(loom))]
+mod checkpoint;
+#[cfg(not(loom))]
 mod controller;
 #[cfg(not(loom))]
 pub mod fork;
 #[cfg(not(loom))]
 pub mod hook;
 #[cfg(not(loom))]
+mod messages;
+#[cfg(not(loom))]
 mod process;
+#[cfg(not(loom))]
+mod sample;
 #[cfg(not(loom))]
 pub mod sensor;
 #[cfg(not(loom))]
 mod thread_state;
 
 #[cfg(not(loom))]
+pub use checkpoint::checkpoint;
+#[cfg(not(loom))]
 pub use controller::{
-    ControllerReport, claim_memory, confine, controller_report, keep_controller, load_control, use_sensor,
-    without_controller,
+    ControllerReport, claim_memory, confine, controller_report, keep_controller, load_control,
+    use_sensor, without_controller,
 };
 #[cfg(not(loom))]
-pub use thread_state::{set_word, word};
+pub use sample::{WaitSample, present_sample, sample_waits};
+#[cfg(not(loom))]
+pub use thread_state::{
+    EndedWait, count_acquired, count_released, ended_wait, ended_wait_address, held_locks,
+    set_ended_wait, set_word, word,
+};

@@ -1,13 +1,13 @@
-//! The running process, as the waiters of its locks see it.
+//! The current process, as the waiters of its locks see it.
 
 use super::sensor::bpf;
-use super::{controller, hook, thread_state};
+use super::{controller, hook, sample, thread_state};
 use crate::load::sensor::LiveLoad;
 use crate::load::{Context, LoadControl, ThreadState};
 use crate::lock::Process;
 use crate::primitive::Native;
 
-/// The process that this code runs in.
+/// The current process.
 #[derive(Debug, Clone, Copy)]
 pub struct ThisProcess;
 
@@ -49,6 +49,15 @@ impl Context for ThisProcess {
         if let Some(hook) = hook::get() {
             (hook.waited)(ns);
         }
+    }
+
+    #[inline(always)]
+    fn sample_at(self) -> u64 {
+        sample::at()
+    }
+
+    fn take_sample(self) {
+        sample::take();
     }
 }
 

@@ -1,18 +1,21 @@
-//! What a thread remembers between two waits, in thread-local storage; and a word for whoever builds on this library.
+//! Thread-local state that outlives a wait, and a word for the user of this library.
 //!
-//! A lock may be taken by a thread that the C library does not know: then the general way to a
-//! thread-local variable of a shared object, `__tls_get_addr`, has no table to look in. So the
-//! variable is laid out with the program's own (*initial-exec*, ELF Handling for Thread-Local
-//! Storage, section 4.4.6), as libc's `errno` is. Rust has no word for that yet.
+//! A shared object usually finds its thread-local variables through `__tls_get_addr`, which has no
+//! table to read on a thread unknown to the C library. The variable is therefore laid out with the
+//! program's own thread-local variables (*initial-exec*, ELF Handling for Thread-Local Storage,
+//! section 4.4.6), like libc's `errno`. Stable Rust has no attribute for it.
 
 use crate::load::ThreadState;
 
-/// All that is kept for a thread. Zeroes in a new one.
+/// All state of one thread. Zeroes in a new thread.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Local {
     state: ThreadState,
     word: u64,
+    held: u64,
+    sample: *const (),
+    ended: EndedWait,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -32,20 +35,20 @@ mod local {
         size = const size_of::<Local>(),
     );
 
-    /// This thread's.
     #[inline]
     pub(super) fn of_this_thread() -> *mut Local {
-        let place;
-        // SAFETY: reads the variable's offset and the thread pointer, which the word it points to names.
+        let address;
+        // SAFETY: reads the variable's offset, and the thread pointer from the word that it points
+        // to.
         unsafe {
             core::arch::asm!(
                 "mov {0}, qword ptr [rip + unconvoy_thread_state@GOTTPOFF]",
                 "add {0}, qword ptr fs:[0]",
-                out(reg) place,
+                out(reg) address,
                 options(nostack, readonly, pure)
             );
         }
-        place
+        address
     }
 }
 
@@ -55,11 +58,27 @@ mod local {
 
     use super::Local;
     use crate::load::ThreadState;
+    use crate::load::pollers::Portion;
 
     thread_local! {
-        // Constant and without a destructor: nothing to allocate, nothing to register.
+        // Constant and without a destructor, so that first use neither allocates nor registers.
         static LOCAL: Cell<Local> = const {
-            Cell::new(Local { state: ThreadState { awake_since: 0, polled: 0, pending_wake_until: 0, last_wake: 0, spun: 0 }, word: 0 })
+            Cell::new(Local {
+                state: ThreadState {
+                    awake_since: 0,
+                    polled: 0,
+                    pending_wake_until: 0,
+                    last_wake: 0,
+                    spun: 0,
+                    portion: Portion::NONE,
+                    history: 0,
+                    section: 0,
+                },
+                word: 0,
+                held: 0,
+                sample: core::ptr::null(),
+                ended: super::EndedWait::NONE,
+            })
         };
     }
 
@@ -70,26 +89,106 @@ mod local {
 
 #[inline]
 pub(super) fn get() -> ThreadState {
-    // SAFETY: this thread's, plain numbers, zeroes at first.
+    // SAFETY: as for `set`.
     unsafe { (*local::of_this_thread()).state }
 }
 
 #[inline]
 pub(super) fn set(state: ThreadState) {
-    // SAFETY: this thread's.
+    // SAFETY: only the calling thread accesses its state.
     unsafe { (*local::of_this_thread()).state = state }
 }
 
-/// The word of the calling thread: 0 in a new one.
+/// The calling thread's word; 0 in a new thread.
 #[inline]
 pub fn word() -> u64 {
-    // SAFETY: this thread's, 0 at first.
+    // SAFETY: as for `set`.
     unsafe { (*local::of_this_thread()).word }
 }
 
 /// Sets [`word`].
 #[inline]
 pub fn set_word(word: u64) {
-    // SAFETY: this thread's.
+    // SAFETY: only the calling thread accesses its state.
     unsafe { (*local::of_this_thread()).word = word }
+}
+
+/// Number of locks that the calling thread holds, as far as the user of this library counts them.
+/// The thread that returns from a `fork` in the child inherits the number with its locks.
+#[inline]
+pub fn held_locks() -> u64 {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).held }
+}
+
+/// Counts a lock that the calling thread has acquired.
+#[inline]
+pub fn count_acquired() {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { (*local::of_this_thread()).held += 1 }
+}
+
+/// Counts a lock that the calling thread releases. A count of 0 stays: another thread acquired the
+/// lock, or the acquisition was not counted.
+#[inline]
+pub fn count_released() {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { (*local::of_this_thread()).held = held_locks().saturating_sub(1) }
+}
+
+/// See [`present_sample`](super::present_sample).
+#[inline]
+pub(super) fn sample() -> *const () {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).sample }
+}
+
+/// See [`sample_waits`](super::sample_waits).
+#[inline]
+pub(super) fn replace_sample(sample: *const ()) -> *const () {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { core::mem::replace(&mut (*local::of_this_thread()).sample, sample) }
+}
+
+/// The last wait of the calling thread, kept for the user of this library. It is all zeroes in a
+/// new thread, and inherited by the thread that returns from a `fork` in the child.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct EndedWait {
+    /// Address of the object that the thread waited for; 0 if no wait is kept.
+    pub address: usize,
+    /// The user's description of the wait.
+    pub description: u64,
+    /// When the wait began.
+    pub begin: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Another word for the user.
+    pub word: u64,
+}
+
+impl EndedWait {
+    /// The state of a new thread.
+    pub const NONE: Self = EndedWait { address: 0, description: 0, begin: 0, end: 0, word: 0 };
+}
+
+/// The calling thread's last wait.
+#[inline]
+pub fn ended_wait() -> EndedWait {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).ended }
+}
+
+/// The address in [`ended_wait`].
+#[inline]
+pub fn ended_wait_address() -> usize {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).ended.address }
+}
+
+/// Sets [`ended_wait`].
+#[inline]
+pub fn set_ended_wait(wait: EndedWait) {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { (*local::of_this_thread()).ended = wait }
 }

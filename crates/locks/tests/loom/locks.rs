@@ -14,14 +14,14 @@ use unconvoy::contention::ttas::Ttas;
 use unconvoy::primitive::Checked;
 use unconvoy::primitive::turn::{Outcome, Verdict};
 
-use crate::model::{Guarded, explore, explore_for, time_that};
+use crate::model::{Guarded, explore, explore_for, set_time};
 
-/// Two threads that wait, and one that leaves: each acquisition is exclusive, the leaver is not
-/// handed the lock, and nobody waits for ever.
-fn exclusion_with_a_leaver<C: Contention + 'static>() {
+/// Two waiters and a thread that leaves: acquisitions are exclusive, the leaver is not handed the
+/// lock, and no thread waits forever.
+fn assert_exclusion_with_a_leaver<C: Contention + 'static>() {
     explore(2, || {
         let shared = Guarded::<C>::new();
-        assert!(shared.visit(u32::MAX)); // what the first use does beyond is another model's
+        assert!(shared.visit(u32::MAX)); // the first use of a lock has a model of its own
         let threads: Vec<_> = [u32::MAX, 0]
             .map(|bound| {
                 let shared = shared.clone();
@@ -29,12 +29,15 @@ fn exclusion_with_a_leaver<C: Contention + 'static>() {
             })
             .into();
         let mut visits = 1 + u32::from(shared.visit(u32::MAX));
-        visits += threads.into_iter().map(|thread| u32::from(thread.join().expect("no panics"))).sum::<u32>();
+        visits += threads
+            .into_iter()
+            .map(|thread| u32::from(thread.join().expect("no panics")))
+            .sum::<u32>();
         // SAFETY: all threads have ended.
         assert_eq!(shared.cell.with(|cell| unsafe { *cell }), visits);
         assert!(!shared.lock.is_locked());
         assert!(visits >= 3);
-        shared.leaves_no_node();
+        shared.assert_no_node_is_out();
     });
 }
 
@@ -43,29 +46,29 @@ macro_rules! exclusive {
         $(
             #[test]
             fn $test() {
-                let _time = time_that($hurries);
-                exclusion_with_a_leaver::<$lock<Checked>>();
+                let _time = set_time($hurries);
+                assert_exclusion_with_a_leaver::<$lock<Checked>>();
             }
         )*
     };
 }
 
-// The last column: whether time passes, for locks whose waits between polls are by the clock.
+// The last column: whether time passes, for locks that time their waits between polls.
 exclusive! {
-    mcs_is_exclusive_and_forgets_nobody: Mcs, false;
-    tpmcs_is_exclusive_and_forgets_nobody: TpMcs, false;
-    clh_is_exclusive_and_forgets_nobody: Clh, false;
-    ticket_is_exclusive_and_forgets_nobody: Ticket, false;
-    ticket_backoff_is_exclusive_and_forgets_nobody: TicketBackoff, true;
-    requester_is_exclusive_and_forgets_nobody: Requester, false;
-    ttas_is_exclusive: Ttas, true;
-    tas_is_exclusive: Tas, false;
+    mcs_with_a_leaver_is_exclusive: Mcs, false;
+    tpmcs_with_a_leaver_is_exclusive: TpMcs, false;
+    clh_with_a_leaver_is_exclusive: Clh, false;
+    ticket_with_a_leaver_is_exclusive: Ticket, false;
+    ticket_backoff_with_a_leaver_is_exclusive: TicketBackoff, true;
+    requester_with_a_leaver_is_exclusive: Requester, false;
+    ttas_with_a_leaver_is_exclusive: Ttas, true;
+    tas_with_a_leaver_is_exclusive: Tas, false;
 }
 
-/// Two that leave, one at once and one after a look, around one that stays.
+/// One thread leaves at once and another after one turn, while a third stays.
 #[test]
-fn clh_leavers_meet_each_other_and_a_release() {
-    let _time = time_that(false);
+fn clh_leavers_during_a_release_leak_no_node() {
+    let _time = set_time(false);
     explore(4, || {
         let shared = Guarded::<Clh<Checked>>::new();
         let leavers: Vec<_> = [0, 1]
@@ -77,15 +80,41 @@ fn clh_leavers_meet_each_other_and_a_release() {
         assert!(shared.visit(u32::MAX));
         leavers.into_iter().for_each(|thread| _ = thread.join().expect("no panics"));
         assert!(!shared.lock.is_locked());
-        shared.leaves_no_node();
+        // A node that was left behind in the tail does not look like a waiter.
+        assert!(shared.lock.try_lock());
+        shared.release();
+        shared.assert_no_node_is_out();
     });
 }
 
-/// A parked bit that is set in the middle of a release, with a waiter behind and without: the release is
-/// taken back, though the node is gone already.
+/// A `try_lock` that finds a queue joins it, and leaves it again while others hold, wait and leave.
 #[test]
-fn clh_releases_again_after_a_parked_bit() {
-    let _time = time_that(false);
+fn clh_try_lock_beside_a_waiter_and_a_leaver_is_exclusive() {
+    let _time = set_time(false);
+    explore(3, || {
+        let shared = Guarded::<Clh<Checked>>::new();
+        let others: Vec<_> = [u32::MAX, 0]
+            .map(|bound| {
+                let shared = shared.clone();
+                thread::spawn(move || _ = shared.visit(bound))
+            })
+            .into();
+        if shared.lock.try_lock() {
+            shared.release();
+        }
+        others.into_iter().for_each(|thread| thread.join().expect("no panics"));
+        assert!(!shared.lock.is_locked());
+        assert!(shared.lock.try_lock(), "no thread is left in the queue");
+        shared.release();
+        shared.assert_no_node_is_out();
+    });
+}
+
+/// The parked bit is set during a release, with and without a waiter: the release is undone
+/// although the node is already gone.
+#[test]
+fn clh_release_with_concurrent_parked_bit_is_retried() {
+    let _time = set_time(false);
     for waiters in [0, 1] {
         explore(3, move || {
             let shared = Guarded::<Clh<Checked>>::new();
@@ -104,17 +133,18 @@ fn clh_releases_again_after_a_parked_bit() {
             parker.join().expect("no panics");
             waiters.into_iter().for_each(|waiter| waiter.join().expect("no panics"));
             assert!(!shared.lock.is_locked());
-            shared.leaves_no_node();
+            shared.assert_no_node_is_out();
         });
     }
 }
 
-/// Threads that meet at a lock which is all zeroes: one of them makes it this process's, and the tickets that the others
-/// draw meanwhile stay theirs. (There are too many interleavings of three threads that poll. One in which tickets were lost,
-/// because a late third one began the lock's life again, was among the first thousand.)
+/// The first of several threads to meet an all-zero lock sets its generation; tickets drawn
+/// meanwhile stay valid. Three polling threads have too many interleavings to explore. The
+/// regression that this test guards against (a late third thread reset the lock again, and tickets
+/// were lost) appears within the first thousand.
 #[test]
-fn the_first_users_of_a_ticket_lock_keep_their_tickets() {
-    let _time = time_that(false);
+fn ticket_first_users_keep_their_tickets() {
+    let _time = set_time(false);
     explore_for(Duration::from_secs(15), 2, || {
         let shared = Guarded::<Ticket<Checked>>::new();
         let tries = {
@@ -135,11 +165,10 @@ fn the_first_users_of_a_ticket_lock_keep_their_tickets() {
     });
 }
 
-/// Two threads, of which one is always taken for preempted: it is skipped, finds itself removed,
-/// and rejoins.
+/// One of two threads always looks preempted: it is skipped, finds itself removed, and rejoins.
 #[test]
-fn tpmcs_skips_and_takes_back_stale_waiters() {
-    let _time = time_that(true);
+fn tpmcs_stale_waiter_is_skipped_and_rejoins() {
+    let _time = set_time(true);
     explore(3, || {
         let shared = Guarded::<TpMcs<Checked>>::new();
         let other = {
@@ -151,11 +180,11 @@ fn tpmcs_skips_and_takes_back_stale_waiters() {
     });
 }
 
-/// A waiter that leaves while a releaser takes it for stale: its node finds one owner. (Two
-/// threads: where everybody is always stale, two waiters could make a releaser skip them for ever.)
+/// A waiter leaves while a releaser skips it as stale: its node is returned once. With more than
+/// two threads, two waiters that are always stale could make a releaser skip them forever.
 #[test]
-fn tpmcs_leaving_meets_skipping() {
-    let _time = time_that(true);
+fn tpmcs_leaver_during_a_skip_returns_one_node() {
+    let _time = set_time(true);
     explore(4, || {
         let shared = Guarded::<TpMcs<Checked>>::new();
         let leaver = {

@@ -1,8 +1,7 @@
-//! Every interleaving, within loom's bounds, of the shipped sources of the locks, the eventcount and
-//! the sleep-slot buffer.
+//! Every interleaving, within loom's bounds, of the shipped locks, the eventcount and the
+//! sleep-slot buffer.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; without the flag there is
-//! nothing here.
+//! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; empty without the flag.
 #![cfg(loom)]
 
 mod locks;

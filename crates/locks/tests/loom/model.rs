@@ -1,4 +1,4 @@
-//! How a model is explored, and a lock that checks itself.
+//! How models are explored, and a lock that checks its own exclusion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use unconvoy::primitive::checked::{Checked, set_hurried};
 use unconvoy::primitive::turn::{Outcome, Verdict};
 use unconvoy::queue::checked::nodes_out;
 
-/// Sets how time passes, and keeps the other tests of this process out until the guard goes: the
-/// model's clock is one.
-pub(crate) fn time_that(hurries: bool) -> std::sync::MutexGuard<'static, ()> {
+/// Sets how time passes, and excludes the other tests of this process until the guard is dropped:
+/// they share the model's clock.
+pub(crate) fn set_time(hurried: bool) -> std::sync::MutexGuard<'static, ()> {
     static CLOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let guard = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    set_hurried(hurries);
+    set_hurried(hurried);
     guard
 }
 
-/// Explores `body` with at most `preemptions` forced switches per execution: bugs of locks need few
+/// Explores `body` with at most `preemptions` forced switches per execution. Bugs in locks need few
 /// (CHESS, Musuvathi and Qadeer 2007).
 pub(crate) fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -28,8 +28,12 @@ pub(crate) fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'stati
     builder.check(body);
 }
 
-/// As [`explore`], of what comes first in `length`.
-pub(crate) fn explore_for(length: Duration, preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+/// Like [`explore`], stopped after `length`.
+pub(crate) fn explore_for(
+    length: Duration,
+    preemptions: usize,
+    body: impl Fn() + Sync + Send + 'static,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
@@ -37,13 +41,13 @@ pub(crate) fn explore_for(length: Duration, preemptions: usize, body: impl Fn() 
     builder.check(body);
 }
 
-/// A lock and the cell that it guards; loom reports two accesses to the cell that nothing orders.
+/// A lock and the cell that it guards. Loom reports unordered accesses to the cell.
 pub(crate) struct Guarded<C> {
     pub(crate) lock: C,
     pub(crate) cell: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is accessed under the lock, which is what is tested.
+// SAFETY: the cell is accessed under the lock under test.
 unsafe impl<C: Sync> Sync for Guarded<C> {}
 
 impl<C: Contention> Guarded<C> {
@@ -57,9 +61,9 @@ impl<C: Contention> Guarded<C> {
         self.release();
     }
 
-    /// Releases a lock that the caller holds, whoever marks it meanwhile.
+    /// Releases a lock that the caller holds, even if other threads set the parked bit meanwhile.
     pub(crate) fn release(&self) {
-        // SAFETY: held by the caller, also after an `unlock` that found parked waiters.
+        // SAFETY: held by the caller, also after an `unlock` that returned false.
         unsafe {
             while !self.lock.unlock() {
                 self.lock.clear_parked_bit();
@@ -67,7 +71,7 @@ impl<C: Contention> Guarded<C> {
         }
     }
 
-    /// Locks with a waiter that leaves after `bound` turns; whether it ever held the lock.
+    /// Contends for the lock for at most `bound` turns; returns whether the thread acquired it.
     pub(crate) fn visit(&self, bound: u32) -> bool {
         let mut turns = 0;
         let outcome = self.lock.attempt(&mut |_| {
@@ -80,16 +84,16 @@ impl<C: Contention> Guarded<C> {
         outcome == Outcome::Acquired
     }
 
-    /// All threads have ended: every node has been given back. (After one more visit, since a CLH
-    /// lock may keep what was left behind its last holder for the next to find.)
-    pub(crate) fn leaves_no_node(&self) {
+    /// Asserts that every node was returned, after all threads have ended. Visits once more first,
+    /// since a CLH lock may keep a node for its next waiter to reclaim.
+    pub(crate) fn assert_no_node_is_out(&self) {
         assert!(self.visit(u32::MAX));
         assert_eq!(nodes_out(), 0);
     }
 }
 
-/// A deadline that passes after a few looks at a clock that hurries: a thread has time to park
-/// before it.
+/// A deadline that passes after a few looks at a hurried clock, late enough for a thread to park
+/// first.
 pub(crate) fn soon() -> u64 {
     Checked::now() + 3_000_000_000
 }

@@ -1,4 +1,4 @@
-//! Waiters that park at a lock or sit in its passive set.
+//! Waiters that park at a lock or join its passive set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use unconvoy::lock;
 use unconvoy::parking::eventcount::Eventcount;
 use unconvoy::primitive::Checked;
 
-use crate::model::{Guarded, explore, explore_for, soon, time_that};
+use crate::model::{Guarded, explore, explore_for, set_time, soon};
 
-/// Parking: the releaser sees the parked bit or the parker sees the release; a wake-up that is lost would
-/// be a deadlock here.
-fn nobody_is_forgotten<C: Contention + 'static, L: LoadManager>() {
-    let _time = time_that(true); // every turn is beyond every bound, so that every waiter parks
+/// The releaser sees the parked bit, or the parker sees the release. A lost wake-up would be a
+/// deadlock.
+fn assert_both_threads_acquire<C: Contention + 'static, L: LoadManager>() {
+    let _time = set_time(true); // every turn exceeds every bound, so every waiter parks
     explore(2, || {
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>)| {
@@ -52,32 +52,33 @@ macro_rules! parking {
     ($($test:ident: $lock:ident;)*) => {
         $(#[test]
         fn $test() {
-            nobody_is_forgotten::<$lock<Checked>, Park>();
+            assert_both_threads_acquire::<$lock<Checked>, Park>();
         })*
     };
 }
 
 parking! {
-    parking_on_ttas_loses_no_wake_up: Ttas;
-    parking_on_tas_loses_no_wake_up: Tas;
-    parking_on_tpmcs_loses_no_wake_up: TpMcs;
-    parking_on_clh_loses_no_wake_up: Clh;
-    parking_on_loiter_loses_no_wake_up: Loiter;
+    ttas_parked_waiter_is_woken: Ttas;
+    tas_parked_waiter_is_woken: Tas;
+    tpmcs_parked_waiter_is_woken: TpMcs;
+    clh_parked_waiter_is_woken: Clh;
+    loiter_parked_waiter_is_woken: Loiter;
 }
 
-/// A holder, a waiter whose deadline passes while it polls or is parked, and one that waits for as
-/// long as it takes: a wake-up that is spent on the first must get to the second.
-fn a_waiter_that_gives_up_passes_its_wake_up_on<C, L>()
+/// A holder, a waiter with a deadline that passes while it polls or is parked, and a waiter without
+/// a deadline: a wake-up that reaches the first waiter must pass to the second.
+fn assert_timed_out_waiter_passes_its_wake_up_on<C, L>()
 where
     C: Contention + 'static,
     L: LoadManager,
 {
-    let _time = time_that(true);
+    let _time = set_time(true);
     explore_for(Duration::from_secs(10), 2, || {
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>), deadline| {
             let (guarded, eventcount) = shared;
-            let held = lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, None, deadline).held;
+            let held =
+                lock::acquire::<Checked, C, L>(&guarded.lock, eventcount, None, deadline).held;
             if held {
                 // SAFETY: under the lock.
                 guarded.cell.with_mut(|cell| unsafe { *cell += 1 });
@@ -94,55 +95,55 @@ where
         // SAFETY: held since above.
         unsafe { lock::release::<Checked, C>(&shared.0.lock, &shared.1) };
         let held = threads.map(|thread| thread.join().expect("no panics"));
-        assert!(held[0], "nothing ends its wait but the lock");
+        assert!(held[0], "a wait without a deadline ends with the lock");
         assert!(!shared.0.lock.is_locked());
     });
 }
 
 #[test]
-fn giving_up_while_parked_loses_no_wake_up() {
-    a_waiter_that_gives_up_passes_its_wake_up_on::<Ttas<Checked>, Park>();
+fn time_out_while_parked_loses_no_wake_up() {
+    assert_timed_out_waiter_passes_its_wake_up_on::<Ttas<Checked>, Park>();
 }
 
 #[test]
-fn giving_up_while_parked_behind_a_queue_loses_no_wake_up() {
-    a_waiter_that_gives_up_passes_its_wake_up_on::<Mcs<Checked>, Park>();
+fn time_out_while_parked_behind_a_queue_loses_no_wake_up() {
+    assert_timed_out_waiter_passes_its_wake_up_on::<Mcs<Checked>, Park>();
 }
 
 #[test]
-fn giving_up_in_a_passive_set_loses_no_wake_up() {
-    a_waiter_that_gives_up_passes_its_wake_up_on::<Ttas<Checked>, Gcr>();
+fn time_out_in_a_passive_set_loses_no_wake_up() {
+    assert_timed_out_waiter_passes_its_wake_up_on::<Ttas<Checked>, Gcr>();
 }
 
-/// A waiter that contends, and one that is kept from it or parks.
+/// One waiter contends; another is kept out or parks.
 #[test]
-fn restricted_waiters_get_the_lock() {
-    nobody_is_forgotten::<Ttas<Checked>, Gcr>();
-    nobody_is_forgotten::<Ttas<Checked>, Malthus>();
+fn restricted_waiters_acquire_the_lock() {
+    assert_both_threads_acquire::<Ttas<Checked>, Gcr>();
+    assert_both_threads_acquire::<Ttas<Checked>, Malthus>();
 }
 
-/// All who sit become the watcher or leave, whoever else leaves meanwhile; the set is empty in the end.
+/// Every thread of a passive set becomes the watcher or leaves, and the set is empty at the end.
 #[test]
-fn a_passive_set_always_has_a_watcher() {
-    let _time = time_that(false);
+fn passive_set_with_leavers_always_has_a_watcher() {
+    let _time = set_time(false);
     for order in [Order::FirstComeFirstServed, Order::LastComeFirstServed] {
         explore(3, move || {
             let sets = Arc::new(PassiveSets::<Checked>::new());
-            let sit = move |sets: &PassiveSets<Checked>, deadline| {
-                if let Some(place) = sets.sit(0, order) {
-                    assert!(sets.wait_to_watch(&place, deadline) || deadline.is_some());
-                    sets.stand_up(place, order == Order::LastComeFirstServed);
+            let wait = move |sets: &PassiveSets<Checked>, deadline| {
+                if let Some(membership) = sets.join_set(0, order) {
+                    assert!(sets.wait_for_front(&membership, deadline) || deadline.is_some());
+                    sets.leave_set(membership, order == Order::LastComeFirstServed);
                 }
             };
             let others = [None, Some(0)].map(|deadline| {
                 let sets = sets.clone();
-                thread::spawn(move || sit(&sets, deadline))
+                thread::spawn(move || wait(&sets, deadline))
             });
-            sit(&sets, None);
+            wait(&sets, None);
             others.into_iter().for_each(|thread| thread.join().expect("no panics"));
-            let place = sets.sit(0, order).expect("every seat was given back");
-            assert!(sets.wait_to_watch(&place, Some(0)), "alone, hence the watcher");
-            sets.stand_up(place, false);
+            let membership = sets.join_set(0, order).expect("every seat is free again");
+            assert!(sets.wait_for_front(&membership, Some(0)), "the only member is the watcher");
+            sets.leave_set(membership, false);
         });
     }
 }

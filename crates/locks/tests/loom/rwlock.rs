@@ -10,7 +10,7 @@ use unconvoy::lock;
 use unconvoy::parking::eventcount::Eventcount;
 use unconvoy::primitive::Checked;
 
-use crate::model::{explore, soon, time_that};
+use crate::model::{explore, set_time, soon};
 
 /// A reader-writer lock and the cell that it guards.
 struct Shared {
@@ -19,15 +19,19 @@ struct Shared {
     cell: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is accessed under the lock, which is what is tested.
+// SAFETY: the cell is accessed under the lock under test.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Shared { lock: RwWord::unlocked(), eventcount: Eventcount::new(), cell: UnsafeCell::new(0) })
+        Arc::new(Shared {
+            lock: RwWord::unlocked(),
+            eventcount: Eventcount::new(),
+            cell: UnsafeCell::new(0),
+        })
     }
 
-    /// Looks or changes while the lock is held, and releases it.
+    /// Reads or increments the cell under the held lock, then releases it.
     fn section(&self, share: Share) -> u32 {
         let seen = match share {
             // SAFETY: no reader and no other writer is inside.
@@ -44,7 +48,9 @@ impl Shared {
     }
 
     fn visit(&self, share: Share) -> u32 {
-        assert!(lock::acquire_shared::<Checked, Park>(&self.lock, share, &self.eventcount, None).held);
+        assert!(
+            lock::acquire_shared::<Checked, Park>(&self.lock, share, &self.eventcount, None).held
+        );
         self.section(share)
     }
 
@@ -57,11 +63,11 @@ impl Shared {
     }
 }
 
-/// Readers that count themselves while a writer comes and goes: either they hold the lock or they
-/// are out of it, and nothing is left behind.
+/// Readers count themselves while a writer acquires and releases: each either holds the lock or has
+/// withdrawn, and the word ends at 0.
 #[test]
-fn readers_that_meet_a_writer_hold_the_lock_or_are_out_of_it() {
-    let _time = time_that(true);
+fn reader_during_a_writer_holds_or_withdraws() {
+    let _time = set_time(true);
     explore(3, || {
         let shared = Shared::new();
         let threads: Vec<_> = [Share::Read, Share::Write]
@@ -72,15 +78,14 @@ fn readers_that_meet_a_writer_hold_the_lock_or_are_out_of_it() {
             .into();
         let mine = shared.try_visit(Share::Write);
         let visits = threads.into_iter().map(|thread| thread.join().expect("no panics"));
-        assert!(visits.fold(mine, |any, held| any | held), "somebody came first");
+        assert!(visits.fold(mine, |any, held| any | held), "one of the tries came first");
         assert!(!shared.lock.is_locked());
     });
 }
 
-/// A parked reader and a parked writer both acquire the lock.
 #[test]
 fn parked_readers_and_writers_are_woken() {
-    let _time = time_that(true);
+    let _time = set_time(true);
     explore(2, || {
         let shared = Shared::new();
         let threads: Vec<_> = [Share::Read, Share::Write]
@@ -95,10 +100,10 @@ fn parked_readers_and_writers_are_woken() {
     });
 }
 
-/// A writer gives up while a reader is parked behind it. The first reader releases only when the
-/// second one has been inside: a reader that slept on would be a deadlock.
-fn a_reader_joins_when_the_writers_give_up(writers: usize) {
-    let _time = time_that(true);
+/// A writer gives up while a reader is parked behind it. The first reader releases only after the
+/// second has entered, so a reader that stays asleep would be a deadlock.
+fn assert_reader_enters_after_writers_give_up(writers: usize) {
+    let _time = set_time(true);
     explore(2, move || {
         let shared = Shared::new();
         assert!(shared.lock.try_acquire(Share::Read));
@@ -107,7 +112,13 @@ fn a_reader_joins_when_the_writers_give_up(writers: usize) {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     let (lock, eventcount) = (&shared.lock, &shared.eventcount);
-                    lock::acquire_shared::<Checked, Park>(lock, Share::Write, eventcount, Some(soon())).held
+                    lock::acquire_shared::<Checked, Park>(
+                        lock,
+                        Share::Write,
+                        eventcount,
+                        Some(soon()),
+                    )
+                    .held
                 })
             })
             .collect();
@@ -116,7 +127,9 @@ fn a_reader_joins_when_the_writers_give_up(writers: usize) {
             thread::spawn(move || shared.visit(Share::ReadAfterWriters))
         };
         assert_eq!(reader.join().expect("no panics"), 0);
-        writers.into_iter().for_each(|writer| assert!(!writer.join().expect("no panics"), "a reader is inside"));
+        writers.into_iter().for_each(|writer| {
+            assert!(!writer.join().expect("no panics"), "a reader holds the lock")
+        });
         // SAFETY: held since above.
         unsafe { lock::release_shared(&shared.lock, &shared.eventcount) };
         assert!(!shared.lock.is_locked());
@@ -124,15 +137,15 @@ fn a_reader_joins_when_the_writers_give_up(writers: usize) {
 }
 
 #[test]
-fn a_writer_that_gives_up_lets_parked_readers_in() {
-    a_reader_joins_when_the_writers_give_up(1);
+fn parked_reader_enters_after_the_writer_gives_up() {
+    assert_reader_enters_after_writers_give_up(1);
 }
 
-/// A try to read that meets the writer's release gets the lock, and keeps it until a reader that
-/// was parked meanwhile has been inside.
+/// A try to read during the writer's release succeeds, and holds the lock until a reader that
+/// parked meanwhile has entered.
 #[test]
-fn a_try_that_meets_a_release_lets_parked_readers_in() {
-    let _time = time_that(true);
+fn try_read_during_a_release_admits_parked_readers() {
+    let _time = set_time(true);
     explore(3, || {
         let shared = Shared::new();
         assert!(shared.lock.try_acquire(Share::Write));

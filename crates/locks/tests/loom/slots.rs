@@ -1,21 +1,22 @@
-//! The sleep-slot buffer, and the holders that do not sleep in it.
+//! The sleep-slot buffer, and pinned holders, which do not sleep in it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use loom::thread;
-use unconvoy::load::LoadControl;
+use unconvoy::load::control::Control;
+use unconvoy::load::{Context as _, Holds, LoadControl, LoadManager as _};
+use unconvoy::lock::Process as _;
 use unconvoy::parking::slots::SleepSlots;
 use unconvoy::primitive::Checked;
 
-use crate::model::{explore, time_that};
+use crate::model::{explore, set_time};
 
-/// Claimers against a controller that raises and drops the target. Nobody times out in this model,
-/// so that a thread which slept beyond a target of 0 would be a deadlock; and S and W agree in the
-/// end.
+/// Claimers against a controller that raises and drops the target. No sleep times out in this
+/// model, so a thread that sleeps beyond a target of 0 is a deadlock. S and W agree at the end.
 #[test]
-fn sleep_slots_lose_no_wake_up_and_keep_count() {
-    let _time = time_that(false);
+fn target_changes_lose_no_wake_up_and_keep_count() {
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let sleepers: Vec<_> = [1, 2]
@@ -40,10 +41,10 @@ fn sleep_slots_lose_no_wake_up_and_keep_count() {
     });
 }
 
-/// A claim that is given back while the controller clears it is counted once.
+/// A claim that is given back while the controller clears it counts once.
 #[test]
-fn giving_back_meets_waking() {
-    let _time = time_that(false);
+fn claim_given_back_during_a_wake_up_counts_once() {
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
@@ -61,11 +62,11 @@ fn giving_back_meets_waking() {
     });
 }
 
-/// A waiter that lets a sleeper go, again and again, while that one may be about to sleep: it is woken, or does not
-/// sleep. Nobody else would wake it.
+/// A waiter repeatedly releases a sleeper, which may not have fallen asleep yet: the sleeper is
+/// woken or does not sleep. No other thread would wake it.
 #[test]
-fn letting_one_go_meets_a_claim() {
-    let _time = time_that(false);
+fn sleeper_released_during_its_claim_wakes() {
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let awake = Arc::new(loom::sync::atomic::AtomicBool::new(false));
@@ -80,23 +81,23 @@ fn letting_one_go_meets_a_claim() {
             })
         };
         while !awake.load(Acquire) {
-            slots.let_one_go();
+            slots.wake_one_and_lower_target();
             thread::yield_now();
         }
         sleeper.join().expect("no panics");
         assert_eq!(slots.totals().slept, slots.totals().left);
         assert!(
             slots.target() + slots.totals().slept <= 1 + slots.totals().given_back,
-            "a place that was let go is gone"
+            "the released slot is not claimed again"
         );
     });
 }
 
-/// Two waiters that let one go at a time, and one that raises the target: it ends where somebody put it, and nobody
-/// sleeps beyond it.
+/// Two waiters release a sleeper while a third raises the target: T ends at one of the written
+/// values, and no thread sleeps beyond it.
 #[test]
-fn letting_go_meets_raising() {
-    let _time = time_that(false);
+fn target_raised_during_a_release_bounds_sleepers() {
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.raise_target(1);
@@ -104,10 +105,12 @@ fn letting_go_meets_raising() {
         let others: Vec<_> = [false, true]
             .map(|raises| {
                 let slots = slots.clone();
-                thread::spawn(move || if raises { slots.raise_target(2) } else { slots.let_one_go() })
+                thread::spawn(move || {
+                    if raises { slots.raise_target(2) } else { slots.wake_one_and_lower_target() }
+                })
             })
             .into();
-        slots.let_one_go();
+        slots.wake_one_and_lower_target();
         others.into_iter().for_each(|thread| thread.join().expect("no panics"));
         assert!(slots.sleeping() <= slots.target());
         slots.give_back(claim);
@@ -115,16 +118,18 @@ fn letting_go_meets_raising() {
     });
 }
 
-/// The array wraps around: slots are used again, and never by two claims at a time.
+/// The array wraps around: slots are reused, and never by two claims at a time.
 #[test]
-fn slots_are_used_again_after_the_array_wrapped_around() {
-    let _time = time_that(false);
+fn slots_after_wrap_around_are_reused() {
+    let _time = set_time(false);
     explore(2, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
         let claimer = {
             let slots = slots.clone();
-            thread::spawn(move || (0..4).filter_map(|_| slots.claim(9)).map(|claim| slots.give_back(claim)).count())
+            thread::spawn(move || {
+                (0..4).filter_map(|_| slots.claim(9)).map(|claim| slots.give_back(claim)).count()
+            })
         };
         slots.set_target(1);
         slots.set_target(1);
@@ -133,12 +138,12 @@ fn slots_are_used_again_after_the_array_wrapped_around() {
     });
 }
 
-/// A contender gives up while another waiter goes to sleep on its account: the sleeper is woken, or
-/// sees that nobody contends. No time passes and no controller comes.
+/// A contender gives up while another waiter goes to sleep because of it: the sleeper is woken, or
+/// sees that no thread contends. There is no time-out and no controller.
 #[test]
-fn a_sleeper_does_not_rely_on_a_contender_that_gave_up() {
-    const PLACE: u64 = 5;
-    let _time = time_that(false);
+fn sleeper_whose_contender_gives_up_is_woken() {
+    const KEY: u64 = 5;
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let contends = Arc::new(loom::sync::atomic::AtomicBool::new(true));
@@ -147,7 +152,7 @@ fn a_sleeper_does_not_rely_on_a_contender_that_gave_up() {
             let (slots, contends) = (slots.clone(), contends.clone());
             thread::spawn(move || {
                 let claim = slots.claim(7).expect("room for one");
-                slots.announce(&claim, PLACE);
+                slots.announce(&claim, KEY);
                 if contends.load(Acquire) {
                     slots.sleep(claim, u64::MAX);
                 } else {
@@ -156,18 +161,18 @@ fn a_sleeper_does_not_rely_on_a_contender_that_gave_up() {
             })
         };
         contends.store(false, Release);
-        slots.wake_waiter(PLACE);
+        slots.wake_waiter(KEY);
         sleeper.join().expect("no panics");
         assert_eq!(slots.sleeping(), 0);
     });
 }
 
-/// A holder that goes to sleep for load while a waiter pins it: no time passes and no controller comes, so
-/// that a holder which slept on would be a deadlock.
+/// A holder goes to sleep for load while a waiter pins it. There is no time-out and no controller,
+/// so a holder that stays asleep is a deadlock.
 #[test]
-fn a_pinned_holder_does_not_sleep() {
+fn pinned_holder_does_not_sleep() {
     const HOLDER: u32 = 7;
-    let _time = time_that(false);
+    let _time = set_time(false);
     explore(3, || {
         let control = Arc::new(LoadControl::<Checked>::new());
         control.slots.set_target(1);
@@ -182,10 +187,29 @@ fn a_pinned_holder_does_not_sleep() {
                 }
             })
         };
-        let pin = control.pinned.pin(HOLDER, &control.slots, 1);
+        let pin = control.pinned.pin(HOLDER, 0, &control.slots, 1);
         holder.join().expect("no panics");
         control.pinned.end(pin);
         assert!(!control.pinned.is_pinned(HOLDER, 0));
         assert_eq!(control.slots.sleeping(), 0);
+    });
+}
+
+/// Two threads at checkpoints, of which one may sleep. No sleep times out, so a thread that stays
+/// asleep at a target of 0 is a deadlock.
+#[test]
+fn sleeper_at_checkpoint_wakes_when_target_falls() {
+    let _time = set_time(false);
+    explore(3, || {
+        let slots = &Checked::context().control().slots;
+        slots.set_target(1);
+        let threads = [(); 2]
+            .map(|()| thread::spawn(|| Control::checkpoint(Checked::context(), || Holds::Nothing)));
+        slots.set_target(0);
+        let slept = threads.map(|thread| thread.join().expect("no panics"));
+        let totals = slots.totals();
+        assert_eq!(totals.slept, totals.left);
+        assert!(slept.into_iter().filter(|&slept| slept).count() as u32 <= totals.slept);
+        assert_eq!(slots.sleeping(), 0);
     });
 }

@@ -1,37 +1,37 @@
 //! Scales and ticks of a figure's axes. Pure.
 //!
-//! The drawing library's own ticks fall between thread counts and have no prefixes, so each axis
-//! maps its values to positions on a plain linear scale and brings its ticks along.
+//! The drawing library places ticks between thread counts and prints no unit prefixes. So each axis
+//! maps its values to positions on a linear scale, and has ticks of its own.
 
 use std::ops::Range;
 
 use super::quantity::Unit;
 
-/// An axis of values becomes logarithmic when they differ by more than this factor; below, one
-/// that starts at zero shows proportions as they are.
+/// Values that differ by more than this factor get a logarithmic axis. A linear axis starts at zero
+/// and shows proportions.
 const LINEAR_UP_TO: f64 = 25.0;
-/// About as many ticks as fit.
+/// Approximate number of ticks.
 const TICKS: f64 = 5.0;
 
 /// One axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// Positions from end to end.
+    /// Positions of both ends.
     pub range: Range<f64>,
     /// Position and label of each tick.
     pub ticks: Vec<(f64, String)>,
-    /// Whether positions are logarithms of values.
+    /// Whether positions are logarithms of the values.
     pub is_logarithmic: bool,
 }
 
 impl Axis {
-    /// Positive values, such as thread counts, on a logarithmic scale, a tick at each.
+    /// Creates a logarithmic axis for positive values, such as thread counts, with a tick at each.
     pub fn at_each(values: &[f64]) -> Self {
         let positions = || values.iter().map(|&value| Self::at(value));
         let first = positions().fold(f64::INFINITY, f64::min);
         let last = positions().fold(f64::NEG_INFINITY, f64::max);
         let (first, last) = if first.is_finite() { (first, last) } else { (0.0, 0.0) };
-        // Some air, without which markers sit on the frame.
+        // A margin keeps markers off the frame.
         let margin = 0.06 * (last - first).max(1.0);
         Self {
             range: first - margin..last + margin,
@@ -40,12 +40,12 @@ impl Axis {
         }
     }
 
-    /// Where a value is on an axis that [`at_each`](Self::at_each) made.
+    /// Returns a value's position on an axis from [`at_each`](Self::at_each).
     pub fn at(value: f64) -> f64 {
         value.max(f64::MIN_POSITIVE).log2()
     }
 
-    /// One place per name, for programs that take no thread count.
+    /// Creates an axis with one position per name, for programs without a thread count.
     pub fn names(names: &[String]) -> Self {
         Self {
             range: -0.5..names.len() as f64 - 0.5,
@@ -54,7 +54,7 @@ impl Axis {
         }
     }
 
-    /// Values from the smallest to the largest of `values`, from zero unless they are far apart.
+    /// Creates an axis that covers `values`: from zero, or logarithmic if they are far apart.
     pub fn values(values: &[f64], unit: Unit) -> Self {
         let largest = values.iter().copied().fold(0.0, f64::max);
         let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -68,22 +68,22 @@ impl Axis {
         }
     }
 
-    /// From zero to `largest`, whatever there is.
+    /// Creates a linear axis from zero to `largest`.
     pub fn up_to(largest: f64, unit: Unit) -> Self {
         Self::linear(if largest > 0.0 { largest } else { 1.0 }, unit)
     }
 
-    /// From 0 to 1, for an index.
+    /// Creates an axis from 0 to 1, for an index.
     pub fn index() -> Self {
         Self { range: 0.0..1.06, ..Self::linear(1.0, Unit::Plain) }
     }
 
-    /// Where a value is.
+    /// Returns a value's position.
     pub fn position(&self, value: f64) -> f64 {
         if !self.is_logarithmic {
             return value;
         }
-        // Below the range's end is off the figure; infinitely far below is no coordinate.
+        // Zero has no logarithm; place it at the axis's lower end.
         if value > 0.0 { value.log10() } else { self.range.start }
     }
 
@@ -91,7 +91,7 @@ impl Axis {
         let step = round_up(largest / TICKS);
         let count = (largest / step * (1.0 - 1e-9)).ceil() as u32;
         let ticks = (0..=count).map(|n| f64::from(n) * step).map(|v| (v, unit.tick(v))).collect();
-        // Room for the topmost marker and its bar.
+        // Room for the topmost marker and its error bar.
         Self { range: 0.0..1.06 * largest, ticks, is_logarithmic: false }.trimmed()
     }
 
@@ -114,7 +114,7 @@ impl Axis {
     }
 }
 
-/// The next number of the form 1, 2, 2.5 or 5 times a power of ten.
+/// Rounds up to 1, 2, 2.5 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let decade = 10_f64.powf(value.log10().floor());
     let digit = value / decade;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_a_tick_each() {
+    fn at_each_has_a_tick_per_value() {
         let axis = Axis::at_each(&[1.0, 2.0, 8.0]);
         assert_eq!(labels(&axis), ["1", "2", "8"]);
         assert_eq!(axis.ticks[2].0, 3.0);
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn values_start_at_zero() {
+    fn values_axis_starts_at_zero() {
         let axis = Axis::values(&[3.1e6, 4.8e6], Unit::Plain);
         assert_eq!(labels(&axis), ["0", "1 M", "2 M", "3 M", "4 M", "5 M"]);
         assert_eq!(axis.position(2e6), 2e6);
     }
 
     #[test]
-    fn values_far_apart_are_logarithmic() {
+    fn values_far_apart_get_logarithmic_axis() {
         let axis = Axis::values(&[1e-6, 1e-3], Unit::Seconds);
         assert_eq!(labels(&axis), ["1 µs", "10 µs", "100 µs", "1 ms"]);
         assert!((axis.position(1e-5) + 5.0).abs() < 1e-9);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn no_values_still_make_an_axis() {
+    fn values_without_data_make_an_axis() {
         for values in [&[][..], &[0.0], &[-1.0]] {
             let axis = Axis::values(values, Unit::Plain);
             assert!(axis.range.end > axis.range.start && axis.ticks.len() > 1);
@@ -165,8 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_round() {
-        for (value, step) in [(0.9, 1.0), (1.0, 1.0), (1.2, 2.0), (2.2, 2.5), (30.0, 50.0), (7.0, 10.0)] {
+    fn round_up_returns_round_steps() {
+        for (value, step) in
+            [(0.9, 1.0), (1.0, 1.0), (1.2, 2.0), (2.2, 2.5), (30.0, 50.0), (7.0, 10.0)]
+        {
             assert!((round_up(value) - step).abs() < 1e-9, "{value}");
         }
     }

@@ -1,4 +1,5 @@
-//! Figures: panels side by side with one legend, as SVG and, where [`raster`] finds its program, as PNG.
+//! Figures: panels side by side with one legend, as SVG, and as PNG if [`raster`] finds
+//! `unconvoy-png`.
 
 pub mod axis;
 pub mod panel;
@@ -20,41 +21,43 @@ pub use plotters::style::RGBColor as Colour;
 pub use style::colour;
 
 const PANEL_WIDTH: u32 = 440;
-/// A single panel has room for the legend and the caption too.
+/// Smallest width, which has room for the legend and the caption of a single panel.
 const LEAST_WIDTH: u32 = 2 * PANEL_WIDTH;
 const PANELS_HEIGHT: u32 = 360;
 const TITLE_HEIGHT: u32 = 44;
 const LEGEND_HEIGHT: u32 = 26;
 const CAPTION_HEIGHT: u32 = 34;
-/// Of the paragraph below the caption.
+/// Height of a line of the remark.
 const LINE_HEIGHT: u32 = 19;
 const MARGIN: i32 = 24;
-/// Width of a line and marker in the legend, before their name.
+/// Width of a legend entry's line and marker.
 const SIGN_WIDTH: i32 = 34;
-/// Width of a letter of the legend, on the high side: only the SVG's reader knows the font.
+/// Width of a letter in the legend. This is an upper estimate, because only the SVG's viewer knows
+/// the font.
 const LETTER_WIDTH: i32 = 8;
-/// The same for the paragraph, whose letters are smaller.
+/// Width of a letter in the remark, whose font is smaller.
 const SMALL_LETTER_WIDTH: f64 = 6.2;
-/// Between the entries of the legend.
+/// Gap between legend entries.
 const ENTRY_GAP: i32 = 22;
 
-/// Everything that is drawn.
+/// A figure's contents.
 #[derive(Debug)]
 pub struct Figure {
-    /// Above all.
+    /// Title at the top.
     pub title: String,
-    /// What is compared, in the order of each panel's series; their colours are [`colour`]'s.
+    /// Names of the series, in the order of each panel's series. [`colour`] has their colours.
     pub names: Vec<String>,
-    /// From left to right.
+    /// Panels from left to right.
     pub panels: Vec<Panel>,
-    /// One line below the panels: what was measured, and on which machine.
+    /// Line below the panels: what was measured, and on which machine.
     pub caption: String,
-    /// A paragraph below that, which is broken into lines.
+    /// Paragraph below the caption, broken into lines.
     pub remark: Option<String>,
 }
 
 impl Figure {
-    /// Draws BASENAME.svg and, unless [`png`](Self::png) has none, BASENAME.png; the paths of both.
+    /// Writes BASENAME.svg and, unless [`png`](Self::png) returns none, BASENAME.png, and returns
+    /// the paths.
     ///
     /// # Errors
     ///
@@ -70,8 +73,8 @@ impl Figure {
         Ok(vec![svg, png])
     }
 
-    /// The figure as PNG; `None` where the program `unconvoy-png` is not installed, which is said
-    /// once on standard error.
+    /// Renders the figure as PNG; `None` if `unconvoy-png` is not installed, with one note on
+    /// standard error.
     ///
     /// # Errors
     ///
@@ -80,17 +83,18 @@ impl Figure {
         raster::png(&self.svg()?)
     }
 
-    /// The figure as SVG.
+    /// Renders the figure as SVG.
     ///
     /// # Errors
     ///
-    /// Those of the drawing back end.
+    /// The drawing back end failed.
     pub fn svg(&self) -> anyhow::Result<String> {
         let width = (PANEL_WIDTH * self.panels.len() as u32).max(LEAST_WIDTH);
         let rows = legend_rows(&self.names, width as i32);
         let remark = self.remark.as_deref().map_or_else(Vec::new, |text| wrapped(text, width));
         let head_height = TITLE_HEIGHT + LEGEND_HEIGHT * rows.len() as u32;
-        let foot_height = CAPTION_HEIGHT + LINE_HEIGHT * (remark.len() + usize::from(!remark.is_empty())) as u32;
+        let foot_height =
+            CAPTION_HEIGHT + LINE_HEIGHT * (remark.len() + usize::from(!remark.is_empty())) as u32;
         let mut text = String::new();
         {
             let size = (width, head_height + PANELS_HEIGHT + foot_height);
@@ -99,15 +103,23 @@ impl Figure {
             let (head, rest) = root.split_vertically(head_height);
             let (body, foot) = rest.split_vertically(PANELS_HEIGHT);
             self.heading(&head, width, &rows)?;
-            for (area, panel) in body.split_evenly((1, self.panels.len().max(1))).iter().zip(&self.panels) {
+            for (area, panel) in
+                body.split_evenly((1, self.panels.len().max(1))).iter().zip(&self.panels)
+            {
                 panel.draw(area)?;
             }
             let style = (FONT, 13).into_font().color(&INK.mix(0.75));
             let position = Pos::new(HPos::Center, VPos::Top);
-            foot.draw(&Text::new(self.caption.clone(), (width as i32 / 2, 8), style.pos(position)))?;
+            foot.draw(&Text::new(
+                self.caption.clone(),
+                (width as i32 / 2, 8),
+                style.pos(position),
+            ))?;
             let style = (FONT, 13).into_font().color(&INK);
             let position = Pos::new(HPos::Left, VPos::Top);
-            for (line, y) in remark.into_iter().zip((CAPTION_HEIGHT as i32..).step_by(LINE_HEIGHT as usize)) {
+            for (line, y) in
+                remark.into_iter().zip((CAPTION_HEIGHT as i32..).step_by(LINE_HEIGHT as usize))
+            {
                 foot.draw(&Text::new(line, (MARGIN, y), style.clone().pos(position)))?;
             }
             root.present()?;
@@ -115,7 +127,7 @@ impl Figure {
         Ok(text)
     }
 
-    /// Title and legend.
+    /// Draws title and legend.
     fn heading<DB: DrawingBackend<ErrorType: 'static>>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -124,7 +136,11 @@ impl Figure {
     ) -> anyhow::Result<()> {
         let centred = Pos::new(HPos::Center, VPos::Center);
         let style = (FONT, 21).into_font().color(&INK).pos(centred);
-        area.draw(&Text::new(self.title.clone(), (width as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4), style))?;
+        area.draw(&Text::new(
+            self.title.clone(),
+            (width as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4),
+            style,
+        ))?;
 
         let names = &self.names;
         let beside = Pos::new(HPos::Left, VPos::Center);
@@ -135,7 +151,10 @@ impl Figure {
             let mut x = (width as i32 - total + ENTRY_GAP) / 2;
             for &index in entries {
                 let colour = colour(index);
-                area.draw(&PathElement::new([(x, y), (x + SIGN_WIDTH - 8, y)], colour.stroke_width(3)))?;
+                area.draw(&PathElement::new(
+                    [(x, y), (x + SIGN_WIDTH - 8, y)],
+                    colour.stroke_width(3),
+                ))?;
                 area.draw(&Circle::new((x + (SIGN_WIDTH - 8) / 2, y), 5, colour.filled()))?;
                 area.draw(&Text::new(names[index].clone(), (x + SIGN_WIDTH, y), style.clone()))?;
                 x += entry_width(&names[index]);
@@ -145,7 +164,7 @@ impl Figure {
     }
 }
 
-/// The index of a name in the legend, where it is added if it is new.
+/// Returns a name's index in the legend, and appends a new name.
 pub fn index_of(name: &str, names: &mut Vec<String>) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_string());
@@ -153,7 +172,7 @@ pub fn index_of(name: &str, names: &mut Vec<String>) -> usize {
     })
 }
 
-/// Which entries share a line of the legend: as many as fit.
+/// Distributes legend entries over lines.
 fn legend_rows(names: &[String], width: i32) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
     let mut used = 0;
@@ -173,7 +192,7 @@ fn entry_width(name: &str) -> i32 {
     SIGN_WIDTH + LETTER_WIDTH * name.chars().count() as i32 + ENTRY_GAP
 }
 
-/// Lines of words that fit into a figure of this width.
+/// Breaks a text into lines that fit in a figure of this width.
 fn wrapped(text: &str, width: u32) -> Vec<String> {
     let fitting = (f64::from(width as i32 - 2 * MARGIN) / SMALL_LETTER_WIDTH) as usize;
     let mut lines: Vec<String> = Vec::new();
@@ -194,16 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_are_broken_between_words() {
+    fn wrapped_breaks_between_words() {
         let text = "word ".repeat(60);
         let lines = wrapped(&text, LEAST_WIDTH);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 140 && !line.ends_with(' ')));
+        assert!(
+            lines.len() > 1 && lines.iter().all(|line| line.len() < 140 && !line.ends_with(' '))
+        );
         assert_eq!(lines.join(" "), text.trim());
         assert!(wrapped("", LEAST_WIDTH).is_empty());
     }
 
     #[test]
-    fn a_figure_without_data_still_has_its_words() {
+    fn figure_without_panels_has_title_legend_and_caption() {
         let figure = Figure {
             title: "title".into(),
             names: vec!["one".into()],

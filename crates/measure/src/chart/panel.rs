@@ -1,4 +1,4 @@
-//! One panel of a figure: one quantity against another, a line each for what is compared.
+//! One panel of a figure: one quantity over another, with a line per series.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -12,64 +12,65 @@ const TITLE_HEIGHT: i32 = 30;
 const LEFT: i32 = 70;
 const RIGHT: i32 = 18;
 const BOTTOM: i32 = 46;
-/// Half the width of the ends of an error bar.
+/// Half the width of an error bar's cap.
 const CAP: i32 = 4;
 
-/// Median and range of repeated runs at one place, as positions on the axes.
+/// Median and range of repeated runs, as positions on the axes.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    /// On the horizontal axis.
+    /// Position on the horizontal axis.
     pub at: f64,
-    /// The smallest run's value.
+    /// Smallest value.
     pub low: f64,
-    /// The median.
+    /// Median.
     pub middle: f64,
-    /// The largest run's value.
+    /// Largest value.
     pub high: f64,
 }
 
 impl Point {
-    /// A spread, on the vertical axis `up`.
+    /// Creates the point of a spread, with `up` as the vertical axis.
     pub fn of(at: f64, spread: &Spread, up: &Axis) -> Self {
-        let [low, middle, high] = [spread.min, spread.median, spread.max].map(|value| up.position(value));
+        let [low, middle, high] =
+            [spread.min, spread.median, spread.max].map(|value| up.position(value));
         Self { at, low, middle, high }
     }
 
-    /// A single value, as a position on the vertical axis.
+    /// Creates the point of a single value, given as a position.
     pub fn single(at: f64, middle: f64) -> Self {
         Self { at, low: middle, middle, high: middle }
     }
 }
 
-/// One line.
+/// One line with its band and markers.
 #[derive(Debug)]
 pub struct Series {
-    /// Of its line, band and markers.
+    /// Colour of line, band and markers.
     pub colour: RGBColor,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<Point>,
-    /// Whether each point has a marker; thousands of them would hide their line.
+    /// Whether points have markers. Thousands of markers would hide the line.
     pub has_markers: bool,
 }
 
-/// One quantity.
+/// One quantity over another.
 #[derive(Debug)]
 pub struct Panel {
-    /// What is shown.
+    /// The quantity.
     pub title: String,
     /// Horizontal axis.
     pub across: Axis,
-    /// Its name.
+    /// Title of the horizontal axis.
     pub across_title: String,
     /// Vertical axis.
     pub up: Axis,
-    /// The lines, the first below the others.
+    /// Series, drawn from the first to the last.
     pub series: Vec<Series>,
-    /// A position on the horizontal axis and what is there.
+    /// Position of a dashed vertical line, with its label.
     pub mark: Option<(f64, String)>,
 }
 
-/// The rectangle inside the axes, in the coordinates of the panel's area.
+/// Rectangle inside the axes, in the panel's coordinates.
 struct Frame {
     left: i32,
     right: i32,
@@ -82,11 +83,18 @@ impl Panel {
     ///
     /// # Errors
     ///
-    /// Those of the drawing back end.
-    pub fn draw<DB: DrawingBackend<ErrorType: 'static>>(&self, area: &DrawingArea<DB, Shift>) -> anyhow::Result<()> {
+    /// The drawing back end failed.
+    pub fn draw<DB: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        area: &DrawingArea<DB, Shift>,
+    ) -> anyhow::Result<()> {
         let (width, height) = area.dim_in_pixel();
-        let frame =
-            Frame { left: LEFT, right: width as i32 - RIGHT, top: TITLE_HEIGHT, bottom: height as i32 - BOTTOM };
+        let frame = Frame {
+            left: LEFT,
+            right: width as i32 - RIGHT,
+            top: TITLE_HEIGHT,
+            bottom: height as i32 - BOTTOM,
+        };
         self.draw_axes(area, &frame)?;
         for series in &self.series {
             self.draw_band(area, &frame, series)?;
@@ -128,21 +136,27 @@ impl Panel {
         }
         for (at, label) in &self.across.ticks {
             let x = self.x(frame, *at);
-            area.draw(&PathElement::new([(x, frame.bottom), (x, frame.bottom + 4)], INK.stroke_width(1)))?;
+            area.draw(&PathElement::new(
+                [(x, frame.bottom), (x, frame.bottom + 4)],
+                INK.stroke_width(1),
+            ))?;
             let style = text(14, HPos::Center, VPos::Top);
             area.draw(&Text::new(label.clone(), (x, frame.bottom + 8), style))?;
         }
         let style = text(15, HPos::Center, VPos::Top);
         area.draw(&Text::new(self.across_title.clone(), (middle, frame.bottom + 26), style))?;
-        if let Some((at, label)) = self.mark.as_ref().filter(|(at, _)| self.across.range.contains(at)) {
+        if let Some((at, label)) =
+            self.mark.as_ref().filter(|(at, _)| self.across.range.contains(at))
+        {
             self.draw_mark(area, frame, *at, label)?;
         }
-        let corner = [(frame.left, frame.top), (frame.left, frame.bottom), (frame.right, frame.bottom)];
+        let corner =
+            [(frame.left, frame.top), (frame.left, frame.bottom), (frame.right, frame.bottom)];
         area.draw(&PathElement::new(corner, INK.stroke_width(1)))?;
         Ok(())
     }
 
-    /// A dashed vertical line with its label along the bottom, where lines are seldom.
+    /// Draws a dashed vertical line, with its label at the bottom, where data lines are rare.
     fn draw_mark<DB: DrawingBackend<ErrorType: 'static>>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -164,7 +178,7 @@ impl Panel {
         Ok(())
     }
 
-    /// From the smallest to the largest run, where there is more than one thread count.
+    /// Draws the range between smallest and largest run, if there are several points.
     fn draw_band<DB: DrawingBackend<ErrorType: 'static>>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -191,10 +205,13 @@ impl Panel {
         for point in &series.points {
             let x = self.x(frame, point.at);
             let (low, high) = (self.y(frame, point.low), self.y(frame, point.high));
-            // Shorter than the marker it would only blur it.
+            // A bar shorter than the marker would only blur it.
             if low - high > 10 {
-                for bar in [[(x, low), (x, high)], [(x - CAP, low), (x + CAP, low)], [(x - CAP, high), (x + CAP, high)]]
-                {
+                for bar in [
+                    [(x, low), (x, high)],
+                    [(x - CAP, low), (x + CAP, low)],
+                    [(x - CAP, high), (x + CAP, high)],
+                ] {
                     area.draw(&PathElement::new(bar, colour.stroke_width(1)))?;
                 }
             }

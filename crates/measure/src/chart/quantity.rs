@@ -1,9 +1,9 @@
-//! Numbers for people: three digits and a prefix.
+//! Formatting of quantities with three digits and a prefix.
 
-/// What a number counts.
+/// Unit of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Something without a unit that is known here.
+    /// No unit.
     Plain,
     /// Seconds.
     Seconds,
@@ -11,11 +11,11 @@ pub enum Unit {
 
 /// Prefixes for 1000^-3 to 1000^4.
 const PREFIXES: [&str; 8] = ["n", "µ", "m", "", "k", "M", "G", "T"];
-/// Where the empty prefix is.
+/// Index of the empty prefix.
 const NO_PREFIX: i32 = 3;
 
 impl Unit {
-    /// `1.23 M`, `45.6 ms`.
+    /// Formats a value with three digits: `1.23 M`, `45.6 ms`.
     pub fn show(self, value: f64) -> String {
         self.with_digits(value, |scaled| match scaled.abs() {
             s if s >= 99.95 => format!("{scaled:.0}"),
@@ -24,10 +24,10 @@ impl Unit {
         })
     }
 
-    /// The same for an axis, whose values are round: no digits that say nothing.
+    /// Formats a tick's round value without trailing zeros.
     pub fn tick(self, value: f64) -> String {
         self.with_digits(value, |scaled| {
-            // A round value has two digits at most, however small it is.
+            // Round values have at most two digits, at any magnitude.
             let places = (1.0 - scaled.abs().log10().floor()).max(2.0) as usize;
             let text = format!("{scaled:.places$}");
             text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -39,9 +39,9 @@ impl Unit {
         if value == 0.0 || !value.is_finite() {
             return format!("{value} {symbol}").trim_end().to_string();
         }
-        // A little more than the value, so that 999.9996 becomes 1.00 k and not 1000.
+        // Round up slightly, so that 999.9996 becomes 1.00 k and not 1000.
         let exponent = ((value.abs() * 1.000_500_1).log10() / 3.0).floor() as i32;
-        // There are no kiloseconds, and small plain numbers (a fraction) keep their point.
+        // Never print kiloseconds, nor a prefix on a plain fraction.
         let (lowest, highest) = match self {
             Self::Plain => (0, PREFIXES.len() as i32 - 1 - NO_PREFIX),
             Self::Seconds => (-NO_PREFIX, 0),
@@ -53,7 +53,7 @@ impl Unit {
     }
 }
 
-/// A time in seconds.
+/// Formats a duration in seconds.
 pub fn seconds(value: f64) -> String {
     Unit::Seconds.show(value)
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_prefix() {
+    fn show_has_three_digits_and_prefix() {
         for (value, text) in [
             (0.0, "0"),
             (0.25, "0.25"),
@@ -79,21 +79,28 @@ mod tests {
     }
 
     #[test]
-    fn times_have_a_unit() {
-        for (value, text) in
-            [(0.0, "0 s"), (1.5e-7, "150 ns"), (0.000_012, "12.0 µs"), (0.2, "200 ms"), (7200.0, "7200 s")]
-        {
+    fn seconds_have_unit_and_prefix() {
+        for (value, text) in [
+            (0.0, "0 s"),
+            (1.5e-7, "150 ns"),
+            (0.000_012, "12.0 µs"),
+            (0.2, "200 ms"),
+            (7200.0, "7200 s"),
+        ] {
             assert_eq!(seconds(value), text);
         }
     }
 
     #[test]
-    fn ticks_are_short() {
+    fn tick_omits_trailing_zeros() {
         assert_eq!(Unit::Plain.tick(2_500_000.0), "2.5 M");
         assert_eq!(Unit::Plain.tick(0.2), "0.2");
         assert_eq!(Unit::Seconds.tick(1e-6), "1 µs");
         assert_eq!(Unit::Plain.tick(0.0), "0");
-        assert_eq!((Unit::Plain.tick(0.01), Unit::Plain.tick(0.005)), ("0.01".to_string(), "0.005".to_string()));
+        assert_eq!(
+            (Unit::Plain.tick(0.01), Unit::Plain.tick(0.005)),
+            ("0.01".to_string(), "0.005".to_string())
+        );
         assert_eq!(Unit::Plain.tick(0.000_25), "0.00025");
     }
 }

@@ -1,5 +1,5 @@
-//! SVG to PNG by `unconvoy-png`, a program of its own: what rasterises is larger than all the rest of
-//! the command, and most readers of a figure open its SVG.
+//! Conversion from SVG to PNG by `unconvoy-png`. The rasteriser is larger than the rest of the
+//! command, and most readers open the SVG, so it is a separate program.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,11 +8,12 @@ use std::thread;
 
 use anyhow::{Context as _, bail};
 
+use crate::messages;
 use crate::parts::Part;
 
 const PROGRAM: Part = Part { name: "unconvoy-png", variable: None, package: "unconvoy-png" };
 
-/// The PNG of `svg`; `None`, with a note on standard error, where the program is not installed.
+/// Converts `svg` to PNG; `None` if the program is not installed, with one note on standard error.
 ///
 /// # Errors
 ///
@@ -22,7 +23,7 @@ pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
         Ok(program) => program,
         Err(why) => {
             static NOTE: Once = Once::new();
-            NOTE.call_once(|| eprintln!("note: the figure is an SVG only: {why}"));
+            NOTE.call_once(|| eprintln!("{}", messages::svg_only(&why)));
             return Ok(None);
         }
     };
@@ -31,15 +32,16 @@ pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    let mut input = child.stdin.take().context("no standard input")?;
+        .with_context(|| messages::cannot_run(&program))?;
+    let mut input = child.stdin.take().context(messages::no_standard_input())?;
     let output = thread::scope(|scope| {
-        // A program that fails early leaves the rest unread; its exit status says so.
+        // A program that fails early stops reading. Its exit status reports the failure.
         scope.spawn(move || input.write_all(svg.as_bytes()));
         child.wait_with_output()
     })?;
     if !output.status.success() {
-        bail!("{} failed ({}): {}", PROGRAM.name, output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!(messages::program_failed(PROGRAM.name, output.status, printed.trim_end()));
     }
     Ok(Some(output.stdout))
 }

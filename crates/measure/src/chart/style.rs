@@ -2,12 +2,12 @@
 
 use plotters::style::RGBColor;
 
-/// What the figure's text is set in; a browser without it takes the next.
+/// Fonts of the text, in order of preference.
 pub(super) const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
-/// Text and lines that are not data.
+/// Colour of text and of lines that are not data.
 pub(super) const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
-/// Colours that stay apart for colour-blind eyes and on grey paper: Okabe and Ito, "Color
-/// Universal Design" (2008), without their yellow, which is too pale for a line.
+/// Colours that are distinct for colour-blind readers and in greyscale: Okabe and Ito, "Color
+/// Universal Design" (2008), without yellow, which is too pale for a line.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0x55, 0x55, 0x55),
     RGBColor(0x00, 0x72, 0xb2),
@@ -18,7 +18,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
 ];
 
-/// The colour of the series with this index.
+/// Returns the colour of the series with this index.
 pub fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }

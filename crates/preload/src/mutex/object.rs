@@ -1,11 +1,12 @@
-//! A `pthread_mutex_t`, as this library uses it: its kind, its owner, and the lock in it.
+//! A `pthread_mutex_t` as this library uses it: its kind, its owner, and the lock inside.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU32, fence};
 
-use libc::{EAGAIN, EDEADLK, EINVAL, EPERM, ETIMEDOUT, pthread_mutex_t};
+use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, pthread_mutex_t};
 use unconvoy_locks::contention::Contention;
+use unconvoy_locks::contention::elided::Elided;
 use unconvoy_locks::contention::loiter::Loiter;
 use unconvoy_locks::lock;
 use unconvoy_locks::parking::eventcount::Eventcount;
@@ -13,33 +14,35 @@ use unconvoy_locks::primitive::Native;
 
 use crate::chosen::pair;
 use crate::config::{self, Service};
-use crate::dispatch::{Elision, State, Words};
+use crate::dispatch::{State, Words};
 use crate::identity::me;
 use crate::object::{InPlace, Until};
+use crate::profile::libcs::Observed;
+use crate::profile::{self, Waited};
+use crate::real;
 use crate::stats::{self, Kind as Recorded};
 use crate::time::{Clock, Deadline};
 
-/// A `pthread_mutex_t`, as this library uses it.
 #[repr(C)]
 pub(crate) struct Mutex {
-    /// Waits on condition variables that have released it and will acquire it again. A wait raises
-    /// it before the release, and lowers it after the acquisition.
+    /// Number of waits on condition variables that have released the mutex and will acquire it
+    /// again. A wait increments it before the release, and decrements it after the acquisition.
     pub(super) waiting: AtomicU32,
-    /// Locks beyond the first, of a recursive mutex; written by the owner.
+    /// Locks of a recursive mutex beyond the first; written by the owner.
     pub(super) count: AtomicU32,
-    /// [`me`] of the holder, else 0. What recursive and error-checking mutexes judge by; and who
-    /// signals a condition variable is asked whether it holds the waiter's mutex.
+    /// [`me`] of the holder, otherwise 0. Recursive and error-checking mutexes check it, and so
+    /// does a signaller of a condition variable, which asks whether it holds the waiter's mutex.
     pub(super) owner: AtomicU32,
-    /// How often it was acquired, modulo 2^32; written by the owner. In a mutex of libc's, libc's
-    /// count of its users.
+    /// Number of acquisitions modulo 2^32; written by the owner. In a libc mutex, libc's count of
+    /// users.
     pub(super) taken: AtomicU32,
     pub(super) kind: AtomicI32,
-    pub(super) gate: Eventcount<Native>,
+    pub(super) eventcount: Eventcount<Native>,
     state: State,
 }
 
-// SAFETY: libc's initialisers and `init` leave zeroes but for `kind`; fields are atomics, or states of
-// atomics of which zeroes are the unlocked ones.
+// SAFETY: libc's initialisers and `init` leave zeroes except in `kind`. The fields consist of
+// atomics, and zeroes are an unlocked mutex.
 unsafe impl InPlace for Mutex {
     type Libcs = pthread_mutex_t;
 }
@@ -50,18 +53,21 @@ const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit 
 /// elision.
 const OWN_BITS: i32 = 3 | 256 | 512;
 
-/// Of these, the one of mutexes whose type the program has set (`PTHREAD_MUTEX_NO_ELISION_NP`): a
-/// normal one that is locked again by its holder has to wait for ever.
-const NO_ELISION: i32 = 512;
+/// The flag that asks for elision (`PTHREAD_MUTEX_ELISION_NP`). The other flag
+/// (`PTHREAD_MUTEX_NO_ELISION_NP`) forbids elision, and is set in mutexes whose type the program
+/// has set: a thread that locks a normal mutex again must deadlock.
+const ELISION: i32 = 256;
 
-/// What `kind` says.
+/// The bit of robust mutexes.
+const ROBUST: i32 = 16;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Normal, default or adaptive: no owner is kept.
+    /// Normal, default or adaptive: no owner check.
     Plain,
     Recursive,
     ErrorCheck,
-    /// libc's.
+    /// Served by libc.
     HandedOver,
 }
 
@@ -79,22 +85,21 @@ impl Mutex {
         }
     }
 
-    /// Whether libc must serve this mutex.
     #[inline(always)]
     pub(crate) fn is_libcs(&self) -> bool {
         self.kind() == Kind::HandedOver || config::service() == Service::Declined
     }
 
-    /// Whether this mutex, which is not libc's, is normal, default or adaptive: those types are 0 and
-    /// 3, the others between.
+    /// Whether this mutex, which is not libc's, is normal, default or adaptive. Those types are 0
+    /// and 3; the others lie between.
     #[inline(always)]
     pub(super) fn keeps_no_owner(&self) -> bool {
         let kind = self.kind.load(Relaxed);
         kind & 3 == 0 || kind & 3 == 3
     }
 
-    /// Whether the default pair serves this mutex: what most mutexes are, found out with the fewest
-    /// instructions.
+    /// Whether the default pair serves this mutex. Most mutexes qualify, so this check uses as few
+    /// instructions as possible.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
         self.kind.load(Relaxed) & !OWN_BITS == 0 && config::is_default()
@@ -102,7 +107,12 @@ impl Mutex {
 
     #[inline(always)]
     pub(super) fn words(&self) -> Words<'_> {
-        Words { state: &self.state, gate: &self.gate, acquisitions: &self.taken, holder: &self.owner }
+        Words {
+            state: &self.state,
+            eventcount: &self.eventcount,
+            acquisitions: &self.taken,
+            holder: &self.owner,
+        }
     }
 
     #[inline(always)]
@@ -110,18 +120,20 @@ impl Mutex {
         self.state.of()
     }
 
-    /// Acquires the state; false only after the deadline. The mutex is not the caller's already.
+    /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
     pub(super) fn acquire(&self, deadline: Option<u64>) -> bool {
         match config::service() {
             Service::Default => {
-                self.default_state().try_lock_politely()
-                    || lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
-                        self.default_state(),
-                        &self.gate,
-                        Some(self.words().account()),
-                        deadline,
-                    )
+                self.default_state().try_lock_without_barging()
+                    || profile::wait(self.waited(&|| self.request()), || {
+                        lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+                            self.default_state(),
+                            &self.eventcount,
+                            Some(self.words().account()),
+                            deadline,
+                        )
+                    })
                     .held
             }
             _ => self.acquire_chosen(deadline),
@@ -131,16 +143,53 @@ impl Mutex {
     #[cold]
     fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
         let address = core::ptr::from_ref(self).addr();
-        if (pair().try_politely)(self.words()) {
+        if (pair().try_without_barging)(self.words()) {
             stats::acquired(Recorded::Mutex, address, None);
             return true;
         }
         let begin = stats::now();
-        let acquired = (pair().acquire)(self.words(), deadline);
+        let acquired = profile::wait(self.waited(&|| self.request()), || {
+            (pair().acquire)(self.words(), deadline)
+        });
         if acquired.held {
             stats::acquired(Recorded::Mutex, address, Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
+    }
+
+    fn waited<'a>(&'a self, request: &'a dyn Fn()) -> Waited<'a> {
+        Waited {
+            kind: profile::Kind::Mutex,
+            address: core::ptr::from_ref(self).addr(),
+            is_read: false,
+            acquisitions: Some(&self.taken),
+            request,
+        }
+    }
+
+    /// Sends the next release to the slow path.
+    fn request(&self) {
+        (pair().set_parked_bit)(self.words());
+    }
+
+    /// A mutex that libc serves.
+    pub(super) fn observed(&self) -> Observed {
+        let address = core::ptr::from_ref(self).addr();
+        Observed { kind: profile::Kind::Mutex, address, is_read: false }
+    }
+
+    /// Locks a mutex of libc's if that takes no wait; otherwise returns `EBUSY`. `lock` may wait.
+    ///
+    /// libc's try leaves a robust mutex locked that it reports as not recoverable. So a robust
+    /// mutex is locked by `lock`, unless another thread holds it.
+    #[inline]
+    pub(super) fn attempt_in_libc(&self, lock: impl Fn() -> c_int) -> c_int {
+        if self.kind.load(Relaxed) & ROBUST == 0 {
+            return real::pthread_mutex_trylock(self.libcs());
+        }
+        // libc's lock word: the holder's thread id, and two flags.
+        let holder = self.waiting.load(Relaxed) & libc::FUTEX_TID_MASK;
+        if holder == 0 || holder == me() { lock() } else { EBUSY }
     }
 
     #[inline(always)]
@@ -162,47 +211,42 @@ impl Mutex {
     /// The state is held.
     #[inline(always)]
     pub(super) unsafe fn release(&self) {
+        let releasing = profile::releasing(core::ptr::from_ref(self).addr());
         match config::service() {
-            // SAFETY: held, and by the default pair from the first lock on.
+            // SAFETY: held, and the default pair has served it since the first lock.
             Service::Default => unsafe {
-                lock::release::<Native, Loiter<Native>>(self.default_state(), &self.gate);
+                lock::release::<Native, Loiter<Native>>(self.default_state(), &self.eventcount);
             },
             _ => {
                 stats::released(core::ptr::from_ref(self).addr());
-                // SAFETY: held, and by the chosen pair from the first lock on.
+                // SAFETY: held, and the chosen pair has served it since the first lock.
                 unsafe { (pair().release)(self.words()) };
             }
         }
+        if let Some(releasing) = releasing {
+            releasing.released();
+        }
     }
 
-    /// Enters the critical section of a mutex of the default type without taking it, where the chosen lock does that.
-    /// Nothing is noted then, neither owner nor statistics: every write to the mutex would be a conflict
-    /// with all who do the same.
-    pub(super) fn elide(&self) -> bool {
-        let may = self.kind.load(Relaxed) & (3 | NO_ELISION) == 0;
-        elision().is_some_and(|elision| may && (elision.enter)(self.words()))
-    }
-
-    /// Ends a critical section that [`elide`](Self::elide) let in; false if the mutex is held instead.
-    ///
-    /// # Safety
-    ///
-    /// The caller is in a critical section of this mutex, which is plain.
-    pub(super) unsafe fn end_elided(&self) -> bool {
-        // SAFETY: the caller is in a critical section, which `elide` or an acquisition let it in to.
-        elision().is_some_and(|elision| unsafe { (elision.end)(self.words()) })
+    /// The state of a mutex that may be elided: the chosen lock elides, and the mutex has the
+    /// default type because the program has set none. An elided section records no owner, because a
+    /// write to the mutex would conflict with all other elided sections of the mutex.
+    #[inline(always)]
+    pub(super) fn elided(&self) -> Option<&Elided<Native>> {
+        let may = config::elides() && self.kind.load(Relaxed) & !ELISION == 0;
+        may.then(|| self.state.of())
     }
 
     /// Whether a thread holds this mutex, or will acquire it again at the end of a wait on a
-    /// condition variable. False only if there was a time during the call when neither was so.
+    /// condition variable. Returns false only if neither was true at some time during the call.
     #[cold]
     pub(super) fn is_in_use(&self) -> bool {
         let taken = self.taken.load(Acquire);
         if (pair().is_locked)(self.words()) {
             return true;
         }
-        // A wait that released the mutex before the look above has raised `waiting`. If that is
-        // lowered by now, the wait has acquired the mutex since, and `taken` tells.
+        // A wait that released the mutex before `is_locked` was called has incremented `waiting`.
+        // If `waiting` is 0 again, the wait has acquired the mutex since, which changed `taken`.
         fence(Acquire);
         self.waiting.load(Acquire) != 0 || self.taken.load(Relaxed) != taken
     }
@@ -211,14 +255,14 @@ impl Mutex {
         self.owner.load(Relaxed) == me
     }
 
-    /// Notes that the caller, `me`, has acquired it.
+    /// Records the caller, `me`, as the owner after an acquisition.
     #[inline(always)]
-    pub(super) fn note_owner(&self, me: u32) {
+    pub(super) fn set_owner(&self, me: u32) {
         self.owner.store(me, Relaxed);
         self.taken.store(self.taken.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// A lock by the owner itself: another level, or an error.
+    /// A lock call by the owner: another level, or an error.
     pub(super) fn relock(&self, kind: Kind, of_error_check: c_int) -> c_int {
         if kind == Kind::ErrorCheck {
             return of_error_check;
@@ -232,7 +276,7 @@ impl Mutex {
         }
     }
 
-    /// Lock of the kinds that judge by their owner.
+    /// Locks a mutex of a kind that checks its owner.
     #[inline]
     pub(super) fn lock_owned(&self, kind: Kind) -> c_int {
         let me = me();
@@ -240,7 +284,7 @@ impl Mutex {
             return self.relock(kind, EDEADLK);
         }
         self.acquire(None);
-        self.note_owner(me);
+        self.set_owner(me);
         0
     }
 
@@ -255,7 +299,7 @@ impl Mutex {
             return 0;
         }
         self.owner.store(0, Relaxed);
-        // SAFETY: the owner holds it.
+        // SAFETY: the caller is the owner, and so holds it.
         unsafe { self.release() };
         0
     }
@@ -265,9 +309,9 @@ impl Mutex {
         if kind != Kind::Plain && self.is_owner(me) {
             return self.relock(kind, EDEADLK);
         }
-        // POSIX looks at the time only when it must wait.
+        // POSIX: the deadline is checked only if the function must wait.
         if self.try_acquire() {
-            self.note_owner(me);
+            self.set_owner(me);
             return 0;
         }
         let Some(deadline) = Deadline::new(clock, until) else {
@@ -275,7 +319,7 @@ impl Mutex {
         };
         loop {
             if self.acquire(Some(deadline.next_look())) {
-                self.note_owner(me);
+                self.set_owner(me);
                 return 0;
             }
             if deadline.has_passed() {
@@ -283,9 +327,4 @@ impl Mutex {
             }
         }
     }
-}
-
-/// How the chosen lock is elided, if it is.
-fn elision() -> Option<&'static Elision> {
-    if config::service() == Service::Chosen { pair().elision.as_ref() } else { None }
 }

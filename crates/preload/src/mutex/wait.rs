@@ -1,7 +1,11 @@
-//! What a wait on a condition variable does with its mutex, beside releasing and acquiring it.
+//! The mutex's side of a wait on a condition variable, besides release and acquisition.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use unconvoy_locks::load::{Context as _, ThreadState};
+use unconvoy_locks::lock::Process as _;
+use unconvoy_locks::primitive::Native;
 
 use super::object::Mutex;
 use crate::chosen::pair;
@@ -10,55 +14,65 @@ use crate::identity::me;
 /// glibc's `PTHREAD_MUTEX_ROBUST_NORMAL_NP` in `kind`.
 const ROBUST: i32 = 16;
 
-/// Keeps a mutex in use while a wait has released it, so that `pthread_mutex_destroy` answers
-/// EBUSY: glibc leaves its count of users raised for the length of a wait.
+/// Keeps a mutex in use while a wait has released it, so that `pthread_mutex_destroy` returns
+/// EBUSY. glibc does the same: it keeps its count of users raised for the length of a wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Use<'a> {
-    /// The count that this use has raised, if it is counted.
+    /// The counter that this use incremented, if any.
     count: Option<&'a AtomicU32>,
 }
 
 impl<'a> Use<'a> {
     /// Begins a use. The caller is about to release the mutex for a wait.
     ///
-    /// A mutex of libc's is counted where libc counts, else libc's `destroy` would not know. libc
-    /// changes that word by plain loads and stores under the mutex, so that none but the holder may
-    /// write it: a wait by another thread is not counted, and libc refuses to release for it. Nor
-    /// is one with a robust mutex, which libc destroys in any state.
+    /// For a libc mutex, this increments libc's own count, the only one that libc's `destroy`
+    /// checks. libc changes that word with plain loads and stores under the mutex, so only the
+    /// holder may write it. A wait by a thread that is not the holder is not counted, and libc then
+    /// refuses the release. A robust mutex is not counted either: libc destroys it in any state.
     pub(crate) fn begin(mutex: &'a Mutex) -> Self {
         let count = if !mutex.is_libcs() {
             Some(&mutex.waiting)
         } else {
             (mutex.kind.load(Relaxed) & ROBUST == 0 && mutex.is_owner(me())).then_some(&mutex.taken)
         };
-        // The release of the mutex publishes it: see `Mutex::is_in_use`.
+        // The release of the mutex publishes the increment; see `Mutex::is_in_use`.
         count.inspect(|count| _ = count.fetch_add(1, Relaxed));
         Use { count }
     }
 
-    /// Ends the use. The caller has acquired the mutex again, or could not release it. A wait that
-    /// could not acquire it again leaves it in use for good, as with libc.
+    /// Ends the use. The caller has acquired the mutex again, or could not release it. If a wait
+    /// cannot acquire the mutex again, the mutex stays in use for good, as in libc.
     pub(crate) fn end(self) {
         if let Some(count) = self.count {
-            // Pairs with the load in `Mutex::is_in_use`: whoever sees the count lowered sees the
-            // mutex acquired.
+            // Pairs with the load in `Mutex::is_in_use`: a thread that sees the decrement also sees
+            // the mutex acquired.
             count.fetch_sub(1, Release);
         }
     }
 }
 
-/// Where a waiter for the mutex can be put to sleep, so that the next release wakes it, if the
-/// calling thread holds the mutex: the gate's word. The mutex is marked, so that its release will
-/// look there.
-pub(crate) fn gate_if_mine(mutex: &Mutex) -> Option<&AtomicU32> {
+/// The word of the mutex's eventcount, if the calling thread holds the mutex: the next release
+/// wakes a waiter that was requeued to that word. Sets the mutex's parked bit, so that the release
+/// looks at the eventcount.
+pub(crate) fn eventcount_if_owned(mutex: &Mutex) -> Option<&AtomicU32> {
     let mine = !mutex.is_libcs() && mutex.is_owner(me());
-    (mine && (pair().mark)(mutex.words())).then(|| mutex.gate.word())
+    (mine && (pair().set_parked_bit)(mutex.words())).then(|| mutex.eventcount.word())
 }
 
-/// The calling thread, which holds the mutex, may have been woken at its gate: others may be there
-/// still.
-pub(crate) fn pass_on(mutex: &Mutex) {
+/// Whether this is the calling thread's first call in its current critical section of `mutex`.
+pub(crate) fn is_first_wake(mutex: &Mutex) -> bool {
+    let process = Native::context();
+    let state = process.thread_state();
+    let section =
+        core::ptr::from_ref(mutex).addr() as u64 ^ u64::from(mutex.taken.load(Relaxed)) << 48;
+    process.set_thread_state(ThreadState { section, ..state });
+    state.section != section
+}
+
+/// Sets the parked bit again. The calling thread, which holds the mutex, may have been woken at its
+/// eventcount while other threads are still parked there.
+pub(crate) fn restore_parked_bit(mutex: &Mutex) {
     if !mutex.is_libcs() {
-        (pair().mark)(mutex.words());
+        (pair().set_parked_bit)(mutex.words());
     }
 }

@@ -1,16 +1,19 @@
-//! Threads and programs that a thread of the special set begins would inherit its mask. So it leaves the set before, and
-//! goes back when it waits for a lock again.
+//! A thread or program inherits the mask of the thread that starts it. So a thread of the special
+//! set leaves the set before it starts one, and returns at its next wait for a lock.
 //!
-//! A child by a fork that runs no handlers (`_Fork`, a bare `clone`) gives itself the mask that it should have, when it takes
-//! note (`threads::forked`) or here, when it becomes another program; so does one by `vfork`, which runs on its parent's memory.
-//! Not seen: who does so by a system call of its own.
+//! A fork that runs no handlers (`_Fork`, a bare `clone`) copies the set's mask. Such a child
+//! restores its own mask when it detects the fork (`threads::forked`), or here, when it executes
+//! another program. A child of `vfork` runs on its parent's memory and restores its mask only here.
+//! Not covered: direct system calls.
 //!
-//! The variants of `execl` are in `boundary.c`, and come here.
+//! The variants of `execl` are in `boundary.c`; they call the functions here.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
-use libc::{FILE, c_char, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t};
+use libc::{
+    FILE, c_char, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t,
+};
 
 use super::threads::{self, IS_ON};
 use crate::real::stand_in;
@@ -24,9 +27,14 @@ stand_in! {
     fn execvp(file: *const c_char, arguments: Words) -> c_int = before;
     fn execvpe(file: *const c_char, arguments: Words, environment: Words) -> c_int = before;
     fn fexecve(descriptor: c_int, arguments: Words, environment: Words) -> c_int = before;
-    fn execveat(directory: c_int, path: *const c_char, arguments: Words, environment: Words, flags: c_int) -> c_int =
-        before;
-    // A cancellation may unwind these two, so that nothing is left to do after them.
+    fn execveat(
+        directory: c_int,
+        path: *const c_char,
+        arguments: Words,
+        environment: Words,
+        flags: c_int,
+    ) -> c_int = before;
+    // A cancellation may unwind these two, so nothing may be left to do after them.
     fn system(command: *const c_char) -> c_int = before;
     fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE = before;
     fn pthread_create(
@@ -53,7 +61,7 @@ stand_in! {
     ) -> c_int = during;
 }
 
-/// The calling thread leaves the set before `call`.
+/// Takes the calling thread out of the set before `call`.
 fn before<R>(call: impl Fn() -> R) -> R {
     if IS_ON.load(Relaxed) {
         threads::step_outside();
@@ -61,12 +69,12 @@ fn before<R>(call: impl Fn() -> R) -> R {
     call()
 }
 
-/// The calling thread is outside of the set for the length of `call`.
+/// Keeps the calling thread out of the set during `call`.
 fn during<R>(call: impl Fn() -> R) -> R {
     if IS_ON.load(Relaxed) { threads::outside(call) } else { call() }
 }
 
-/// Defines functions of libc with a variable number of arguments, which Rust cannot take, as jumps to C.
+/// Defines variadic libc functions, which Rust cannot define, as jumps to C.
 macro_rules! variadic {
     ($($name:ident = $gathers:ident;)*) => {$(
         unsafe extern "C" {
@@ -75,7 +83,7 @@ macro_rules! variadic {
 
         /// # Safety
         ///
-        /// As libc says of the function of this name.
+        /// As for libc's function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() -> c_int {

@@ -1,51 +1,50 @@
-//! What the special set asks of the kernel: processor times, and masks.
+//! The special set's kernel interface: processor times and masks.
 
 use syscalls::{Errno, Sysno, syscall};
 
 use super::mask::Mask;
 use super::threads::{GIVEN, SHOWN};
 
-/// Why the kernel did not do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// There is no such thread any more.
+    /// The thread has ended.
     Gone,
-    /// Nobody may here: a filter of system calls, say.
+    /// No thread may do this here, for example because of a system-call filter.
     Forbidden,
-    /// Something about this thread, or these processors.
+    /// This thread or these processors do not allow it.
     Unfit,
 }
 
-/// What is asked of the kernel.
+/// The kernel interface, so that tests can replace it.
 pub(super) trait Kernel {
-    /// Processor time of `thread` so far, nanoseconds.
+    /// Processor time of `thread` so far, in nanoseconds.
     fn ran(&mut self, thread: u32) -> Option<u64>;
-    /// The mask of `thread`, 0 being the caller, whose mask is [`Mask::ALL`]: then, all processors that may be had.
+    /// The mask of `thread`; 0 is the caller. The caller has set its own mask to [`Mask::ALL`], so
+    /// for 0 the result is all available processors.
     fn mask(&mut self, thread: u32) -> Result<Mask, Refusal>;
-    /// Sets it.
     fn set_mask(&mut self, thread: u32, mask: &Mask) -> Result<(), Refusal>;
-    /// From now on threads of the set get back `given`, and are to believe meanwhile that they have `mask`.
+    /// From now on, threads that leave the set get the mask `given`, and threads of the set see
+    /// `mask` as their own.
     fn publish(&mut self, given: &Mask, mask: &Mask);
-    /// Whether `thread` shares processors with others by the usual policies.
+    /// Whether `thread` runs under one of the usual scheduling policies, which share processors.
     fn is_ordinary(&mut self, thread: u32) -> bool;
 }
 
-/// The kernel of this machine.
 pub(super) struct Linux;
 
-/// The kernel's number of the clock that `thread`'s processor time is on: `make_thread_cpuclock` and `CPUCLOCK_SCHED` of its
-/// `include/linux/posix-timers.h`.
+/// The kernel's number for the clock of `thread`'s processor time: `make_thread_cpuclock` and
+/// `CPUCLOCK_SCHED` in its `include/linux/posix-timers.h`.
 fn processor_clock(thread: u32) -> libc::clockid_t {
     const SCHEDULER: i32 = 2;
     const PER_THREAD: i32 = 4;
     (!thread.cast_signed() << 3) | PER_THREAD | SCHEDULER
 }
 
-/// What a clock shows, in nanoseconds.
+/// Reads a clock, in nanoseconds.
 pub(super) fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Not libc's function, which may be somebody else's, and sets `errno`.
-    // SAFETY: fills `time`.
+    // Not libc's function: another library may replace it, and it sets `errno`. SAFETY: fills
+    // `time`.
     unsafe { syscall!(Sysno::clock_gettime, clock, &raw mut time) }.ok()?;
     Some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
@@ -77,7 +76,7 @@ impl Kernel for Linux {
     }
 
     fn is_ordinary(&mut self, thread: u32) -> bool {
-        // SAFETY: asks, and writes nothing.
+        // SAFETY: reads no memory and writes none.
         let policy = unsafe { syscall!(Sysno::sched_getscheduler, thread) };
         let policy = policy.map(|policy| policy as i32 & !libc::SCHED_RESET_ON_FORK);
         matches!(policy, Ok(libc::SCHED_OTHER | libc::SCHED_BATCH))
@@ -90,32 +89,34 @@ mod tests {
     use unconvoy_locks::primitive::{Clock as _, Native, Threads as _};
 
     #[test]
-    fn the_kernel_tells_the_time_of_other_threads() {
+    fn processor_time_of_other_thread_is_readable_until_its_end() {
         let (send, receive) = std::sync::mpsc::channel();
         let (leave, left) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            send.send(Native::thread_id()).expect("somebody asks");
+            send.send(Native::thread_id()).expect("the test receives");
             let _ = left.recv();
         });
-        let id = receive.recv().expect("a thread");
+        let id = receive.recv().expect("the thread sends");
         assert!(Linux.ran(id).is_some_and(|ns| ns > 0));
         assert!(Linux.is_ordinary(id));
         drop(leave);
-        thread.join().expect("it ends");
-        // It is joined a moment before the kernel has forgotten it.
+        thread.join().expect("the thread ends");
+        // `join` may return a moment before the kernel removes the thread.
         let end = Native::now() + 10_000_000_000;
         while Linux.ran(id).is_some() {
-            assert!(Native::now() < end, "a thread that has ended has no time");
+            assert!(Native::now() < end, "an ended thread still has a processor time");
             Native::yield_now();
         }
     }
 
-    /// `cargo test --release -p unconvoy-preload --lib what_a_wait_pays -- --ignored --nocapture`: for scripts/special-set-cost.py.
+    /// `cargo test --release -p unconvoy-preload --lib cost_of_a_recorded_wait -- --ignored
+    /// --nocapture`: used by scripts/special-set-cost.py.
     #[test]
-    #[ignore = "measures, and has nothing to assert"]
-    fn what_a_wait_pays() {
+    #[ignore = "a measurement without assertions"]
+    fn cost_of_a_recorded_wait() {
         const WAITS: u64 = 20_000_000;
-        let clock = || read_clock(libc::CLOCK_THREAD_CPUTIME_ID).expect("a thread has its time");
+        let clock =
+            || read_clock(libc::CLOCK_THREAD_CPUTIME_ID).expect("a thread can read its own time");
         let (began, mut last) = (clock(), Native::now());
         for _ in 0..WAITS {
             let now = Native::now();

@@ -1,6 +1,7 @@
 //! Sets of processors, as `sched_setaffinity` takes them.
 //!
-//! System calls are made directly: these run on the controller's thread too, and leave `errno` alone.
+//! System calls are made directly: this code also runs on the controller's thread, and must leave
+//! `errno` alone.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,7 +10,7 @@ use syscalls::{Errno, Sysno, syscall};
 
 const WORDS: usize = 16;
 
-/// Processors that a set has room for. On a machine with more of them the kernel refuses to fill one.
+/// Processors that a mask has room for. On a machine with more, the kernel refuses to fill a mask.
 pub(crate) const MAX: usize = WORDS * 64;
 
 /// A set of processors, by the kernel's numbers.
@@ -19,7 +20,7 @@ pub(crate) struct Mask([u64; WORDS]);
 
 impl Mask {
     pub(crate) const EMPTY: Mask = Mask([0; WORDS]);
-    /// All that there may ever be: what the kernel makes of it is what the thread's cpuset has.
+    /// Every possible processor. The kernel reduces it to the thread's cpuset.
     pub(crate) const ALL: Mask = Mask([u64::MAX; WORDS]);
 
     pub(crate) fn of(processors: impl IntoIterator<Item = u16>) -> Self {
@@ -35,7 +36,9 @@ impl Mask {
     }
 
     pub(crate) fn has(&self, processor: u16) -> bool {
-        self.0.get(usize::from(processor) / 64).is_some_and(|word| word & (1 << (processor % 64)) != 0)
+        self.0
+            .get(usize::from(processor) / 64)
+            .is_some_and(|word| word & (1 << (processor % 64)) != 0)
     }
 
     pub(crate) fn and(&self, other: &Mask) -> Mask {
@@ -48,38 +51,45 @@ impl Mask {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// A number that is another one for another mask, as good as certainly (FNV-1a, by words).
-    pub(crate) fn print(&self) -> u64 {
-        self.0.iter().fold(0xcbf2_9ce4_8422_2325, |print, word| (print ^ word).wrapping_mul(0x100_0000_01b3))
+    /// A hash of the mask (FNV-1a over its words): almost certainly different for different masks.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.0
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
     }
 
     pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> {
         self.0.iter().flat_map(|word| word.to_ne_bytes())
     }
 
-    /// That of `thread`, 0 being the caller, without processors that are offline.
+    /// The mask of `thread`, 0 being the caller, without processors that are offline.
     pub(crate) fn get(thread: u32) -> Result<Mask, Errno> {
         let mut mask = Mask::EMPTY;
-        // SAFETY: writes to `mask`, up to its size.
+        // SAFETY: writes at most the size of `mask`.
         unsafe { syscall!(Sysno::sched_getaffinity, thread, size_of::<Mask>(), &raw mut mask) }?;
         Ok(mask)
     }
 
-    /// Gives it to `thread`, 0 being the caller.
+    /// Sets the mask of `thread`, 0 being the caller.
     pub(crate) fn set(&self, thread: u32) -> Result<(), Errno> {
-        // SAFETY: reads `self`.
-        unsafe { syscall!(Sysno::sched_setaffinity, thread, size_of::<Mask>(), core::ptr::from_ref(self)) }?;
+        // SAFETY: only reads `self`.
+        unsafe {
+            syscall!(Sysno::sched_setaffinity, thread, size_of::<Mask>(), core::ptr::from_ref(self))
+        }?;
         Ok(())
     }
 }
 
 impl core::fmt::Debug for Mask {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_set().entries((0..MAX as u16).filter(|&processor| self.has(processor))).finish()
+        formatter
+            .debug_set()
+            .entries((0..MAX as u16).filter(|&processor| self.has(processor)))
+            .finish()
     }
 }
 
-/// One that several threads may look at. Who looks while it changes may see some of both.
+/// A mask that threads share. A load during a store may mix the old and the new mask.
 pub(crate) struct SharedMask([AtomicU64; WORDS]);
 
 impl SharedMask {
@@ -103,9 +113,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_is_a_set() {
+    fn mask_behaves_as_set() {
         let mask = Mask::of([0, 63, 64, 1023, 1024]);
-        assert_eq!(mask.count(), 4, "what there is no room for is not in it");
+        assert_eq!(mask.count(), 4, "a processor beyond the capacity is left out");
         assert!(mask.has(64) && !mask.has(65) && !mask.has(1024));
         assert!(mask.and(&Mask::of([64, 65])) == Mask::of([64]));
         assert_eq!(mask.bytes().nth(7), Some(0x80));
@@ -113,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_what_it_gave() {
-        let mask = Mask::get(0).expect("the caller has one");
+    fn mask_read_from_kernel_can_be_set() {
+        let mask = Mask::get(0).expect("the caller has a mask");
         assert!(mask.count() > 0);
         assert_eq!(mask.set(0), Ok(()));
         assert!(Mask::get(0) == Ok(mask));

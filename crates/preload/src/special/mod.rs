@@ -1,20 +1,21 @@
-//! A special set of cores for threads that wait too much for locks, with `sched_setaffinity`: the policy of crates/sched
-//! (Cui, Wang, Chen and Shi, ACM TACO 9(4), 2013) for any user, on any kernel. Off unless `UNCONVOY_SSC` asks for it.
+//! A special set of cores for threads that wait too much for locks, by `sched_setaffinity`: the
+//! policy of crates/sched (Cui, Wang, Chen and Shi, ACM TACO 9(4), 2013) for any user, on any
+//! kernel. Off unless `UNCONVOY_SSC` asks for it.
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | `threads` | what each thread waited, and whether its mask is the program's or the set's |
-//! | `scheduler` | what the load controller's thread does at each interval: it ends slices, and tells the policy |
-//! | `back_end` | what the policy has done to threads: masks |
-//! | `kernel` | what is asked of the kernel |
-//! | `topology` | in which order processors come into the set |
+//! | `threads` | how long each thread waited, and whether its mask is the program's or the set's |
+//! | `scheduler` | the load controller's work at each interval: it ends slices and calls the policy |
+//! | `back_end` | carries out the policy's decisions, by setting masks |
+//! | `kernel` | the kernel interface |
+//! | `topology` | the order in which processors join the set |
 //! | `mask` | sets of processors |
-//! | `affinity` | the program asks for masks and sets them |
-//! | `children` | threads and programs that a thread of the set begins inherit nothing of it |
+//! | `affinity` | the program's own calls that read and set masks |
+//! | `children` | keeps the set's mask from threads and programs that a thread of the set starts |
 //!
-//! Between two waits a thread does nothing for this. A process without contention has no controller, and no set. When the
-//! controller goes, because nobody waits any more or the process changes its credentials or confines itself, all masks are
-//! what they were.
+//! A thread spends no time on the special set between two waits. A process without contention has
+//! no controller and no set. When the controller stops, because no thread waits or because the
+//! process changes its credentials or confines itself, all masks are restored.
 
 mod affinity;
 mod back_end;
@@ -37,66 +38,72 @@ use unconvoy_locks::runtime::hook::{self, ControllerHook};
 use unconvoy_sched::Parameters;
 
 use crate::config::{Service, service};
-use crate::message::say;
+use crate::message;
 use crate::variables::variable;
 use kernel::{Linux, read_clock};
 use mask::Mask;
 use scheduler::Scheduler;
 use threads::{IS_ON, RECORDS};
 
-/// The controller's, and nobody else's while there is one.
+/// Used only by the controller, while there is one.
 static SCHEDULER: AtomicPtr<Scheduler> = AtomicPtr::new(ptr::null_mut());
-/// The controller was not allowed to; it has no standard error, the next thread that waits says so.
-static UNSAID: AtomicBool = AtomicBool::new(false);
+/// The kernel refused to set masks, and the controller may not write to standard error. The next
+/// thread that waits prints the warning.
+static WARNING_IS_PENDING: AtomicBool = AtomicBool::new(false);
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Changes of the bound that are kept for the record.
+/// Capacity of [`TIMELINE`].
 const CHANGES: usize = 256;
 
-/// When the set had another size, nanoseconds on the platform's clock, and which.
-static TIMELINE: [(AtomicU64, AtomicU32); CHANGES] = [const { (AtomicU64::new(0), AtomicU32::new(0)) }; CHANGES];
+/// Changes of the set's size: time in nanoseconds on the platform's clock, and the new size.
+static TIMELINE: [(AtomicU64, AtomicU32); CHANGES] =
+    [const { (AtomicU64::new(0), AtomicU32::new(0)) }; CHANGES];
 static CHANGED: AtomicU32 = AtomicU32::new(0);
 
-/// Processor time of the controller's thread that went into all this, nanoseconds.
+/// Processor time that the controller's thread spent on the special set, nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-static HOOK: ControllerHook = ControllerHook { waited, begin: begin_scheduling, interval, end: end_scheduling, forked };
+static HOOK: ControllerHook =
+    ControllerHook { waited, begin: begin_scheduling, interval, end: end_scheduling, forked };
 
-/// Slices here are milliseconds, of some threads for each core, and a few of them say little: who held the lock in one
-/// waited in the next. A search costs tens of milliseconds of fewer cores, so that its result is held for a while.
+/// In a process, a slice lasts milliseconds and each core runs few threads. A few slices are not
+/// representative: a thread that held the lock in one slice may wait in the next. A search keeps
+/// the threads on fewer cores for tens of milliseconds, so its result is kept for a while.
 fn refined(cores: u32) -> Parameters {
-    Parameters { votes_per_core: 4, patience_ns: 1_000_000_000, ..Parameters::refined(cores) }
+    Parameters { votes_per_core: 4, hold_ns: 1_000_000_000, ..Parameters::refined(cores) }
 }
 
-/// The policy's parameters on so many processors, if the user asked for a special set.
+/// The policy's parameters as a function of the number of processors, if the user asked for a
+/// special set.
 fn parameters() -> Option<fn(u32) -> Parameters> {
     match variable(&environment::SPECIAL_SET) {
         None | Some("0") => None,
         Some("1" | "refined") => Some(refined),
         Some("published") => Some(Parameters::published),
         Some(other) => {
-            say(&["UNCONVOY_SSC=", other, " is none of 0 1 refined published; using 0"]);
+            message::unknown_special_set(other).print();
             None
         }
     }
 }
 
-/// Begins, if the environment asks for it. From the constructor.
+/// Starts scheduling, if the environment asks for it. Called from the constructor.
 pub(crate) fn begin() {
     let Some(parameters) = parameters() else { return };
     if service() == Service::Declined {
         return;
     }
-    let hindrance = match Mask::get(0) {
-        Err(_) => Some("the masks of processors cannot be read here (a filter of system calls?)"),
-        Ok(mask) if mask.count() < 2 => Some("there is one processor, and nothing to choose from"),
+    let obstacle = match Mask::get(0) {
+        Err(_) => Some(message::no_special_set_unreadable_masks()),
+        Ok(mask) if mask.count() < 2 => Some(message::no_special_set_one_processor()),
         Ok(_) => None,
     };
-    if let Some(hindrance) = hindrance {
-        // Once: the programs that this one starts have no more.
-        // SAFETY: called from the constructor, before the program's threads.
+    if let Some(obstacle) = obstacle {
+        // Warn once, and not again in programs that this process starts, which have no more
+        // processors than it has. SAFETY: called from the constructor, before the program starts
+        // threads.
         unsafe { std::env::set_var(environment::SPECIAL_SET.name, "0") };
-        return say(&["no special set: ", hindrance]);
+        return obstacle.print();
     }
     let scheduler = Box::new(Scheduler::new(parameters, topology::read()));
     SCHEDULER.store(Box::into_raw(scheduler), Release);
@@ -104,15 +111,15 @@ pub(crate) fn begin() {
     hook::install(&HOOK);
 }
 
-/// Looks up libc's functions that this stands before.
 pub(crate) fn find_all() {
     affinity::find_all();
     children::find_all();
 }
 
-/// What the set was, for the record.
+/// The special set's part of the statistics.
 pub(crate) fn report(began: u64) -> Option<serde_json::Value> {
-    // SAFETY: null or the scheduler, of which the controller may just write: the numbers are for people.
+    // SAFETY: null or the scheduler. The controller may be changing the counters meanwhile, which
+    // is acceptable because only people read these numbers.
     let counters = unsafe { SCHEDULER.load(Acquire).as_ref() }?.counters();
     let changes: Vec<_> = TIMELINE
         .iter()
@@ -128,20 +135,21 @@ pub(crate) fn report(began: u64) -> Option<serde_json::Value> {
         "votes": counters.votes,
         "searches": counters.searches,
         "cpu_ns": SPENT.load(Relaxed),
-        // Nanoseconds from the record's beginning, and the cores of the set from then on; 0: there is none.
+        // Nanoseconds since the recording started, and the set's size from then on; 0: no set.
         "changes": changes,
         "changes_left_out": CHANGED.load(Relaxed).saturating_sub(CHANGES as u32),
     }))
 }
 
-/// Says what could not be said yet. At exit, and when a thread waits.
-pub(crate) fn say_what_is_unsaid() {
-    if UNSAID.load(Relaxed) && UNSAID.swap(false, Relaxed) {
-        say(&["no special set: the kernel does not let masks of processors be set here (a filter of system calls?)"]);
+/// Prints the warning that is still pending. Called at exit, and when a thread waits.
+pub(crate) fn print_pending_warning() {
+    if WARNING_IS_PENDING.load(Relaxed) && WARNING_IS_PENDING.swap(false, Relaxed) {
+        message::no_special_set_forbidden_masks().print();
     }
 }
 
-/// The child inherits the calling thread's mask; the controller is not to change it in the middle of that.
+/// The child inherits the calling thread's mask, so the controller must not change that mask during
+/// the fork.
 pub(crate) fn before_fork() {
     if IS_ON.load(Relaxed) {
         threads::stay_outside();
@@ -155,9 +163,9 @@ pub(crate) fn after_fork_in_parent() {
 }
 
 fn waited(ns: u64) {
-    if UNSAID.load(Relaxed) {
+    if WARNING_IS_PENDING.load(Relaxed) {
         hook::remove();
-        return say_what_is_unsaid();
+        return print_pending_warning();
     }
     threads::waited(ns);
 }
@@ -170,9 +178,10 @@ fn forked() {
 
 /// # Safety
 ///
-/// On the controller's thread.
+/// Call on the controller's thread only.
 unsafe fn scheduling<R>(work: impl FnOnce(&mut Scheduler) -> R) -> Option<R> {
-    // SAFETY: null or the scheduler; there is one controller at a time, and nobody else changes it.
+    // SAFETY: null or the scheduler. Only the controller's thread changes it, and there is one
+    // controller at a time.
     let scheduler = unsafe { SCHEDULER.load(Acquire).as_mut() }?;
     let before = scheduler.counters().bound;
     let began = read_clock(libc::CLOCK_THREAD_CPUTIME_ID);
@@ -181,7 +190,7 @@ unsafe fn scheduling<R>(work: impl FnOnce(&mut Scheduler) -> R) -> Option<R> {
         SPENT.store(SPENT.load(Relaxed) + ended.saturating_sub(began), Relaxed);
     }
     if scheduler.is_forbidden() && !FORBIDDEN.swap(true, Relaxed) {
-        UNSAID.store(true, Relaxed);
+        WARNING_IS_PENDING.store(true, Relaxed);
     }
     if scheduler.counters().bound != before {
         let place = CHANGED.load(Relaxed);
@@ -195,7 +204,7 @@ unsafe fn scheduling<R>(work: impl FnOnce(&mut Scheduler) -> R) -> Option<R> {
 }
 
 fn begin_scheduling(now: u64) {
-    // SAFETY: this is called on the controller's thread.
+    // SAFETY: the hook runs on the controller's thread.
     unsafe { scheduling(|scheduler| scheduler.begin(&mut Linux, now)) };
 }
 

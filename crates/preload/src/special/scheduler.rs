@@ -1,14 +1,16 @@
-//! What the controller does for the special set at each of its intervals: ends time slices, tells the policy of
-//! crates/sched, and has the [back end](super::back_end) move threads.
+//! The controller's work for the special set at each interval: ends time slices, calls the policy
+//! of crates/sched, and lets the [back end](super::back_end) move threads.
 //!
 //! # A time slice
 //!
-//! In the kernel a slice is what a task does between two context switches (section 3.2). Nobody tells a process of those.
-//! Here a slice ends at the controller's interval, once the thread has run for [`SLICE_NS`]: what it ran is its processor
-//! time, which leaves out, as in the paper, the time that it was off the processor, and what it waited is what it polled.
-//! Both are read by the controller, so that a waiter does nothing but add up.
+//! In the kernel a slice is what a task does between two context switches (section 3.2). A process
+//! does not see its context switches. Here a slice ends at the controller's interval, once the
+//! thread has run for [`SLICE_NS`]. The slice's running time is processor time, which, as in the
+//! paper, leaves out the time off the processor. Its waiting time is the time that the thread
+//! polled. The controller reads both, so a waiter only adds up its waiting time.
 //!
-//! Nothing here allocates once it was [made](Scheduler::new), panics or uses thread-local storage; see [`hook`].
+//! After [`Scheduler::new`], nothing here allocates, panics or uses thread-local storage; see
+//! [`hook`].
 //!
 //! [`hook`]: unconvoy_locks::runtime::hook
 
@@ -22,48 +24,48 @@ use super::kernel::Kernel;
 use super::mask::Mask;
 use super::threads::{ALONE, FREE, Record, Records, SLICE_NS};
 
-/// A thread leaves the set after it has not waited for a lock for this long. The paper has no way back from the set
-/// ([`unconvoy_sched::task`]): there a task that acquires a lock, free or not, is measured; here only one that waits.
+/// A thread leaves the set after it has not waited for a lock for this long. The paper has no
+/// way back from the set ([`unconvoy_sched::task`]): it measures every task that acquires a lock,
+/// free or not. Here only threads that wait are measured.
 const FORGET_NS: u64 = 1_000_000_000;
 
-/// Time between two looks at the processors that there are.
+/// Time between two checks of the available processors.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// What has been done, for the statistics.
+/// Counters for the statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Processors that the set is chosen from; 0: none yet.
+    /// Number of processors that the set is chosen from; 0: none yet.
     pub(super) cores: u32,
-    /// Of these, the set's; 0: there is none.
+    /// The set's size; 0: no set.
     pub(super) bound: u32,
-    /// Threads in it.
     pub(super) tasks: u32,
-    /// The most there were.
+    /// The largest number of threads in the set.
     pub(super) most_tasks: u32,
-    /// Times that a thread was given a mask for the set.
+    /// Number of times that a thread got a mask for the set.
     pub(super) moves: u64,
-    /// Slices that said something about the bound.
+    /// Slices that counted towards a change of the bound.
     pub(super) votes: u64,
-    /// Searches that were begun because the last one's result did not hold, or was old.
+    /// Searches started because the last result no longer held, or was old.
     pub(super) searches: u64,
 }
 
-/// The state between two intervals.
 pub(super) struct Scheduler {
     parameters: fn(u32) -> Parameters,
     policy: Policy,
     threads: Threads,
     look_at: u64,
     interval_began: u64,
-    /// What threads of the set ran in this interval.
+    /// Processor time of the set's threads in this interval.
     set_ran: u64,
-    /// Of policies before this one.
+    /// Votes counted by earlier policies.
     votes_before: u64,
     counters: Counters,
 }
 
 impl Scheduler {
-    /// Begins with no threads. `order` has the machine's processors; those that it leaves out come last.
+    /// A scheduler without threads. `order` has the machine's processors; processors that it lacks
+    /// come last.
     pub(super) fn new(parameters: fn(u32) -> Parameters, order: Vec<u16>) -> Self {
         Scheduler {
             parameters,
@@ -81,25 +83,29 @@ impl Scheduler {
         self.counters
     }
 
-    /// Whether the kernel has refused to set masks at all.
+    /// Whether the kernel refuses to set any mask.
     pub(super) fn is_forbidden(&self) -> bool {
         self.threads.is_forbidden
     }
 
-    /// A controller begins.
+    /// Runs when a controller starts.
     pub(super) fn begin(&mut self, kernel: &mut impl Kernel, now: u64) {
         let threads = &mut self.threads;
         threads.base = None;
         self.interval_began = now;
         self.look_at = now + LOOK_EVERY_NS;
-        threads.entries.iter_mut().filter(|entry| entry.serial != 0).for_each(|entry| *entry = Entry::default());
+        threads
+            .entries
+            .iter_mut()
+            .filter(|entry| entry.serial != 0)
+            .for_each(|entry| *entry = Entry::default());
         match kernel.set_mask(0, &Mask::ALL).and_then(|()| kernel.mask(0)) {
             Ok(available) => threads.available = available,
             Err(_) => threads.is_forbidden = true,
         }
     }
 
-    /// An interval has ended.
+    /// Runs at the end of each interval.
     pub(super) fn interval(&mut self, records: &Records, kernel: &mut impl Kernel, now: u64) {
         if self.is_forbidden() {
             return;
@@ -109,7 +115,7 @@ impl Scheduler {
             if let Ok(available) = kernel.mask(0)
                 && available != self.threads.available
             {
-                // Everything begins anew. The kernel has changed the threads' masks itself.
+                // Start over: the kernel has changed the threads' masks itself.
                 self.restore_all(records, kernel, true);
                 self.threads.available = available;
                 self.threads.base = None;
@@ -118,11 +124,11 @@ impl Scheduler {
         self.threads.is_changed = false;
         self.set_ran = 0;
         for (place, record) in records.used().iter().enumerate() {
-            self.look(place, record, records, kernel, now);
+            self.update(place, record, records, kernel, now);
         }
         let is_changed = self.threads.is_changed;
         for (place, record) in records.used().iter().enumerate() {
-            self.direct(place, record, records, kernel, is_changed);
+            self.move_if_due(place, record, records, kernel, is_changed);
         }
         if self.is_forbidden() {
             self.restore_all(records, kernel, false);
@@ -130,7 +136,7 @@ impl Scheduler {
         self.count();
     }
 
-    /// The controller goes: every thread gets its mask back.
+    /// Runs when the controller stops: restores every thread's mask.
     pub(super) fn end(&mut self, records: &Records, kernel: &mut impl Kernel) {
         self.restore_all(records, kernel, false);
         self.replace_policy(1, 0);
@@ -138,8 +144,8 @@ impl Scheduler {
         self.count();
     }
 
-    /// What load control is to make of `reading`, which ended at `now`: threads of the set have no more processors than the
-    /// set has.
+    /// Limits the capacity in `reading`, whose interval ended at `now`, for load control: threads
+    /// of the set have no more processors than the set.
     pub(super) fn limit(&mut self, reading: Reading, now: u64) -> Reading {
         let interval = now.saturating_sub(core::mem::replace(&mut self.interval_began, now));
         if self.threads.base.is_none() || self.policy.tasks() == 0 || interval == 0 {
@@ -147,7 +153,10 @@ impl Scheduler {
         }
         let in_set = self.set_ran as f64 / interval as f64;
         let others = (reading.runnable - reading.waiting - in_set).max(0.0);
-        Reading { capacity: reading.capacity.min(f64::from(self.policy.bound()) + others), ..reading }
+        Reading {
+            capacity: reading.capacity.min(f64::from(self.policy.bound()) + others),
+            ..reading
+        }
     }
 
     fn count(&mut self) {
@@ -168,8 +177,15 @@ impl Scheduler {
         self.policy = Policy::new((self.parameters)(cores), now);
     }
 
-    /// Brings what is known of a record's thread up to date, and ends its slice if it is over.
-    fn look(&mut self, place: usize, record: &Record, records: &Records, kernel: &mut impl Kernel, now: u64) {
+    /// Updates the entry of a record's thread, and ends its slice when due.
+    fn update(
+        &mut self,
+        place: usize,
+        record: &Record,
+        records: &Records,
+        kernel: &mut impl Kernel,
+        now: u64,
+    ) {
         let Some(thread) = record.thread() else { return self.forget(place, records, kernel) };
         let Some(ran) = kernel.ran(thread) else {
             self.forget(place, records, kernel);
@@ -177,10 +193,15 @@ impl Scheduler {
         };
         let waited = record.waited.load(Relaxed);
         let serial = record.serial.load(Relaxed);
-        if self.threads.entries.get(place).is_none_or(|entry| entry.serial != serial || ran < entry.ran) {
+        if self
+            .threads
+            .entries
+            .get(place)
+            .is_none_or(|entry| entry.serial != serial || ran < entry.ran)
+        {
             self.forget(place, records, kernel);
             let entry = Entry { serial, ran, waited, waited_at: now, ..Entry::default() };
-            return self.meet(place, record, kernel, entry, now);
+            return self.add_thread(place, record, kernel, entry, now);
         }
         let Some(entry) = self.threads.entries.get_mut(place) else { return };
         let grown = ran - core::mem::replace(&mut entry.ran, ran);
@@ -194,17 +215,30 @@ impl Scheduler {
         let is_idle = now.saturating_sub(entry.waited_at) > FORGET_NS;
         if record.status.load(Relaxed) == ALONE || (is_idle && entry.task.is_lock_intensive()) {
             self.policy.slice_begins(&mut entry.task, so_far);
-            self.policy.dismiss(&mut Process { threads: &mut self.threads, records, kernel }, place);
+            self.policy
+                .dismiss(&mut Process { threads: &mut self.threads, records, kernel }, place);
         } else if entry.task.slice_ran_ns(ran) >= SLICE_NS {
             entry.slice_ended = true;
             let core = if entry.task.is_placed() { entry.core } else { Slice::ELSEWHERE };
             let slice = entry.task.slice(core, so_far);
-            self.policy.slice_ends(&mut Process { threads: &mut self.threads, records, kernel }, place, slice, now);
+            self.policy.slice_ends(
+                &mut Process { threads: &mut self.threads, records, kernel },
+                place,
+                slice,
+                now,
+            );
         }
     }
 
-    /// A thread that nothing was known of.
-    fn meet(&mut self, place: usize, record: &Record, kernel: &mut impl Kernel, mut entry: Entry, now: u64) {
+    /// Adds a thread without an entry.
+    fn add_thread(
+        &mut self,
+        place: usize,
+        record: &Record,
+        kernel: &mut impl Kernel,
+        mut entry: Entry,
+        now: u64,
+    ) {
         let Some(thread) = record.thread() else { return };
         let Ok(mask) = kernel.mask(thread) else { return };
         if self.threads.base.is_none() && mask.count() > 1 {
@@ -216,18 +250,28 @@ impl Scheduler {
         if (!is_ours || !kernel.is_ordinary(thread)) && record.take(FREE) {
             record.release(ALONE);
         }
-        self.policy.slice_begins(&mut entry.task, Totals { ran_ns: entry.ran, waited_ns: entry.waited });
+        self.policy
+            .slice_begins(&mut entry.task, Totals { ran_ns: entry.ran, waited_ns: entry.waited });
         if let Some(known) = self.threads.entries.get_mut(place) {
             *known = entry;
         }
     }
 
-    /// Has the thread moved if it has to go elsewhere, and begins the next slice.
-    fn direct(&mut self, place: usize, record: &Record, records: &Records, kernel: &mut impl Kernel, is_changed: bool) {
+    /// Moves the thread if the policy says so, and starts its next slice.
+    fn move_if_due(
+        &mut self,
+        place: usize,
+        record: &Record,
+        records: &Records,
+        kernel: &mut impl Kernel,
+        is_changed: bool,
+    ) {
         let Scheduler { policy, threads, .. } = self;
-        let Some(entry) = threads.entries.get_mut(place).filter(|entry| entry.serial != 0) else { return };
+        let Some(entry) = threads.entries.get_mut(place).filter(|entry| entry.serial != 0) else {
+            return;
+        };
         if entry.is_confined && record.status.load(Relaxed) == FREE {
-            entry.task.displace(); // it has been outside
+            entry.task.displace(); // it was outside of the set
         }
         let mut process = Process { threads, records, kernel };
         let is_moved = policy.before_lock(&mut process, place);
@@ -236,7 +280,10 @@ impl Scheduler {
         }
         let Some(entry) = threads.entries.get_mut(place) else { return };
         if core::mem::take(&mut entry.slice_ended) || is_moved || is_changed {
-            policy.slice_begins(&mut entry.task, Totals { ran_ns: entry.ran, waited_ns: entry.waited });
+            policy.slice_begins(
+                &mut entry.task,
+                Totals { ran_ns: entry.ran, waited_ns: entry.waited },
+            );
         }
     }
 
@@ -247,12 +294,20 @@ impl Scheduler {
         }
     }
 
-    /// The thread is gone, or nothing is to be known of it any more.
+    /// Drops the entry: the thread has ended, or its history no longer counts.
     fn forget(&mut self, place: usize, records: &Records, kernel: &mut impl Kernel) {
         if self.threads.entries.get(place).is_some_and(|entry| entry.serial != 0) {
             self.threads.leave(place);
-            self.policy.ends(&mut Process { threads: &mut self.threads, records, kernel }, place, None);
-            self.threads.entries.get_mut(place).into_iter().for_each(|entry| *entry = Entry::default());
+            self.policy.ends(
+                &mut Process { threads: &mut self.threads, records, kernel },
+                place,
+                None,
+            );
+            self.threads
+                .entries
+                .get_mut(place)
+                .into_iter()
+                .for_each(|entry| *entry = Entry::default());
         }
     }
 }

@@ -2,10 +2,9 @@ use super::super::kernel::Refusal;
 use super::*;
 
 const MS: u64 = 1_000_000;
-/// The controller's interval.
 const INTERVAL: u64 = 7 * MS;
 
-/// A machine on which nothing happens but what a test says.
+/// A machine that changes only when a test changes it.
 struct Machine {
     available: Mask,
     ran: Vec<Option<u64>>,
@@ -15,7 +14,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// As the kernel has it: a mask without a processor that is there is as good as none.
+    /// Like the kernel, treats a mask without any available processor as no mask.
     fn effective(&self, thread: u32) -> Mask {
         let mask = self.masks[thread as usize].and(&self.available);
         if mask.count() == 0 { self.available } else { mask }
@@ -52,7 +51,7 @@ impl Kernel for Machine {
     }
 }
 
-/// Threads 1 to a number, on as many processors as a test likes.
+/// Threads with the ids 1, 2, ..., and a simulated machine.
 struct Scene {
     scheduler: Scheduler,
     records: Box<Records>,
@@ -80,13 +79,14 @@ impl Scene {
             now: 0,
         };
         for thread in 1..=threads {
-            scene.records.claim(thread).expect("room");
+            scene.records.claim(thread).expect("a free record");
         }
         scene.scheduler.begin(&mut scene.machine, 0);
         scene
     }
 
-    /// Each thread runs for as long, `waiting` of which it waits, if it is still there.
+    /// One interval: each live thread runs for `ran` nanoseconds and waits for the share `waiting`
+    /// of it.
     fn pass(&mut self, ran: u64, waiting: impl Fn(u32, &Mask) -> f64) {
         self.now += INTERVAL;
         for record in self.records.used() {
@@ -105,18 +105,18 @@ impl Scene {
     }
 }
 
-/// Waiting as at one lock that is always held, and that each core more makes slower.
+/// Waiting share at a lock that is always held and that each further core slows down.
 fn serial(mask: &Mask) -> f64 {
     collapse(1, mask.count())
 }
 
-/// Waiting where so many cores are of use.
+/// Waiting share where `parallel` of the `cores` are useful.
 fn collapse(parallel: u32, cores: u32) -> f64 {
     (1.0 - (f64::from(parallel) / f64::from(cores)).powf(1.2)).max(0.0)
 }
 
 #[test]
-fn who_waits_too_much_goes_to_the_set_and_nobody_else() {
+fn only_threads_that_wait_too_much_join_the_set() {
     let mut scene = Scene::new(8, 4);
     for _ in 0..3 {
         scene.pass(5 * MS, |thread, _| if thread <= 2 { 0.5 } else { 0.09 });
@@ -132,26 +132,26 @@ fn who_waits_too_much_goes_to_the_set_and_nobody_else() {
 }
 
 #[test]
-fn the_set_finds_its_size() {
+fn search_finds_useful_set_size() {
     for (parallel, expected) in [(1_u32, 1..=1), (4, 4..=5), (8, 8..=8)] {
         let mut scene = Scene::new(8, 8);
         for _ in 0..200 {
-            // So many can be in critical sections at once; the rest wait.
-            // If nobody waited at all, nobody would be found out.
+            // At most `parallel` threads can be in critical sections; the rest wait. On all cores,
+            // each waits at least a little: a thread that never waits is never placed.
             scene.pass(5 * MS, |_, mask| {
                 collapse(parallel, mask.count()).max(if mask.count() == 8 { 0.11 } else { 0.0 })
             });
         }
         let bound = scene.scheduler.counters().bound;
         assert!(expected.contains(&bound), "{parallel}: {bound}");
-        // Consecutive, from the first on.
+        // The first processors, without gaps.
         assert!(scene.of(1) == first(bound as u16));
         assert!(scene.scheduler.counters().votes > 10);
     }
 }
 
 #[test]
-fn slices_too_short_to_tell_are_not_told() {
+fn short_slices_are_accumulated_before_use() {
     let mut scene = Scene::new(8, 1);
     scene.pass(0, |_, _| 0.0);
     for _ in 0..3 {
@@ -163,7 +163,7 @@ fn slices_too_short_to_tell_are_not_told() {
 }
 
 #[test]
-fn masks_of_the_programs_own_are_left_alone() {
+fn masks_set_by_others_are_left_alone() {
     let mut scene = Scene::new(8, 4);
     scene.machine.masks[3] = first(2);
     scene.machine.masks[4] = first(1);
@@ -173,7 +173,7 @@ fn masks_of_the_programs_own_are_left_alone() {
     }
     assert_eq!(scene.scheduler.counters().tasks, 1);
     assert!(scene.of(2) == first(8) && scene.of(3) == first(2) && scene.of(4) == first(1));
-    // Somebody from outside.
+    // Another process sets a mask.
     let own = Mask::of([5, 6]);
     scene.machine.masks[1] = own;
     for _ in 0..4 {
@@ -184,7 +184,7 @@ fn masks_of_the_programs_own_are_left_alone() {
 }
 
 #[test]
-fn a_mask_that_was_given_is_what_the_set_is_chosen_from() {
+fn set_is_chosen_from_given_mask() {
     let given = Mask::of([2, 4, 6]);
     let mut scene = Scene::new(8, 3);
     scene.machine.masks[1..].fill(given);
@@ -197,11 +197,14 @@ fn a_mask_that_was_given_is_what_the_set_is_chosen_from() {
     assert_eq!(scene.scheduler.counters().cores, 3);
     assert!(scene.of(1) == Mask::of([2]));
     scene.scheduler.end(&scene.records, &mut scene.machine);
-    assert!((1..=3).all(|thread| scene.machine.masks[thread] == given), "not all that there is");
+    assert!(
+        (1..=3).all(|thread| scene.machine.masks[thread] == given),
+        "the given mask is restored, not all processors"
+    );
 }
 
 #[test]
-fn threads_come_and_go() {
+fn ended_threads_leave_and_reused_ids_start_fresh() {
     let mut scene = Scene::new(8, 6);
     for _ in 0..3 {
         scene.pass(5 * MS, |_, mask| serial(mask));
@@ -212,7 +215,7 @@ fn threads_come_and_go() {
     }
     scene.pass(5 * MS, |_, mask| serial(mask));
     assert_eq!(scene.scheduler.counters().tasks, 3);
-    // The ids are used again, by threads that wait for nothing.
+    // The ids are reused by threads that do not wait.
     for again in [1_u32, 2, 3] {
         scene.machine.ran[again as usize] = Some(0);
         scene.machine.masks[again as usize] = first(8);
@@ -225,7 +228,7 @@ fn threads_come_and_go() {
 }
 
 #[test]
-fn who_stays_outside_is_not_moved_until_it_waits_again() {
+fn outside_thread_is_not_moved_until_next_wait() {
     let mut scene = Scene::new(8, 2);
     scene.records.used()[0].status.store(super::super::threads::OUTSIDE, Relaxed);
     for _ in 0..30 {
@@ -240,7 +243,7 @@ fn who_stays_outside_is_not_moved_until_it_waits_again() {
 }
 
 #[test]
-fn who_does_not_wait_any_more_comes_back() {
+fn thread_without_waits_leaves_the_set() {
     let mut scene = Scene::new(8, 2);
     for _ in 0..30 {
         scene.pass(5 * MS, |_, mask| serial(mask));
@@ -254,7 +257,7 @@ fn who_does_not_wait_any_more_comes_back() {
 }
 
 #[test]
-fn processors_that_go_and_come_are_followed() {
+fn set_follows_available_processors() {
     let mut scene = Scene::new(8, 2);
     let wait = |_: u32, mask: &Mask| serial(mask);
     for _ in 0..4 {
@@ -264,17 +267,22 @@ fn processors_that_go_and_come_are_followed() {
     for _ in 0..=2 * LOOK_EVERY_NS / INTERVAL {
         scene.pass(5 * MS, wait);
     }
-    assert_eq!(scene.of(1), Mask::of([3]), "a set of what there is: {:?}", scene.scheduler.counters());
+    assert_eq!(
+        scene.of(1),
+        Mask::of([3]),
+        "the set lies within the available processors: {:?}",
+        scene.scheduler.counters()
+    );
     scene.machine.available = first(8);
     for _ in 0..=LOOK_EVERY_NS / INTERVAL {
         scene.pass(5 * MS, |_, _| 0.0);
     }
     scene.scheduler.end(&scene.records, &mut scene.machine);
-    assert!(scene.of(1) == first(8), "what was never restricted is not now");
+    assert!(scene.of(1) == first(8), "an unrestricted mask is restored");
 }
 
 #[test]
-fn where_nobody_may_set_masks_nothing_is_done() {
+fn forbidden_masks_leave_threads_alone() {
     let mut scene = Scene::new(8, 2);
     scene.machine.forbids = true;
     scene.scheduler.begin(&mut scene.machine, 0);
@@ -286,7 +294,7 @@ fn where_nobody_may_set_masks_nothing_is_done() {
 }
 
 #[test]
-fn load_control_is_told_of_the_sets_processors() {
+fn load_reading_is_limited_to_set_capacity() {
     let mut scene = Scene::new(8, 4);
     for _ in 0..4 {
         scene.pass(MS, |_, mask| serial(mask).max(0.5));
@@ -297,5 +305,5 @@ fn load_control_is_told_of_the_sets_processors() {
     scene.scheduler.set_ran = INTERVAL;
     let limited = scene.scheduler.limit(all, scene.now + INTERVAL);
     assert_eq!((limited.runnable, limited.waiting), (6.0, 3.0));
-    assert_eq!(limited.capacity, bound + 2.0, "one of the three that run is of the set");
+    assert_eq!(limited.capacity, bound + 2.0, "one of the three running threads is in the set");
 }

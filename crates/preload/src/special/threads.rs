@@ -1,20 +1,22 @@
-//! The threads that have waited for locks: what each of them waited, and how it stands with the special set.
+//! The threads that have waited for locks: how long each waited, and its state in the special set.
 //!
-//! A thread comes by its record with its first wait, and finds it again through a word of thread-local storage. The
-//! controller gives it back when the thread is gone.
+//! A thread claims a record at its first wait, and finds it again through a word of thread-local
+//! storage. The controller frees the record after the thread has ended.
 //!
-//! | status | meaning | who leaves it |
+//! | status | meaning | ended by |
 //! | --- | --- | --- |
-//! | `FREE` | the thread has the mask that the program gave it | controller, thread |
-//! | `PLACED` | it has the special set's | controller, thread |
-//! | `BUSY` | its mask is just being changed | who set it |
-//! | `OUTSIDE` | it is to keep the program's until it waits for a lock again: it begins a thread or another program, which inherit it | the thread |
-//! | `ALONE` | the program has chosen a mask for it, and that is that | nobody |
+//! | `FREE` | the thread has the program's mask | controller, thread |
+//! | `PLACED` | it has the special set's mask | controller, thread |
+//! | `BUSY` | its mask is being changed | the thread that began it |
+//! | `OUTSIDE` | it starts a thread or program: the program's mask stays until its next wait for a lock | the thread |
+//! | `ALONE` | the program chose its mask | never |
 //!
-//! **Invariant 1.** Only who moved the status to `BUSY` changes the mask of the thread, and then the status.
+//! **Invariant 1.** Only the thread that moved a status to `BUSY` changes the mask, and then the
+//! status.
 //!
-//! **Memory orderings.** `thread` is stored with release when a record is ready, and loaded with acquire. A status is moved
-//! to `BUSY` with acquire and from it with release: the kernel's work comes between.
+//! **Memory orderings.** `thread` is stored with release when a record is ready, and loaded with
+//! acquire. A status moves to `BUSY` with acquire and leaves it with release; the system calls
+//! happen in between.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -24,16 +26,17 @@ use unconvoy_locks::runtime;
 
 use super::mask::SharedMask;
 
-/// Threads that are told apart. Those beyond are not scheduled.
+/// Capacity, in threads. Further threads never join the set.
 pub(super) const MOST: usize = 4096;
 
-/// What a thread has to have run before its slice ends. Slices of the paper's kernel are some milliseconds; where many
-/// threads share one processor, each has a part of the controller's 7 ms.
+/// Processor time after which a thread's slice ends. Slices of the paper's kernel are some
+/// milliseconds long; where many threads share one processor, each runs for a part of the
+/// controller's interval of 7 ms.
 pub(super) const SLICE_NS: u64 = 1_000_000;
 
-/// A thread that has waited for so long since it last said so has the controller stay: the threshold of section 3.2, a
-/// tenth, of a slice.
-const TELL_EVERY_NS: u64 = SLICE_NS / 10;
+/// A thread keeps the controller alive whenever it has waited this long since it last did so: a
+/// tenth of a slice, the threshold of section 3.2.
+const KEEP_CONTROLLER_EVERY_NS: u64 = SLICE_NS / 10;
 
 pub(super) const FREE: u32 = 0;
 pub(super) const PLACED: u32 = 1;
@@ -41,44 +44,44 @@ pub(super) const BUSY: u32 = 2;
 pub(super) const OUTSIDE: u32 = 3;
 pub(super) const ALONE: u32 = 4;
 
-/// Looks at a `BUSY` status; two system calls are over by then.
-const PATIENCE: u32 = 10_000;
+/// Number of yields before giving up on a `BUSY` status. The two system calls of a change end well
+/// before that.
+const MAX_YIELDS: u32 = 10_000;
 
-/// In `thread`: somebody is just filling the record in.
+/// In `thread`: a thread is filling the record.
 const BEING_FILLED: u32 = u32::MAX;
 
-/// One thread.
 #[repr(align(64))]
 pub(super) struct Record {
-    /// The kernel's id; 0: nobody's.
+    /// The kernel's id; 0 if the record is free.
     thread: AtomicU32,
-    /// Which of all records that there were: ids and places are used again.
+    /// Unique number of this use of the record: ids and records are reused.
     pub(super) serial: AtomicU32,
-    /// Nanoseconds that it waited so far. Written by the thread.
+    /// Total wait in nanoseconds. Written by the thread.
     pub(super) waited: AtomicU64,
-    /// Of these, those that the controller was kept for.
-    told: AtomicU64,
+    /// `waited` when the thread last kept the controller alive.
+    kept_at: AtomicU64,
     pub(super) status: AtomicU32,
-    /// Whether it may ever have had the set's mask. Stored before that is set.
+    /// Whether the thread may ever have had the set's mask. Stored before that mask is set.
     was_placed: AtomicBool,
-    /// Whether the thread is in a call that begins a thread or a program.
+    /// Whether the thread is in a call that starts a thread or a program.
     is_held: AtomicBool,
 }
 
 pub(super) struct Records {
     all: [Record; MOST],
-    /// All below this were somebody's.
+    /// Every record that was ever claimed is below this index.
     used: AtomicU32,
     serials: AtomicU32,
 }
 
-/// What `PLACED` threads get back.
+/// The mask that `PLACED` threads get back.
 pub(super) static GIVEN: SharedMask = SharedMask::empty();
 
-/// The mask that they are to believe that they have.
+/// The mask that `PLACED` threads see as their own.
 pub(super) static SHOWN: SharedMask = SharedMask::empty();
 
-/// Whether masks may have been changed in this process.
+/// Whether this process schedules, so that masks may have been changed.
 pub(super) static IS_ON: AtomicBool = AtomicBool::new(false);
 
 pub(super) static RECORDS: Records = Records::new();
@@ -89,14 +92,14 @@ impl Record {
             thread: AtomicU32::new(0),
             serial: AtomicU32::new(0),
             waited: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            kept_at: AtomicU64::new(0),
             status: AtomicU32::new(FREE),
             was_placed: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
         }
     }
 
-    /// The kernel's id of the thread, if it is somebody's.
+    /// The kernel's id of the thread; `None` if the record is free.
     pub(super) fn thread(&self) -> Option<u32> {
         match self.thread.load(Acquire) {
             0 | BEING_FILLED => None,
@@ -104,55 +107,60 @@ impl Record {
         }
     }
 
-    /// The thread is gone.
+    /// Frees the record. The thread has ended.
     pub(super) fn give_back(&self) {
         self.thread.store(0, Release);
     }
 
-    /// Takes the mask in hand, if the status is `from`.
+    /// Claims the right to change the mask, if the status is `from`.
     pub(super) fn take(&self, from: u32) -> bool {
         self.status.compare_exchange(from, BUSY, Acquire, Relaxed).is_ok()
     }
 
-    /// It is about to get the set's mask.
-    pub(super) fn expect_placing(&self) {
+    /// Call before the thread gets the set's mask.
+    pub(super) fn announce_placement(&self) {
         self.was_placed.store(true, Release);
     }
 
-    /// In a child that has inherited the mask of this record's thread: gives it the user's, if that may be needed. What the status
-    /// says may be later than what was inherited.
+    /// In a child that has inherited the mask of this record's thread: restores the user's mask, if
+    /// the child may have the set's. The status alone cannot show that, since it may have changed
+    /// after the fork.
     fn restore_child(&self) {
         if self.was_placed.load(Acquire) && self.status.load(Relaxed) != ALONE {
             let _ = GIVEN.load().set(0);
         }
     }
 
-    /// Lets go of what was [taken](Self::take).
+    /// Ends what [`take`](Self::take) began.
     pub(super) fn release(&self, status: u32) {
         self.status.store(status, Release);
     }
 
-    /// Whether the kernel has another mask for it than the program believes.
+    /// Whether the thread's mask in the kernel differs from the mask that the program sees.
     pub(super) fn is_placed(&self) -> bool {
         matches!(self.status.load(Relaxed), PLACED | BUSY)
     }
 
-    /// Has the thread keep the program's mask: until it waits again, or for good.
+    /// Restores the program's mask: until the thread's next wait (`OUTSIDE`) or for good (`ALONE`).
     fn leave_set(&self, status: u32) {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_YIELDS {
             match self.status.load(Relaxed) {
                 PLACED if self.take(PLACED) => {
-                    // Nothing can be done about a failure: then the thread is gone, or nobody may set masks here any more.
+                    // A failure is ignored: the thread has ended, or masks can no longer be set
+                    // here.
                     let _ = self.thread().map(|thread| GIVEN.load().set(thread));
                     return self.release(status);
                 }
-                FREE if self.status.compare_exchange(FREE, status, Acquire, Relaxed).is_ok() => return,
+                FREE if self.status.compare_exchange(FREE, status, Acquire, Relaxed).is_ok() => {
+                    return;
+                }
                 OUTSIDE if status == ALONE => self.release(ALONE),
                 OUTSIDE | ALONE => return,
-                _ => Native::yield_now(), // some microseconds
+                _ => Native::yield_now(), // a change lasts some microseconds
             }
         }
-        // A signal handler on the very thread that is in the middle of this; its mask is about to be the right one.
+        // Only a signal handler that interrupted its own thread's change gets here. That change is
+        // about to restore the right mask.
     }
 
     #[inline]
@@ -162,8 +170,8 @@ impl Record {
         if self.status.load(Relaxed) == OUTSIDE && !self.is_held.load(Relaxed) {
             self.release(FREE);
         }
-        if waited - self.told.load(Relaxed) >= TELL_EVERY_NS {
-            self.told.store(waited, Relaxed);
+        if waited - self.kept_at.load(Relaxed) >= KEEP_CONTROLLER_EVERY_NS {
+            self.kept_at.store(waited, Relaxed);
             runtime::keep_controller();
         }
     }
@@ -171,27 +179,32 @@ impl Record {
 
 impl Records {
     pub(super) const fn new() -> Self {
-        Records { all: [const { Record::new() }; MOST], used: AtomicU32::new(0), serials: AtomicU32::new(0) }
+        Records {
+            all: [const { Record::new() }; MOST],
+            used: AtomicU32::new(0),
+            serials: AtomicU32::new(0),
+        }
     }
 
-    /// All that are or were somebody's.
+    /// All records that are or were in use.
     pub(super) fn used(&self) -> &[Record] {
         &self.all[..(self.used.load(Acquire) as usize).min(MOST)]
     }
 
-    /// That of `thread`.
     pub(super) fn find(&self, thread: u32) -> Option<&Record> {
         self.used().iter().find(|record| record.thread() == Some(thread))
     }
 
-    /// A record for `thread`, which has none: where it is.
+    /// Claims a record for `thread`, which has none. Returns its index; `None` if all are in use.
     pub(super) fn claim(&self, thread: u32) -> Option<usize> {
-        let free = |record: &Record| record.thread.compare_exchange(0, BEING_FILLED, Acquire, Relaxed).is_ok();
+        let free = |record: &Record| {
+            record.thread.compare_exchange(0, BEING_FILLED, Acquire, Relaxed).is_ok()
+        };
         let place = self.all.iter().position(free)?;
         let record = &self.all[place];
         record.serial.store(self.serials.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
         record.waited.store(0, Relaxed);
-        record.told.store(0, Relaxed);
+        record.kept_at.store(0, Relaxed);
         record.status.store(FREE, Relaxed);
         record.was_placed.store(false, Relaxed);
         record.is_held.store(false, Relaxed);
@@ -200,7 +213,7 @@ impl Records {
         Some(place)
     }
 
-    /// The place that the word of a thread's storage names, if it is still that thread's.
+    /// The record that a thread-local `word` names, if it is still that thread's.
     #[inline]
     fn named(&self, word: u64) -> Option<&Record> {
         let (thread, place) = ((word >> 32) as u32, (word as u32).wrapping_sub(1));
@@ -208,16 +221,16 @@ impl Records {
         (record.thread.load(Relaxed) == thread).then_some(record)
     }
 
-    /// The caller's, if it has one. In the child of a `vfork`, the record of the parent.
+    /// The caller's record, if any. In the child of a `vfork`, the parent's record.
     pub(super) fn own(&self) -> Option<&Record> {
         self.named(runtime::word())
     }
 }
 
-/// In the word of a thread's storage: it found no place.
+/// In the thread-local word: the thread found no free record.
 const NOWHERE: u64 = u32::MAX as u64;
 
-/// The calling thread has waited for `ns` nanoseconds more.
+/// Adds `ns` nanoseconds to the calling thread's waiting time.
 #[inline]
 pub(super) fn waited(ns: u64) {
     match RECORDS.own() {
@@ -239,8 +252,9 @@ fn waited_first(ns: u64) {
     }
 }
 
-/// The calling thread is about to begin another thread or program, which inherits its mask: it has the program's from
-/// here to its next wait for a lock. Also the child of a `vfork`, or of a `clone` that nobody has noticed.
+/// Restores the program's mask for the calling thread until its next wait for a lock: it is about
+/// to start a thread or a program, which inherits the mask. Also called in the child of a `vfork`,
+/// or of a `clone` that has not been detected.
 pub(super) fn step_outside() {
     let Some(record) = RECORDS.own() else { return };
     if record.thread() == Some(Native::thread_id()) {
@@ -250,7 +264,7 @@ pub(super) fn step_outside() {
     }
 }
 
-/// Has the calling thread stay outside for a call, whatever it waits for in it.
+/// Keeps the calling thread outside of the set during `call`, even if it waits for locks.
 pub(super) fn outside<R>(call: impl FnOnce() -> R) -> R {
     stay_outside();
     let result = call();
@@ -258,13 +272,13 @@ pub(super) fn outside<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Has the calling thread stay outside, whatever it waits for, until [`come_back`].
+/// Keeps the calling thread outside of the set, even if it waits for locks, until [`come_back`].
 pub(super) fn stay_outside() {
     hold(true);
     step_outside();
 }
 
-/// The calling thread is anybody's again when it waits.
+/// Lets the calling thread join the set again at its next wait.
 pub(super) fn come_back() {
     hold(false);
 }
@@ -273,7 +287,7 @@ fn hold(is_held: bool) {
     RECORDS.own().into_iter().for_each(|record| record.is_held.store(is_held, Relaxed));
 }
 
-/// The program chooses a mask for `thread`, 0 being the caller.
+/// Records that the program chooses a mask for `thread`, 0 being the caller.
 pub(super) fn leave_alone(thread: u32) {
     let record = if thread == 0 { RECORDS.own() } else { RECORDS.find(thread) };
     if let Some(record) = record {
@@ -287,7 +301,7 @@ pub(super) fn is_placed(thread: u32) -> bool {
     record.is_some_and(Record::is_placed)
 }
 
-/// In the child of a fork: of the parent's threads there is one, and it is another one here.
+/// In the child of a fork: only the forking thread exists, under another id.
 pub(super) fn forked() {
     RECORDS.own().into_iter().for_each(Record::restore_child);
     RECORDS.used().iter().for_each(Record::give_back);

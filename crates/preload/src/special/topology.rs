@@ -1,13 +1,14 @@
-//! The order in which this machine's processors come into the special set.
+//! The order in which this machine's processors join the special set.
 
 use std::fs;
 use std::path::Path;
 
 use unconvoy_sched::topology::places;
 
-/// The processors that are online, in order.
+/// The online processors, in that order.
 pub(super) fn read() -> Vec<u16> {
-    let places = places(&|file: &str| fs::read_to_string(Path::new("/sys/devices/system").join(file)).ok());
+    let places =
+        places(&|file: &str| fs::read_to_string(Path::new("/sys/devices/system").join(file)).ok());
     places.iter().filter_map(|place| place.cpu.try_into().ok()).collect()
 }
 
@@ -16,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_an_order() {
+    fn order_has_no_duplicates() {
         let order = read();
         if order.is_empty() {
             println!("skipped: /sys is not mounted here");

@@ -4,7 +4,7 @@ import java.util.concurrent.atomic.*;
 import java.util.concurrent.locks.*;
 import java.util.stream.*;
 
-/* Monitors, locks, pools and garbage collection, all of which stand on the virtual machine's own mutexes and
+/* Monitors, locks, pools and garbage collection, all built on the virtual machine's own mutexes and
  * condition variables. Every line is the same in every run. */
 public class Contention {
     static final int THREADS = 8;

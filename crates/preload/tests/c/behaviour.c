@@ -1,13 +1,13 @@
-/* A program with something to look at from outside, one thing per mode.
+/* A program for tests that look at it from outside, one case per mode.
  *
  *   counts                 4 threads lock one mutex 1000 times each, others less; exit status 7
- *   loaded [PROGRAM ...]   says whether the library is here and who this is, then becomes PROGRAM
- *   tasks-uncontended      threads that never wait: how many threads there are beyond the program's
- *   tasks-contended        threads that wait a lot: the same during and after it
+ *   loaded [PROGRAM ...]   prints the user and whether the library is loaded; executes PROGRAM
+ *   tasks-uncontended      threads that never wait: prints the number of extra threads
+ *   tasks-contended        threads that wait a lot: prints that number during contention and after
  *   fork-held              forks while threads hold locks and others wait for them
- *   exit-waiting           ends, with status 5, while threads wait for locks of every sort
- *   long-contention        contends for a second and a half, prints what it counted
- *   thousand               1000 threads on the smallest stacks, all at one mutex and one condition
+ *   exit-waiting           exits with status 5 while threads wait for every kind of lock
+ *   long-contention        contends for a second and a half, and prints whether counts were lost
+ *   thousand               1000 threads on the smallest stacks, with one mutex and one condition
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -150,7 +150,7 @@ static void *contend(void *ignored)
 		counter++;
 		pthread_mutex_unlock(&busy);
 	}
-	/* Stays, so that only the library's threads can go away. */
+	/* Stays alive, so that only the library's threads can end. */
 	while (sem_wait(&finish) != 0)
 		;
 	return NULL;
@@ -158,7 +158,7 @@ static void *contend(void *ignored)
 
 static int tasks_contended(void)
 {
-	/* More threads than processors, so that a load manager has work to do. */
+	/* More threads than processors, so that a load manager has work. */
 	int n = 4 * (int)sysconf(_SC_NPROCESSORS_ONLN), most = 0, left = 0;
 	pthread_t t[n];
 	sem_init(&finish, 0, 0);
@@ -170,7 +170,7 @@ static int tasks_contended(void)
 		most = extra > most ? extra : most;
 	}
 	atomic_store(&stop, true);
-	/* 2 s after the contention, as promised; the slack is for a loaded machine to schedule it. */
+	/* The library promises 2 s after the contention; the rest allows for a loaded machine. */
 	for (int i = 0; i < 250; i++) {
 		sleep_ms(10);
 		if ((left = tasks() - n - 1) == 0)
@@ -211,7 +211,8 @@ static void *wait_for_other(void *ignored)
 
 static int child_of_holders(void)
 {
-	/* What other threads held stays held for ever; everything else works, also contended. */
+	/* Locks held by the parent's other threads stay held forever; all others work, also under
+	 * contention. */
 	if (pthread_mutex_trylock(&other) != EBUSY || pthread_rwlock_tryrdlock(&rwlock) != EBUSY)
 		return 1;
 	pthread_t t[4];
@@ -254,10 +255,34 @@ static int fork_held(void)
 
 /* ---- exit-waiting ---- */
 
-static void *wait_mutex(void *ignored) { (void)ignored; pthread_mutex_lock(&busy); return NULL; }
-static void *wait_read(void *ignored) { (void)ignored; pthread_rwlock_rdlock(&rwlock); return NULL; }
-static void *wait_write(void *ignored) { (void)ignored; pthread_rwlock_wrlock(&rwlock); return NULL; }
-static void *wait_spin(void *ignored) { (void)ignored; pthread_spin_lock(&spin); return NULL; }
+static void *wait_mutex(void *ignored)
+{
+	(void)ignored;
+	pthread_mutex_lock(&busy);
+	return NULL;
+}
+
+static void *wait_read(void *ignored)
+{
+	(void)ignored;
+	pthread_rwlock_rdlock(&rwlock);
+	return NULL;
+}
+
+static void *wait_write(void *ignored)
+{
+	(void)ignored;
+	pthread_rwlock_wrlock(&rwlock);
+	return NULL;
+}
+
+static void *wait_spin(void *ignored)
+{
+	(void)ignored;
+	pthread_spin_lock(&spin);
+	return NULL;
+}
+
 static void *wait_cond(void *ignored)
 {
 	(void)ignored;
@@ -276,7 +301,8 @@ static void at_exit(void)
 
 static int exit_waiting(void)
 {
-	static void *(*const WAITS[])(void *) = { wait_mutex, wait_read, wait_write, wait_spin, wait_cond };
+	static void *(*const WAITS[])(void *) = { wait_mutex, wait_read, wait_write, wait_spin,
+						 wait_cond };
 	pthread_t t;
 	atexit(at_exit);
 	pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
@@ -286,7 +312,7 @@ static int exit_waiting(void)
 	for (size_t i = 0; i < 2 * sizeof WAITS / sizeof WAITS[0]; i++)
 		start(&t, WAITS[i / 2], NULL);
 	sleep_ms(50);
-	printf("leaving\n");
+	printf("exiting\n");
 	return 5;
 }
 
@@ -326,7 +352,7 @@ static int long_contention(void)
 /* ---- thousand ---- */
 
 enum { MANY = 1000 };
-static int gathered, told;
+static int gathered, released;
 
 static void *gather(void *ignored)
 {
@@ -338,7 +364,7 @@ static void *gather(void *ignored)
 	}
 	pthread_mutex_lock(&other);
 	gathered++;
-	while (!told)
+	while (!released)
 		pthread_cond_wait(&cond, &other);
 	pthread_mutex_unlock(&other);
 	return NULL;
@@ -361,7 +387,7 @@ static int thousand(void)
 	for (int n = 0; n < MANY; sleep_ms(5)) {
 		pthread_mutex_lock(&other);
 		n = gathered;
-		told = n == MANY;
+		released = n == MANY;
 		pthread_mutex_unlock(&other);
 	}
 	pthread_cond_broadcast(&cond);

@@ -1,10 +1,9 @@
-/* What the conformance programs share: checks, their watchdog, puppet threads and deadlines.
+/* Shared by the conformance programs: checks with a watchdog, puppet threads, deadlines.
  *
- * A check prints one line, in an order that does not depend on the scheduler, so that the output
- * of a run without the library and of one with it can be compared line by line. Everything in this
- * header stands on semaphores, signals and clocks alone: nothing in it goes through a lock that is
- * under test, so a broken lock fails its own check and not the harness.
- */
+ * Each check prints one line, in an order that does not depend on the scheduler, so that the
+ * outputs of a run without the library and of a run with it can be compared line by line. This
+ * header uses only semaphores, signals and clocks, no lock under test. So a broken lock fails its
+ * own check and not the harness. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -33,21 +32,21 @@
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- checks ------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
-/* The watchdog exists to end a hang, never to time a check: other processes may make a check last as
- * long as they like. So it looks at two clocks. A check that spins in vain uses up the processors'
- * time of this process, which only grows when the process runs. A check that sleeps in vain uses none,
- * and has this long by the clock, which is more than a child waits for room (room.h). */
+/* The watchdog ends hangs. It does not time checks, which other processes may delay arbitrarily. So
+ * it uses two clocks. A check that spins without end uses up processor time, which grows only while
+ * this process runs. A check that sleeps without end uses none; its limit is wall-clock time,
+ * longer than a child waits for room (room.h). */
 #ifndef WATCHDOG_SECONDS
 #define WATCHDOG_SECONDS 120
-#define WATCHDOG_CPU_SECONDS 10 /* of each processor */
+#define WATCHDOG_CPU_SECONDS 10 /* per processor */
 #endif
-/* A time that comes after the watchdog's: the deadline of a wait that must not run out. */
+/* Later than the watchdog: the deadline of a wait that must not time out. */
 #define LATER_MS 90000
-/* No function calls this its own: it shows whether a call has written errno. */
+/* A value that no function sets: shows whether a call wrote errno. */
 #define ERRNO_MARK 7777
-/* Added to a result whose call changed errno, so that the check fails and says why. */
+/* Added to the result of a call that changed errno, so that the check fails and says why. */
 #define ERRNO_CHANGED 100000
 
 static char check_name[160] = "(start)";
@@ -59,14 +58,16 @@ static inline void check_hangs(int sig, siginfo_t *info, void *context)
 {
 	(void)sig;
 	(void)context;
-	hang(check_name, info->si_code == SI_TIMER ? "did not finish in its share of the processors' time"
+	hang(check_name, info->si_code == SI_TIMER ? "used up its processor time"
 						   : "did not finish in time");
 }
 
-/* Gives what comes next the watchdog's whole time. */
+/* Restarts the watchdog's limits. */
 static inline void check_watch(void)
 {
-	struct itimerspec limit = { .it_value.tv_sec = WATCHDOG_CPU_SECONDS * sysconf(_SC_NPROCESSORS_ONLN) };
+	struct itimerspec limit = {
+		.it_value.tv_sec = WATCHDOG_CPU_SECONDS * sysconf(_SC_NPROCESSORS_ONLN),
+	};
 	alarm(WATCHDOG_SECONDS);
 	if (check_has_timer)
 		timer_settime(check_timer, 0, &limit, NULL);
@@ -123,12 +124,12 @@ static inline void check_end(long got, long expected)
 		printf("not ok %s: got %s, expected %s\n", check_name,
 		       check_code(got, a, sizeof a), check_code(expected, b, sizeof b));
 	}
-	/* Set-up between two checks is watched too. */
+	/* The watchdog also covers the set-up before the next check. */
 	check_watch();
 }
 
-/* For a result that depends on the machine (privilege, kernel): the value is part of the line, and
- * the comparison of the two runs is the check. */
+/* For results that depend on the machine (privilege, kernel). The value becomes part of the line,
+ * and comparing the two runs is the check. */
 static inline void check_record(long got)
 {
 	char a[64];
@@ -137,7 +138,7 @@ static inline void check_record(long got)
 	check_watch();
 }
 
-/* The result of one call, which must leave errno alone. */
+/* The result of one call, which must leave errno unchanged. */
 #define CALL(expression)                                                          \
 	__extension__({                                                           \
 		errno = ERRNO_MARK;                                               \
@@ -145,7 +146,7 @@ static inline void check_record(long got)
 		errno == ERRNO_MARK ? call_ : call_ + ERRNO_CHANGED;              \
 	})
 
-/* CHECK(expected, expression, name as for printf): the expression is one lock function. */
+/* CHECK(expected, expression, printf-style name): the expression is one lock function. */
 #define CHECK(expected, expression, ...)                  \
 	do {                                              \
 		check_begin(__VA_ARGS__);                 \
@@ -153,7 +154,7 @@ static inline void check_record(long got)
 		check_end(got_, expected);                \
 	} while (0)
 
-/* The same for an expression that may change errno by right (sleeps, system calls). */
+/* Like CHECK, for an expression that may change errno (sleeps, system calls). */
 #define CHECK_VALUE(expected, expression, ...)            \
 	do {                                              \
 		check_begin(__VA_ARGS__);                 \
@@ -186,10 +187,10 @@ static inline int check_finish(void)
 	return check_failures ? 1 : 0;
 }
 
-/* ---- time --------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
-/* Long enough for another thread to reach the call it is about to make; a check that needs it to
- * have got there polls instead, so on a slow machine a check becomes weaker but never wrong. */
+/* Long enough for another thread to reach its next call. A check that requires the thread to have
+ * reached it polls instead. So on a slow machine a check becomes weaker, but never wrong. */
 #define SETTLE_MS 5
 
 static inline void sleep_ms(long ms)
@@ -212,7 +213,7 @@ static inline struct timespec after_ms(clockid_t clock, long ms)
 	return t;
 }
 
-/* Whether `deadline` has passed on `clock`: a time-out must never come early. */
+/* Whether `deadline` has passed on `clock`: a wait must never time out early. */
 static inline bool reached(clockid_t clock, struct timespec deadline)
 {
 	struct timespec t;
@@ -221,17 +222,17 @@ static inline bool reached(clockid_t clock, struct timespec deadline)
 	       (t.tv_sec == deadline.tv_sec && t.tv_nsec >= deadline.tv_nsec);
 }
 
-/* Loops under contention end after so many rounds or this long, whichever comes first: a lock that
- * hands over strictly in order needs a time slice per round once threads outnumber processors. */
+/* Loops under contention end after a number of rounds or this long, whichever comes first: a lock
+ * with strict hand-over needs a time slice per round if threads outnumber processors. */
 #define ROUNDS_MS 250
 
-/* Deadlines that are no times, or are long gone. */
+/* Invalid deadlines, and deadlines in the past. */
 static const struct timespec NSEC_TOO_BIG = { 1, 1000000000 };
 static const struct timespec NSEC_NEGATIVE = { 1, -1 };
 static const struct timespec LONG_AGO = { 1, 0 };
 static const struct timespec SEC_NEGATIVE = { -1, 0 };
 
-/* ---- puppets: threads that make one call at a time, when told to ----------------------------- */
+/* ---- puppets: threads that make one call at a time, on command ------------------------------- */
 
 struct puppet {
 	pthread_t thread;
@@ -273,7 +274,7 @@ static inline void puppet_start(struct puppet *p)
 	}
 }
 
-/* Starts a call and does not wait for its end. */
+/* Starts a call without waiting for its end. */
 static inline void puppet_send(struct puppet *p, long (*act)(void *), void *argument)
 {
 	p->act = act;
@@ -293,7 +294,7 @@ static inline long puppet_call(struct puppet *p, long (*act)(void *), void *argu
 	return puppet_result(p);
 }
 
-/* Whether the call under way is still blocked, after it had time to reach its wait. */
+/* Whether the current call still blocks, after enough time to reach its wait. */
 static inline bool puppet_blocked(struct puppet *p)
 {
 	sleep_ms(SETTLE_MS);
@@ -309,8 +310,8 @@ static inline void puppet_end(struct puppet *p)
 	pthread_join(p->thread, NULL);
 }
 
-/* Until the kernel says that thread `tid` sleeps, or a while is over (a lock may wait without
- * sleeping). For what is defined only once a wait has really begun. */
+/* Waits until the kernel reports that thread `tid` sleeps, or gives up after a while, since a lock
+ * may wait without sleeping. Used where behaviour is defined only once a wait has begun. */
 static inline void until_asleep(int tid)
 {
 	char path[64], text[256];
@@ -325,7 +326,7 @@ static inline void until_asleep(int tid)
 	}
 }
 
-/* One call in a thread of its own, which has ended when this returns. */
+/* One call in a new thread, which has ended when this returns. */
 struct once {
 	long (*act)(void *);
 	void *argument;
@@ -355,7 +356,7 @@ static inline long in_child(long (*act)(void *), void *argument)
 	fflush(stdout);
 	pid_t child = child_create();
 	if (child == 0) {
-		/* A child that hangs must not outlive the check that waits for it. */
+		/* A hanging child must not outlive the check that waits for it. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit((int)act(argument));
 	}
@@ -363,7 +364,7 @@ static inline long in_child(long (*act)(void *), void *argument)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Memory that a forked child shares with its parent. */
+/* Memory shared with forked children. */
 static inline void *shared_memory(size_t size)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -374,7 +375,7 @@ static inline void *shared_memory(size_t size)
 	return p;
 }
 
-/* ---- one-argument forms of lock calls, for puppets --------------------------------------- */
+/* ---- one-argument forms of lock calls, for puppets ------------------------------------------- */
 
 static inline long op_lock(void *m) { return pthread_mutex_lock(m); }
 static inline long op_trylock(void *m) { return pthread_mutex_trylock(m); }

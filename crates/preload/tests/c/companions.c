@@ -1,9 +1,10 @@
-/* A program to be run together with other libraries that change what a program stands on.
+/* A program to be run together with other libraries that replace parts of libc.
  *
- *   heap    threads that pass memory to each other, come and go, and fork, under contended locks
- *   count   threads and contended locks alone
- *   brief   the same for programs that run very slowly
- *   clocks  timed waits on conditions of both clocks: whether each took its time, by a clock that nobody fakes
+ *   heap    short-lived threads that pass memory to each other and fork, under contended locks
+ *   count   threads and contended locks only
+ *   brief   like count, for tools that slow programs down a lot
+ *   clocks  timed waits on conditions with both clocks: whether each lasted as long as it should,
+ *           by the true clock
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -42,7 +43,8 @@ static void together(void *(*body)(void *))
 
 /* ---- count ---- */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
 static long counted, written, turn;
@@ -86,7 +88,8 @@ static struct {
 	pthread_cond_t put, taken;
 	unsigned char *place[PLACES];
 	int used;
-} shelf = { .mutex = PTHREAD_MUTEX_INITIALIZER, .put = PTHREAD_COND_INITIALIZER, .taken = PTHREAD_COND_INITIALIZER };
+} shelf = { .mutex = PTHREAD_MUTEX_INITIALIZER, .put = PTHREAD_COND_INITIALIZER,
+	   .taken = PTHREAD_COND_INITIALIZER };
 
 static long bytes_passed;
 
@@ -101,7 +104,7 @@ static unsigned char *filled(size_t size)
 	return memory;
 }
 
-/* What one thread filled another checks and frees. */
+/* One thread fills the memory; another checks and frees it. */
 static long emptied(unsigned char *memory)
 {
 	size_t size = (size_t)memory[0] << 8 | memory[1];
@@ -146,7 +149,7 @@ static void *pass(void *number)
 			memory = shelf.place[--shelf.used];
 			MUST(pthread_cond_signal(&shelf.taken));
 			bytes_passed += (long)memory[0] << 8 | memory[1];
-			/* With the lock held, so that the allocator's locks and this one nest. */
+			/* With the lock held, so that the allocator's locks nest in this one. */
 			emptied(memory);
 		}
 		MUST(pthread_mutex_unlock(&shelf.mutex));
@@ -170,7 +173,7 @@ static void *pass(void *number)
 
 /* ---- clocks ---- */
 
-/* Past any library: by the system call. */
+/* By the system call, so that no library can fake it. */
 static long true_ms(void)
 {
 	struct timespec t;
@@ -190,20 +193,24 @@ static struct timespec soon(clockid_t clock)
 	return t;
 }
 
-/* A clock that runs faster ends a wait earlier. A wait may last as long as a busy machine makes it; one
- * whose end was computed with another clock lasts for days, and is the caller's to end. */
+/* A clock that runs faster ends a wait early. A busy machine may prolong a wait. A wait with a
+ * deadline from another clock lasts for days, and the caller ends it. */
 static void report(const char *what, int code, long since)
 {
 	long took = true_ms() - since;
-	const char *when = took < WAIT_MS / 4 ? "at once" : took < WAIT_MS - 5 ? "early" : "in time";
+	const char *when = took < WAIT_MS / 4   ? "at once"
+			   : took < WAIT_MS - 5 ? "early"
+						: "in time";
 	printf("%s: %s, %s\n", what, code == ETIMEDOUT ? "timed out" : strerror(code), when);
 	fflush(stdout);
 }
 
 static void clocks(void)
 {
-	static const struct { clockid_t clock; const char *name; } CLOCKS[] = { { CLOCK_REALTIME, "realtime" },
-										{ CLOCK_MONOTONIC, "monotonic" } };
+	static const struct { clockid_t clock; const char *name; } CLOCKS[] = { { CLOCK_REALTIME,
+										 "realtime" },
+										{ CLOCK_MONOTONIC,
+										 "monotonic" } };
 	pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
 	MUST(pthread_mutex_lock(&own));
 	for (int i = 0; i < 2; i++) {
@@ -213,7 +220,8 @@ static void clocks(void)
 		pthread_condattr_init(&attributes);
 		MUST(pthread_condattr_setclock(&attributes, CLOCKS[i].clock));
 		MUST(pthread_cond_init(&cond, &attributes));
-		/* In this order, a thread that is held up in between sees a longer wait, not a shorter one. */
+		/* In this order, a delay between the two calls makes the wait look longer, not
+		 * shorter. */
 		long since = true_ms();
 		struct timespec until = soon(CLOCKS[i].clock);
 		int code;

@@ -1,9 +1,9 @@
-/* Condition variables: codes, clocks, which thread wakes, what is held when a wait ends, and how a
- * wait meets cancellation and signals. With every kind of mutex that the library takes over; those
- * that it hands to libc are in conformance_handed.c. */
+/* Condition variables: codes, clocks, which thread wakes, what is held when a wait ends, and waits
+ * under cancellation and signals. Every kind of mutex that the library takes over is tested here;
+ * the kinds handed to libc are in conformance_handed.c. */
 #include "check.h"
 
-/* ---- attributes ----------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static void attributes(void)
 {
@@ -15,18 +15,20 @@ static void attributes(void)
 	CHECK_VALUE(CLOCK_REALTIME, clock, "condattr.clock starts as realtime");
 	CHECK(0, pthread_condattr_setclock(&attr, CLOCK_MONOTONIC), "condattr.setclock monotonic");
 	pthread_condattr_getclock(&attr, &clock);
-	CHECK_VALUE(CLOCK_MONOTONIC, clock, "condattr.getclock gives it back");
+	CHECK_VALUE(CLOCK_MONOTONIC, clock, "condattr.getclock returns the value set");
 	CHECK(EINVAL, pthread_condattr_setclock(&attr, CLOCK_PROCESS_CPUTIME_ID),
-	      "condattr.setclock of a clock that cannot wait");
-	CHECK(EINVAL, pthread_condattr_setclock(&attr, 4242), "condattr.setclock of no clock");
+	      "condattr.setclock to a clock without waits");
+	CHECK(EINVAL, pthread_condattr_setclock(&attr, 4242),
+	      "condattr.setclock to an invalid clock");
 	pthread_condattr_getclock(&attr, &clock);
 	CHECK_VALUE(CLOCK_MONOTONIC, clock, "condattr.clock unchanged by refused calls");
 	CHECK(0, pthread_condattr_getpshared(&attr, &shared), "condattr.getpshared");
 	CHECK_VALUE(PTHREAD_PROCESS_PRIVATE, shared, "condattr.pshared starts as private");
 	CHECK(0, pthread_condattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), "condattr.setpshared");
-	CHECK(EINVAL, pthread_condattr_setpshared(&attr, 7), "condattr.setpshared of no value");
+	CHECK(EINVAL, pthread_condattr_setpshared(&attr, 7),
+	      "condattr.setpshared to an invalid value");
 	pthread_condattr_getpshared(&attr, &shared);
-	CHECK_VALUE(PTHREAD_PROCESS_SHARED, shared, "condattr.getpshared gives it back");
+	CHECK_VALUE(PTHREAD_PROCESS_SHARED, shared, "condattr.getpshared returns the value set");
 	CHECK(0, pthread_condattr_destroy(&attr), "condattr.destroy");
 }
 
@@ -42,13 +44,14 @@ static void init_clock(pthread_cond_t *c, clockid_t clock)
 /* ---- one waiter, step by step ---------------------------------------------------------------- */
 
 enum how { WAIT, TIMEDWAIT, CLOCKWAIT_MONOTONIC, CLOCKWAIT_REALTIME, HOWS };
-static const char *const HOW_NAMES[HOWS] = { "wait", "timedwait", "clockwait monotonic", "clockwait realtime" };
+static const char *const HOW_NAMES[HOWS] = { "wait", "timedwait", "clockwait monotonic",
+					    "clockwait realtime" };
 
 struct room {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	enum how how;
-	/* All below belong to the mutex, except where a check looks at it from outside. */
+	/* The mutex protects all fields below, except where a check reads them from outside. */
 	atomic_int inside, tokens, left;
 	atomic_int wrong_code, not_held;
 };
@@ -70,8 +73,8 @@ static int wait_once(struct room *r)
 	}
 }
 
-/* Waits for a token and takes it. Counts every code of a wait that is not 0, and every wait after
- * which the mutex is not held. */
+/* Waits for a token and takes it. Records every wait that does not return 0, and every wait that
+ * returns without the mutex held. */
 static long op_take(void *room)
 {
 	struct room *r = room;
@@ -104,8 +107,8 @@ static void room_init(struct room *r, int type, enum how how)
 	r->how = how;
 }
 
-/* Returns with the mutex held and `n` threads really waiting: each of them has taken the mutex and
- * given it up again inside its wait, since this thread could take it. */
+/* Returns with the mutex held and `n` threads blocked in their waits: each of them has taken the
+ * mutex and released it inside its wait, since this thread could take it. */
 static void lock_with_waiters(struct room *r, int n)
 {
 	for (;;) {
@@ -132,26 +135,31 @@ static void each_wait_with_each_mutex(void)
 			const char *kind = KINDS[k].name, *name = HOW_NAMES[how];
 			struct room r;
 			room_init(&r, KINDS[k].type, how);
-			check_begin("cond.%s %s gives the mutex up", kind, name);
+			check_begin("cond.%s %s releases the mutex", kind, name);
 			puppet_send(&waiter, op_take, &r);
 			lock_with_waiters(&r, 1);
 			check_end(0, 0);
 			atomic_store(&r.tokens, 1);
 			CHECK(0, pthread_cond_signal(&r.cond), "cond.%s %s signal", kind, name);
-			CHECK_VALUE(true, puppet_blocked(&waiter), "cond.%s %s waits for the mutex", kind, name);
-			CHECK(0, pthread_mutex_unlock(&r.mutex), "cond.%s %s unlock of the signaller", kind, name);
-			/* The in_thread() inside may change errno by right, so only the code counts. */
-			CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.%s %s mutex codes", kind, name);
+			CHECK_VALUE(true, puppet_blocked(&waiter), "cond.%s %s waits for the mutex",
+				    kind, name);
+			CHECK(0, pthread_mutex_unlock(&r.mutex),
+			      "cond.%s %s unlock of the signaller", kind, name);
+			/* The in_thread() inside may change errno, so only the code counts. */
+			CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED,
+				    "cond.%s %s mutex codes", kind, name);
 			CHECK_VALUE(0, r.wrong_code, "cond.%s %s returns 0", kind, name);
-			CHECK_VALUE(0, r.not_held, "cond.%s %s mutex held after it", kind, name);
+			CHECK_VALUE(0, r.not_held, "cond.%s %s mutex held after the wait", kind,
+				    name);
 			CHECK(0, pthread_cond_destroy(&r.cond), "cond.%s %s destroy", kind, name);
-			CHECK(0, pthread_mutex_destroy(&r.mutex), "cond.%s %s mutex free at the end", kind, name);
+			CHECK(0, pthread_mutex_destroy(&r.mutex),
+			      "cond.%s %s mutex free at the end", kind, name);
 		}
 	}
 	puppet_end(&waiter);
 }
 
-/* ---- time-outs ------------------------------------------------------------------------------ */
+/* ---- time-outs ------------------------------------------------------------------------------- */
 
 static void time_outs(void)
 {
@@ -162,17 +170,21 @@ static void time_outs(void)
 	pthread_mutex_lock(&m);
 
 	t = after_ms(CLOCK_REALTIME, 20);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &t), "cond.timedwait realtime runs out");
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &t),
+	      "cond.timedwait realtime times out");
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, t), "cond.timedwait realtime not early");
 	CHECK(EDEADLK, pthread_mutex_lock(&m), "cond.mutex held after a time-out");
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m), "cond.mutex held for others after a time-out");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m),
+		    "cond.mutex held for others after a time-out");
 	t = after_ms(CLOCK_MONOTONIC, 20);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&mono, &m, &t), "cond.timedwait monotonic runs out");
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&mono, &m, &t),
+	      "cond.timedwait monotonic times out");
 	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, t), "cond.timedwait monotonic not early");
-	/* A monotonic time lies decades in realtime's past. */
+	/* On the realtime clock, a monotonic time is decades in the past. */
 	t = after_ms(CLOCK_MONOTONIC, 60000);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &t), "cond.timedwait uses the default clock");
-	/* clockwait has its own clock, whatever the attribute says. */
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &t),
+	      "cond.timedwait uses the default clock");
+	/* clockwait uses its own clock, whatever the attribute says. */
 	t = after_ms(CLOCK_MONOTONIC, 20);
 	CHECK(ETIMEDOUT, pthread_cond_clockwait(&real, &m, CLOCK_MONOTONIC, &t),
 	      "cond.clockwait monotonic on a realtime condition");
@@ -183,36 +195,41 @@ static void time_outs(void)
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, t), "cond.clockwait realtime not early");
 
 	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &LONG_AGO), "cond.timedwait long ago");
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &SEC_NEGATIVE), "cond.timedwait before 1970");
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&real, &m, &SEC_NEGATIVE),
+	      "cond.timedwait before 1970");
 	CHECK(ETIMEDOUT, pthread_cond_timedwait(&mono, &m, &SEC_NEGATIVE),
 	      "cond.timedwait before the clock began");
 	CHECK(ETIMEDOUT, pthread_cond_clockwait(&real, &m, CLOCK_MONOTONIC, &SEC_NEGATIVE),
 	      "cond.clockwait before the clock began");
-	CHECK(EINVAL, pthread_cond_timedwait(&real, &m, &NSEC_TOO_BIG), "cond.timedwait nsec too big");
-	CHECK(EINVAL, pthread_cond_timedwait(&real, &m, &NSEC_NEGATIVE), "cond.timedwait nsec negative");
+	CHECK(EINVAL, pthread_cond_timedwait(&real, &m, &NSEC_TOO_BIG),
+	      "cond.timedwait nsec too big");
+	CHECK(EINVAL, pthread_cond_timedwait(&real, &m, &NSEC_NEGATIVE),
+	      "cond.timedwait nsec negative");
 	CHECK(EINVAL, pthread_cond_clockwait(&real, &m, CLOCK_MONOTONIC, &NSEC_TOO_BIG),
 	      "cond.clockwait nsec too big");
 	CHECK(EINVAL, pthread_cond_clockwait(&real, &m, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO),
-	      "cond.clockwait with a clock that cannot wait");
-	CHECK(EINVAL, pthread_cond_clockwait(&real, &m, 4242, &LONG_AGO), "cond.clockwait with no clock");
-	CHECK(EDEADLK, pthread_mutex_lock(&m), "cond.mutex held after all these");
-	CHECK(0, pthread_mutex_unlock(&m), "cond.mutex unlock after all these");
+	      "cond.clockwait with a clock without waits");
+	CHECK(EINVAL, pthread_cond_clockwait(&real, &m, 4242, &LONG_AGO),
+	      "cond.clockwait with an invalid clock");
+	CHECK(EDEADLK, pthread_mutex_lock(&m), "cond.mutex held after refused deadlines");
+	CHECK(0, pthread_mutex_unlock(&m), "cond.mutex unlock after refused deadlines");
 
-	/* The time is looked at before the mutex. */
+	/* The time is checked before the mutex. */
 	CHECK(EINVAL, pthread_cond_timedwait(&real, &m, &NSEC_TOO_BIG),
-	      "cond.timedwait with no time and a mutex that is not held");
+	      "cond.timedwait with an invalid time and a mutex that is not held");
 	CHECK(EPERM, pthread_cond_timedwait(&real, &m, &LONG_AGO),
 	      "cond.timedwait with a mutex that is not held");
 	CHECK(EPERM, pthread_cond_wait(&real, &m), "cond.wait with a mutex that is not held");
 	CHECK(0, pthread_mutex_lock(&m), "cond.mutex lock after refused waits");
 	t = after_ms(CLOCK_MONOTONIC, 20);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&mono, &m, &t), "cond.timedwait after refused waits");
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&mono, &m, &t),
+	      "cond.timedwait after refused waits");
 	CHECK(0, pthread_mutex_unlock(&m), "cond.mutex unlock after refused waits");
 	CHECK(0, pthread_cond_destroy(&real), "cond.destroy after time-outs");
 	CHECK(0, pthread_cond_destroy(&mono), "cond.destroy monotonic after time-outs");
 }
 
-/* A refused wait (EPERM) must not leave a waiter behind that eats the next signal. */
+/* A refused wait (EPERM) must not leave a waiter that consumes the next signal. */
 static void refused_waits_do_not_count(void)
 {
 	struct puppet waiter;
@@ -226,11 +243,12 @@ static void refused_waits_do_not_count(void)
 	atomic_store(&r.tokens, 1);
 	pthread_cond_signal(&r.cond);
 	pthread_mutex_unlock(&r.mutex);
-	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.a signal after refused waits finds its waiter");
+	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED,
+		    "cond.a signal after refused waits wakes its waiter");
 	puppet_end(&waiter);
 }
 
-/* As many waits that time out, and one signal for the one that is left. */
+/* Several waits time out; then one signal must wake the remaining waiter. */
 static void timed_out_waits_do_not_count(void)
 {
 	struct puppet waiter;
@@ -240,7 +258,7 @@ static void timed_out_waits_do_not_count(void)
 	puppet_send(&waiter, op_take, &r);
 	lock_with_waiters(&r, 1);
 	long errors = 0;
-	check_begin("cond.time-outs beside a patient waiter");
+	check_begin("cond.time-outs beside an untimed waiter");
 	for (int i = 0; i < 20; i++) {
 		struct timespec t = after_ms(CLOCK_REALTIME, i % 2);
 		errors += pthread_cond_timedwait(&r.cond, &r.mutex, &t) != ETIMEDOUT;
@@ -249,11 +267,12 @@ static void timed_out_waits_do_not_count(void)
 	atomic_store(&r.tokens, 1);
 	pthread_cond_signal(&r.cond);
 	pthread_mutex_unlock(&r.mutex);
-	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.a signal after time-outs finds its waiter");
+	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED,
+		    "cond.a signal after time-outs wakes its waiter");
 	puppet_end(&waiter);
 }
 
-/* ---- who wakes ------------------------------------------------------------------------------ */
+/* ---- which thread wakes ---------------------------------------------------------------------- */
 
 enum { MANY = 8 };
 
@@ -265,12 +284,13 @@ static void wakes(void)
 		puppet_start(&p[i]);
 
 	room_init(&r, PTHREAD_MUTEX_NORMAL, WAIT);
-	CHECK(0, pthread_cond_signal(&r.cond), "cond.signal with no waiters");
-	CHECK(0, pthread_cond_broadcast(&r.cond), "cond.broadcast with no waiters");
-	/* Neither is remembered: a wait that comes later waits. */
+	CHECK(0, pthread_cond_signal(&r.cond), "cond.signal without waiters");
+	CHECK(0, pthread_cond_broadcast(&r.cond), "cond.broadcast without waiters");
+	/* Neither call is remembered: a later wait blocks. */
 	pthread_mutex_lock(&r.mutex);
 	struct timespec t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&r.cond, &r.mutex, &t), "cond.signals are not remembered");
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&r.cond, &r.mutex, &t),
+	      "cond.signals are not remembered");
 	pthread_mutex_unlock(&r.mutex);
 
 	for (int i = 0; i < MANY; i++)
@@ -302,7 +322,7 @@ static void wakes(void)
 	CHECK_VALUE(0, r.not_held, "cond.all waits held the mutex");
 	CHECK(0, pthread_cond_destroy(&r.cond), "cond.destroy after all left");
 
-	/* A broadcast without the mutex, while another thread keeps it. */
+	/* A broadcast without the mutex, while waiters contend for it. */
 	room_init(&r, PTHREAD_MUTEX_NORMAL, CLOCKWAIT_MONOTONIC);
 	for (int i = 0; i < MANY; i++)
 		puppet_send(&p[i], op_take, &r);
@@ -318,9 +338,9 @@ static void wakes(void)
 		puppet_end(&p[i]);
 }
 
-/* POSIX: signal unblocks a thread that is blocked when the signal comes. A thread that starts to
- * wait afterwards must not consume it. Here the late waiter comes, again and again, between a
- * signal and the early waiter's way out; every early waiter must get away. */
+/* POSIX: a signal unblocks a thread that is blocked at that time. A thread that starts to wait
+ * later must not consume it. Here a late waiter arrives, again and again, between a signal and the
+ * early waiter's return; every early waiter must return. */
 struct late {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -333,8 +353,8 @@ static long op_early(void *l)
 	struct late *x = l;
 	pthread_mutex_lock(&x->mutex);
 	x->early_waiting = 1;
-	/* No predicate loop: a wake-up is counted as such, spurious or not. What may not happen is
-	 * that none comes. */
+	/* No predicate loop: any wake-up counts, even a spurious one. A missing wake-up is the
+	 * error. */
 	int error = pthread_cond_wait(&x->cond, &x->mutex);
 	x->early_woken = 1;
 	x->early_waiting = 0;
@@ -361,16 +381,18 @@ static void not_stolen(void)
 	long missed = 0, errors = 0;
 	puppet_start(&early);
 	puppet_start(&late);
-	check_begin("cond.wake-up is not stolen by a later waiter");
+	check_begin("cond.a later waiter does not consume the wake-up");
 	for (int i = 0; i < 200; i++) {
-		struct late x = { .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+		struct late x = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+				 .cond = PTHREAD_COND_INITIALIZER };
 		puppet_send(&early, op_early, &x);
-		for (bool there = false; !there; sched_yield()) {
+		for (bool listed = false; !listed; sched_yield()) {
 			pthread_mutex_lock(&x.mutex);
-			there = x.early_waiting;
-			if (there) {
+			listed = x.early_waiting;
+			if (listed) {
 				pthread_cond_signal(&x.cond);
-				/* The signaller still has the mutex, so the late one comes after. */
+				/* The signaller still holds the mutex, so the late waiter starts
+				 * after the signal. */
 				puppet_send(&late, op_late, &x);
 			}
 			pthread_mutex_unlock(&x.mutex);
@@ -414,7 +436,8 @@ static long op_play(void *player)
 			int error;
 			if (t->timed) {
 				struct timespec later = after_ms(CLOCK_MONOTONIC, LATER_MS);
-				error = pthread_cond_clockwait(&t->cond[p->me], &t->mutex, CLOCK_MONOTONIC, &later);
+				error = pthread_cond_clockwait(&t->cond[p->me], &t->mutex,
+							       CLOCK_MONOTONIC, &later);
 			} else {
 				error = pthread_cond_wait(&t->cond[p->me], &t->mutex);
 			}
@@ -422,7 +445,7 @@ static long op_play(void *player)
 				return error;
 		}
 		t->turn = !p->me;
-		/* Half of the signals under the mutex, half after it. */
+		/* Half of the signals are sent under the mutex, half after its release. */
 		if (i % 2)
 			pthread_cond_signal(&t->cond[!p->me]);
 		pthread_mutex_unlock(&t->mutex);
@@ -450,7 +473,7 @@ static void ping_pong(const char *name, bool timed, int rounds)
 	puppet_end(&other);
 }
 
-/* A bounded queue on two conditions: every item comes out once. */
+/* A bounded queue with two conditions: each item leaves it once. */
 enum { ITEMS = 3000, PLACES = 4 };
 
 struct queue {
@@ -501,7 +524,8 @@ static long op_consume(void *queue)
 
 static void bounded_queue(void)
 {
-	struct queue q = { .mutex = PTHREAD_MUTEX_INITIALIZER, .not_empty = PTHREAD_COND_INITIALIZER,
+	struct queue q = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+			  .not_empty = PTHREAD_COND_INITIALIZER,
 			   .not_full = PTHREAD_COND_INITIALIZER, .producers = 2,
 			   .end = after_ms(CLOCK_MONOTONIC, 4 * ROUNDS_MS) };
 	struct puppet p[4];
@@ -518,10 +542,10 @@ static void bounded_queue(void)
 		puppet_end(&p[i]);
 }
 
-/* ---- a recursive mutex held twice -------------------------------------------------------------- */
+/* ---- a recursive mutex held twice ------------------------------------------------------------ */
 
-/* glibc releases one level. A waiter that holds the mutex twice therefore keeps it while it waits
- * (POSIX calls this undefined), and has both levels afterwards. */
+/* glibc releases one level. So a waiter that holds the mutex twice keeps it during the wait
+ * (undefined in POSIX), and has both levels afterwards. */
 static pthread_mutex_t twice = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t twice_cond = PTHREAD_COND_INITIALIZER;
 static atomic_int twice_about_to_wait;
@@ -544,17 +568,20 @@ static void recursive_twice(void)
 	while (!atomic_load(&twice_about_to_wait))
 		sleep_ms(1);
 	sleep_ms(SETTLE_MS);
-	CHECK(EBUSY, pthread_mutex_trylock(&twice), "cond.recursive held twice: kept during the wait");
+	CHECK(EBUSY, pthread_mutex_trylock(&twice),
+	      "cond.recursive held twice: kept during the wait");
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "cond.recursive held twice: wait");
-	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &twice), "cond.recursive held twice: first unlock");
+	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &twice),
+		    "cond.recursive held twice: first unlock");
 	CHECK(EBUSY, pthread_mutex_trylock(&twice), "cond.recursive held twice: still held");
-	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &twice), "cond.recursive held twice: second unlock");
+	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &twice),
+		    "cond.recursive held twice: second unlock");
 	CHECK(0, pthread_mutex_trylock(&twice), "cond.recursive held twice: free");
 	CHECK(0, pthread_mutex_unlock(&twice), "cond.recursive held twice: unlock");
 	puppet_end(&waiter);
 }
 
-/* ---- destroy ---------------------------------------------------------------------------------- */
+/* ---- destroy --------------------------------------------------------------------------------- */
 
 struct elsewhere {
 	struct room *room;
@@ -568,15 +595,16 @@ static long op_take_from(void *pair)
 	pthread_cond_t *c = x->cond;
 	int error = pthread_mutex_lock(&r->mutex);
 	atomic_fetch_add(&r->inside, 1);
-	/* Only the broadcast comes with tokens, so nobody goes back into a destroyed condition. */
+	/* The tokens appear right before the broadcast, so no thread waits on a destroyed
+	 * condition. */
 	while (atomic_load(&r->tokens) == 0)
 		error |= pthread_cond_wait(c, &r->mutex);
 	atomic_fetch_sub(&r->tokens, 1);
 	return error | pthread_mutex_unlock(&r->mutex);
 }
 
-/* POSIX allows to destroy a condition at once after a broadcast that wakes all its waiters, even
- * before they have returned; glibc's destroy waits until they no longer look at it. */
+/* POSIX allows a condition to be destroyed right after a broadcast that wakes all its waiters, even
+ * before they have returned. glibc's destroy waits until they no longer access it. */
 static void destroy_after_broadcast(void)
 {
 	struct puppet p[3];
@@ -585,9 +613,11 @@ static void destroy_after_broadcast(void)
 		puppet_start(&p[i]);
 	check_begin("cond.destroyed and unmapped right after a broadcast");
 	for (int round = 0; round < 100; round++) {
-		struct room *r = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct room *r = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		room_init(r, PTHREAD_MUTEX_NORMAL, WAIT);
-		/* The condition alone on the page that goes away: the waiters still need the mutex. */
+		/* The condition has its own page, which is unmapped; the waiters still need the
+		 * mutex. */
 		pthread_cond_t *c = (pthread_cond_t *)((char *)r + 4096);
 		pthread_cond_init(c, NULL);
 		struct elsewhere pair = { r, c };
@@ -609,7 +639,7 @@ static void destroy_after_broadcast(void)
 		puppet_end(&p[i]);
 }
 
-/* ---- cancellation ------------------------------------------------------------------------------- */
+/* ---- cancellation ---------------------------------------------------------------------------- */
 
 struct cancel_room {
 	pthread_mutex_t mutex;
@@ -617,7 +647,7 @@ struct cancel_room {
 	enum how how;
 	bool asynchronous, already_pending;
 	atomic_int waiting, cleaned_up, tid;
-	/* What the clean-up handler saw. */
+	/* Results seen by the clean-up handler. */
 	long relock, others, unlock;
 };
 
@@ -677,7 +707,7 @@ static void cancellation(enum how how, bool asynchronous, bool pending)
 	if (!pending) {
 		while (!atomic_load(&r.waiting))
 			sleep_ms(1);
-		/* It is in its wait once the mutex is free. */
+		/* The thread waits once the mutex is free. */
 		pthread_mutex_lock(&r.mutex);
 		pthread_mutex_unlock(&r.mutex);
 		until_asleep(atomic_load(&r.tid));
@@ -687,16 +717,18 @@ static void cancellation(enum how how, bool asynchronous, bool pending)
 	check_end(result == PTHREAD_CANCELED, true);
 	CHECK_VALUE(1, r.cleaned_up, "cond.cancel in %s runs the handler", name);
 	CHECK_VALUE(EDEADLK, r.relock, "cond.cancel in %s: handler owns the mutex", name);
-	CHECK_VALUE(EBUSY, r.others, "cond.cancel in %s: others do not", name);
+	CHECK_VALUE(EBUSY, r.others, "cond.cancel in %s: others cannot lock it", name);
 	CHECK_VALUE(0, r.unlock, "cond.cancel in %s: handler unlocks", name);
 	CHECK(0, pthread_mutex_trylock(&r.mutex), "cond.cancel in %s: mutex free", name);
 	struct timespec t = after_ms(CLOCK_REALTIME, 5);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(&r.cond, &r.mutex, &t), "cond.cancel in %s: condition usable", name);
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&r.cond, &r.mutex, &t),
+	      "cond.cancel in %s: condition usable", name);
 	CHECK(0, pthread_mutex_unlock(&r.mutex), "cond.cancel in %s: unlock", name);
 	CHECK(0, pthread_cond_destroy(&r.cond), "cond.cancel in %s: destroy", name);
 }
 
-/* The mutex is busy when the cancelled waiter wants it back: its handler must wait for it. */
+/* Another thread holds the mutex when the waiter is cancelled: the waiter must acquire the mutex
+ * before its handler runs. */
 static void cancelled_while_busy(void)
 {
 	struct cancel_room r = { .mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP,
@@ -709,7 +741,8 @@ static void cancelled_while_busy(void)
 	pthread_mutex_lock(&r.mutex);
 	pthread_cancel(thread);
 	sleep_ms(SETTLE_MS);
-	CHECK_VALUE(0, r.cleaned_up, "cond.cancelled waiter does not run its handler without the mutex");
+	CHECK_VALUE(0, r.cleaned_up,
+		    "cond.cancelled waiter does not run its handler without the mutex");
 	CHECK(0, pthread_mutex_unlock(&r.mutex), "cond.unlock for a cancelled waiter");
 	check_begin("cond.cancelled waiter ends once it has the mutex");
 	pthread_join(thread, &result);
@@ -736,12 +769,12 @@ static void cancel_disabled(void)
 	pthread_cancel(thread);
 	pthread_mutex_unlock(&r.mutex);
 	sleep_ms(SETTLE_MS);
-	CHECK_VALUE(0, atomic_load(&r.left), "cond.wait with cancellation disabled goes on");
+	CHECK_VALUE(0, atomic_load(&r.left), "cond.wait with cancellation disabled continues");
 	pthread_mutex_lock(&r.mutex);
 	atomic_store(&r.tokens, 1);
 	pthread_cond_signal(&r.cond);
 	pthread_mutex_unlock(&r.mutex);
-	check_begin("cond.wait with cancellation disabled ends with its signal");
+	check_begin("cond.wait with cancellation disabled ends at its signal");
 	pthread_join(thread, &result);
 	check_end((long)result, 0);
 }
@@ -766,7 +799,8 @@ static void *take_or_be_cancelled(void *room)
 	return NULL;
 }
 
-/* Of two waiters one is cancelled as a signal comes: the signal must reach one that goes on. */
+/* One of two waiters is cancelled during a signal: the signal must reach a waiter that continues.
+ */
 static void cancelled_waiter_takes_no_signal(void)
 {
 	struct puppet waiter;
@@ -794,14 +828,14 @@ static void cancelled_waiter_takes_no_signal(void)
 		pthread_mutex_unlock(&r.mutex);
 		pthread_join(thread, &result);
 		if (result != PTHREAD_CANCELED) {
-			/* It took the token; the other one gets its own. */
+			/* The cancelled thread took the token; the other waiter gets a new one. */
 			pthread_mutex_lock(&r.mutex);
 			lost += atomic_load(&r.tokens) != 0;
 			atomic_store(&r.tokens, 1);
 			pthread_cond_signal(&r.cond);
 			pthread_mutex_unlock(&r.mutex);
 		}
-		/* Otherwise the token is for the waiter that is left, and so is the signal. */
+		/* Otherwise the token and the signal are for the remaining waiter. */
 		errors |= puppet_result(&waiter) % ERRNO_CHANGED;
 		errors |= pthread_cond_destroy(&r.cond);
 	}
@@ -822,12 +856,12 @@ static void *signal_while_cancelled(void *room)
 	return NULL;
 }
 
-static void signal_is_no_cancellation_point(void)
+static void signal_is_not_a_cancellation_point(void)
 {
 	struct room r;
 	pthread_t thread;
 	room_init(&r, PTHREAD_MUTEX_NORMAL, WAIT);
-	check_begin("cond.signal and broadcast are no cancellation points");
+	check_begin("cond.signal and broadcast are not cancellation points");
 	thread_create(&thread, NULL, signal_while_cancelled, &r);
 	pthread_join(thread, NULL);
 	check_end(atomic_load(&r.left), 1);
@@ -859,23 +893,26 @@ static void interrupted(enum how how, int flags, const char *with)
 		sleep_ms(1);
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
-	CHECK_VALUE(true, puppet_blocked(&waiter), "cond.%s goes on after signals %s", HOW_NAMES[how], with);
-	/* The waiter may have had no processor yet. */
+	CHECK_VALUE(true, puppet_blocked(&waiter), "cond.%s continues after signals %s",
+		    HOW_NAMES[how], with);
+	/* The waiter may not have run yet. */
 	for (int i = 0; i < 2000 && !atomic_load(&handled); i++)
 		sleep_ms(1);
-	CHECK_VALUE(true, atomic_load(&handled) > 0, "cond.%s handlers ran meanwhile %s", HOW_NAMES[how], with);
+	CHECK_VALUE(true, atomic_load(&handled) > 0, "cond.%s handlers ran during the wait %s",
+		    HOW_NAMES[how], with);
 	pthread_mutex_lock(&r.mutex);
 	atomic_store(&r.tokens, 1);
 	pthread_cond_signal(&r.cond);
 	pthread_mutex_unlock(&r.mutex);
-	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.%s ends after signals %s", HOW_NAMES[how], with);
-	/* It may wake early, but never with EINTR. */
+	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.%s ends after signals %s",
+		    HOW_NAMES[how], with);
+	/* A wait may wake early, but never returns EINTR. */
 	CHECK_VALUE(0, r.wrong_code, "cond.%s codes after signals %s", HOW_NAMES[how], with);
 	CHECK_VALUE(0, r.not_held, "cond.%s mutex held after signals %s", HOW_NAMES[how], with);
 	puppet_end(&waiter);
 }
 
-/* ---- several mutexes and conditions together ---------------------------------------------------- */
+/* ---- several mutexes and conditions together ------------------------------------------------- */
 
 static long op_wait_holding_another(void *room)
 {
@@ -900,7 +937,8 @@ static void other_mutexes_stay_held(void)
 	atomic_store(&r.tokens, 1);
 	pthread_cond_broadcast(&r.cond);
 	pthread_mutex_unlock(&r.mutex);
-	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED, "cond.another mutex stays held during a wait");
+	CHECK_VALUE(0, puppet_result(&waiter) % ERRNO_CHANGED,
+		    "cond.another mutex stays held during a wait");
 	puppet_end(&waiter);
 }
 
@@ -927,7 +965,7 @@ int main(void)
 	cancelled_while_busy();
 	cancel_disabled();
 	cancelled_waiter_takes_no_signal();
-	signal_is_no_cancellation_point();
+	signal_is_not_a_cancellation_point();
 	interrupted(WAIT, 0, "without SA_RESTART");
 	interrupted(TIMEDWAIT, SA_RESTART, "with SA_RESTART");
 	interrupted(CLOCKWAIT_MONOTONIC, 0, "without SA_RESTART");

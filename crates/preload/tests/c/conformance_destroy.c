@@ -1,19 +1,19 @@
-/* Destruction and initialisation of every object in every state that it can be in; of mutexes in
- * condition waits, conformance_destroy_waits.c has the states.
+/* Destruction and initialisation of every object in every possible state;
+ * conformance_destroy_waits.c covers mutexes in condition waits.
  *
- * Mutexes: glibc 2.36 counts the users of a mutex in `__nusers`. A lock raises the count and an unlock lowers
- * it. A condition wait leaves it raised: `__pthread_cond_wait_common` unlocks by
+ * Mutexes: glibc 2.36 counts the users of a mutex in `__nusers`. A lock increments the count and an
+ * unlock decrements it. A condition wait leaves it raised: `__pthread_cond_wait_common` unlocks by
  * `__pthread_mutex_unlock_usercnt (mutex, 0)` and locks by `__pthread_mutex_cond_lock`, which is
  * compiled with NO_INCR; the clean-up of a cancelled wait does the same. `__pthread_mutex_destroy`
- * answers EBUSY if the count is not 0, unless the robust bit of `__kind` is set, and sets `__kind`
- * to -1 otherwise: that has the robust bit, and is no type that any other function knows (EINVAL).
- * `__pthread_mutex_init` does not look at the object, and clears it.
+ * returns EBUSY if the count is not 0, unless the robust bit of `__kind` is set. Otherwise it sets
+ * `__kind` to -1, which has the robust bit, and which every other function rejects as an unknown
+ * type (EINVAL). `__pthread_mutex_init` clears the object without reading it.
  *
- * Condition variables: `__pthread_cond_destroy` waits until no waiter will touch the object any more
- * (`__wrefs >> 3`), which a waiter says before it takes its mutex, and changes nothing that later
- * calls look at. Reader-writer locks and spin locks: `__pthread_rwlock_destroy` and
- * `__pthread_spin_destroy` return 0, and neither look nor change anything. The inits clear.
- */
+ * Condition variables: `__pthread_cond_destroy` waits until `__wrefs >> 3`, the number of waiters
+ * that may still access the object, is 0. A waiter decrements it before it takes its mutex. The
+ * function changes nothing that later calls read. Reader-writer locks and spin locks:
+ * `__pthread_rwlock_destroy` and `__pthread_spin_destroy` return 0, and neither read nor change
+ * anything. The init functions clear the object. */
 #include "destroy.h"
 
 static const struct flavour ROBUST_FLAVOURS[] = {
@@ -24,7 +24,7 @@ static const struct flavour ROBUST_FLAVOURS[] = {
 
 static long op_destroy(void *m) { return pthread_mutex_destroy(m); }
 
-/* ---- held, and waited for ----------------------------------------------------------------------- */
+/* ---- held, and waited for -------------------------------------------------------------------- */
 
 static void unused(void)
 {
@@ -32,7 +32,7 @@ static void unused(void)
 	pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 	pthread_mutex_t *m = &now.mutex;
 	memset(m, 0xa5, sizeof *m);
-	CHECK(0, make(m), "destroy.%s init of rubbish", now.name);
+	CHECK(0, make(m), "destroy.%s init over garbage", now.name);
 	CHECK_DESTROY(0, "never locked");
 	CHECK_DESTROY(0, "destroyed before");
 	for (size_t i = 0; i < LENGTH(CALLS); i++) {
@@ -47,8 +47,8 @@ static void unused(void)
 	CHECK_DESTROY(0, "destroyed and used");
 	CHECK(0, pthread_cond_destroy(&c), "destroy.%s condition of a refused wait", now.name);
 	CHECK(0, make(m), "destroy.%s init after destroy", now.name);
-	CHECK(0, op_lock_unlock(m), "destroy.%s made anew: used", now.name);
-	CHECK_DESTROY(0, "made anew and used");
+	CHECK(0, op_lock_unlock(m), "destroy.%s reinitialised: used", now.name);
+	CHECK_DESTROY(0, "reinitialised and used");
 }
 
 static void held(void)
@@ -64,13 +64,13 @@ static void held(void)
 	CHECK_VALUE(EBUSY, puppet_call(&now.a, op_trylock, m), "destroy.%s still locked", now.name);
 	for (int i = depth; i > 1; i--) {
 		pthread_mutex_unlock(m);
-		CHECK_DESTROY(EBUSY, "locked %d times still", i - 1);
+		CHECK_DESTROY(EBUSY, "still locked %d times", i - 1);
 	}
-	CHECK(0, pthread_mutex_unlock(m), "destroy.%s unlock after all that", now.name);
+	CHECK(0, pthread_mutex_unlock(m), "destroy.%s unlock at depth 1", now.name);
 	CHECK_DESTROY(0, "unlocked");
 	make(m);
 	in_thread(op_lock, m);
-	CHECK_DESTROY(EBUSY, "locked by a thread that ended");
+	CHECK_DESTROY(EBUSY, "locked by an ended thread");
 }
 
 static void held_by_another(void)
@@ -82,11 +82,12 @@ static void held_by_another(void)
 	pthread_mutex_lock(m);
 	puppet_send(&now.a, op_hold, &s);
 	CHECK_VALUE(true, puppet_blocked(&now.a), "destroy.%s a lock waits", now.name);
-	CHECK_DESTROY(EBUSY, "locked, and waited for");
+	CHECK_DESTROY(EBUSY, "locked, with a waiter");
 	pthread_mutex_unlock(m);
 	puppet_wait_sem(&s.holds);
 	CHECK_DESTROY(EBUSY, "locked by another");
-	CHECK_VALUE(EBUSY, in_child(op_destroy, m), "destroy.%s locked by a thread of the parent", now.name);
+	CHECK_VALUE(EBUSY, in_child(op_destroy, m), "destroy.%s locked by a thread of the parent",
+		    now.name);
 	CHECK(EBUSY, pthread_mutex_trylock(m), "destroy.%s still locked by another", now.name);
 	sem_post(&s.leave);
 	puppet_result(&now.a);
@@ -106,16 +107,18 @@ static void given_up(void)
 	pthread_mutex_lock(m);
 	puppet_send(&now.a, op_timedlock_10, m);
 	puppet_send(&now.b, op_timedlock_10, m);
-	CHECK_DESTROY(EBUSY, "locked, with impatient waiters");
-	/* A clock that is read may set errno. */
-	long first = puppet_result(&now.a) % ERRNO_CHANGED, second = puppet_result(&now.b) % ERRNO_CHANGED;
-	CHECK_VALUE(true, first == ETIMEDOUT && second == ETIMEDOUT, "destroy.%s they gave up", now.name);
+	CHECK_DESTROY(EBUSY, "locked, with timed waiters");
+	/* Reading a clock may set errno. */
+	long first = puppet_result(&now.a) % ERRNO_CHANGED;
+	long second = puppet_result(&now.b) % ERRNO_CHANGED;
+	CHECK_VALUE(true, first == ETIMEDOUT && second == ETIMEDOUT, "destroy.%s both time out",
+		    now.name);
 	CHECK_DESTROY(EBUSY, "locked, after waiters gave up");
 	pthread_mutex_unlock(m);
 	CHECK_DESTROY(0, "unlocked, after waiters gave up");
 }
 
-/* POSIX leaves it undefined. glibc clears the object: nobody holds it. */
+/* POSIX leaves this undefined. glibc clears the object, so it is free. */
 static void initialised_again(void)
 {
 	pthread_mutex_t *m = &now.mutex;
@@ -125,47 +128,55 @@ static void initialised_again(void)
 		make(m);
 		for (int i = 0; i < depth; i++)
 			another ? puppet_call(&now.a, op_lock, m) : pthread_mutex_lock(m);
-		CHECK(0, make(m), "destroy.%s init of what %s holds", now.name, whose);
-		CHECK_VALUE(0, puppet_call(&now.b, op_trylock_unlock, m), "destroy.%s free after it", now.name);
-		CHECK(0, op_lock_unlock(m), "destroy.%s free for the caller after it", now.name);
-		CHECK_VALUE(0, puppet_call(&now.a, op_lock_unlock, m), "destroy.%s and for the other", now.name);
-		CHECK_DESTROY(0, "made anew while %s held it", whose);
+		CHECK(0, make(m), "destroy.%s init of a mutex that %s holds", now.name, whose);
+		CHECK_VALUE(0, puppet_call(&now.b, op_trylock_unlock, m),
+			    "destroy.%s free after init", now.name);
+		CHECK(0, op_lock_unlock(m), "destroy.%s free for the caller after init", now.name);
+		CHECK_VALUE(0, puppet_call(&now.a, op_lock_unlock, m),
+			    "destroy.%s free for the other thread after init", now.name);
+		CHECK_DESTROY(0, "reinitialised while %s held it", whose);
 	}
 }
 
-/* What init answers, and the functions that are for some kinds only. */
+/* The codes of init, and of functions for some kinds only. */
 static void initialised(void)
 {
 	pthread_mutex_t m;
 	int ceiling, old;
 	for (int i = 0; i < 3 * 2 * 2; i++) {
 		const int protocols[] = { NO_PROTOCOL, INHERIT, PROTECT };
-		struct flavour f = { "", i % 2 ? SHARED : PRIVATE, i / 2 % 2 ? ROBUST : STALLED, protocols[i / 4], false };
+		struct flavour f = { "", i % 2 ? SHARED : PRIVATE, i / 2 % 2 ? ROBUST : STALLED,
+				    protocols[i / 4], false };
 		now.flavour = &f;
 		for (size_t k = 0; k < LENGTH(KINDS); k++) {
 			char name[60];
 			now.kind = &KINDS[k];
-			snprintf(name, sizeof name, "%s, protocol %d%s%s", KINDS[k].name, f.protocol,
-				 f.robust == ROBUST ? ", robust" : "", f.shared == SHARED ? ", shared" : "");
+			snprintf(name, sizeof name, "%s, protocol %d%s%s", KINDS[k].name,
+				 f.protocol,
+				 f.robust == ROBUST ? ", robust" : "",
+				 f.shared == SHARED ? ", shared" : "");
 			RECORD(make(&m), "init.%s", name);
 			RECORD(pthread_mutex_consistent(&m), "init.%s consistent", name);
-			RECORD(pthread_mutex_getprioceiling(&m, &ceiling), "init.%s getprioceiling", name);
+			RECORD(pthread_mutex_getprioceiling(&m, &ceiling), "init.%s getprioceiling",
+			       name);
 			if (f.protocol != PROTECT)
-				CHECK(EINVAL, pthread_mutex_setprioceiling(&m, 1, &old), "init.%s setprioceiling", name);
+				CHECK(EINVAL, pthread_mutex_setprioceiling(&m, 1, &old),
+				      "init.%s setprioceiling", name);
 			CHECK(0, pthread_mutex_destroy(&m), "init.%s destroy", name);
-			CHECK(EINVAL, pthread_mutex_consistent(&m), "init.%s destroyed: consistent", name);
+			CHECK(EINVAL, pthread_mutex_consistent(&m), "init.%s destroyed: consistent",
+			      name);
 		}
 	}
 }
 
-/* ---- robust mutexes: destroy does not look ------------------------------------------------------ */
+/* ---- robust mutexes: destroy does not check their state -------------------------------------- */
 
 static const char *const ROBUST_STATES[] = {
-	"locked", "locked by another", "locked, and waited for", "in a condition wait",
-	"its owner died", "taken over from the dead", "lost",
+	"locked", "locked by another", "locked, with a waiter", "in a condition wait",
+	"its owner died", "acquired after the owner's death", "lost",
 };
 
-/* In a child, which ends before anybody uses what it has destroyed. */
+/* In a child, which ends before any thread uses the destroyed mutex. */
 static long op_destroy_robust(void *state)
 {
 	struct puppet p;
@@ -208,7 +219,8 @@ static void robust(void)
 {
 	for (int state = 0; state < (int)LENGTH(ROBUST_STATES); state++) {
 		make(&now.mutex);
-		CHECK_VALUE(0, in_child(op_destroy_robust, &state), "destroy.%s %s", now.name, ROBUST_STATES[state]);
+		CHECK_VALUE(0, in_child(op_destroy_robust, &state), "destroy.%s %s", now.name,
+			    ROBUST_STATES[state]);
 	}
 }
 
@@ -235,7 +247,7 @@ static void every_mutex(void)
 	puppet_end(&now.b);
 }
 
-/* ---- condition variables ------------------------------------------------------------------------ */
+/* ---- condition variables --------------------------------------------------------------------- */
 
 static void conditions(int shared)
 {
@@ -263,13 +275,16 @@ static void conditions(int shared)
 		puppet_send(&now.a, op_wait, &s);
 		until_waiting(&s, 1);
 		atomic_fetch_add(&s.tokens, 1);
-		CHECK(0, broadcast ? pthread_cond_broadcast(&c) : pthread_cond_signal(&c), "cond.%s %s", name, call);
-		CHECK(0, pthread_cond_destroy(&c), "cond.%s destroy after %s, mutex held", name, call);
+		CHECK(0, broadcast ? pthread_cond_broadcast(&c) : pthread_cond_signal(&c),
+		      "cond.%s %s", name, call);
+		CHECK(0, pthread_cond_destroy(&c), "cond.%s destroy after %s, mutex held", name,
+		      call);
 		memset(&c, 0xa5, sizeof c);
 		pthread_mutex_unlock(m);
 		puppet_wait_sem(&s.holds);
 		sem_post(&s.leave);
-		CHECK_VALUE(0, puppet_result(&now.a) % ERRNO_CHANGED, "cond.%s waiter after %s", name, call);
+		CHECK_VALUE(0, puppet_result(&now.a) % ERRNO_CHANGED, "cond.%s waiter after %s",
+			    name, call);
 	}
 	make_cond(&c, shared);
 	begin_stay(&s, &c, CLOCKWAIT, 20);
@@ -278,13 +293,15 @@ static void conditions(int shared)
 	puppet_send(&now.a, op_wait, &s);
 	until_waiting(&s, 1);
 	pthread_mutex_unlock(m);
-	CHECK(0, pthread_cond_destroy(&c), "cond.%s destroy under a wait", name);
-	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, soonest), "cond.%s it waits for the time-out", name);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&now.a) % ERRNO_CHANGED, "cond.%s the wait times out", name);
+	CHECK(0, pthread_cond_destroy(&c), "cond.%s destroy during a wait", name);
+	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, soonest),
+		    "cond.%s destroy waits for the time-out", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&now.a) % ERRNO_CHANGED, "cond.%s the wait times out",
+		    name);
 	puppet_end(&now.a);
 }
 
-/* ---- reader-writer locks ------------------------------------------------------------------------- */
+/* ---- reader-writer locks --------------------------------------------------------------------- */
 
 static long op_rw_unlock(void *l) { return pthread_rwlock_unlock(l); }
 static long op_read(void *l) { return pthread_rwlock_rdlock(l) | pthread_rwlock_unlock(l); }
@@ -301,7 +318,7 @@ static void rwlocks(const char *name, pthread_rwlock_t *l, const pthread_rwlocka
 {
 	struct puppet *a = &now.a, *b = &now.b;
 	memset(l, 0xa5, sizeof *l);
-	CHECK(0, pthread_rwlock_init(l, attr), "rwlock.%s init of rubbish", name);
+	CHECK(0, pthread_rwlock_init(l, attr), "rwlock.%s init over garbage", name);
 	CHECK_RW("never locked");
 	CHECK_RW("twice");
 	CHECK(0, pthread_rwlock_rdlock(l), "rwlock.%s destroyed: rdlock", name);
@@ -309,7 +326,8 @@ static void rwlocks(const char *name, pthread_rwlock_t *l, const pthread_rwlocka
 	CHECK_VALUE(0, puppet_call(a, op_tryrdlock, l), "rwlock.%s a second reader", name);
 	CHECK_RW("read by two");
 	CHECK_VALUE(EBUSY, puppet_call(b, op_trywrlock, l), "rwlock.%s still read", name);
-	CHECK_VALUE(0, puppet_call(a, op_rw_unlock, l), "rwlock.%s unlock by the second reader", name);
+	CHECK_VALUE(0, puppet_call(a, op_rw_unlock, l), "rwlock.%s unlock by the second reader",
+		    name);
 	CHECK_VALUE(EBUSY, puppet_call(b, op_trywrlock, l), "rwlock.%s still read by one", name);
 	puppet_send(b, op_write, l);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s a writer waits", name);
@@ -324,18 +342,19 @@ static void rwlocks(const char *name, pthread_rwlock_t *l, const pthread_rwlocka
 	puppet_send(b, op_write, l);
 	CHECK_VALUE(true, puppet_blocked(a) && puppet_blocked(b), "rwlock.%s both wait", name);
 	CHECK_RW("written, and both wait");
-	CHECK_VALUE(true, puppet_blocked(a) && puppet_blocked(b), "rwlock.%s both still wait", name);
+	CHECK_VALUE(true, puppet_blocked(a) && puppet_blocked(b), "rwlock.%s both still wait",
+		    name);
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s unlock by the writer", name);
 	CHECK_VALUE(0, puppet_result(a) | puppet_result(b), "rwlock.%s reader and writer", name);
 	CHECK_RW("used");
 	pthread_rwlock_wrlock(l);
 	CHECK(0, pthread_rwlock_init(l, attr), "rwlock.%s init when written", name);
-	CHECK_VALUE(0, puppet_call(a, op_write, l), "rwlock.%s free after it", name);
+	CHECK_VALUE(0, puppet_call(a, op_write, l), "rwlock.%s free after init", name);
 	puppet_call(a, op_rdlock, l);
 	puppet_call(a, op_rdlock, l);
 	CHECK(0, pthread_rwlock_init(l, attr), "rwlock.%s init when read twice", name);
-	CHECK_VALUE(0, puppet_call(b, op_write, l), "rwlock.%s free for a writer after it", name);
-	CHECK_RW("made anew");
+	CHECK_VALUE(0, puppet_call(b, op_write, l), "rwlock.%s free for a writer after init", name);
+	CHECK_RW("reinitialised");
 }
 
 static void every_rwlock(void)
@@ -358,7 +377,7 @@ static void every_rwlock(void)
 	puppet_end(&now.b);
 }
 
-/* ---- spin locks ----------------------------------------------------------------------------------- */
+/* ---- spin locks ------------------------------------------------------------------------------ */
 
 static long op_spin(void *l) { return pthread_spin_lock(l) | pthread_spin_unlock(l); }
 static long op_spin_try(void *l) { return pthread_spin_trylock(l); }
@@ -370,7 +389,7 @@ static void spins(int shared)
 	void *l = &spin;
 	struct puppet *a = &now.a;
 	puppet_start(a);
-	CHECK(0, pthread_spin_init(l, shared), "spin.%s init of rubbish", name);
+	CHECK(0, pthread_spin_init(l, shared), "spin.%s init over garbage", name);
 	CHECK(0, pthread_spin_destroy(l), "spin.%s destroy, never locked", name);
 	CHECK(0, pthread_spin_lock(l), "spin.%s destroyed: lock", name);
 	CHECK(0, pthread_spin_destroy(l), "spin.%s destroy when held", name);
@@ -380,10 +399,10 @@ static void spins(int shared)
 	CHECK(0, pthread_spin_destroy(l), "spin.%s destroy when waited for", name);
 	CHECK_VALUE(true, puppet_blocked(a), "spin.%s still waits", name);
 	CHECK(0, pthread_spin_unlock(l), "spin.%s unlock", name);
-	CHECK_VALUE(0, puppet_result(a), "spin.%s the waiter had it", name);
+	CHECK_VALUE(0, puppet_result(a), "spin.%s the waiter gets the lock", name);
 	pthread_spin_lock(l);
 	CHECK(0, pthread_spin_init(l, shared), "spin.%s init when held", name);
-	CHECK_VALUE(0, puppet_call(a, op_spin, l), "spin.%s free after it", name);
+	CHECK_VALUE(0, puppet_call(a, op_spin, l), "spin.%s free after init", name);
 	CHECK(0, pthread_spin_destroy(l), "spin.%s destroy", name);
 	puppet_end(a);
 }

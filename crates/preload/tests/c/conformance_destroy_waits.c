@@ -1,5 +1,5 @@
-/* Destruction of mutexes that waiters of a condition variable will take again: conformance_destroy.c
- * says what glibc counts. */
+/* Destruction of mutexes that waiters of a condition variable will acquire again;
+ * conformance_destroy.c describes glibc's count. */
 #include "destroy.h"
 
 static long op_destroy(void *m) { return pthread_mutex_destroy(m); }
@@ -16,23 +16,26 @@ static void waiters(int n, int how, int shared)
 	struct puppet *const puppets[] = { &now.a, &now.b };
 	struct stay s;
 	pthread_cond_t c;
-	snprintf(what, sizeof what, "%d in %s%s", n, HOWS[how], shared == SHARED ? " (shared)" : "");
+	snprintf(what, sizeof what, "%d in %s%s", n, HOWS[how],
+		 shared == SHARED ? " (shared)" : "");
 	make(&now.mutex);
 	make_cond(&c, shared);
 	begin_stay(&s, &c, how, LATER_MS);
 	for (int i = 0; i < n; i++)
 		puppet_send(puppets[i], op_wait, &s);
-	check_begin("destroy.%s %s: they wait", now.name, what);
+	check_begin("destroy.%s %s: all wait", now.name, what);
 	until_waiting(&s, n);
 	check_end(0, 0);
 	CHECK_DESTROY(EBUSY, "%s: locked", what);
 	pthread_mutex_unlock(&now.mutex);
 	for (int left = n; left > 0; left--) {
 		CHECK_DESTROY(EBUSY, "%s: %d left", what, left);
-		/* The count is in the child too, of threads that are not. */
+		/* The child inherits the count of threads that do not exist there. */
 		if (how == WAIT && shared == PRIVATE) {
-			CHECK_VALUE(EBUSY, in_child(op_destroy, &now.mutex), "destroy.%s %s: in a child", now.name, what);
-			CHECK_VALUE(0, in_child(op_remake_destroy, &now.mutex), "destroy.%s %s: made anew in a child",
+			CHECK_VALUE(EBUSY, in_child(op_destroy, &now.mutex),
+				    "destroy.%s %s: in a child", now.name, what);
+			CHECK_VALUE(0, in_child(op_remake_destroy, &now.mutex),
+				    "destroy.%s %s: reinitialised in a child",
 				    now.name, what);
 		}
 		pthread_mutex_lock(&now.mutex);
@@ -44,13 +47,13 @@ static void waiters(int n, int how, int shared)
 		puppet_wait_sem(&s.holds);
 		CHECK_DESTROY(EBUSY, "%s: the waiter holds it", what);
 		sem_post(&s.leave);
-		/* Once the mutex was free, the waiter is out. */
+		/* This thread gets the mutex only after the waiter has released it. */
 		pthread_mutex_lock(&now.mutex);
 		pthread_mutex_unlock(&now.mutex);
 	}
 	for (int i = 0; i < n; i++)
 		puppet_result(puppets[i]);
-	CHECK_DESTROY(0, "%s: none left", what);
+	CHECK_DESTROY(0, "%s: no waiters left", what);
 	CHECK(0, pthread_cond_destroy(&c), "destroy.%s %s: the condition", now.name, what);
 }
 
@@ -64,9 +67,10 @@ static void timed_out(void)
 	puppet_wait_sem(&s.holds);
 	CHECK_DESTROY(EBUSY, "held after a time-out");
 	sem_post(&s.leave);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&now.a) % ERRNO_CHANGED, "destroy.%s the wait timed out", now.name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&now.a) % ERRNO_CHANGED,
+		    "destroy.%s the wait timed out", now.name);
 	CHECK_DESTROY(0, "unlocked after a time-out");
-	/* Two waits end while another thread holds the mutex. */
+	/* Two waits time out while another thread holds the mutex. */
 	make(&now.mutex);
 	begin_stay(&s, &c, CLOCKWAIT, 5);
 	sem_post(&s.leave);
@@ -75,10 +79,12 @@ static void timed_out(void)
 	puppet_send(&now.b, op_wait, &s);
 	until_waiting(&s, 2);
 	sleep_ms(5 + SETTLE_MS);
-	CHECK_DESTROY(EBUSY, "locked, with waiters whose time is over");
+	CHECK_DESTROY(EBUSY, "locked, with timed-out waiters");
 	pthread_mutex_unlock(&now.mutex);
-	long first = puppet_result(&now.a) % ERRNO_CHANGED, second = puppet_result(&now.b) % ERRNO_CHANGED;
-	CHECK_VALUE(true, first == ETIMEDOUT && second == ETIMEDOUT, "destroy.%s both timed out", now.name);
+	long first = puppet_result(&now.a) % ERRNO_CHANGED;
+	long second = puppet_result(&now.b) % ERRNO_CHANGED;
+	CHECK_VALUE(true, first == ETIMEDOUT && second == ETIMEDOUT, "destroy.%s both timed out",
+		    now.name);
 	CHECK_DESTROY(0, "after waits that ended while it was locked");
 }
 
@@ -93,7 +99,8 @@ static void on_signal(int sig)
 	errno = saved;
 }
 
-/* The waiter runs a signal handler as its wait ends: it is signalled, and cannot take the mutex. */
+/* The waiter runs a signal handler at the end of its wait: it is signalled but cannot take the
+ * mutex yet. */
 static void not_yet_awake(bool broadcast)
 {
 	struct stay s;
@@ -116,7 +123,8 @@ static void not_yet_awake(bool broadcast)
 	puppet_wait_sem(&s.holds);
 	CHECK_DESTROY(EBUSY, "the waiter holds it after the %s", what);
 	sem_post(&s.leave);
-	CHECK_VALUE(0, puppet_result(&now.a) % ERRNO_CHANGED, "destroy.%s the wait ended by %s", now.name, what);
+	CHECK_VALUE(0, puppet_result(&now.a) % ERRNO_CHANGED, "destroy.%s the wait ended by %s",
+		    now.name, what);
 	CHECK_DESTROY(0, "the waiter left after the %s", what);
 }
 
@@ -146,7 +154,7 @@ static void cancelled(bool unlocks)
 	CHECK(0, pthread_cond_destroy(&c), "destroy.%s condition of a cancelled wait", now.name);
 }
 
-/* A wait by who has it twice does not release it. */
+/* A wait by a thread that holds the mutex twice does not release it. */
 static void waited_twice_locked(void)
 {
 	struct stay s;
@@ -170,7 +178,7 @@ static void waited_twice_locked(void)
 	CHECK_DESTROY(0, "unlocked twice after the wait");
 }
 
-/* Waits that are refused leave no trace. */
+/* Refused waits leave no trace. */
 static void refused(void)
 {
 	struct stay s;
@@ -179,17 +187,21 @@ static void refused(void)
 	int type = now.kind->type;
 	make(m);
 	pthread_mutex_lock(m);
-	CHECK(EINVAL, pthread_cond_timedwait(&c, m, &NSEC_TOO_BIG), "destroy.%s wait until no time", now.name);
-	CHECK_DESTROY(EBUSY, "locked after a wait until no time");
+	CHECK(EINVAL, pthread_cond_timedwait(&c, m, &NSEC_TOO_BIG),
+	      "destroy.%s wait with an invalid time", now.name);
+	CHECK_DESTROY(EBUSY, "locked after a wait with an invalid time");
 	pthread_mutex_unlock(m);
-	/* Normal ones are unlocked whoever holds them, unless the kernel knows who does. */
-	if (type == PTHREAD_MUTEX_RECURSIVE || type == PTHREAD_MUTEX_ERRORCHECK || now.flavour->protocol == INHERIT) {
-		CHECK(EPERM, pthread_cond_wait(&c, m), "destroy.%s wait with a free one", now.name);
+	/* Normal mutexes can be unlocked by any thread, unless the kernel knows the owner. */
+	if (type == PTHREAD_MUTEX_RECURSIVE || type == PTHREAD_MUTEX_ERRORCHECK ||
+	    now.flavour->protocol == INHERIT) {
+		CHECK(EPERM, pthread_cond_wait(&c, m), "destroy.%s wait with a free mutex",
+		      now.name);
 		begin_stay(&s, &c, WAIT, 0);
 		puppet_send(&now.a, op_hold, &s);
 		puppet_wait_sem(&s.holds);
-		CHECK(EPERM, pthread_cond_wait(&c, m), "destroy.%s wait with another's", now.name);
-		CHECK_DESTROY(EBUSY, "locked by another after a wait with it");
+		CHECK(EPERM, pthread_cond_wait(&c, m),
+		      "destroy.%s wait with another thread's mutex", now.name);
+		CHECK_DESTROY(EBUSY, "locked by another thread after a wait with it");
 		sem_post(&s.leave);
 		puppet_result(&now.a);
 	}
@@ -225,11 +237,12 @@ static void every_wait(void)
 		waited_twice_locked();
 }
 
-/* Priority protection takes real-time threads, where the process may make them. */
+/* Priority protection needs real-time threads, where the process may create them. */
 static void protected(void)
 {
 	static const struct flavour PROTECTED = { "protect", PRIVATE, STALLED, PROTECT, false };
-	struct sched_param parameter = { .sched_priority = sched_get_priority_min(SCHED_FIFO) }, normal = { 0 };
+	struct sched_param parameter = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
+	struct sched_param normal = { 0 };
 	check_begin("destroy.protect real-time thread");
 	int real_time = pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
 	check_record(real_time);

@@ -1,6 +1,6 @@
-/* Where a program meets the edges of its process: limits, signals in storms, threads that libc does
- * not know, children in the midst of contention, the ways to end. Contention is always by few threads
- * and for a short while: strictly ordered locks need a time slice per hand-over. */
+/* Edge cases of a process: limits, frequent signals, threads unknown to libc, children created
+ * during contention, the ways to end. Few threads contend, and only briefly: strictly ordered locks
+ * need a time slice per hand-over. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static long counter;
 static atomic_long attempts;
 static atomic_bool stop;
 
-/* ---- a crowd that contends until it is told to stop -------------------------------------------- */
+/* ---- a crowd that contends until it is stopped ----------------------------------------------- */
 
 enum { CROWD = 3 };
 
@@ -33,11 +33,13 @@ static long op_contend(void *ignored)
 		mine++;
 		if (mine % 4 == 0) {
 			struct timespec soon = after_ms(CLOCK_MONOTONIC, 1);
-			long code = CALL(pthread_cond_clockwait(&news, &busy, CLOCK_MONOTONIC, &soon));
+			long code = CALL(pthread_cond_clockwait(&news, &busy, CLOCK_MONOTONIC,
+								&soon));
 			errors |= code == ETIMEDOUT ? 0 : code;
 		}
 		errors |= CALL(pthread_mutex_unlock(&busy));
-		errors |= CALL(mine % 8 ? pthread_rwlock_rdlock(&shelf) : pthread_rwlock_wrlock(&shelf));
+		errors |= CALL(mine % 8 ? pthread_rwlock_rdlock(&shelf)
+					: pthread_rwlock_wrlock(&shelf));
 		errors |= CALL(pthread_rwlock_unlock(&shelf));
 		errors |= CALL(pthread_cond_signal(&news));
 	}
@@ -56,23 +58,24 @@ static void crowd_start(struct puppet p[CROWD])
 	}
 }
 
-/* What went wrong: codes and errno of each call, and counts that were lost. */
+/* Returns the errors of all calls, as codes and as changes of errno, or else the number of lost
+ * counts. */
 static long crowd_stop(struct puppet p[CROWD])
 {
 	long errors = 0;
 	atomic_store(&stop, true);
 	for (int i = 0; i < CROWD; i++) {
-		/* The crowd's own reads of the clock keep errno; so does everything else in it. */
+		/* Nothing in the crowd may change errno; its own clock reads do not. */
 		errors |= puppet_result(&p[i]);
 		puppet_end(&p[i]);
 	}
 	return errors ? errors : counter - atomic_load(&attempts);
 }
 
-/* ---- limits -------------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
-/* glibc counts the levels in 32 bits, at a place that is part of its ABI. Nobody locks four billion
- * times to see this, so the count is set. */
+/* glibc counts the levels in 32 bits, at an offset that is part of its ABI. Four billion locks
+ * would take too long, so the test sets the count. */
 static void recursion_limit(void)
 {
 	pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -84,22 +87,24 @@ static void recursion_limit(void)
 	CHECK(EAGAIN, pthread_mutex_lock(&m), "limit.recursive mutex, lock");
 	CHECK(EAGAIN, pthread_mutex_trylock(&m), "limit.recursive mutex, trylock");
 	CHECK(EAGAIN, pthread_mutex_timedlock(&m, &later), "limit.recursive mutex, timedlock");
-	CHECK(EAGAIN, pthread_mutex_clocklock(&m, CLOCK_REALTIME, &later), "limit.recursive mutex, clocklock");
-	CHECK(0, pthread_mutex_unlock(&m), "limit.recursive mutex gives a level back");
+	CHECK(EAGAIN, pthread_mutex_clocklock(&m, CLOCK_REALTIME, &later),
+	      "limit.recursive mutex, clocklock");
+	CHECK(0, pthread_mutex_unlock(&m), "limit.recursive mutex unlocks one level");
 	CHECK(0, pthread_mutex_trylock(&m), "limit.recursive mutex has a level again");
 	m.__data.__count = first;
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m), "limit.recursive mutex is held by its last level");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m),
+		    "limit.recursive mutex is held by its last level");
 	CHECK(0, pthread_mutex_unlock(&m), "limit.recursive mutex unlocks");
 	CHECK_VALUE(0, in_thread(op_trylock_unlock, &m), "limit.recursive mutex is free");
 }
 
-/* Deadlines that no clock reaches are waits without one. */
+/* A deadline that no clock reaches must act as no deadline. */
 struct far {
 	pthread_mutex_t mutex;
 	pthread_rwlock_t rwlock;
 	pthread_cond_t cond;
 	struct timespec deadline;
-	bool told;
+	bool released;
 };
 
 static long op_far_mutex(void *f)
@@ -120,7 +125,7 @@ static long op_far_cond(void *f)
 {
 	struct far *x = f;
 	int error = pthread_mutex_lock(&x->mutex);
-	while (!x->told && !error)
+	while (!x->released && !error)
 		error = pthread_cond_timedwait(&x->cond, &x->mutex, &x->deadline);
 	return error | pthread_mutex_unlock(&x->mutex);
 }
@@ -129,7 +134,7 @@ static void far_deadlines(void)
 {
 	static const struct { const char *name; time_t seconds; } FAR[] = {
 		{ "year 2200", 7258118400 },
-		/* Beyond what nanoseconds in 64 bits hold, signed and unsigned. */
+		/* Beyond the range of 64-bit nanoseconds, signed and unsigned. */
 		{ "year 2300", 10413792000 },
 		{ "year 2600", 19880899200 },
 		{ "end of time", LONG_MAX },
@@ -138,7 +143,8 @@ static void far_deadlines(void)
 	puppet_start(&a);
 	puppet_start(&b);
 	for (size_t i = 0; i < LENGTH(FAR); i++) {
-		struct far x = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER, PTHREAD_COND_INITIALIZER,
+		struct far x = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER,
+				PTHREAD_COND_INITIALIZER,
 				 { FAR[i].seconds, 999999999 }, false };
 		pthread_mutex_lock(&x.mutex);
 		pthread_rwlock_wrlock(&x.rwlock);
@@ -153,7 +159,7 @@ static void far_deadlines(void)
 		puppet_send(&a, op_far_cond, &x);
 		CHECK_VALUE(true, puppet_blocked(&a), "deadline.%s: condition waits", FAR[i].name);
 		pthread_mutex_lock(&x.mutex);
-		x.told = true;
+		x.released = true;
 		pthread_cond_signal(&x.cond);
 		pthread_mutex_unlock(&x.mutex);
 		CHECK_VALUE(0, puppet_result(&a), "deadline.%s: condition", FAR[i].name);
@@ -162,7 +168,7 @@ static void far_deadlines(void)
 	puppet_end(&b);
 }
 
-/* ---- signals ---------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static atomic_long handled;
 
@@ -172,8 +178,8 @@ static void on_signal(int sig)
 	atomic_fetch_add(&handled, 1);
 }
 
-/* The profiling timer, and signals to every waiter: no call may answer EINTR, change errno or lose
- * its turn. */
+/* The profiling timer, and signals to every waiter: no call may return EINTR, change errno or lose
+ * its place. */
 static void storm(int flags, const char *how)
 {
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = flags };
@@ -183,7 +189,7 @@ static void storm(int flags, const char *how)
 	sigaction(SIGUSR1, &action, NULL);
 	atomic_store(&handled, 0);
 	crowd_start(p);
-	check_begin("signal.storm in contention %s", how);
+	check_begin("signal.storm during contention %s", how);
 	setitimer(ITIMER_PROF, &often, NULL);
 	for (int i = 0; i < 60; i++) {
 		struct timespec pause = { 0, 500000 };
@@ -196,10 +202,11 @@ static void storm(int flags, const char *how)
 	signal(SIGPROF, SIG_DFL);
 }
 
-/* ---- threads that libc does not know ------------------------------------------------------------------ */
+/* ---- threads unknown to libc ----------------------------------------------------------------- */
 
-/* A bare clone with its creator's thread pointer, as small runtimes make them. With glibc it may use
- * locks that keep no owner. The creator only waits for it meanwhile: they share errno. */
+/* A thread made by a bare clone, with its creator's thread pointer, as small runtimes make them.
+ * With glibc it may use locks that do not record an owner. Its creator only waits meanwhile,
+ * because the two share errno. */
 static atomic_int bare_tid;
 static atomic_long bare_errors;
 
@@ -224,25 +231,26 @@ static void bare_threads(void)
 {
 	const size_t size = 65536;
 	char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
-			  CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			  CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 	struct puppet p[CROWD];
 	long errors = 0;
 	crowd_start(p);
-	check_begin("thread.of a bare clone contends");
+	check_begin("thread.a bare clone contends");
 	for (int i = 0; i < 3; i++) {
-		if (CHILD_BY("clone", clone(bare_main, stack + size, flags, NULL, &bare_tid, NULL, &bare_tid)) < 0)
+		if (CHILD_BY("clone", clone(bare_main, stack + size, flags, NULL, &bare_tid, NULL,
+					    &bare_tid)) < 0)
 			errors |= errno;
 		while (atomic_load(&bare_tid))
 			syscall(SYS_sched_yield);
 		errors |= atomic_load(&bare_errors);
 	}
 	check_end(errors, 0);
-	CHECK_VALUE(0, crowd_stop(p), "thread.of a bare clone counts with the others");
+	CHECK_VALUE(0, crowd_stop(p), "thread.a bare clone loses no counts");
 	munmap(stack, size);
 }
 
-/* A holder is cancelled while others wait: its clean-up handler lets them in. */
+/* A holder is cancelled while others wait: its clean-up handler unlocks for them. */
 static atomic_int holding;
 
 static void unlock_busy(void *ignored)
@@ -275,23 +283,26 @@ static void holder_cancelled(void)
 		sleep_ms(1);
 	puppet_send(&a, op_lock_unlock, &busy);
 	puppet_send(&b, op_lock_unlock, &busy);
-	CHECK_VALUE(true, puppet_blocked(&a) && puppet_blocked(&b), "thread.two wait for a holder that is cancelled");
+	CHECK_VALUE(true, puppet_blocked(&a) && puppet_blocked(&b),
+		    "thread.two wait for a holder that is cancelled");
 	check_begin("thread.cancelled holder ends");
 	pthread_cancel(holder);
 	pthread_join(holder, &result);
 	check_end(result == PTHREAD_CANCELED, true);
-	CHECK_VALUE(0, puppet_result(&a) | puppet_result(&b), "thread.its clean-up handler lets them in");
+	CHECK_VALUE(0, puppet_result(&a) | puppet_result(&b),
+		    "thread.its clean-up handler unlocks for them");
 	puppet_end(&a);
 	puppet_end(&b);
 }
 
-/* ---- children in the midst of contention ---------------------------------------------------------------- */
+/* ---- children created during contention ------------------------------------------------------ */
 
 static long child_of_contention(void *ignored)
 {
 	(void)ignored;
-	/* The forking thread holds the mutex, whoever waited for it in the parent. The others are made
-	 * anew: with glibc's own they may wait for threads that are not there. */
+	/* The forking thread holds the mutex, whichever threads waited for it in the parent. The
+	 * other locks are reinitialised: glibc's own may wait for threads that do not exist in the
+	 * child. */
 	static const pthread_rwlock_t new_shelf = PTHREAD_RWLOCK_INITIALIZER;
 	static const pthread_cond_t no_news = PTHREAD_COND_INITIALIZER;
 	shelf = new_shelf;
@@ -304,15 +315,15 @@ static long child_of_contention(void *ignored)
 	return crowd_stop(p) == 0 ? 0 : 102;
 }
 
-/* Threads come to a lock and go, in whatever step of it the fork finds them. The child has the lock,
- * and hands it round among threads of its own. */
+/* The fork finds other threads at any step of a lock call. The child holds the lock, and its own
+ * threads contend for it. */
 static void forks_in_contention(void)
 {
 	struct puppet p[CROWD];
 	long errors = 0;
 	int killed = 0;
 	crowd_start(p);
-	check_begin("fork.child uses the lock that its parent's threads wait for");
+	check_begin("fork.child uses the lock that the parent's threads wait for");
 	for (int i = 0; i < 12; i++) {
 		pthread_mutex_lock(&busy);
 		for (volatile int k = 0; k < i * 997; k++)
@@ -323,10 +334,10 @@ static void forks_in_contention(void)
 		pthread_mutex_unlock(&busy);
 	}
 	check_end(killed ? -1 : errors, 0);
-	CHECK_VALUE(0, crowd_stop(p), "fork.parent's threads go on");
+	CHECK_VALUE(0, crowd_stop(p), "fork.parent's threads continue");
 }
 
-/* posix_spawn and vfork borrow the parent's memory, and its locks with it. */
+/* posix_spawn and vfork share the parent's memory, and with it the locks. */
 static void spawns_in_contention(void)
 {
 	char *const arguments[] = { "/bin/sh", "-c", "cat; exit 5", NULL };
@@ -336,7 +347,7 @@ static void spawns_in_contention(void)
 	pid_t child = -1;
 	char got[8] = "";
 	crowd_start(p);
-	check_begin("spawn.posix_spawn with file actions in contention");
+	check_begin("spawn.posix_spawn with file actions during contention");
 	int error = pipe(in) | pipe(out);
 	error |= posix_spawn_file_actions_init(&actions);
 	error |= posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
@@ -350,14 +361,14 @@ static void spawns_in_contention(void)
 	error |= read(out[0], got, sizeof got - 1) != 5;
 	status = await_child(child);
 	check_end(error ? -1 : WEXITSTATUS(status), 5);
-	CHECK_VALUE(0, strcmp(got, "hello"), "spawn.its descriptors are the program's");
+	CHECK_VALUE(0, strcmp(got, "hello"), "spawn.the program gets the descriptors");
 	close(in[0]);
 	close(out[0]);
 	posix_spawn_file_actions_destroy(&actions);
 
 	static char *const true_arguments[] = { "/bin/true", NULL };
 	static int error_of_child;
-	check_begin("spawn.vfork child locks, and becomes another program");
+	check_begin("spawn.vfork child locks, then executes another program");
 	pid_t other = CHILD_BY("vfork", vfork());
 	if (other == 0) {
 		error_of_child = pthread_mutex_lock(&busy);
@@ -367,29 +378,29 @@ static void spawns_in_contention(void)
 	}
 	status = await_child(other);
 	check_end(error_of_child ? error_of_child : status, 0);
-	CHECK_VALUE(0, crowd_stop(p), "spawn.contention goes on");
+	CHECK_VALUE(0, crowd_stop(p), "spawn.contention continues");
 }
 
-/* ---- what a daemon does to its process -------------------------------------------------------------------- */
+/* ---- what a daemon does to its process ------------------------------------------------------- */
 
 static void descriptors_closed(void)
 {
 	struct puppet p[CROWD];
 	crowd_start(p);
 	sleep_ms(30);
-	CHECK_VALUE(0, close_range(3, ~0U, 0), "process.all descriptors closed in contention");
+	CHECK_VALUE(0, close_range(3, ~0U, 0), "process.all descriptors closed during contention");
 	sleep_ms(30);
-	/* The lowest free descriptor is the program's to count on. */
+	/* Programs rely on getting the lowest free descriptor. */
 	CHECK_VALUE(3, open("/dev/null", O_RDONLY), "process.next descriptor");
 	CHECK_VALUE(0, close(3), "process.it was open");
-	CHECK_VALUE(0, crowd_stop(p), "process.contention goes on");
+	CHECK_VALUE(0, crowd_stop(p), "process.contention continues");
 }
 
-/* ---- the end of the process ----------------------------------------------------------------------------------- */
+/* ---- the end of the process ------------------------------------------------------------------ */
 
 static struct puppet last_crowd[CROWD];
 
-/* The wait status of a child, whole: killed by what, or ended how. */
+/* A child's wait status: the signal that killed it, or its exit status. */
 static int status_of(void (*run)(void))
 {
 	fflush(stdout);
@@ -435,8 +446,8 @@ static void *stop_later(void *ignored)
 	return NULL;
 }
 
-/* The initial thread leaves first; the process ends, with 0, when the last one does. A thread of the
- * library's own must not keep it. */
+/* The initial thread ends first; the process ends, with 0, when the last thread does. A thread of
+ * the library must not keep it alive. */
 static void end_with_the_last_thread(void)
 {
 	pthread_t t;
@@ -453,21 +464,24 @@ static void at_quick_exit_lock(void)
 static void ends(void)
 {
 	at_quick_exit(at_quick_exit_lock);
-	CHECK_VALUE(W_EXITCODE(21, 0), status_of(end_exec), "end.exec in contention");
-	CHECK_VALUE(W_EXITCODE(21, 0), status_of(end_exec_in_thread), "end.exec by a thread in contention");
-	CHECK_VALUE(W_EXITCODE(22, 0), status_of(end_underscore), "end._exit in contention");
-	CHECK_VALUE(W_EXITCODE(23, 0), status_of(end_quick), "end.quick_exit in contention, with a handler that locks");
-	CHECK_VALUE(W_EXITCODE(24, 0), status_of(end_plain), "end.exit in contention");
-	CHECK_VALUE(SIGABRT, status_of(abort), "end.abort in contention");
-	CHECK_VALUE(0, status_of(end_with_the_last_thread), "end.of the last thread, the initial one gone");
+	CHECK_VALUE(W_EXITCODE(21, 0), status_of(end_exec), "end.exec during contention");
+	CHECK_VALUE(W_EXITCODE(21, 0), status_of(end_exec_in_thread),
+		    "end.exec by a thread during contention");
+	CHECK_VALUE(W_EXITCODE(22, 0), status_of(end_underscore), "end._exit during contention");
+	CHECK_VALUE(W_EXITCODE(23, 0), status_of(end_quick),
+		    "end.quick_exit during contention, with a handler that locks");
+	CHECK_VALUE(W_EXITCODE(24, 0), status_of(end_plain), "end.exit during contention");
+	CHECK_VALUE(SIGABRT, status_of(abort), "end.abort during contention");
+	CHECK_VALUE(0, status_of(end_with_the_last_thread),
+		    "end.of the last thread, after the initial thread");
 }
 
-/* ---- conditions: destroyed as early as allowed ---------------------------------------------------------------- */
+/* ---- conditions: destroyed as early as allowed ----------------------------------------------- */
 
 struct single {
 	pthread_mutex_t mutex;
 	pthread_cond_t *cond;
-	bool waiting, told;
+	bool waiting, released;
 };
 
 static long op_wait_single(void *s)
@@ -475,12 +489,12 @@ static long op_wait_single(void *s)
 	struct single *x = s;
 	int error = pthread_mutex_lock(&x->mutex);
 	x->waiting = true;
-	while (!x->told)
+	while (!x->released)
 		error |= pthread_cond_wait(x->cond, &x->mutex);
 	return error | pthread_mutex_unlock(&x->mutex);
 }
 
-/* A signal to the only waiter is as good as a broadcast: nobody is blocked any more. */
+/* A signal to the only waiter is as good as a broadcast: no thread is blocked after it. */
 static void destroyed_after_signal(void)
 {
 	struct puppet waiter;
@@ -489,14 +503,15 @@ static void destroyed_after_signal(void)
 	check_begin("cond.destroyed and unmapped right after the signal to its only waiter");
 	for (int i = 0; i < 100; i++) {
 		struct single x = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-		x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0);
 		pthread_cond_init(x.cond, NULL);
 		puppet_send(&waiter, op_wait_single, &x);
-		for (bool there = false; !there; sched_yield()) {
+		for (bool listed = false; !listed; sched_yield()) {
 			pthread_mutex_lock(&x.mutex);
-			there = x.waiting;
-			if (there) {
-				x.told = true;
+			listed = x.waiting;
+			if (listed) {
+				x.released = true;
 				if (i % 2)
 					errors |= pthread_cond_signal(x.cond);
 			}
@@ -512,7 +527,7 @@ static void destroyed_after_signal(void)
 	puppet_end(&waiter);
 }
 
-/* ---- C11 beside ------------------------------------------------------------------------------------------------- */
+/* ---- C11 locks beside ------------------------------------------------------------------------ */
 
 static mtx_t c11_mutex;
 static cnd_t c11_cond;
@@ -553,7 +568,7 @@ static void c11_beside(void)
 		puppet_end(&c[i]);
 	}
 	check_end(errors ? -1 : c11_counter, 2 * rounds);
-	CHECK_VALUE(0, crowd_stop(p), "c11.the library's beside them");
+	CHECK_VALUE(0, crowd_stop(p), "c11.no counts of the library's locks are lost");
 	cnd_destroy(&c11_cond);
 	mtx_destroy(&c11_mutex);
 }

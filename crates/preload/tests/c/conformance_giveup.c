@@ -1,27 +1,27 @@
-/* Waiters that give up, and those that wait because of them.
+/* Waiters that give up, and the threads that wait behind them.
  *
- * A waiter that leaves without the lock must pass on whatever it held back. The cells below are
- * every way of giving up x every kind of waiter x everything that another thread can wait for on its
- * account. A cell without a name cannot exist: only waits for condition variables can be cancelled,
- * and a try holds nothing back once it has returned.
+ * A waiter that leaves without the lock must pass on whatever it held back. The cells below combine
+ * every way to give up with every kind of waiter and everything that such a waiter can hold back
+ * from another thread. A cell without a name cannot exist: only waits on condition variables can be
+ * cancelled, and a try holds nothing back once it has returned.
  *
- *   gives up          | time runs out    | deadline is past | cancelled      | a try fails
+ *   gives up          | time-out         | past deadline    | cancelled      | a try fails
  *   ------------------+------------------+------------------+----------------+------------------
  *   mutex: place in   | M1 M4 (at the    | M2               |                | M3
  *     the queue, turn,|   release), M5   |                  |                |
  *     parked bit      |   (two in a row) |                  |                |
  *   writer: readers   | R1 R2 (two) R8   | R3               |                | R6
- *     that it goes    |   (as a reader   |                  |                |
- *     before          |   comes)         |                  |                |
+ *     that it holds   |   (as a reader   |                  |                |
+ *     back            |   arrives)       |                  |                |
  *   writer: writers   | R4               | R3               |                | R6
  *   reader: writers   | R7               | R7               |                | R5
  *     and readers     |                  |                  |                |
  *   condition: its    | V1 (at the       | V4               | V2             |
  *     signal          |   signal)        |                  |                |
  *   condition: place  | V3               | V4               | V6             |
- *     at the mutex    | V5 (moved there) |                  |                |
+ *     at the mutex    | V5 (requeued)    |                  |                |
  *
- * Whether the waiter behind polls, sleeps in a slot, is parked, stands by for a queue, sits in a
+ * Whether the waiter behind polls, sleeps in a slot, is parked, stands by for a queue, is in a
  * passive set or holds a ticket depends on the pair of managers: every pair runs all cells. */
 #include "check.h"
 
@@ -48,7 +48,7 @@ static long op_timedwrlock_longer(void *l)
 	return pthread_rwlock_timedwrlock(l, &t);
 }
 
-/* Several calls whose deadlines are past: each fails, or 0 is the wrong answer. */
+/* Several calls with past deadlines: each must time out. */
 static long op_timedlock_past(void *m)
 {
 	for (int i = 0; i < ROUNDS; i++) {
@@ -77,14 +77,14 @@ static long op_timedrdlock_past(void *l)
 	return ETIMEDOUT;
 }
 
-/* Microseconds from the beginning of a round to an event that is to meet another one. */
+/* Delays an event by microseconds, so that it coincides with another. */
 static void wait_us(unsigned us)
 {
 	struct timespec t = { 0, (long)us * 1000 };
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
 }
 
-/* ---- mutexes ---------------------------------------------------------------------------------- */
+/* ---- mutexes --------------------------------------------------------------------------------- */
 
 struct meeting {
 	pthread_mutex_t *mutex;
@@ -135,15 +135,17 @@ static void mutex_cells(const char *name, int type, struct puppet *p)
 	pthread_mutex_lock(&m);
 	puppet_send(&p[0], op_timedlock, &m);
 	puppet_send(&p[1], op_lock_unlock, &m);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "M1 %s: a waiter's time runs out", name);
-	CHECK_VALUE(true, puppet_blocked(&p[1]), "M1 %s: the one behind it waits for the holder", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "M1 %s: a waiter times out", name);
+	CHECK_VALUE(true, puppet_blocked(&p[1]), "M1 %s: the waiter behind it waits for the holder",
+		    name);
 	pthread_mutex_unlock(&m);
-	CHECK_VALUE(0, puppet_result(&p[1]), "M1 %s: and gets the mutex", name);
+	CHECK_VALUE(0, puppet_result(&p[1]), "M1 %s: the waiter behind it gets the mutex", name);
 
 	pthread_mutex_lock(&m);
 	puppet_send(&p[1], op_lock_unlock, &m);
 	puppet_blocked(&p[1]);
-	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[0], op_timedlock_past, &m), "M2 %s: deadlines that are past", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[0], op_timedlock_past, &m), "M2 %s: past deadlines",
+		    name);
 	pthread_mutex_unlock(&m);
 	CHECK_VALUE(0, puppet_result(&p[1]), "M2 %s: a waiter gets the mutex", name);
 
@@ -155,12 +157,13 @@ static void mutex_cells(const char *name, int type, struct puppet *p)
 	pthread_mutex_unlock(&m);
 	CHECK_VALUE(0, puppet_result(&p[1]), "M3 %s: a waiter gets the mutex beside tries", name);
 	atomic_store(&tries.stop, true);
-	CHECK_VALUE(0, puppet_result(&p[0]), "M3 %s: the tries failed or succeeded", name);
+	CHECK_VALUE(0, puppet_result(&p[0]), "M3 %s: the tries return 0 or EBUSY", name);
 
-	/* The release and the time-out meet: the wake-up must go to somebody who takes it. */
+	/* The release coincides with the time-out: the wake-up must reach a thread that takes the
+	 * mutex. */
 	long error = 0;
 	struct timespec end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS / 4);
-	check_begin("M4 %s: a release that meets a time-out wakes the next", name);
+	check_begin("M4 %s: a release during a time-out wakes the next waiter", name);
 	for (unsigned i = 0; i < ROUNDS && !reached(CLOCK_MONOTONIC, end); i++) {
 		struct meeting race = { .mutex = &m, .us = 300 + 20 * i };
 		pthread_mutex_lock(&m);
@@ -179,11 +182,11 @@ static void mutex_cells(const char *name, int type, struct puppet *p)
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "M5 %s: the first of two gives up", name);
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[1]), "M5 %s: the second of two gives up", name);
 	pthread_mutex_unlock(&m);
-	CHECK_VALUE(0, puppet_result(&p[2]), "M5 %s: the one behind them gets the mutex", name);
-	CHECK(0, pthread_mutex_destroy(&m), "M %s: nobody is left at the mutex", name);
+	CHECK_VALUE(0, puppet_result(&p[2]), "M5 %s: the waiter behind them gets the mutex", name);
+	CHECK(0, pthread_mutex_destroy(&m), "M %s: no thread is left at the mutex", name);
 }
 
-/* ---- reader-writer locks ---------------------------------------------------------------------- */
+/* ---- reader-writer locks --------------------------------------------------------------------- */
 
 static const struct { const char *name; int kind; bool keeps_readers_out; } KINDS[] = {
 	{ "prefer reader", PTHREAD_RWLOCK_PREFER_READER_NP, false },
@@ -240,15 +243,16 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	pthread_rwlock_init(&l, &attr);
 	pthread_rwlockattr_destroy(&attr);
 
-	/* The main thread reads, and goes on reading until the readers got in. */
+	/* The main thread holds a read lock until the other readers have joined. */
 	pthread_rwlock_rdlock(&l);
 	puppet_send(&p[0], op_timedwrlock, &l);
 	puppet_blocked(&p[0]);
 	for (int i = 0; i < READERS; i++)
 		puppet_send(&p[1 + i], op_rdlock, &l);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R1 %s: a writer's time runs out", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R1 %s: a writer times out", name);
 	for (int i = 0; i < READERS; i++)
-		CHECK_VALUE(0, puppet_result(&p[1 + i]), "R1 %s: reader %d joins the first", name, i);
+		CHECK_VALUE(0, puppet_result(&p[1 + i]), "R1 %s: reader %d joins the first", name,
+			    i);
 	for (int i = 0; i < READERS; i++)
 		puppet_call(&p[1 + i], op_rwunlock, &l);
 
@@ -256,16 +260,20 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	puppet_send(&p[1], op_timedwrlock_longer, &l);
 	puppet_blocked(&p[1]);
 	puppet_send(&p[2], op_read_once, &l);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R2 %s: the first of two writers gives up", name);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[1]), "R2 %s: the second of two writers gives up", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R2 %s: the first of two writers gives up",
+		    name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[1]), "R2 %s: the second of two writers gives up",
+		    name);
 	CHECK_VALUE(0, puppet_result(&p[2]), "R2 %s: a reader joins the first", name);
 
 	puppet_send(&p[0], op_timedwrlock_past, &l);
-	CHECK_VALUE(0, puppet_call(&p[1], op_read_once, &l), "R3 %s: a reader joins beside past deadlines", name);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R3 %s: writers' deadlines that are past", name);
+	CHECK_VALUE(0, puppet_call(&p[1], op_read_once, &l),
+		    "R3 %s: a reader joins beside past deadlines", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R3 %s: a writer with past deadlines", name);
 	puppet_send(&p[1], op_write_once, &l);
 	puppet_blocked(&p[1]);
-	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[0], op_timedwrlock_past, &l), "R3 %s: the same beside a writer", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[0], op_timedwrlock_past, &l),
+		    "R3 %s: past deadlines beside a waiting writer", name);
 	pthread_rwlock_unlock(&l);
 	CHECK_VALUE(0, puppet_result(&p[1]), "R3 %s: the writer gets the lock", name);
 
@@ -276,15 +284,17 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	puppet_send(&p[2], op_read_once, &l);
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "R4 %s: one of two writers gives up", name);
 	if (keeps_readers_out)
-		CHECK_VALUE(true, puppet_blocked(&p[2]), "R4 %s: a reader waits for the other one", name);
+		CHECK_VALUE(true, puppet_blocked(&p[2]),
+			    "R4 %s: a reader waits for the other writer", name);
 	pthread_rwlock_unlock(&l);
 	CHECK_VALUE(0, puppet_result(&p[1]), "R4 %s: the other writer gets the lock", name);
 	CHECK_VALUE(0, puppet_result(&p[2]), "R4 %s: the reader gets the lock", name);
 
-	/* A try that meets the writer's release gets the lock, and keeps it: parked readers join. */
+	/* A try during the writer's release gets the lock and keeps it: parked readers must join.
+	 */
 	long error = 0;
 	struct timespec end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS / 4);
-	check_begin("R5 %s: readers join a try that met a release", name);
+	check_begin("R5 %s: readers join a try that succeeded during a release", name);
 	for (unsigned i = 0; i < 10 * ROUNDS && !reached(CLOCK_MONOTONIC, end); i++) {
 		struct meeting tries = { .lock = &l };
 		pthread_rwlock_wrlock(&l);
@@ -310,14 +320,15 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	puppet_send(&p[2], op_read_once, &l);
 	CHECK_VALUE(0, puppet_result(&p[2]), "R6 %s: a reader gets the lock beside tries", name);
 	atomic_store(&tries.stop, true);
-	CHECK_VALUE(0, puppet_result(&p[0]), "R6 %s: the tries failed or succeeded", name);
+	CHECK_VALUE(0, puppet_result(&p[0]), "R6 %s: the tries return 0 or EBUSY", name);
 
 	puppet_call(&p[0], op_wrlock, &l);
 	puppet_send(&p[1], op_timedrdlock, &l);
 	puppet_send(&p[2], op_write_once, &l);
 	puppet_send(&p[3], op_read_once, &l);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[1]), "R7 %s: a reader's time runs out", name);
-	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[1], op_timedrdlock_past, &l), "R7 %s: its deadline is past", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[1]), "R7 %s: a reader times out", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_call(&p[1], op_timedrdlock_past, &l),
+		    "R7 %s: a reader with past deadlines", name);
 	puppet_call(&p[0], op_rwunlock, &l);
 	CHECK_VALUE(0, puppet_result(&p[2]), "R7 %s: a writer behind it gets the lock", name);
 	CHECK_VALUE(0, puppet_result(&p[3]), "R7 %s: a reader behind it gets the lock", name);
@@ -325,7 +336,7 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	error = 0;
 	end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS / 4);
 	pthread_rwlock_rdlock(&l);
-	check_begin("R8 %s: a reader that comes as a writer gives up", name);
+	check_begin("R8 %s: a reader that arrives as a writer gives up", name);
 	for (unsigned i = 0; i < ROUNDS && !reached(CLOCK_MONOTONIC, end); i++) {
 		struct meeting race = { .lock = &l, .us = 400 };
 		puppet_send(&p[0], op_timedwrlock_once, &race);
@@ -335,12 +346,12 @@ static void rwlock_cells(const char *name, int kind, bool keeps_readers_out, str
 	}
 	check_end(error, 0);
 	pthread_rwlock_unlock(&l);
-	CHECK(0, pthread_rwlock_destroy(&l), "R %s: nobody is left at the lock", name);
+	CHECK(0, pthread_rwlock_destroy(&l), "R %s: no thread is left at the lock", name);
 }
 
-/* ---- condition variables ---------------------------------------------------------------------- */
+/* ---- condition variables --------------------------------------------------------------------- */
 
-/* Waiters of one condition; a signal adds a token, and who is woken by it takes one. */
+/* Waiters of one condition. A signal adds a token, and the woken waiter takes it. */
 struct place {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -348,12 +359,13 @@ struct place {
 	unsigned us;
 };
 
-static void give_mutex_back(void *mutex)
+static void unlock_mutex(void *mutex)
 {
 	pthread_mutex_unlock(mutex);
 }
 
-/* Waits for a token; 0 with one, else ETIMEDOUT. Without `timed`, for as long as it takes. */
+/* Waits for a token; returns 0 with a token, otherwise ETIMEDOUT. Without `timed`, waits without a
+ * deadline. */
 static long take_token(struct place *x, bool timed)
 {
 	struct timespec t;
@@ -365,10 +377,11 @@ static long take_token(struct place *x, bool timed)
 		t.tv_nsec -= 1000000000;
 	}
 	pthread_mutex_lock(&x->mutex);
-	pthread_cleanup_push(give_mutex_back, &x->mutex);
+	pthread_cleanup_push(unlock_mutex, &x->mutex);
 	x->arrived++;
 	while (error == 0 && x->tokens == 0)
-		error = timed ? pthread_cond_timedwait(&x->cond, &x->mutex, &t) : pthread_cond_wait(&x->cond, &x->mutex);
+		error = timed ? pthread_cond_timedwait(&x->cond, &x->mutex,
+						       &t) : pthread_cond_wait(&x->cond, &x->mutex);
 	if (error == 0)
 		x->tokens--;
 	pthread_cleanup_pop(1);
@@ -379,7 +392,7 @@ static long op_take(void *place) { return take_token(place, false); }
 static long op_take_timed(void *place) { return take_token(place, true); }
 static void *take_as_thread(void *place) { return (void *)take_token(place, false); }
 
-/* Until `count` threads have come to wait; a time-out may have sent them away again. */
+/* Waits until `count` threads have started to wait; some may have timed out since. */
 static void until_arrived(struct place *x, int count)
 {
 	for (int arrived = 0; arrived < count;) {
@@ -390,8 +403,8 @@ static void until_arrived(struct place *x, int count)
 	}
 }
 
-/* Nobody is here: the next cell begins. */
-static void begin_anew(struct place *x, unsigned us)
+/* Starts the next cell. No thread uses `x`. */
+static void begin_cell(struct place *x, unsigned us)
 {
 	x->tokens = x->arrived = 0;
 	x->us = us;
@@ -409,13 +422,13 @@ static void condition_cells(struct puppet *p)
 {
 	struct place x = { .mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
 
-	/* The one that waits longest gives up as the signal comes. One token is out and two want it: if
-	 * the first has it, a second signal serves the other; either way nobody waits for ever. */
+	/* The longest waiter times out during the signal. There is one token for two waiters: if
+	 * the first took it, a second signal serves the other. Neither may wait forever. */
 	long error = 0;
 	struct timespec end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS / 2);
-	check_begin("V1: a signal that meets a time-out gets to a waiter");
+	check_begin("V1: a signal during a time-out reaches a waiter");
 	for (unsigned i = 0; i < ROUNDS && !reached(CLOCK_MONOTONIC, end); i++) {
-		begin_anew(&x, 1500);
+		begin_cell(&x, 1500);
 		puppet_send(&p[0], op_take_timed, &x);
 		until_arrived(&x, 1);
 		puppet_send(&p[1], op_take, &x);
@@ -429,11 +442,11 @@ static void condition_cells(struct puppet *p)
 
 	error = 0;
 	end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS / 2);
-	check_begin("V2: a signal that meets a cancellation gets to a waiter");
+	check_begin("V2: a signal during a cancellation reaches a waiter");
 	for (unsigned i = 0; i < ROUNDS && !reached(CLOCK_MONOTONIC, end); i++) {
 		pthread_t cancelled;
 		void *result;
-		begin_anew(&x, 0);
+		begin_cell(&x, 0);
 		error |= thread_create(&cancelled, NULL, take_as_thread, &x);
 		until_arrived(&x, 1);
 		puppet_send(&p[1], op_take, &x);
@@ -447,27 +460,28 @@ static void condition_cells(struct puppet *p)
 	}
 	check_end(error, 0);
 
-	begin_anew(&x, 10000);
+	begin_cell(&x, 10000);
 	puppet_send(&p[0], op_take_timed, &x);
 	until_arrived(&x, 1);
 	pthread_mutex_lock(&x.mutex);
 	puppet_send(&p[1], op_lock_unlock, &x.mutex);
 	sleep_ms(20);
 	pthread_mutex_unlock(&x.mutex);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]), "V3: a waiter gives up and finds the mutex taken");
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&p[0]),
+		    "V3: a waiter gives up and finds the mutex taken");
 	CHECK_VALUE(0, puppet_result(&p[1]), "V3: a waiter for the mutex gets it");
 
-	begin_anew(&x, 0);
+	begin_cell(&x, 0);
 	puppet_send(&p[1], op_take, &x);
 	until_arrived(&x, 1);
 	for (int i = 0; i < ROUNDS; i++)
 		error |= puppet_call(&p[0], op_take_timed, &x) == ETIMEDOUT ? 0 : 1;
-	CHECK_VALUE(0, error, "V4: deadlines that are past");
+	CHECK_VALUE(0, error, "V4: past deadlines");
 	signal_token(&x);
-	CHECK_VALUE(0, puppet_result(&p[1]), "V4: the signal gets to the waiter");
+	CHECK_VALUE(0, puppet_result(&p[1]), "V4: the signal reaches the waiter");
 
-	/* Signalled under the mutex, waiters wait for the mutex: one of them beyond its deadline. */
-	begin_anew(&x, 5000);
+	/* Waiters signalled under the mutex wait for the mutex, one of them beyond its deadline. */
+	begin_cell(&x, 5000);
 	puppet_send(&p[0], op_take_timed, &x);
 	until_arrived(&x, 1);
 	puppet_send(&p[1], op_take, &x);
@@ -479,14 +493,16 @@ static void condition_cells(struct puppet *p)
 	sleep_ms(15);
 	pthread_mutex_unlock(&x.mutex);
 	long result = puppet_result(&p[0]);
-	/* On a busy machine its time may run out before the broadcast. */
-	CHECK_VALUE(true, result == 0 || result == ETIMEDOUT, "V5: the waiter with a deadline ends");
+	/* On a busy machine this waiter may time out before the broadcast. */
+	CHECK_VALUE(true, result == 0 || result == ETIMEDOUT,
+		    "V5: the waiter with a deadline ends");
 	CHECK_VALUE(0, puppet_result(&p[1]), "V5: the second gets the mutex");
 	CHECK_VALUE(0, puppet_result(&p[2]), "V5: the third gets the mutex");
 
 	pthread_t cancelled;
-	begin_anew(&x, 0);
-	CHECK_VALUE(0, thread_create(&cancelled, NULL, take_as_thread, &x), "V6: a thread to be cancelled");
+	begin_cell(&x, 0);
+	CHECK_VALUE(0, thread_create(&cancelled, NULL, take_as_thread, &x),
+		    "V6: start the thread to cancel");
 	until_arrived(&x, 1);
 	puppet_send(&p[1], op_take, &x);
 	until_arrived(&x, 2);
@@ -500,7 +516,7 @@ static void condition_cells(struct puppet *p)
 	CHECK_VALUE(0, pthread_join(cancelled, NULL), "V6: the cancelled thread ends");
 	CHECK(0, pthread_mutex_trylock(&x.mutex), "V6: the mutex is free");
 	pthread_mutex_unlock(&x.mutex);
-	CHECK(0, pthread_cond_destroy(&x.cond), "V: nobody is left at the condition");
+	CHECK(0, pthread_cond_destroy(&x.cond), "V: no thread is left at the condition");
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Mutexes and condition variables that the library leaves to libc: process-shared, robust,
- * priority-inheriting and priority-protecting ones, alone and inside condition waits, where a
- * condition that was taken over meets a mutex that was not, and the other way round. */
+/* Mutexes and condition variables that the library hands to libc: process-shared, robust,
+ * priority-inheriting and priority-protecting. They are tested alone, and in condition waits in
+ * which the library serves only the condition or only the mutex. */
 #include "check.h"
 
 #include <sched.h>
@@ -19,7 +19,8 @@ static void init(pthread_mutex_t *m, int type, int shared, int robust, int proto
 
 enum { PRIVATE = PTHREAD_PROCESS_PRIVATE, SHARED = PTHREAD_PROCESS_SHARED };
 enum { STALLED = PTHREAD_MUTEX_STALLED, ROBUST = PTHREAD_MUTEX_ROBUST };
-enum { NO_PROTOCOL = PTHREAD_PRIO_NONE, INHERIT = PTHREAD_PRIO_INHERIT, PROTECT = PTHREAD_PRIO_PROTECT };
+enum { NO_PROTOCOL = PTHREAD_PRIO_NONE, INHERIT = PTHREAD_PRIO_INHERIT,
+      PROTECT = PTHREAD_PRIO_PROTECT };
 
 static const struct { const char *name; int shared, robust, protocol; } FLAVOURS[] = {
 	{ "shared", SHARED, STALLED, NO_PROTOCOL },
@@ -37,17 +38,18 @@ static const struct { const char *name; int type; } KINDS[] = {
 	{ "adaptive", PTHREAD_MUTEX_ADAPTIVE_NP },
 };
 
-/* ---- the same rules as for any mutex ------------------------------------------------------------ */
+/* ---- the same rules as for any mutex --------------------------------------------------------- */
 
 static void rules(size_t f, const char *kind, int type, pthread_mutex_t *m, struct puppet *other)
 {
 	const char *flavour = FLAVOURS[f].name;
 	struct timespec t;
 	CHECK(0, pthread_mutex_lock(m), "%s %s lock", flavour, kind);
-	/* glibc does not look whether a robust one is held, and makes it useless. */
+	/* glibc does not check whether a robust mutex is held; destroy makes it unusable. */
 	if (FLAVOURS[f].robust == STALLED)
 		CHECK(EBUSY, pthread_mutex_destroy(m), "%s %s destroy when held", flavour, kind);
-	CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m), "%s %s trylock of another's", flavour, kind);
+	CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m), "%s %s trylock of another thread's",
+		    flavour, kind);
 	switch (type) {
 	case PTHREAD_MUTEX_RECURSIVE:
 		CHECK(0, pthread_mutex_lock(m), "%s %s lock again", flavour, kind);
@@ -57,9 +59,12 @@ static void rules(size_t f, const char *kind, int type, pthread_mutex_t *m, stru
 		break;
 	case PTHREAD_MUTEX_ERRORCHECK:
 		CHECK(EDEADLK, pthread_mutex_lock(m), "%s %s lock again", flavour, kind);
-		CHECK(EDEADLK, pthread_mutex_timedlock(m, &LONG_AGO), "%s %s timedlock again", flavour, kind);
-		/* glibc tells the owner of a robust or inheriting one what it does, even in trylock. */
-		CHECK(FLAVOURS[f].protocol == INHERIT || FLAVOURS[f].robust == ROBUST ? EDEADLK : EBUSY,
+		CHECK(EDEADLK, pthread_mutex_timedlock(m, &LONG_AGO), "%s %s timedlock again",
+		      flavour, kind);
+		/* For robust and inheriting mutexes, glibc reports a relock to the owner even in
+		 * trylock. */
+		CHECK(FLAVOURS[f].protocol == INHERIT ||
+		      FLAVOURS[f].robust == ROBUST ? EDEADLK : EBUSY,
 		      pthread_mutex_trylock(m),
 		      "%s %s trylock again", flavour, kind);
 		break;
@@ -70,23 +75,28 @@ static void rules(size_t f, const char *kind, int type, pthread_mutex_t *m, stru
 	puppet_send(other, op_lock_unlock, m);
 	CHECK_VALUE(true, puppet_blocked(other), "%s %s lock waits", flavour, kind);
 	CHECK(0, pthread_mutex_unlock(m), "%s %s unlock", flavour, kind);
-	CHECK_VALUE(0, puppet_result(other), "%s %s waiter gets it", flavour, kind);
+	CHECK_VALUE(0, puppet_result(other), "%s %s waiter gets the lock", flavour, kind);
 	puppet_call(other, op_lock, m);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &t), "%s %s timedlock runs out", flavour, kind);
+	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &t), "%s %s timedlock times out", flavour,
+	      kind);
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, t), "%s %s timedlock not early", flavour, kind);
-	/* Priority inheritance waits on the monotonic clock only where the kernel can. */
+	/* With priority inheritance, the monotonic clock works only if the kernel supports it. */
 	t = after_ms(CLOCK_MONOTONIC, 10);
 	RECORD(pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &t), "%s %s clocklock", flavour, kind);
-	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "%s %s timedlock nsec too big", flavour, kind);
-	CHECK(EINVAL, pthread_mutex_clocklock(m, 4242, &LONG_AGO), "%s %s clocklock with no clock", flavour, kind);
-	RECORD(pthread_mutex_consistent(m), "%s %s consistent without need", flavour, kind);
-	CHECK_VALUE(0, puppet_call(other, op_unlock, m), "%s %s unlock by the other", flavour, kind);
+	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "%s %s timedlock nsec too big",
+	      flavour, kind);
+	CHECK(EINVAL, pthread_mutex_clocklock(m, 4242, &LONG_AGO),
+	      "%s %s clocklock with an invalid clock", flavour, kind);
+	RECORD(pthread_mutex_consistent(m), "%s %s consistent without an owner's death", flavour,
+	       kind);
+	CHECK_VALUE(0, puppet_call(other, op_unlock, m), "%s %s unlock by the other", flavour,
+		    kind);
 	if (type == PTHREAD_MUTEX_RECURSIVE || type == PTHREAD_MUTEX_ERRORCHECK)
 		CHECK(EPERM, pthread_mutex_unlock(m), "%s %s unlock when free", flavour, kind);
 }
 
-/* ---- condition waits with such a mutex ------------------------------------------------------------ */
+/* ---- condition waits with such a mutex ------------------------------------------------------- */
 
 struct room {
 	pthread_mutex_t *mutex;
@@ -117,13 +127,14 @@ static long op_take(void *room)
 	return error ? error : pthread_mutex_unlock(r->mutex);
 }
 
-static void waits(const char *name, pthread_mutex_t *m, pthread_cond_t *c, struct puppet *a, struct puppet *b)
+static void waits(const char *name, pthread_mutex_t *m, pthread_cond_t *c, struct puppet *a,
+		  struct puppet *b)
 {
 	static const char *const HOWS[] = { "wait", "timedwait", "clockwait" };
 	struct timespec t;
 	for (int how = 0; how < 3; how++) {
 		struct room r = { .mutex = m, .cond = c, .how = how };
-		check_begin("%s cond %s gives the mutex up", name, HOWS[how]);
+		check_begin("%s cond %s releases the mutex", name, HOWS[how]);
 		puppet_send(a, op_take, &r);
 		puppet_send(b, op_take, &r);
 		for (bool both = false; !both;) {
@@ -137,14 +148,17 @@ static void waits(const char *name, pthread_mutex_t *m, pthread_cond_t *c, struc
 		r.tokens = 2;
 		CHECK(0, pthread_cond_broadcast(c), "%s cond %s broadcast", name, HOWS[how]);
 		CHECK(0, pthread_mutex_unlock(m), "%s cond %s unlock", name, HOWS[how]);
-		CHECK_VALUE(0, puppet_result(a) % ERRNO_CHANGED, "%s cond %s first waiter", name, HOWS[how]);
-		CHECK_VALUE(0, puppet_result(b) % ERRNO_CHANGED, "%s cond %s second waiter", name, HOWS[how]);
+		CHECK_VALUE(0, puppet_result(a) % ERRNO_CHANGED, "%s cond %s first waiter", name,
+			    HOWS[how]);
+		CHECK_VALUE(0, puppet_result(b) % ERRNO_CHANGED, "%s cond %s second waiter", name,
+			    HOWS[how]);
 	}
 	pthread_mutex_lock(m);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_cond_timedwait(c, m, &t), "%s cond timedwait runs out", name);
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(c, m, &t), "%s cond timedwait times out", name);
 	CHECK_VALUE(EBUSY, in_thread(op_trylock, m), "%s cond mutex held after the time-out", name);
-	CHECK(EINVAL, pthread_cond_timedwait(c, m, &NSEC_TOO_BIG), "%s cond timedwait nsec too big", name);
+	CHECK(EINVAL, pthread_cond_timedwait(c, m, &NSEC_TOO_BIG), "%s cond timedwait nsec too big",
+	      name);
 	CHECK(0, pthread_mutex_unlock(m), "%s cond unlock after the time-out", name);
 }
 
@@ -168,20 +182,23 @@ static void flavours(void)
 			pthread_mutex_t m;
 			pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 			snprintf(name, sizeof name, "%s %s", FLAVOURS[f].name, KINDS[k].name);
-			init(&m, KINDS[k].type, FLAVOURS[f].shared, FLAVOURS[f].robust, FLAVOURS[f].protocol);
+			init(&m, KINDS[k].type, FLAVOURS[f].shared, FLAVOURS[f].robust,
+			     FLAVOURS[f].protocol);
 			rules(f, KINDS[k].name, KINDS[k].type, &m, &a);
 			waits(name, &m, &c, &a, &b);
 			CHECK(0, pthread_cond_destroy(&c), "%s cond destroy", name);
 			if (FLAVOURS[f].shared == SHARED) {
 				shared_cond(&c);
-				snprintf(name, sizeof name, "%s %s with shared cond", FLAVOURS[f].name, KINDS[k].name);
+				snprintf(name, sizeof name, "%s %s with shared cond",
+					 FLAVOURS[f].name, KINDS[k].name);
 				waits(name, &m, &c, &a, &b);
 				pthread_cond_destroy(&c);
 			}
 			CHECK(0, pthread_mutex_destroy(&m), "%s destroy", name);
 		}
 	}
-	/* A shared condition with a private mutex: the mutex is taken over and the condition is not. */
+	/* A shared condition with a private mutex: the library takes over the mutex but not the
+	 * condition. */
 	pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
 	pthread_cond_t c;
 	shared_cond(&c);
@@ -191,7 +208,7 @@ static void flavours(void)
 	puppet_end(&b);
 }
 
-/* Cancellation with each pairing of a mutex and a condition. */
+/* Cancellation with each combination of a mutex and a condition. */
 struct cancel_room {
 	pthread_mutex_t *mutex;
 	pthread_cond_t *cond;
@@ -245,7 +262,8 @@ static void cancellations(void)
 		char name[60];
 		pthread_mutex_t m;
 		pthread_cond_t c = PTHREAD_COND_INITIALIZER;
-		init(&m, PTHREAD_MUTEX_NORMAL, FLAVOURS[f].shared, FLAVOURS[f].robust, FLAVOURS[f].protocol);
+		init(&m, PTHREAD_MUTEX_NORMAL, FLAVOURS[f].shared, FLAVOURS[f].robust,
+		     FLAVOURS[f].protocol);
 		cancellation(FLAVOURS[f].name, &m, &c);
 		shared_cond(&c);
 		snprintf(name, sizeof name, "%s with shared cond", FLAVOURS[f].name);
@@ -257,7 +275,7 @@ static void cancellations(void)
 	cancellation("private mutex with shared cond", &plain, &c);
 }
 
-/* ---- owners that die -------------------------------------------------------------------------------- */
+/* ---- owners that die ------------------------------------------------------------------------- */
 
 static void owner_death(const char *name, int type, int shared, int protocol)
 {
@@ -267,7 +285,7 @@ static void owner_death(const char *name, int type, int shared, int protocol)
 	CHECK(EINVAL, pthread_mutex_consistent(&m), "%s consistent before any death", name);
 	in_thread(op_lock, &m);
 	CHECK(EOWNERDEAD, pthread_mutex_lock(&m), "%s lock after the owner's death", name);
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m), "%s it is held then", name);
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m), "%s the mutex is held", name);
 	CHECK(0, pthread_mutex_consistent(&m), "%s consistent", name);
 	CHECK(EINVAL, pthread_mutex_consistent(&m), "%s consistent twice", name);
 	CHECK(0, pthread_mutex_unlock(&m), "%s unlock once consistent", name);
@@ -278,20 +296,22 @@ static void owner_death(const char *name, int type, int shared, int protocol)
 	pthread_mutex_consistent(&m);
 	pthread_mutex_unlock(&m);
 	in_thread(op_lock, &m);
-	CHECK(EOWNERDEAD, pthread_mutex_timedlock(&m, &t), "%s timedlock after the owner's death", name);
-	/* Not made consistent: lost for good. */
+	CHECK(EOWNERDEAD, pthread_mutex_timedlock(&m, &t), "%s timedlock after the owner's death",
+	      name);
+	/* Unlocked without being made consistent, the mutex is lost for good. */
 	CHECK(0, pthread_mutex_unlock(&m), "%s unlock while inconsistent", name);
 	CHECK(ENOTRECOVERABLE, pthread_mutex_lock(&m), "%s lock of a lost mutex", name);
 	t = after_ms(CLOCK_REALTIME, LATER_MS);
-	CHECK(ENOTRECOVERABLE, pthread_mutex_timedlock(&m, &t), "%s timedlock of a lost mutex", name);
-	/* Last, for glibc 2.36 leaves the lost mutex locked after it. */
+	CHECK(ENOTRECOVERABLE, pthread_mutex_timedlock(&m, &t), "%s timedlock of a lost mutex",
+	      name);
+	/* Last, because in glibc 2.36 this trylock leaves the lost mutex locked. */
 	CHECK(ENOTRECOVERABLE, pthread_mutex_trylock(&m), "%s trylock of a lost mutex", name);
 	CHECK(0, pthread_mutex_destroy(&m), "%s destroy of a lost mutex", name);
-	CHECK(0, pthread_mutex_init(&m, NULL), "%s made anew", name);
+	CHECK(0, pthread_mutex_init(&m, NULL), "%s reinitialised", name);
 	CHECK(0, op_lock_unlock(&m), "%s usable again", name);
 }
 
-/* A waiter that sleeps as the owner dies. */
+/* A waiter that sleeps when the owner dies. */
 struct dying {
 	pthread_mutex_t *mutex;
 	sem_t locked, die;
@@ -319,15 +339,16 @@ static void death_with_a_waiter(const char *name, int protocol)
 	thread_create(&thread, NULL, lock_and_die, &d);
 	puppet_wait_sem(&d.locked);
 	puppet_send(&waiter, op_lock, &m);
-	CHECK_VALUE(true, puppet_blocked(&waiter), "%s waits for a mutex whose owner will die", name);
+	CHECK_VALUE(true, puppet_blocked(&waiter), "%s waits for a mutex whose owner will die",
+		    name);
 	sem_post(&d.die);
-	CHECK_VALUE(EOWNERDEAD, puppet_result(&waiter), "%s the waiter learns of the death", name);
+	CHECK_VALUE(EOWNERDEAD, puppet_result(&waiter), "%s the waiter gets EOWNERDEAD", name);
 	pthread_join(thread, NULL);
 	puppet_call(&waiter, op_unlock, &m);
 	puppet_end(&waiter);
 }
 
-/* The mutex of a condition wait loses its owner: the wait brings the news. */
+/* The owner of a waiter's mutex dies: the wait must report it. */
 struct dead_room {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -335,7 +356,7 @@ struct dead_room {
 	bool timed;
 };
 
-static long op_wait_for_news(void *room)
+static long op_wait_for_error(void *room)
 {
 	struct dead_room *r = room;
 	struct timespec t = after_ms(CLOCK_REALTIME, LATER_MS);
@@ -356,26 +377,29 @@ static long op_signal_and_die(void *room)
 	return pthread_cond_signal(&r->cond);
 }
 
-static void news_in_a_wait(bool timed, bool shared)
+static void owner_death_in_a_wait(bool timed, bool shared)
 {
 	struct puppet waiter;
 	struct dead_room r = { .cond = PTHREAD_COND_INITIALIZER, .timed = timed };
-	const char *name = timed ? shared ? "shared timedwait" : "timedwait" : shared ? "shared wait" : "wait";
+	const char *name = timed ? shared ? "shared timedwait" : "timedwait"
+				 : shared ? "shared wait" : "wait";
 	init(&r.mutex, PTHREAD_MUTEX_NORMAL, PRIVATE, ROBUST, NO_PROTOCOL);
 	if (shared)
 		shared_cond(&r.cond);
 	puppet_start(&waiter);
-	puppet_send(&waiter, op_wait_for_news, &r);
+	puppet_send(&waiter, op_wait_for_error, &r);
 	for (bool there = false; !there; sleep_ms(1)) {
 		pthread_mutex_lock(&r.mutex);
 		there = atomic_load(&r.inside);
 		pthread_mutex_unlock(&r.mutex);
 	}
 	in_thread(op_signal_and_die, &r);
-	CHECK_VALUE(EOWNERDEAD, puppet_result(&waiter) % ERRNO_CHANGED, "robust %s brings the owner's death", name);
-	CHECK(EBUSY, pthread_mutex_trylock(&r.mutex), "robust %s has the mutex then", name);
-	/* It is left inconsistent, while another waits on the condition. */
-	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &r.mutex), "robust %s unlock while inconsistent", name);
+	CHECK_VALUE(EOWNERDEAD, puppet_result(&waiter) % ERRNO_CHANGED,
+		    "robust %s reports the owner's death", name);
+	CHECK(EBUSY, pthread_mutex_trylock(&r.mutex), "robust %s holds the mutex afterwards", name);
+	/* The mutex is left inconsistent while another thread waits on the condition. */
+	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, &r.mutex),
+		    "robust %s unlock while inconsistent", name);
 	CHECK(ENOTRECOVERABLE, pthread_mutex_lock(&r.mutex), "robust %s mutex is lost", name);
 	CHECK(0, pthread_cond_signal(&r.cond), "robust %s signal afterwards", name);
 	puppet_end(&waiter);
@@ -395,20 +419,22 @@ static void lost_in_a_wait(void)
 	struct dead_room r = { .cond = PTHREAD_COND_INITIALIZER };
 	init(&r.mutex, PTHREAD_MUTEX_NORMAL, PRIVATE, ROBUST, NO_PROTOCOL);
 	puppet_start(&waiter);
-	puppet_send(&waiter, op_wait_for_news, &r);
+	puppet_send(&waiter, op_wait_for_error, &r);
 	for (bool there = false; !there; sleep_ms(1)) {
 		pthread_mutex_lock(&r.mutex);
 		there = atomic_load(&r.inside);
 		pthread_mutex_unlock(&r.mutex);
 	}
 	in_thread(op_lock, &r.mutex);
-	CHECK_VALUE(EOWNERDEAD, in_thread(op_die_inconsistent, &r), "robust mutex lost while another waits");
+	CHECK_VALUE(EOWNERDEAD, in_thread(op_die_inconsistent, &r),
+		    "robust mutex lost while another waits");
 	CHECK(0, pthread_cond_broadcast(&r.cond), "robust broadcast with a lost mutex");
-	CHECK_VALUE(ENOTRECOVERABLE, puppet_result(&waiter) % ERRNO_CHANGED, "robust wait brings the loss");
+	CHECK_VALUE(ENOTRECOVERABLE, puppet_result(&waiter) % ERRNO_CHANGED,
+		    "robust wait reports the lost mutex");
 	puppet_end(&waiter);
 }
 
-/* ---- between processes ----------------------------------------------------------------------------- */
+/* ---- between processes ----------------------------------------------------------------------- */
 
 struct common {
 	pthread_mutex_t mutex;
@@ -476,9 +502,11 @@ static void between_processes(const char *name, int type, int robust, int protoc
 	check_end(status, 0);
 	CHECK_VALUE(1000, x->counter, "%s takes turns with a child: count", name);
 	if (robust == ROBUST) {
-		CHECK_VALUE(0, in_child(child_lock_and_die, x), "%s child dies with it", name);
-		CHECK(EOWNERDEAD, pthread_mutex_lock(&x->mutex), "%s parent learns of it", name);
-		CHECK(0, pthread_mutex_consistent(&x->mutex), "%s parent repairs it", name);
+		CHECK_VALUE(0, in_child(child_lock_and_die, x), "%s child dies with the mutex",
+			    name);
+		CHECK(EOWNERDEAD, pthread_mutex_lock(&x->mutex), "%s parent gets EOWNERDEAD", name);
+		CHECK(0, pthread_mutex_consistent(&x->mutex), "%s parent makes it consistent",
+		      name);
 		CHECK(0, pthread_mutex_unlock(&x->mutex), "%s parent unlocks it", name);
 		CHECK(0, op_lock_unlock(&x->mutex), "%s works afterwards", name);
 	}
@@ -487,7 +515,7 @@ static void between_processes(const char *name, int type, int robust, int protoc
 	munmap(x, sizeof *x);
 }
 
-/* ---- priority protection ------------------------------------------------------------------------------ */
+/* ---- priority protection --------------------------------------------------------------------- */
 
 static void priority_protection(void)
 {
@@ -500,12 +528,16 @@ static void priority_protection(void)
 	pthread_mutexattr_setprioceiling(&attr, sched_get_priority_min(SCHED_FIFO));
 	CHECK(0, pthread_mutex_init(&m, &attr), "protect init");
 	CHECK(0, pthread_mutex_getprioceiling(&m, &ceiling), "protect getprioceiling");
-	CHECK_VALUE(sched_get_priority_min(SCHED_FIFO), ceiling, "protect getprioceiling gives it back");
-	CHECK(EINVAL, pthread_mutex_getprioceiling(&plain, &ceiling), "protect getprioceiling of another kind");
-	CHECK(EINVAL, pthread_mutex_setprioceiling(&plain, 1, &old), "protect setprioceiling of another kind");
-	CHECK(EINVAL, pthread_mutex_setprioceiling(&m, 1000, &old), "protect setprioceiling too high");
-	/* From here on it depends on the thread's policy and privilege. What does not is that both
-	 * runs get the same. */
+	CHECK_VALUE(sched_get_priority_min(SCHED_FIFO), ceiling,
+		    "protect getprioceiling returns the value set");
+	CHECK(EINVAL, pthread_mutex_getprioceiling(&plain, &ceiling),
+	      "protect getprioceiling of another kind");
+	CHECK(EINVAL, pthread_mutex_setprioceiling(&plain, 1, &old),
+	      "protect setprioceiling of another kind");
+	CHECK(EINVAL, pthread_mutex_setprioceiling(&m, 1000, &old),
+	      "protect setprioceiling too high");
+	/* From here on, the results depend on the thread's policy and privilege; the check is that
+	 * both runs get the same. */
 	check_begin("protect lock");
 	int lock = pthread_mutex_lock(&m);
 	check_record(lock);
@@ -513,7 +545,7 @@ static void priority_protection(void)
 	int trylock = pthread_mutex_trylock(&m);
 	check_record(trylock);
 	struct timespec t = after_ms(CLOCK_REALTIME, 5);
-	/* Without the privilege glibc refuses lock and, at the second try, grants trylock. */
+	/* Without the privilege, glibc refuses lock and grants the second attempt, trylock. */
 	if (lock == 0 || trylock == 0) {
 		check_begin("protect timedwait");
 		check_record(pthread_cond_timedwait(&c, &m, &t));
@@ -523,8 +555,9 @@ static void priority_protection(void)
 	check_begin("protect setprioceiling");
 	check_record(pthread_mutex_setprioceiling(&m, 2, &old));
 
-	/* A real-time thread, where the process may make one. */
-	struct sched_param parameter = { .sched_priority = sched_get_priority_min(SCHED_FIFO) }, normal = { 0 };
+	/* A real-time thread, if the process may create one. */
+	struct sched_param parameter = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
+	struct sched_param normal = { 0 };
 	check_begin("protect real-time thread");
 	int real_time = pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
 	check_record(real_time);
@@ -534,11 +567,14 @@ static void priority_protection(void)
 		check_record(lock);
 		if (lock == 0) {
 			t = after_ms(CLOCK_REALTIME, 5);
-			CHECK(ETIMEDOUT, pthread_cond_timedwait(&c, &m, &t), "protect real-time timedwait");
-			CHECK_VALUE(EBUSY, in_thread(op_trylock, &m) == 0 ? 0 : EBUSY, "protect real-time held");
+			CHECK(ETIMEDOUT, pthread_cond_timedwait(&c, &m, &t),
+			      "protect real-time timedwait");
+			CHECK_VALUE(EBUSY, in_thread(op_trylock, &m) == 0 ? 0 : EBUSY,
+				    "protect real-time held");
 			CHECK(0, pthread_mutex_unlock(&m), "protect real-time unlock");
 		}
-		CHECK(0, pthread_mutex_setprioceiling(&m, 3, &old), "protect real-time setprioceiling");
+		CHECK(0, pthread_mutex_setprioceiling(&m, 3, &old),
+		      "protect real-time setprioceiling");
 		pthread_setschedparam(pthread_self(), SCHED_OTHER, &normal);
 	}
 	check_begin("protect destroy");
@@ -560,7 +596,7 @@ int main(void)
 	death_with_a_waiter("robust inherit", INHERIT);
 	for (int timed = 0; timed < 2; timed++)
 		for (int shared = 0; shared < 2; shared++)
-			news_in_a_wait(timed, shared);
+			owner_death_in_a_wait(timed, shared);
 	lost_in_a_wait();
 	between_processes("shared normal", PTHREAD_MUTEX_NORMAL, STALLED, NO_PROTOCOL);
 	between_processes("shared recursive", PTHREAD_MUTEX_RECURSIVE, STALLED, NO_PROTOCOL);

@@ -1,7 +1,7 @@
-/* A program that brings its own malloc, guarded by one pthread mutex: jemalloc, tcmalloc and many
- * private pools do. A lock function that allocates would come back to that malloc from inside it,
- * and deadlock or corrupt; and the mutex is used before main, before the libraries' constructors,
- * and in every thread's first and last moments. */
+/* A program with its own malloc, guarded by one pthread mutex, as in jemalloc, tcmalloc and many
+ * private pools. A lock function that allocates would re-enter that malloc, and deadlock or corrupt
+ * it. The mutex is used before main, before the libraries' constructors, and at the start and end
+ * of every thread. */
 #include "check.h"
 
 static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -9,7 +9,7 @@ static _Alignas(64) char pool[64 << 20];
 static size_t pool_used;
 
 /* Set while this thread is inside a lock function that this malloc, or a check, called.
- * initial-exec, because a thread-local variable that is found by a call could itself allocate. */
+ * initial-exec, because a thread-local variable that is found by a call might allocate. */
 static __thread int in_lock_function __attribute__((tls_model("initial-exec")));
 static atomic_int reentries;
 static atomic_long allocations;
@@ -34,7 +34,7 @@ static void pool_leave(void)
 	in_lock_function = outer;
 }
 
-/* Never reuses memory: the check is about who calls, not about a good allocator. */
+/* Never reuses memory: the check is about callers, not about a good allocator. */
 void *malloc(size_t size)
 {
 	pool_enter();
@@ -55,7 +55,7 @@ void free(void *p) { (void)p; }
 
 void *calloc(size_t n, size_t size)
 {
-	/* The pool is zero and never reused. */
+	/* The pool starts as zeroes and is never reused. */
 	return size && n > SIZE_MAX / size ? NULL : malloc(n * size);
 }
 
@@ -133,7 +133,8 @@ int main(void)
 	pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE);
 	CHECK_VALUE(true, malloc(1) != NULL, "malloc.works");
 	end_of_rounds = after_ms(CLOCK_MONOTONIC, 4 * ROUNDS_MS);
-	/* Fresh threads, so that a thread's first contended lock is among them, also inside malloc. */
+	/* New threads, so that each thread's first contended lock is included, also inside malloc.
+	 */
 	check_begin("malloc.contended locks and allocations");
 	for (int i = 0; i < THREADS; i++) {
 		puppet_start(&p[i]);
@@ -145,10 +146,10 @@ int main(void)
 	for (int i = 0; i < THREADS; i++)
 		puppet_send(&p[i], op_wait, NULL);
 	check_begin("malloc.condition waits");
-	for (int there = 0; there < THREADS; sleep_ms(1)) {
+	for (int listed = 0; listed < THREADS; sleep_ms(1)) {
 		pthread_mutex_lock(&mutexes[0]);
-		there = waiting;
-		go = there == THREADS;
+		listed = waiting;
+		go = listed == THREADS;
 		pthread_mutex_unlock(&mutexes[0]);
 	}
 	in_lock_function = 1;
@@ -159,11 +160,11 @@ int main(void)
 	check_end(errors, 0);
 	for (int i = 0; i < THREADS; i++)
 		puppet_end(&p[i]);
-	check_begin("malloc.threads that come and go while others allocate");
+	check_begin("malloc.short-lived threads that lock and allocate");
 	for (int i = 0; i < 50; i++)
 		errors |= in_thread(op_locks, NULL) % ERRNO_CHANGED;
 	check_end(errors, 0);
-	CHECK_VALUE(true, atomic_load(&allocations) > THREADS, "malloc.was this one");
-	CHECK_VALUE(0, atomic_load(&reentries), "malloc.never called from a lock function");
+	CHECK_VALUE(true, atomic_load(&allocations) > THREADS, "malloc.is this program's");
+	CHECK_VALUE(0, atomic_load(&reentries), "malloc.is never called from a lock function");
 	return check_finish();
 }

@@ -1,5 +1,5 @@
-/* Mutexes of every kind that the library takes over: how they are made, their return codes, the
- * rules for locking again and unlocking, time-outs, and mutual exclusion itself. */
+/* Mutexes of every kind that the library takes over: initialisation, return codes, rules for
+ * relocking and unlocking, time-outs, and mutual exclusion. */
 #include "check.h"
 
 struct kind {
@@ -8,7 +8,7 @@ struct kind {
 	pthread_mutex_t initialiser;
 };
 
-/* DEFAULT is NORMAL in glibc, and both are here because a program may name either. */
+/* DEFAULT is NORMAL in glibc; a program may use either name, so both are here. */
 static const struct kind KINDS[] = {
 	{ "normal", PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_INITIALIZER },
 	{ "recursive", PTHREAD_MUTEX_RECURSIVE, PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP },
@@ -37,33 +37,41 @@ static void attributes(void)
 		CHECK(0, pthread_mutexattr_settype(&attr, KINDS[i].type), "mutexattr.settype %s",
 		      KINDS[i].name);
 		value = -1;
-		CHECK(0, pthread_mutexattr_gettype(&attr, &value), "mutexattr.gettype %s", KINDS[i].name);
-		CHECK_VALUE(KINDS[i].type, value, "mutexattr.gettype %s gives it back", KINDS[i].name);
+		CHECK(0, pthread_mutexattr_gettype(&attr, &value), "mutexattr.gettype %s",
+		      KINDS[i].name);
+		CHECK_VALUE(KINDS[i].type, value, "mutexattr.gettype %s returns the value set",
+			    KINDS[i].name);
 	}
-	CHECK(EINVAL, pthread_mutexattr_settype(&attr, 99), "mutexattr.settype of no kind");
-	CHECK(EINVAL, pthread_mutexattr_settype(&attr, -1), "mutexattr.settype of a negative kind");
+	CHECK(EINVAL, pthread_mutexattr_settype(&attr, 99), "mutexattr.settype to an invalid kind");
+	CHECK(EINVAL, pthread_mutexattr_settype(&attr, -1), "mutexattr.settype to a negative kind");
 	pthread_mutexattr_getpshared(&attr, &value);
 	CHECK_VALUE(PTHREAD_PROCESS_PRIVATE, value, "mutexattr.pshared starts as private");
-	CHECK(0, pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), "mutexattr.setpshared");
-	CHECK(EINVAL, pthread_mutexattr_setpshared(&attr, 7), "mutexattr.setpshared of no value");
+	CHECK(0, pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED),
+	      "mutexattr.setpshared");
+	CHECK(EINVAL, pthread_mutexattr_setpshared(&attr, 7),
+	      "mutexattr.setpshared to an invalid value");
 	CHECK(0, pthread_mutexattr_getpshared(&attr, &value), "mutexattr.getpshared");
-	CHECK_VALUE(PTHREAD_PROCESS_SHARED, value, "mutexattr.getpshared gives it back");
+	CHECK_VALUE(PTHREAD_PROCESS_SHARED, value, "mutexattr.getpshared returns the value set");
 	pthread_mutexattr_getrobust(&attr, &value);
 	CHECK_VALUE(PTHREAD_MUTEX_STALLED, value, "mutexattr.robust starts as stalled");
 	CHECK(0, pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST), "mutexattr.setrobust");
-	CHECK(EINVAL, pthread_mutexattr_setrobust(&attr, 7), "mutexattr.setrobust of no value");
+	CHECK(EINVAL, pthread_mutexattr_setrobust(&attr, 7),
+	      "mutexattr.setrobust to an invalid value");
 	pthread_mutexattr_getrobust(&attr, &value);
-	CHECK_VALUE(PTHREAD_MUTEX_ROBUST, value, "mutexattr.getrobust gives it back");
+	CHECK_VALUE(PTHREAD_MUTEX_ROBUST, value, "mutexattr.getrobust returns the value set");
 	pthread_mutexattr_getprotocol(&attr, &value);
 	CHECK_VALUE(PTHREAD_PRIO_NONE, value, "mutexattr.protocol starts as none");
-	CHECK(0, pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT), "mutexattr.setprotocol");
-	CHECK(EINVAL, pthread_mutexattr_setprotocol(&attr, 7), "mutexattr.setprotocol of no value");
+	CHECK(0, pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT),
+	      "mutexattr.setprotocol");
+	CHECK(EINVAL, pthread_mutexattr_setprotocol(&attr, 7),
+	      "mutexattr.setprotocol to an invalid value");
 	pthread_mutexattr_getprotocol(&attr, &value);
-	CHECK_VALUE(PTHREAD_PRIO_INHERIT, value, "mutexattr.getprotocol gives it back");
-	CHECK(EINVAL, pthread_mutexattr_setprioceiling(&attr, 1000), "mutexattr.setprioceiling too high");
+	CHECK_VALUE(PTHREAD_PRIO_INHERIT, value, "mutexattr.getprotocol returns the value set");
+	CHECK(EINVAL, pthread_mutexattr_setprioceiling(&attr, 1000),
+	      "mutexattr.setprioceiling too high");
 	CHECK(0, pthread_mutexattr_setprioceiling(&attr, 10), "mutexattr.setprioceiling");
 	pthread_mutexattr_getprioceiling(&attr, &value);
-	CHECK_VALUE(10, value, "mutexattr.getprioceiling gives it back");
+	CHECK_VALUE(10, value, "mutexattr.getprioceiling returns the value set");
 	CHECK(0, pthread_mutexattr_destroy(&attr), "mutexattr.destroy");
 }
 
@@ -91,57 +99,67 @@ static void time_outs(const char *name, pthread_mutex_t *m, struct puppet *holde
 	puppet_call(holder, op_lock, m);
 
 	struct timespec deadline = after_ms(CLOCK_REALTIME, 20);
-	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &deadline), "mutex.%s timedlock runs out", name);
+	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &deadline), "mutex.%s timedlock times out",
+	      name);
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, deadline), "mutex.%s timedlock not early", name);
 	deadline = after_ms(CLOCK_MONOTONIC, 20);
 	CHECK(ETIMEDOUT, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &deadline),
-	      "mutex.%s clocklock monotonic runs out", name);
-	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, deadline), "mutex.%s clocklock monotonic not early",
+	      "mutex.%s clocklock monotonic times out", name);
+	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, deadline),
+		    "mutex.%s clocklock monotonic not early",
 		    name);
 	deadline = after_ms(CLOCK_REALTIME, 20);
 	CHECK(ETIMEDOUT, pthread_mutex_clocklock(m, CLOCK_REALTIME, &deadline),
-	      "mutex.%s clocklock realtime runs out", name);
-	CHECK_VALUE(true, reached(CLOCK_REALTIME, deadline), "mutex.%s clocklock realtime not early", name);
+	      "mutex.%s clocklock realtime times out", name);
+	CHECK_VALUE(true, reached(CLOCK_REALTIME, deadline),
+		    "mutex.%s clocklock realtime not early", name);
 
-	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s timedlock long ago", name);
-	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &SEC_NEGATIVE), "mutex.%s timedlock before 1970", name);
+	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s timedlock long ago",
+	      name);
+	CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &SEC_NEGATIVE),
+	      "mutex.%s timedlock before 1970", name);
 	CHECK(ETIMEDOUT, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &SEC_NEGATIVE),
 	      "mutex.%s clocklock before the clock began", name);
-	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "mutex.%s timedlock nsec too big", name);
-	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_NEGATIVE), "mutex.%s timedlock nsec negative", name);
+	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "mutex.%s timedlock nsec too big",
+	      name);
+	CHECK(EINVAL, pthread_mutex_timedlock(m, &NSEC_NEGATIVE),
+	      "mutex.%s timedlock nsec negative", name);
 	CHECK(EINVAL, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &NSEC_TOO_BIG),
 	      "mutex.%s clocklock nsec too big", name);
 	CHECK(EINVAL, pthread_mutex_clocklock(m, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO),
-	      "mutex.%s clocklock with a clock that cannot wait", name);
+	      "mutex.%s clocklock with a clock without waits", name);
 
-	/* A timed wait that is served in time. */
+	/* A timed wait that gets the mutex in time. */
 	struct puppet waiter;
 	puppet_start(&waiter);
 	struct timed t = { m, CLOCK_MONOTONIC, after_ms(CLOCK_MONOTONIC, LATER_MS) };
 	puppet_send(&waiter, op_clocklock, &t);
 	CHECK_VALUE(true, puppet_blocked(&waiter), "mutex.%s clocklock waits", name);
-	CHECK_VALUE(0, puppet_call(holder, op_unlock, m), "mutex.%s unlock with a timed waiter", name);
-	CHECK_VALUE(0, puppet_result(&waiter), "mutex.%s clocklock gets it in time", name);
+	CHECK_VALUE(0, puppet_call(holder, op_unlock, m), "mutex.%s unlock with a timed waiter",
+		    name);
+	CHECK_VALUE(0, puppet_result(&waiter), "mutex.%s clocklock gets the lock in time", name);
 	CHECK_VALUE(0, puppet_call(&waiter, op_unlock, m), "mutex.%s unlock after clocklock", name);
 
-	/* Uncontended, nobody looks at the time, but the clock is always checked. */
-	CHECK(0, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "mutex.%s free timedlock ignores the time", name);
+	/* Without contention the time is not checked, but the clock always is. */
+	CHECK(0, pthread_mutex_timedlock(m, &NSEC_TOO_BIG),
+	      "mutex.%s free timedlock ignores the time", name);
 	pthread_mutex_unlock(m);
-	CHECK(0, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s free timedlock in the past", name);
+	CHECK(0, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s free timedlock in the past",
+	      name);
 	pthread_mutex_unlock(m);
 	CHECK(0, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &NSEC_NEGATIVE),
 	      "mutex.%s free clocklock ignores the time", name);
 	pthread_mutex_unlock(m);
 	CHECK(EINVAL, pthread_mutex_clocklock(m, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO),
-	      "mutex.%s free clocklock with a clock that cannot wait", name);
+	      "mutex.%s free clocklock with a clock without waits", name);
 	CHECK(EINVAL, pthread_mutex_clocklock(m, 4242, &LONG_AGO),
-	      "mutex.%s free clocklock with no clock", name);
-	CHECK(0, pthread_mutex_trylock(m), "mutex.%s free after all the time-outs", name);
+	      "mutex.%s free clocklock with an invalid clock", name);
+	CHECK(0, pthread_mutex_trylock(m), "mutex.%s free after the time-outs", name);
 	pthread_mutex_unlock(m);
 	puppet_end(&waiter);
 }
 
-/* What the owner may do again, by kind. */
+/* Lock calls by the owner, by kind. */
 static void relock(const char *name, int type, pthread_mutex_t *m, struct puppet *other)
 {
 	struct timespec soon;
@@ -150,11 +168,14 @@ static void relock(const char *name, int type, pthread_mutex_t *m, struct puppet
 	case PTHREAD_MUTEX_RECURSIVE:
 		CHECK(0, pthread_mutex_lock(m), "mutex.%s lock again", name);
 		CHECK(0, pthread_mutex_trylock(m), "mutex.%s trylock again", name);
-		CHECK(0, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "mutex.%s timedlock again", name);
-		CHECK(0, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &LONG_AGO), "mutex.%s clocklock again",
+		CHECK(0, pthread_mutex_timedlock(m, &NSEC_TOO_BIG), "mutex.%s timedlock again",
+		      name);
+		CHECK(0, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &LONG_AGO),
+		      "mutex.%s clocklock again",
 		      name);
 		for (int depth = 4; depth > 0; depth--) {
-			CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock at depth %d", name, depth);
+			CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock at depth %d", name,
+			      depth);
 			CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m),
 				    "mutex.%s still held at depth %d", name, depth);
 		}
@@ -162,18 +183,20 @@ static void relock(const char *name, int type, pthread_mutex_t *m, struct puppet
 	case PTHREAD_MUTEX_ERRORCHECK:
 		CHECK(EDEADLK, pthread_mutex_lock(m), "mutex.%s lock again", name);
 		CHECK(EBUSY, pthread_mutex_trylock(m), "mutex.%s trylock again", name);
-		CHECK(EDEADLK, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s timedlock again", name);
+		CHECK(EDEADLK, pthread_mutex_timedlock(m, &LONG_AGO), "mutex.%s timedlock again",
+		      name);
 		CHECK(EDEADLK, pthread_mutex_timedlock(m, &NSEC_TOO_BIG),
-		      "mutex.%s timedlock again with no time", name);
+		      "mutex.%s timedlock again with an invalid time", name);
 		CHECK(EDEADLK, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &LONG_AGO),
 		      "mutex.%s clocklock again", name);
 		CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m), "mutex.%s still held", name);
 		break;
 	default:
-		/* Locking a NORMAL mutex again never ends: the timed form shows it. */
+		/* Locking a NORMAL mutex again deadlocks: the timed form shows it. */
 		CHECK(EBUSY, pthread_mutex_trylock(m), "mutex.%s trylock again", name);
 		soon = after_ms(CLOCK_REALTIME, 10);
-		CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &soon), "mutex.%s timedlock again", name);
+		CHECK(ETIMEDOUT, pthread_mutex_timedlock(m, &soon), "mutex.%s timedlock again",
+		      name);
 		soon = after_ms(CLOCK_MONOTONIC, 10);
 		CHECK(ETIMEDOUT, pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &soon),
 		      "mutex.%s clocklock again", name);
@@ -181,7 +204,8 @@ static void relock(const char *name, int type, pthread_mutex_t *m, struct puppet
 		break;
 	}
 	CHECK(0, pthread_mutex_unlock(m), "mutex.%s last unlock", name);
-	CHECK_VALUE(0, puppet_call(other, op_trylock_unlock, m), "mutex.%s free for others after it", name);
+	CHECK_VALUE(0, puppet_call(other, op_trylock_unlock, m),
+		    "mutex.%s free for others after the last unlock", name);
 }
 
 static void ownership(const char *name, int type, pthread_mutex_t *m, struct puppet *other)
@@ -189,24 +213,29 @@ static void ownership(const char *name, int type, pthread_mutex_t *m, struct pup
 	if (type == PTHREAD_MUTEX_RECURSIVE || type == PTHREAD_MUTEX_ERRORCHECK) {
 		CHECK(EPERM, pthread_mutex_unlock(m), "mutex.%s unlock when free", name);
 		puppet_call(other, op_lock, m);
-		CHECK(EPERM, pthread_mutex_unlock(m), "mutex.%s unlock of another's", name);
-		CHECK(EBUSY, pthread_mutex_trylock(m), "mutex.%s held after the refused unlock", name);
-		CHECK_VALUE(0, puppet_call(other, op_unlock, m), "mutex.%s unlock by its owner", name);
+		CHECK(EPERM, pthread_mutex_unlock(m), "mutex.%s unlock of another thread's", name);
+		CHECK(EBUSY, pthread_mutex_trylock(m), "mutex.%s held after the refused unlock",
+		      name);
+		CHECK_VALUE(0, puppet_call(other, op_unlock, m), "mutex.%s unlock by its owner",
+			    name);
 	} else {
-		/* POSIX leaves it open, glibc and its manual allow it, and programs use a mutex as a
-		 * gate that one thread shuts and another opens. */
+		/* POSIX leaves this open; glibc and its manual allow it. Programs use a mutex as a
+		 * gate that one thread closes and another opens. */
 		puppet_call(other, op_lock, m);
-		CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock of another's", name);
-		CHECK(0, pthread_mutex_trylock(m), "mutex.%s free after another's unlock", name);
+		CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock of another thread's", name);
+		CHECK(0, pthread_mutex_trylock(m), "mutex.%s free after another thread's unlock",
+		      name);
 		pthread_mutex_unlock(m);
-		/* The same with a waiter behind. */
+		/* The same with a waiter. */
 		struct puppet waiter;
 		puppet_start(&waiter);
 		puppet_call(other, op_lock, m);
 		puppet_send(&waiter, op_lock_unlock, m);
-		CHECK_VALUE(true, puppet_blocked(&waiter), "mutex.%s waits for another's unlock", name);
-		CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock of another's with a waiter", name);
-		CHECK_VALUE(0, puppet_result(&waiter), "mutex.%s the waiter gets it", name);
+		CHECK_VALUE(true, puppet_blocked(&waiter),
+			    "mutex.%s waits for another thread's unlock", name);
+		CHECK(0, pthread_mutex_unlock(m),
+		      "mutex.%s unlock of another thread's with a waiter", name);
+		CHECK_VALUE(0, puppet_result(&waiter), "mutex.%s the waiter gets the lock", name);
 		puppet_end(&waiter);
 	}
 }
@@ -215,12 +244,13 @@ static void life(const char *name, pthread_mutex_t *m, struct puppet *other)
 {
 	CHECK(0, pthread_mutex_lock(m), "mutex.%s lock", name);
 	CHECK(EBUSY, pthread_mutex_destroy(m), "mutex.%s destroy when held", name);
-	CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m), "mutex.%s trylock of another's", name);
+	CHECK_VALUE(EBUSY, puppet_call(other, op_trylock, m),
+		    "mutex.%s trylock of another thread's", name);
 	puppet_send(other, op_lock_unlock, m);
 	CHECK_VALUE(true, puppet_blocked(other), "mutex.%s lock waits", name);
 	CHECK(EBUSY, pthread_mutex_destroy(m), "mutex.%s destroy when held with a waiter", name);
 	CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock", name);
-	CHECK_VALUE(0, puppet_result(other), "mutex.%s the waiter gets it", name);
+	CHECK_VALUE(0, puppet_result(other), "mutex.%s the waiter gets the lock", name);
 	CHECK(0, pthread_mutex_trylock(m), "mutex.%s trylock when free", name);
 	CHECK(0, pthread_mutex_unlock(m), "mutex.%s unlock after trylock", name);
 }
@@ -235,7 +265,7 @@ static void by_kind(void)
 		pthread_mutexattr_init(&attr);
 		pthread_mutexattr_settype(&attr, k->type);
 		pthread_mutex_t m;
-		/* Rubbish in the memory must not matter to init. */
+		/* init must not depend on the memory's contents. */
 		memset(&m, 0xa5, sizeof m);
 		CHECK(0, pthread_mutex_init(&m, &attr), "mutex.%s init", k->name);
 		pthread_mutexattr_destroy(&attr);
@@ -244,7 +274,7 @@ static void by_kind(void)
 		ownership(k->name, k->type, &m, &other);
 		time_outs(k->name, &m, &other);
 		CHECK(0, pthread_mutex_destroy(&m), "mutex.%s destroy", k->name);
-		CHECK(0, pthread_mutex_init(&m, NULL), "mutex.%s made anew", k->name);
+		CHECK(0, pthread_mutex_init(&m, NULL), "mutex.%s reinitialised", k->name);
 		CHECK(0, pthread_mutex_destroy(&m), "mutex.%s destroyed unused", k->name);
 	}
 	puppet_end(&other);
@@ -276,13 +306,13 @@ static void static_initialisers(void)
 	puppet_end(&other);
 }
 
-/* ---- mutual exclusion --------------------------------------------------------------------- */
+/* ---- mutual exclusion ------------------------------------------------------------------------ */
 
 enum { EXCLUDERS = 3 };
 
 struct excluded {
 	pthread_mutex_t mutex;
-	/* Plain on purpose: an update is lost as soon as two threads are inside. */
+	/* Not atomic, on purpose: an update is lost as soon as two threads are inside. */
 	long counter;
 	pthread_t owner;
 	atomic_int mistakes;
@@ -305,11 +335,12 @@ static long op_exclude(void *e)
 			break;
 		case 2: error = pthread_mutex_clocklock(&x->mutex, CLOCK_MONOTONIC, &later); break;
 		case 3:
-			/* Deadlines so short that many of them pass while the thread waits. */
+			/* Deadlines so short that many pass during the wait. */
 			do {
 				later = after_ms(CLOCK_REALTIME, 0);
-				later.tv_nsec = later.tv_nsec + 50000 < 1000000000 ? later.tv_nsec + 50000
-										   : 999999999;
+				later.tv_nsec = later.tv_nsec + 50000 < 1000000000
+						? later.tv_nsec + 50000
+						: 999999999;
 				error = pthread_mutex_timedlock(&x->mutex, &later);
 			} while (error == ETIMEDOUT);
 			break;
@@ -344,13 +375,15 @@ static void exclusion(void)
 				puppet_send(&p[t], op_exclude, &x);
 			long errors = 0;
 			check_begin("mutex.%s exclusion by %s: codes", KINDS[i].name, WAYS[way]);
-			/* The reads of the clock and sched_yield may set errno here; only codes count. */
+			/* Clock reads and sched_yield may set errno here; only codes count. */
 			for (int t = 0; t < EXCLUDERS; t++)
 				errors |= puppet_result(&p[t]) % ERRNO_CHANGED;
 			check_end(errors, 0);
-			CHECK_VALUE(atomic_load(&x.done), x.counter, "mutex.%s exclusion by %s: count",
+			CHECK_VALUE(atomic_load(&x.done), x.counter,
+				    "mutex.%s exclusion by %s: count",
 				    KINDS[i].name, WAYS[way]);
-			CHECK_VALUE(0, x.mistakes, "mutex.%s exclusion by %s: owner", KINDS[i].name, WAYS[way]);
+			CHECK_VALUE(0, x.mistakes, "mutex.%s exclusion by %s: owner", KINDS[i].name,
+				    WAYS[way]);
 			pthread_mutex_destroy(&x.mutex);
 		}
 	}
@@ -358,9 +391,9 @@ static void exclusion(void)
 		puppet_end(&p[t]);
 }
 
-/* POSIX: whoever locks a mutex last may destroy it and free its memory at once, also while the
- * unlock that let it in has not returned. An unlock that reads or writes the mutex after it has let
- * go faults here, in unmapped memory. */
+/* POSIX: the last thread to lock a mutex may destroy it and free its memory at once, even if the
+ * unlock that released it has not returned yet. An unlock that accesses the mutex after releasing
+ * it faults here, in unmapped memory. */
 static void freed_after_unlock(void)
 {
 	struct puppet other;
@@ -368,7 +401,8 @@ static void freed_after_unlock(void)
 	long errors = 0;
 	check_begin("mutex.memory unmapped by the next owner");
 	for (int i = 0; i < 300; i++) {
-		pthread_mutex_t *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_mutex_t *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		pthread_mutex_init(m, NULL);
 		errors |= puppet_call(&other, op_lock, m);
 		puppet_send(&other, op_unlock, m);
@@ -384,7 +418,7 @@ static void freed_after_unlock(void)
 	puppet_end(&other);
 }
 
-/* The owner unlocks, and the waiter that it let in frees the memory. */
+/* The owner unlocks, and the waiter that acquires the mutex frees its memory. */
 static long op_lock_then_unmap(void *m)
 {
 	int error = pthread_mutex_lock(m);
@@ -399,13 +433,14 @@ static void freed_by_waiter(void)
 	struct puppet waiter;
 	puppet_start(&waiter);
 	long errors = 0;
-	check_begin("mutex.memory unmapped by the waiter that was let in");
+	check_begin("mutex.memory unmapped by the next waiter");
 	for (int i = 0; i < 300; i++) {
-		pthread_mutex_t *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_mutex_t *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		pthread_mutex_init(m, NULL);
 		pthread_mutex_lock(m);
 		puppet_send(&waiter, op_lock_then_unmap, m);
-		/* Sometimes the waiter sleeps by now, sometimes it still spins, sometimes it is not there. */
+		/* The waiter may sleep by now, may still spin, or may not have started. */
 		if (i % 3 == 0)
 			sched_yield();
 		else if (i % 16 == 1)
@@ -417,9 +452,9 @@ static void freed_by_waiter(void)
 	puppet_end(&waiter);
 }
 
-/* ---- odd places ---------------------------------------------------------------------------- */
+/* ---- odd places ------------------------------------------------------------------------------ */
 
-/* A thread may hold many mutexes and give them back in any order. */
+/* A thread may hold many mutexes and unlock them in any order. */
 static void many_held(void)
 {
 	enum { MANY = 200 };
@@ -460,7 +495,7 @@ static void deep_recursion(void)
 	check_end(errors, 0);
 	CHECK_VALUE(EBUSY, in_thread(op_trylock, &m), "mutex.recursive held by the last level");
 	CHECK(0, pthread_mutex_unlock(&m), "mutex.recursive last of 100000");
-	CHECK(EPERM, pthread_mutex_unlock(&m), "mutex.recursive one too many");
+	CHECK(EPERM, pthread_mutex_unlock(&m), "mutex.recursive one unlock too many");
 }
 
 static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER;
@@ -497,10 +532,11 @@ static void interrupted(int flags, const char *how)
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
 	CHECK_VALUE(true, puppet_blocked(&waiter), "mutex.lock still waits after signals %s", how);
-	/* The waiter may have had no processor yet. */
+	/* The waiter may not have run yet. */
 	for (int i = 0; i < 2000 && !atomic_load(&signals_seen); i++)
 		sleep_ms(1);
-	CHECK_VALUE(true, atomic_load(&signals_seen) > 0, "mutex.handlers ran meanwhile %s", how);
+	CHECK_VALUE(true, atomic_load(&signals_seen) > 0, "mutex.handlers ran during the wait %s",
+		    how);
 	CHECK(0, pthread_mutex_unlock(&m), "mutex.unlock after signals %s", how);
 	CHECK_VALUE(0, puppet_result(&waiter), "mutex.lock after signals %s", how);
 	struct timed t = { &m, CLOCK_REALTIME, after_ms(CLOCK_REALTIME, 30) };
@@ -511,12 +547,13 @@ static void interrupted(int flags, const char *how)
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "mutex.timedlock after signals %s", how);
-	CHECK_VALUE(true, reached(CLOCK_REALTIME, t.deadline), "mutex.timedlock not early after signals %s", how);
+	CHECK_VALUE(true, reached(CLOCK_REALTIME, t.deadline),
+		    "mutex.timedlock not early after signals %s", how);
 	pthread_mutex_unlock(&m);
 	puppet_end(&waiter);
 }
 
-/* pthread_mutex_lock is no cancellation point, contended or not. */
+/* pthread_mutex_lock is not a cancellation point, contended or not. */
 struct cancelled {
 	pthread_mutex_t *mutex;
 	long lock, timed, unlock;
@@ -535,7 +572,7 @@ static void *lock_while_cancelled(void *c)
 	return NULL;
 }
 
-static void no_cancellation_point(void)
+static void not_a_cancellation_point(void)
 {
 	pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 	struct cancelled x = { &m, -1, -1, -1 };
@@ -545,17 +582,17 @@ static void no_cancellation_point(void)
 	thread_create(&thread, NULL, lock_while_cancelled, &x);
 	sleep_ms(SETTLE_MS);
 	pthread_mutex_unlock(&m);
-	check_begin("mutex.thread with a cancellation pending ends at pthread_testcancel");
+	check_begin("mutex.thread with a pending cancellation ends at pthread_testcancel");
 	pthread_join(thread, &result);
 	check_end(result == PTHREAD_CANCELED, true);
-	CHECK_VALUE(0, x.lock, "mutex.lock is no cancellation point");
-	CHECK_VALUE(0, x.timed, "mutex.timedlock is no cancellation point");
-	CHECK_VALUE(0, x.unlock, "mutex.unlock is no cancellation point");
-	CHECK(0, pthread_mutex_trylock(&m), "mutex.free after it");
+	CHECK_VALUE(0, x.lock, "mutex.lock is not a cancellation point");
+	CHECK_VALUE(0, x.timed, "mutex.timedlock is not a cancellation point");
+	CHECK_VALUE(0, x.unlock, "mutex.unlock is not a cancellation point");
+	CHECK(0, pthread_mutex_trylock(&m), "mutex.free after the thread ends");
 }
 
-/* Asynchronous cancellation of a thread that waits for a mutex: POSIX lets no lock function be
- * async-cancel-safe, but the mutex and its other users must survive when cancellation is disabled. */
+/* Asynchronous cancellation of a thread that waits for a mutex. In POSIX no lock function is
+ * async-cancel-safe, but with cancellation disabled the mutex and its other users must survive. */
 static void *lock_with_cancel_disabled(void *m)
 {
 	int old;
@@ -577,20 +614,20 @@ static void cancel_disabled(void)
 	pthread_cancel(thread);
 	sleep_ms(SETTLE_MS);
 	pthread_mutex_unlock(&m);
-	check_begin("mutex.wait with cancellation disabled goes on");
+	check_begin("mutex.wait with cancellation disabled continues");
 	pthread_join(thread, &result);
 	check_end((long)result, 0);
 }
 
-/* Waiters of every sort leave and come while the lock is handed over: nobody is forgotten. */
+/* Waiters of every kind start and stop waiting during hand-overs; none may be forgotten. */
 struct crowd {
 	pthread_mutex_t mutex;
 	atomic_bool stop;
-	atomic_long impatient;
+	atomic_long timed_locks;
 	long counter;
 };
 
-static long op_crowd_patient(void *c)
+static long op_crowd_untimed(void *c)
 {
 	struct crowd *x = c;
 	long got = 0;
@@ -603,7 +640,7 @@ static long op_crowd_patient(void *c)
 	return got;
 }
 
-static long op_crowd_impatient(void *c)
+static long op_crowd_timed(void *c)
 {
 	struct crowd *x = c;
 	while (!atomic_load(&x->stop)) {
@@ -616,7 +653,7 @@ static long op_crowd_impatient(void *c)
 		if (error)
 			return -1;
 		x->counter++;
-		atomic_fetch_add(&x->impatient, 1);
+		atomic_fetch_add(&x->timed_locks, 1);
 		pthread_mutex_unlock(&x->mutex);
 	}
 	return 0;
@@ -628,17 +665,17 @@ static void crowd(void)
 	struct crowd x = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	for (int i = 0; i < 4; i++)
 		puppet_start(&p[i]);
-	puppet_send(&p[2], op_crowd_impatient, &x);
-	puppet_send(&p[3], op_crowd_impatient, &x);
-	puppet_send(&p[0], op_crowd_patient, &x);
-	puppet_send(&p[1], op_crowd_patient, &x);
-	check_begin("mutex.patient waiters among impatient ones");
-	long patient = puppet_result(&p[0]) % ERRNO_CHANGED + puppet_result(&p[1]) % ERRNO_CHANGED;
-	check_end(patient, 400);
+	puppet_send(&p[2], op_crowd_timed, &x);
+	puppet_send(&p[3], op_crowd_timed, &x);
+	puppet_send(&p[0], op_crowd_untimed, &x);
+	puppet_send(&p[1], op_crowd_untimed, &x);
+	check_begin("mutex.untimed waiters beside timed waiters");
+	long untimed = puppet_result(&p[0]) % ERRNO_CHANGED + puppet_result(&p[1]) % ERRNO_CHANGED;
+	check_end(untimed, 400);
 	atomic_store(&x.stop, true);
-	check_begin("mutex.impatient waiters' count");
+	check_begin("mutex.timed waiters' count");
 	long errors = (puppet_result(&p[2]) | puppet_result(&p[3])) % ERRNO_CHANGED;
-	check_end(errors ? errors : x.counter - atomic_load(&x.impatient), 400);
+	check_end(errors ? errors : x.counter - atomic_load(&x.timed_locks), 400);
 	for (int i = 0; i < 4; i++)
 		puppet_end(&p[i]);
 }
@@ -657,7 +694,7 @@ int main(void)
 	deep_recursion();
 	interrupted(0, "without SA_RESTART");
 	interrupted(SA_RESTART, "with SA_RESTART");
-	no_cancellation_point();
+	not_a_cancellation_point();
 	cancel_disabled();
 	crowd();
 	return check_finish();

@@ -1,6 +1,6 @@
-/* Locks and the life of threads and processes: fork, thread exit, keys' destructors, code loaded
- * later; and what stands beside the replaced functions: C11 threads, pthread_once, barriers,
- * semaphores and stdio, which libc builds on calls of its own that nobody can replace.
+/* Locks over the life of threads and processes: fork, thread exit, key destructors, code loaded
+ * later; and functions beside the replaced ones: C11 threads, pthread_once, barriers, semaphores
+ * and stdio, which libc builds on internal calls that a library cannot replace.
  *
  * Usage: conformance_process DLOPENED.SO */
 #include "check.h"
@@ -9,7 +9,7 @@
 #include <spawn.h>
 #include <threads.h>
 
-/* ---- fork ------------------------------------------------------------------------------------------ */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -19,7 +19,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_spinlock_t spin;
 
-/* Each returns what the child's exit status carries: the code of the call of its name. */
+/* Each returns the code of its call, as the child's exit status. */
 static long child_unlock(void *m) { return pthread_mutex_unlock(m); }
 static long child_trylock(void *m) { return pthread_mutex_trylock(m); }
 static long child_lock_unlock(void *m) { return op_lock_unlock(m); }
@@ -34,9 +34,9 @@ static long child_unlock_then_use(void *m)
 	return error;
 }
 
-/* The child makes threads of its own, which contend: the library's own machinery (controller,
- * queues, parked threads) must start again in the child. */
-/* Few, for locks that need a time slice per hand-over when threads outnumber processors. */
+/* The child's own threads contend: the library's machinery (controller, queues, parked threads)
+ * must start again in the child. */
+/* Few rounds, for locks that need a time slice per hand-over if threads outnumber processors. */
 enum { CROWD_ROUNDS = 100 };
 
 struct crowd {
@@ -79,8 +79,8 @@ static long crowd_run(void *ignored)
 	return x.counter == 4 * CROWD_ROUNDS ? 0 : 102;
 }
 
-/* The writer is known by its thread id, so glibc's child cannot unlock (it would count itself as a
- * reader): only that the lock is seen as held is defined. */
+/* glibc identifies a writer by its thread id, so the child cannot unlock: its unlock would count as
+ * a reader's. The only defined behaviour is that the lock is held in the child. */
 static long child_rwlock_writer(void *l)
 {
 	if (pthread_rwlock_tryrdlock(l) != EBUSY)
@@ -94,7 +94,7 @@ static long child_rwlock_reader(void *l)
 		return 101;
 	long error = pthread_rwlock_rdlock(l);
 	error |= pthread_rwlock_unlock(l);
-	/* This one is for what the parent's thread held. */
+	/* This unlock is for the read lock that the parent's thread held. */
 	error |= pthread_rwlock_unlock(l);
 	error |= pthread_rwlock_wrlock(l);
 	error |= pthread_rwlock_unlock(l);
@@ -123,43 +123,55 @@ static void forks(void)
 	puppet_start(&a);
 	puppet_start(&b);
 
-	/* What the forking thread holds, the child holds. A NORMAL mutex can be unlocked there; the
-	 * kinds with an owner remember the parent's thread id, and refuse: glibc since ever. */
+	/* The child holds what the forking thread held. It can unlock a NORMAL mutex. The kinds
+	 * with an owner store the parent's thread id, and refuse; glibc has always done so. */
 	pthread_mutex_lock(&normal);
-	CHECK_VALUE(EBUSY, in_child(child_trylock, &normal), "fork.held normal is held in the child");
-	CHECK_VALUE(0, in_child(child_unlock_then_use, &normal), "fork.held normal unlocks in the child");
+	CHECK_VALUE(EBUSY, in_child(child_trylock, &normal),
+		    "fork.held normal is held in the child");
+	CHECK_VALUE(0, in_child(child_unlock_then_use, &normal),
+		    "fork.held normal unlocks in the child");
 	CHECK(EBUSY, pthread_mutex_trylock(&normal), "fork.held normal still held in the parent");
 	CHECK(0, pthread_mutex_unlock(&normal), "fork.held normal unlocks in the parent");
 	pthread_mutex_lock(&adaptive);
-	CHECK_VALUE(0, in_child(child_unlock_then_use, &adaptive), "fork.held adaptive unlocks in the child");
+	CHECK_VALUE(0, in_child(child_unlock_then_use, &adaptive),
+		    "fork.held adaptive unlocks in the child");
 	CHECK(0, pthread_mutex_unlock(&adaptive), "fork.held adaptive unlocks in the parent");
 	pthread_mutex_lock(&recursive);
-	CHECK_VALUE(EBUSY, in_child(child_trylock, &recursive), "fork.held recursive is another's in the child");
-	CHECK_VALUE(EPERM, in_child(child_unlock, &recursive), "fork.held recursive is refused in the child");
+	CHECK_VALUE(EBUSY, in_child(child_trylock, &recursive),
+		    "fork.held recursive is another thread's in the child");
+	CHECK_VALUE(EPERM, in_child(child_unlock, &recursive),
+		    "fork.held recursive is refused in the child");
 	CHECK(0, pthread_mutex_unlock(&recursive), "fork.held recursive unlocks in the parent");
 	pthread_mutex_lock(&errorcheck);
-	CHECK_VALUE(EBUSY, in_child(child_trylock, &errorcheck), "fork.held errorcheck is another's in the child");
-	CHECK_VALUE(EPERM, in_child(child_unlock, &errorcheck), "fork.held errorcheck is refused in the child");
+	CHECK_VALUE(EBUSY, in_child(child_trylock, &errorcheck),
+		    "fork.held errorcheck is another thread's in the child");
+	CHECK_VALUE(EPERM, in_child(child_unlock, &errorcheck),
+		    "fork.held errorcheck is refused in the child");
 	CHECK(0, pthread_mutex_unlock(&errorcheck), "fork.held errorcheck unlocks in the parent");
 
-	/* Waiters of the parent are not there in the child, and must not be waited for. */
+	/* The parent's waiters do not exist in the child, and it must not wait for them. */
 	pthread_mutex_lock(&normal);
 	puppet_send(&a, op_lock_unlock, &normal);
 	puppet_send(&b, op_lock_unlock, &normal);
-	CHECK_VALUE(true, puppet_blocked(&a) && puppet_blocked(&b), "fork.with two waiters on a held mutex");
-	CHECK_VALUE(0, in_child(child_unlock_then_use, &normal), "fork.waiters do not follow into the child");
-	CHECK(0, pthread_mutex_unlock(&normal), "fork.waiters go on in the parent");
-	CHECK_VALUE(0, puppet_result(&a) | puppet_result(&b), "fork.waiters got it");
+	CHECK_VALUE(true, puppet_blocked(&a) && puppet_blocked(&b),
+		    "fork.with two waiters on a held mutex");
+	CHECK_VALUE(0, in_child(child_unlock_then_use, &normal),
+		    "fork.waiters do not follow into the child");
+	CHECK(0, pthread_mutex_unlock(&normal), "fork.waiters continue in the parent");
+	CHECK_VALUE(0, puppet_result(&a) | puppet_result(&b), "fork.waiters get the mutex");
 
-	/* Another thread's mutex stays locked for ever in the child. */
+	/* A mutex of another thread stays locked forever in the child. */
 	puppet_call(&a, op_lock, &normal);
-	CHECK_VALUE(EBUSY, in_child(child_trylock, &normal), "fork.another thread's mutex is held in the child");
+	CHECK_VALUE(EBUSY, in_child(child_trylock, &normal),
+		    "fork.another thread's mutex is held in the child");
 	puppet_call(&a, op_unlock, &normal);
-	CHECK_VALUE(0, in_child(child_lock_unlock, &normal), "fork.free mutex is free in the child");
+	CHECK_VALUE(0, in_child(child_lock_unlock, &normal),
+		    "fork.free mutex is free in the child");
 
 	/* The same for the other locks. */
 	pthread_rwlock_wrlock(&rwlock);
-	CHECK_VALUE(EBUSY, in_child(child_rwlock_writer, &rwlock), "fork.writer's lock is held in the child");
+	CHECK_VALUE(EBUSY, in_child(child_rwlock_writer, &rwlock),
+		    "fork.writer's lock is held in the child");
 	CHECK(0, pthread_rwlock_unlock(&rwlock), "fork.writer unlocks in the parent");
 	pthread_rwlock_rdlock(&rwlock);
 	CHECK_VALUE(0, in_child(child_rwlock_reader, &rwlock), "fork.reader unlocks in the child");
@@ -168,18 +180,18 @@ static void forks(void)
 	pthread_spin_lock(&spin);
 	CHECK_VALUE(0, in_child(child_spin, NULL), "fork.spin lock unlocks in the child");
 	CHECK(0, pthread_spin_unlock(&spin), "fork.spin lock unlocks in the parent");
-	CHECK_VALUE(0, in_child(child_signals, &cond), "fork.signals in the child with no waiters");
+	CHECK_VALUE(0, in_child(child_signals, &cond), "fork.signals in the child without waiters");
 
-	/* The child is a full process. */
-	CHECK_VALUE(0, crowd_run(NULL), "fork.contention before it");
+	/* Contention works in the child as in the parent. */
+	CHECK_VALUE(0, crowd_run(NULL), "fork.contention before the fork");
 	CHECK_VALUE(0, in_child(crowd_run, NULL), "fork.contention in the child");
-	CHECK_VALUE(0, crowd_run(NULL), "fork.contention after it");
+	CHECK_VALUE(0, crowd_run(NULL), "fork.contention after the fork");
 	puppet_end(&a);
 	puppet_end(&b);
 }
 
-/* Forks while other threads contend for a mutex that the forking thread takes around the fork, the
- * way pthread_atfork handlers do. */
+/* Forks while other threads contend for a mutex that the forking thread holds during the fork, as
+ * pthread_atfork handlers do. */
 static atomic_bool stop_contending;
 
 static long op_contend(void *m)
@@ -199,7 +211,7 @@ static void fork_in_contention(void)
 		puppet_start(&p[i]);
 		puppet_send(&p[i], op_contend, &normal);
 	}
-	check_begin("fork.in the middle of contention");
+	check_begin("fork.during contention");
 	for (int i = 0; i < 10; i++) {
 		pthread_mutex_lock(&normal);
 		errors |= in_child(child_unlock_then_use, &normal);
@@ -236,13 +248,15 @@ static long child_after_atfork(void *ignored)
 static void atfork(void)
 {
 	pthread_atfork(atfork_prepare, atfork_release, atfork_release);
-	CHECK_VALUE(0, in_child(child_after_atfork, NULL), "fork.handlers lock and unlock in the child");
+	CHECK_VALUE(0, in_child(child_after_atfork, NULL),
+		    "fork.handlers lock and unlock in the child");
 	CHECK_VALUE(2, atfork_calls, "fork.handlers lock and unlock in the parent");
-	CHECK(0, pthread_mutex_trylock(&adaptive), "fork.handlers leave it free");
+	CHECK(0, pthread_mutex_trylock(&adaptive), "fork.handlers leave the mutex free");
 	pthread_mutex_unlock(&adaptive);
 }
 
-/* vfork and posix_spawn share the parent's memory until the exec: the mutex stays the parent's. */
+/* vfork and posix_spawn share the parent's memory until the exec, so the mutex stays the parent's.
+ */
 static void spawns(void)
 {
 	char *const arguments[] = { "/bin/true", NULL };
@@ -265,7 +279,7 @@ static void spawns(void)
 	CHECK(0, pthread_mutex_unlock(&normal), "spawn.mutex unlocks");
 }
 
-/* ---- the end of a thread ------------------------------------------------------------------------------ */
+/* ---- the end of a thread --------------------------------------------------------------------- */
 
 static long op_lock_and_leave(void *m) { return pthread_mutex_lock(m); }
 
@@ -275,8 +289,8 @@ static pthread_cond_t key_cond = PTHREAD_COND_INITIALIZER;
 static atomic_int key_destructors, key_errors;
 static bool key_go;
 
-/* A lock in a destructor of thread-specific data, after the thread's own data of the library may be
- * gone. The second round of destructors comes later still. */
+/* A lock in a destructor of thread-specific data, when the library's own thread-specific data may
+ * be gone. The second round of destructors runs even later. */
 static void key_destructor(void *round)
 {
 	int error = pthread_mutex_lock(&key_mutex);
@@ -310,7 +324,8 @@ static void thread_ends(void)
 	in_thread(op_lock_and_leave, &m);
 	CHECK(EBUSY, pthread_mutex_trylock(&m), "exit.mutex of an ended thread stays locked");
 	struct timespec t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_mutex_timedlock(&m, &t), "exit.mutex of an ended thread times out");
+	CHECK(ETIMEDOUT, pthread_mutex_timedlock(&m, &t),
+	      "exit.mutex of an ended thread times out");
 
 	pthread_key_create(&key, key_destructor);
 	pthread_t threads[4];
@@ -327,7 +342,7 @@ static void thread_ends(void)
 	check_end(key_errors, 0);
 	CHECK_VALUE(12, key_destructors, "exit.destructors run in three rounds");
 
-	/* Threads that leave right after a contended lock, while others still wait behind them. */
+	/* Threads that end right after a contended lock, while others still wait. */
 	long errors = 0;
 	pthread_mutex_t n = PTHREAD_MUTEX_INITIALIZER;
 	check_begin("exit.threads end with waiters behind them");
@@ -343,7 +358,7 @@ static void thread_ends(void)
 			errors |= pthread_join(crowd[i], NULL);
 	}
 	check_end(errors, 0);
-	CHECK(0, pthread_mutex_trylock(&n), "exit.mutex free after them");
+	CHECK(0, pthread_mutex_trylock(&n), "exit.mutex free after these threads");
 	pthread_mutex_unlock(&n);
 
 	errors = 0;
@@ -353,7 +368,7 @@ static void thread_ends(void)
 	check_end(errors, 0);
 }
 
-/* A small stack: a lock may need a little of it, no more. */
+/* A small stack: a lock may use only a little of it. */
 static void *small_main(void *m)
 {
 	for (int i = 0; i < 100; i++) {
@@ -379,7 +394,7 @@ static void small_stacks(void)
 	pthread_attr_destroy(&attr);
 }
 
-/* ---- code that is loaded later ------------------------------------------------------------------------- */
+/* ---- code that is loaded later --------------------------------------------------------------- */
 
 enum { LOADED_ROUNDS = 100 };
 
@@ -416,15 +431,17 @@ static void loaded_later(const char *path)
 		for (int i = 0; i < 4; i++)
 			errors |= puppet_result(&p[i]) % ERRNO_CHANGED;
 		check_end(errors, 0);
-		CHECK_VALUE(0, puppet_call(&p[0], op_others, &l), "dlopen.its other locks %d", round);
-		/* Closed, opened again: the second time with fresh locks at, perhaps, the same place. */
+		CHECK_VALUE(0, puppet_call(&p[0], op_others, &l), "dlopen.its other locks %d",
+			    round);
+		/* Closed and opened again: the second time with new locks, perhaps at the same
+		 * address. */
 		CHECK_VALUE(0, dlclose(handle), "dlopen.closes %d", round);
 	}
 	for (int i = 0; i < 4; i++)
 		puppet_end(&p[i]);
 }
 
-/* ---- C11 -------------------------------------------------------------------------------------------------- */
+/* ---- C11 ------------------------------------------------------------------------------------- */
 
 static mtx_t c11_mutex;
 static cnd_t c11_cond;
@@ -466,7 +483,7 @@ static void c11(void)
 	struct timespec t;
 	CHECK(thrd_success, mtx_init(&m, mtx_plain), "c11.init plain");
 	CHECK(thrd_success, mtx_lock(&m), "c11.lock plain");
-	CHECK_VALUE(thrd_busy, c11_try_in_thread(&m), "c11.trylock of another's");
+	CHECK_VALUE(thrd_busy, c11_try_in_thread(&m), "c11.trylock of another thread's mutex");
 	CHECK(thrd_success, mtx_unlock(&m), "c11.unlock plain");
 	mtx_destroy(&m);
 	CHECK(thrd_success, mtx_init(&m, mtx_plain | mtx_recursive), "c11.init recursive");
@@ -481,16 +498,17 @@ static void c11(void)
 	CHECK(thrd_success, mtx_init(&m, mtx_timed), "c11.init timed");
 	CHECK(thrd_success, mtx_lock(&m), "c11.lock timed");
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(thrd_timedout, mtx_timedlock(&m, &t), "c11.timedlock runs out");
+	CHECK(thrd_timedout, mtx_timedlock(&m, &t), "c11.timedlock times out");
 	CHECK(thrd_success, mtx_unlock(&m), "c11.unlock timed");
 	mtx_destroy(&m);
 
 	mtx_init(&c11_mutex, mtx_plain);
 	CHECK(thrd_success, cnd_init(&c11_cond), "c11.cnd init");
-	CHECK(thrd_success, cnd_signal(&c11_cond), "c11.cnd signal with no waiters");
+	CHECK(thrd_success, cnd_signal(&c11_cond), "c11.cnd signal without waiters");
 	mtx_lock(&c11_mutex);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(thrd_timedout, cnd_timedwait(&c11_cond, &c11_mutex, &t), "c11.cnd timedwait runs out");
+	CHECK(thrd_timedout, cnd_timedwait(&c11_cond, &c11_mutex, &t),
+	      "c11.cnd timedwait times out");
 	CHECK_VALUE(thrd_busy, c11_try_in_thread(&c11_mutex), "c11.mutex held after the time-out");
 	mtx_unlock(&c11_mutex);
 	thrd_t other;
@@ -509,7 +527,7 @@ static void c11(void)
 	CHECK_VALUE(1, c11_calls, "c11.call_once");
 }
 
-/* ---- neighbours -------------------------------------------------------------------------------------------- */
+/* ---- neighbours ------------------------------------------------------------------------------ */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int once_calls;
@@ -517,7 +535,7 @@ static pthread_mutex_t once_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void once_routine(void)
 {
-	/* Slow, and with a lock in it, so that the others wait in pthread_once. */
+	/* Slow, and with a lock inside, so that the other threads wait in pthread_once. */
 	pthread_mutex_lock(&once_mutex);
 	sleep_ms(2);
 	once_calls++;
@@ -604,7 +622,7 @@ static void neighbours(void)
 	check_end(sem_taken, 300);
 	sem_destroy(&sem);
 
-	/* stdio's locks are libc's own; lines of one thread stay whole. */
+	/* stdio's locks are libc's own; each thread's lines must stay whole. */
 	char text[16384], line[64];
 	stream = fmemopen(text, sizeof text, "w+");
 	puppet_send(&p[0], op_print, "a");
@@ -625,10 +643,10 @@ static void neighbours(void)
 		puppet_end(&p[i]);
 }
 
-/* ---- signals' handlers that lock ---------------------------------------------------------------------------- */
+/* ---- signal handlers that lock --------------------------------------------------------------- */
 
-/* POSIX has no lock function async-signal-safe, yet a handler that interrupts a wait for one mutex
- * and uses another, which its thread does not touch, works with glibc, and crash handlers do it. */
+/* In POSIX no lock function is async-signal-safe. Yet with glibc, a handler that interrupts a wait
+ * for one mutex may use another mutex that its thread does not touch, and crash handlers do so. */
 static pthread_mutex_t handler_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int handler_runs, handler_errors;
 
@@ -658,10 +676,11 @@ static void locks_in_handlers(void)
 			sleep_ms(1);
 	}
 	check_end(handler_errors, 0);
-	CHECK_VALUE(true, puppet_blocked(&waiter), "signal.the wait goes on after it");
+	CHECK_VALUE(true, puppet_blocked(&waiter), "signal.the wait continues after the handler");
 	pthread_mutex_unlock(&normal);
-	CHECK_VALUE(0, puppet_result(&waiter), "signal.the wait ends well");
-	/* The same with contention inside the handler: the waiter queues twice at once. */
+	CHECK_VALUE(0, puppet_result(&waiter), "signal.the wait succeeds");
+	/* The same with contention inside the handler: the thread is queued for two mutexes at
+	 * once. */
 	pthread_mutex_lock(&normal);
 	puppet_send(&waiter, op_lock_unlock, &normal);
 	sleep_ms(SETTLE_MS);
@@ -676,11 +695,11 @@ static void locks_in_handlers(void)
 		sleep_ms(1);
 	check_end(handler_errors, 0);
 	pthread_mutex_unlock(&normal);
-	CHECK_VALUE(0, puppet_result(&waiter), "signal.both waits end well");
+	CHECK_VALUE(0, puppet_result(&waiter), "signal.both waits succeed");
 	puppet_end(&waiter);
 }
 
-/* ---- the end of the process ------------------------------------------------------------------------------------ */
+/* ---- the end of the process ------------------------------------------------------------------ */
 
 static pthread_mutex_t at_exit_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -698,7 +717,8 @@ static long op_exit_with_waiters(void *ignored)
 	pthread_mutex_lock(&normal);
 	for (int i = 0; i < 3; i++) {
 		puppet_start(&p[i]);
-		puppet_send(&p[i], i == 2 ? op_contend : op_lock_unlock, i == 2 ? &at_exit_mutex : &normal);
+		puppet_send(&p[i], i == 2 ? op_contend : op_lock_unlock,
+			    i == 2 ? &at_exit_mutex : &normal);
 	}
 	atomic_store(&stop_contending, false);
 	sleep_ms(SETTLE_MS);
@@ -708,7 +728,8 @@ static long op_exit_with_waiters(void *ignored)
 /* A C++ or atexit clean-up that locks while daemon threads still run. */
 static void process_ends(void)
 {
-	CHECK_VALUE(42, in_child(op_exit_with_waiters, NULL), "exit.process ends while threads wait");
+	CHECK_VALUE(42, in_child(op_exit_with_waiters, NULL),
+		    "exit.process ends while threads wait");
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* Reader-writer locks and spin locks: shared readers, exclusive writers, both preferences, codes,
- * time-outs on both clocks, self-deadlocks that glibc finds, and the same across processes. */
+ * time-outs on both clocks, self-deadlocks that glibc detects, and the same across processes. */
 #include "check.h"
 
 struct timed {
@@ -29,114 +29,150 @@ static void attributes(void)
 	pthread_rwlockattr_getkind_np(&attr, &value);
 	CHECK_VALUE(PTHREAD_RWLOCK_DEFAULT_NP, value, "rwlockattr.kind starts as default");
 	for (size_t i = 0; i < LENGTH(KINDS); i++) {
-		CHECK(0, pthread_rwlockattr_setkind_np(&attr, KINDS[i].kind), "rwlockattr.setkind %s", KINDS[i].name);
-		CHECK(0, pthread_rwlockattr_getkind_np(&attr, &value), "rwlockattr.getkind %s", KINDS[i].name);
-		CHECK_VALUE(KINDS[i].kind, value, "rwlockattr.getkind %s gives it back", KINDS[i].name);
+		CHECK(0, pthread_rwlockattr_setkind_np(&attr, KINDS[i].kind),
+		      "rwlockattr.setkind %s", KINDS[i].name);
+		CHECK(0, pthread_rwlockattr_getkind_np(&attr, &value), "rwlockattr.getkind %s",
+		      KINDS[i].name);
+		CHECK_VALUE(KINDS[i].kind, value, "rwlockattr.getkind %s returns the value set",
+			    KINDS[i].name);
 	}
-	CHECK(EINVAL, pthread_rwlockattr_setkind_np(&attr, 99), "rwlockattr.setkind of no kind");
+	CHECK(EINVAL, pthread_rwlockattr_setkind_np(&attr, 99),
+	      "rwlockattr.setkind to an invalid kind");
 	CHECK(0, pthread_rwlockattr_getpshared(&attr, &value), "rwlockattr.getpshared");
 	CHECK_VALUE(PTHREAD_PROCESS_PRIVATE, value, "rwlockattr.pshared starts as private");
-	CHECK(0, pthread_rwlockattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), "rwlockattr.setpshared");
-	CHECK(EINVAL, pthread_rwlockattr_setpshared(&attr, 7), "rwlockattr.setpshared of no value");
+	CHECK(0, pthread_rwlockattr_setpshared(&attr, PTHREAD_PROCESS_SHARED),
+	      "rwlockattr.setpshared");
+	CHECK(EINVAL, pthread_rwlockattr_setpshared(&attr, 7),
+	      "rwlockattr.setpshared to an invalid value");
 	pthread_rwlockattr_getpshared(&attr, &value);
-	CHECK_VALUE(PTHREAD_PROCESS_SHARED, value, "rwlockattr.getpshared gives it back");
+	CHECK_VALUE(PTHREAD_PROCESS_SHARED, value, "rwlockattr.getpshared returns the value set");
 	CHECK(0, pthread_rwlockattr_destroy(&attr), "rwlockattr.destroy");
 }
 
-/* All that must hold for a lock of any kind, however it was made. */
+/* The rules for a lock of any kind, however it was initialised. */
 static void codes(const char *name, pthread_rwlock_t *l, struct puppet *a, struct puppet *b)
 {
 	struct timespec t;
 	/* Readers share. */
 	CHECK(0, pthread_rwlock_rdlock(l), "rwlock.%s rdlock", name);
 	CHECK_VALUE(0, puppet_call(a, op_rdlock, l), "rwlock.%s second reader at once", name);
-	CHECK_VALUE(0, puppet_call(b, op_tryrdlock, l), "rwlock.%s third reader by tryrdlock", name);
+	CHECK_VALUE(0, puppet_call(b, op_tryrdlock, l), "rwlock.%s third reader by tryrdlock",
+		    name);
 	CHECK(EBUSY, pthread_rwlock_trywrlock(l), "rwlock.%s trywrlock of a reader", name);
 	CHECK_VALUE(0, puppet_call(b, op_rwunlock, l), "rwlock.%s third reader unlocks", name);
-	CHECK_VALUE(EBUSY, puppet_call(b, op_trywrlock, l), "rwlock.%s trywrlock beside two readers", name);
-	/* The same thread twice, no writer waiting. */
+	CHECK_VALUE(EBUSY, puppet_call(b, op_trywrlock, l),
+		    "rwlock.%s trywrlock beside two readers", name);
+	/* The same thread twice, without a waiting writer. */
 	CHECK(0, pthread_rwlock_rdlock(l), "rwlock.%s rdlock again", name);
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s unlock of the second", name);
-	/* A reader that wants to write waits for itself: glibc cannot know, and time runs out. */
+	/* A reader that requests a write lock waits for itself. glibc cannot detect this, so the
+	 * call times out. */
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &t), "rwlock.%s timedwrlock of a reader", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &t), "rwlock.%s timedwrlock of a reader",
+	      name);
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, t), "rwlock.%s timedwrlock not early", name);
 	t = after_ms(CLOCK_MONOTONIC, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &t), "rwlock.%s clockwrlock of a reader", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &t),
+	      "rwlock.%s clockwrlock of a reader", name);
 	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, t), "rwlock.%s clockwrlock not early", name);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &LONG_AGO), "rwlock.%s timedwrlock long ago", name);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &SEC_NEGATIVE), "rwlock.%s timedwrlock before 1970", name);
-	/* A writer whose time ran out leaves the readers' way open. */
-	CHECK_VALUE(0, puppet_call(b, op_rdlock, l), "rwlock.%s reader after a writer gave up", name);
-	CHECK_VALUE(0, puppet_call(b, op_rwunlock, l), "rwlock.%s its unlock", name);
-	/* Readers away, a waiting writer comes in. */
+	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &LONG_AGO), "rwlock.%s timedwrlock long ago",
+	      name);
+	CHECK(ETIMEDOUT, pthread_rwlock_timedwrlock(l, &SEC_NEGATIVE),
+	      "rwlock.%s timedwrlock before 1970", name);
+	/* A writer that timed out no longer holds readers back. */
+	CHECK_VALUE(0, puppet_call(b, op_rdlock, l), "rwlock.%s reader after a writer gave up",
+		    name);
+	CHECK_VALUE(0, puppet_call(b, op_rwunlock, l), "rwlock.%s unlock of that reader", name);
+	/* A waiting writer gets the lock once all readers have left. */
 	puppet_send(b, op_write_once, l);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s writer waits for readers", name);
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s first reader unlocks", name);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s writer waits for the last reader", name);
 	CHECK_VALUE(0, puppet_call(a, op_rwunlock, l), "rwlock.%s last reader unlocks", name);
-	CHECK_VALUE(0, puppet_result(b), "rwlock.%s writer gets it", name);
+	CHECK_VALUE(0, puppet_result(b), "rwlock.%s writer gets the lock", name);
 
-	/* A writer excludes all. */
+	/* A writer excludes all others. */
 	CHECK(0, pthread_rwlock_wrlock(l), "rwlock.%s wrlock", name);
-	CHECK_VALUE(EBUSY, puppet_call(a, op_tryrdlock, l), "rwlock.%s tryrdlock beside a writer", name);
-	CHECK_VALUE(EBUSY, puppet_call(a, op_trywrlock, l), "rwlock.%s trywrlock beside a writer", name);
+	CHECK_VALUE(EBUSY, puppet_call(a, op_tryrdlock, l), "rwlock.%s tryrdlock beside a writer",
+		    name);
+	CHECK_VALUE(EBUSY, puppet_call(a, op_trywrlock, l), "rwlock.%s trywrlock beside a writer",
+		    name);
 	CHECK(EBUSY, pthread_rwlock_trywrlock(l), "rwlock.%s trywrlock of the writer", name);
 	CHECK(EBUSY, pthread_rwlock_tryrdlock(l), "rwlock.%s tryrdlock of the writer", name);
 	CHECK(EDEADLK, pthread_rwlock_wrlock(l), "rwlock.%s wrlock of the writer", name);
 	CHECK(EDEADLK, pthread_rwlock_rdlock(l), "rwlock.%s rdlock of the writer", name);
-	CHECK(EDEADLK, pthread_rwlock_timedwrlock(l, &LONG_AGO), "rwlock.%s timedwrlock of the writer", name);
-	CHECK(EDEADLK, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s timedrdlock of the writer", name);
-	CHECK(EDEADLK, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &LONG_AGO), "rwlock.%s clockwrlock of the writer", name);
-	CHECK(EDEADLK, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &LONG_AGO), "rwlock.%s clockrdlock of the writer", name);
+	CHECK(EDEADLK, pthread_rwlock_timedwrlock(l, &LONG_AGO),
+	      "rwlock.%s timedwrlock of the writer", name);
+	CHECK(EDEADLK, pthread_rwlock_timedrdlock(l, &LONG_AGO),
+	      "rwlock.%s timedrdlock of the writer", name);
+	CHECK(EDEADLK, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &LONG_AGO),
+	      "rwlock.%s clockwrlock of the writer", name);
+	CHECK(EDEADLK, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &LONG_AGO),
+	      "rwlock.%s clockrdlock of the writer", name);
 	puppet_send(a, op_read_once, l);
 	puppet_send(b, op_write_once, l);
 	CHECK_VALUE(true, puppet_blocked(a), "rwlock.%s reader waits for the writer", name);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s writer waits for the writer", name);
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s writer unlocks", name);
-	CHECK_VALUE(0, puppet_result(a), "rwlock.%s waiting reader gets it", name);
-	CHECK_VALUE(0, puppet_result(b), "rwlock.%s waiting writer gets it", name);
+	CHECK_VALUE(0, puppet_result(a), "rwlock.%s waiting reader gets the lock", name);
+	CHECK_VALUE(0, puppet_result(b), "rwlock.%s waiting writer gets the lock", name);
 
-	/* Readers' time-outs. */
+	/* Time-outs of readers. */
 	puppet_call(a, op_wrlock, l);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &t), "rwlock.%s timedrdlock runs out", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &t), "rwlock.%s timedrdlock times out",
+	      name);
 	CHECK_VALUE(true, reached(CLOCK_REALTIME, t), "rwlock.%s timedrdlock not early", name);
 	t = after_ms(CLOCK_MONOTONIC, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &t), "rwlock.%s clockrdlock monotonic runs out", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &t),
+	      "rwlock.%s clockrdlock monotonic times out", name);
 	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, t), "rwlock.%s clockrdlock not early", name);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_clockrdlock(l, CLOCK_REALTIME, &t), "rwlock.%s clockrdlock realtime runs out", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_clockrdlock(l, CLOCK_REALTIME, &t),
+	      "rwlock.%s clockrdlock realtime times out", name);
 	t = after_ms(CLOCK_REALTIME, 10);
-	CHECK(ETIMEDOUT, pthread_rwlock_clockwrlock(l, CLOCK_REALTIME, &t), "rwlock.%s clockwrlock realtime runs out", name);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s timedrdlock long ago", name);
-	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &SEC_NEGATIVE), "rwlock.%s timedrdlock before 1970", name);
-	/* Served in time. */
+	CHECK(ETIMEDOUT, pthread_rwlock_clockwrlock(l, CLOCK_REALTIME, &t),
+	      "rwlock.%s clockwrlock realtime times out", name);
+	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s timedrdlock long ago",
+	      name);
+	CHECK(ETIMEDOUT, pthread_rwlock_timedrdlock(l, &SEC_NEGATIVE),
+	      "rwlock.%s timedrdlock before 1970", name);
+	/* A timed wait that gets the lock in time. */
 	struct timed served = { l, after_ms(CLOCK_MONOTONIC, LATER_MS), false };
 	puppet_send(b, op_timed, &served);
 	CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s clockrdlock waits", name);
 	puppet_call(a, op_rwunlock, l);
-	CHECK_VALUE(0, puppet_result(b), "rwlock.%s clockrdlock gets it in time", name);
+	CHECK_VALUE(0, puppet_result(b), "rwlock.%s clockrdlock gets the lock in time", name);
 	served.write = true;
 	puppet_send(a, op_timed, &served);
 	CHECK_VALUE(true, puppet_blocked(a), "rwlock.%s clockwrlock waits", name);
 	puppet_call(b, op_rwunlock, l);
-	CHECK_VALUE(0, puppet_result(a), "rwlock.%s clockwrlock gets it in time", name);
+	CHECK_VALUE(0, puppet_result(a), "rwlock.%s clockwrlock gets the lock in time", name);
 	puppet_call(a, op_rwunlock, l);
 
-	/* Unlike a mutex, the time and the clock are looked at even when the lock is free. */
-	CHECK(EINVAL, pthread_rwlock_timedrdlock(l, &NSEC_TOO_BIG), "rwlock.%s free timedrdlock nsec too big", name);
-	CHECK(EINVAL, pthread_rwlock_timedwrlock(l, &NSEC_TOO_BIG), "rwlock.%s free timedwrlock nsec too big", name);
-	CHECK(EINVAL, pthread_rwlock_timedrdlock(l, &NSEC_NEGATIVE), "rwlock.%s free timedrdlock nsec negative", name);
-	CHECK(EINVAL, pthread_rwlock_timedwrlock(l, &NSEC_NEGATIVE), "rwlock.%s free timedwrlock nsec negative", name);
-	CHECK(EINVAL, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &NSEC_TOO_BIG), "rwlock.%s free clockrdlock nsec too big", name);
-	CHECK(EINVAL, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &NSEC_TOO_BIG), "rwlock.%s free clockwrlock nsec too big", name);
-	CHECK(EINVAL, pthread_rwlock_clockrdlock(l, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO), "rwlock.%s clockrdlock with a clock that cannot wait", name);
-	CHECK(EINVAL, pthread_rwlock_clockwrlock(l, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO), "rwlock.%s clockwrlock with a clock that cannot wait", name);
-	/* A time that is past is no obstacle to a free lock. */
-	CHECK(0, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s free timedrdlock in the past", name);
+	/* Unlike for a mutex, the time and the clock are checked even if the lock is free. */
+	CHECK(EINVAL, pthread_rwlock_timedrdlock(l, &NSEC_TOO_BIG),
+	      "rwlock.%s free timedrdlock nsec too big", name);
+	CHECK(EINVAL, pthread_rwlock_timedwrlock(l, &NSEC_TOO_BIG),
+	      "rwlock.%s free timedwrlock nsec too big", name);
+	CHECK(EINVAL, pthread_rwlock_timedrdlock(l, &NSEC_NEGATIVE),
+	      "rwlock.%s free timedrdlock nsec negative", name);
+	CHECK(EINVAL, pthread_rwlock_timedwrlock(l, &NSEC_NEGATIVE),
+	      "rwlock.%s free timedwrlock nsec negative", name);
+	CHECK(EINVAL, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &NSEC_TOO_BIG),
+	      "rwlock.%s free clockrdlock nsec too big", name);
+	CHECK(EINVAL, pthread_rwlock_clockwrlock(l, CLOCK_MONOTONIC, &NSEC_TOO_BIG),
+	      "rwlock.%s free clockwrlock nsec too big", name);
+	CHECK(EINVAL, pthread_rwlock_clockrdlock(l, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO),
+	      "rwlock.%s clockrdlock with a clock without waits", name);
+	CHECK(EINVAL, pthread_rwlock_clockwrlock(l, CLOCK_PROCESS_CPUTIME_ID, &LONG_AGO),
+	      "rwlock.%s clockwrlock with a clock without waits", name);
+	/* A past time does not prevent the acquisition of a free lock. */
+	CHECK(0, pthread_rwlock_timedrdlock(l, &LONG_AGO), "rwlock.%s free timedrdlock in the past",
+	      name);
 	pthread_rwlock_unlock(l);
-	CHECK(0, pthread_rwlock_timedwrlock(l, &LONG_AGO), "rwlock.%s free timedwrlock in the past", name);
+	CHECK(0, pthread_rwlock_timedwrlock(l, &LONG_AGO), "rwlock.%s free timedwrlock in the past",
+	      name);
 	pthread_rwlock_unlock(l);
 	CHECK(0, pthread_rwlock_trywrlock(l), "rwlock.%s trywrlock when free", name);
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s unlock after trywrlock", name);
@@ -144,15 +180,16 @@ static void codes(const char *name, pthread_rwlock_t *l, struct puppet *a, struc
 	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s unlock after tryrdlock", name);
 }
 
-/* What a reader finds while a writer waits for other readers: that is the preference. */
-static void preference(const char *name, bool nonrecursive, pthread_rwlock_t *l, struct puppet *a, struct puppet *b)
+/* What a reader gets while a writer waits for other readers: the preference. */
+static void preference(const char *name, bool nonrecursive, pthread_rwlock_t *l, struct puppet *a,
+		       struct puppet *b)
 {
 	pthread_rwlock_rdlock(l);
 	puppet_send(a, op_write_once, l);
 	if (nonrecursive) {
 		check_begin("rwlock.%s tryrdlock behind a waiting writer", name);
 		int error;
-		/* Until the writer has come to wait, the reader gets in. */
+		/* Until the writer waits, the reader gets the lock. */
 		while ((error = pthread_rwlock_tryrdlock(l)) == 0) {
 			pthread_rwlock_unlock(l);
 			sleep_ms(1);
@@ -162,21 +199,25 @@ static void preference(const char *name, bool nonrecursive, pthread_rwlock_t *l,
 		CHECK(ETIMEDOUT, pthread_rwlock_clockrdlock(l, CLOCK_MONOTONIC, &t),
 		      "rwlock.%s clockrdlock behind a waiting writer", name);
 		puppet_send(b, op_read_once, l);
-		CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s rdlock behind a waiting writer", name);
+		CHECK_VALUE(true, puppet_blocked(b), "rwlock.%s rdlock behind a waiting writer",
+			    name);
 	} else {
 		CHECK_VALUE(true, puppet_blocked(a), "rwlock.%s writer waits", name);
-		CHECK(0, pthread_rwlock_tryrdlock(l), "rwlock.%s tryrdlock past a waiting writer", name);
+		CHECK(0, pthread_rwlock_tryrdlock(l), "rwlock.%s tryrdlock past a waiting writer",
+		      name);
 		pthread_rwlock_unlock(l);
-		CHECK(0, pthread_rwlock_rdlock(l), "rwlock.%s rdlock again past a waiting writer", name);
+		CHECK(0, pthread_rwlock_rdlock(l), "rwlock.%s rdlock again past a waiting writer",
+		      name);
 		pthread_rwlock_unlock(l);
 		puppet_send(b, op_read_once, l);
-		CHECK_VALUE(0, puppet_result(b), "rwlock.%s another reader past a waiting writer", name);
+		CHECK_VALUE(0, puppet_result(b), "rwlock.%s another reader past a waiting writer",
+			    name);
 		CHECK_VALUE(true, puppet_blocked(a), "rwlock.%s writer still waits", name);
 	}
-	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s reader leaves to the writer", name);
-	CHECK_VALUE(0, puppet_result(a), "rwlock.%s writer had its turn", name);
+	CHECK(0, pthread_rwlock_unlock(l), "rwlock.%s reader unlocks for the writer", name);
+	CHECK_VALUE(0, puppet_result(a), "rwlock.%s writer gets the lock", name);
 	if (nonrecursive)
-		CHECK_VALUE(0, puppet_result(b), "rwlock.%s reader had its turn", name);
+		CHECK_VALUE(0, puppet_result(b), "rwlock.%s reader gets the lock", name);
 }
 
 static void by_kind(void)
@@ -193,7 +234,9 @@ static void by_kind(void)
 		CHECK(0, pthread_rwlock_init(&l, &attr), "rwlock.%s init", KINDS[i].name);
 		pthread_rwlockattr_destroy(&attr);
 		codes(KINDS[i].name, &l, &a, &b);
-		preference(KINDS[i].name, KINDS[i].kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP, &l, &a, &b);
+		preference(KINDS[i].name,
+			   KINDS[i].kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP, &l, &a,
+			   &b);
 		CHECK(0, pthread_rwlock_destroy(&l), "rwlock.%s destroy", KINDS[i].name);
 	}
 	pthread_rwlock_t plain = PTHREAD_RWLOCK_INITIALIZER;
@@ -211,13 +254,146 @@ static void by_kind(void)
 	puppet_end(&b);
 }
 
-/* ---- invariants under load ---------------------------------------------------------------------- */
+/* ---- sections without system calls ----------------------------------------------------------- */
+
+/* Locks again within short sections. A library that runs sections as transactions does so here: a
+ * section has no output and no system call. Each case runs often, and all its results count. */
+enum { SECTIONS = 300 };
+
+typedef int rwlock_function(pthread_rwlock_t *);
+
+static int timed_rdlock(pthread_rwlock_t *l) { return pthread_rwlock_timedrdlock(l, &LONG_AGO); }
+static int timed_wrlock(pthread_rwlock_t *l) { return pthread_rwlock_timedwrlock(l, &LONG_AGO); }
+
+static const struct again {
+	const char *name;
+	rwlock_function *outer, *inner;
+	int code;
+} AGAIN[] = {
+	{ "rdlock of a reader", pthread_rwlock_rdlock, pthread_rwlock_rdlock, 0 },
+	{ "tryrdlock of a reader", pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, 0 },
+	{ "timedrdlock of a reader", pthread_rwlock_rdlock, timed_rdlock, 0 },
+	{ "trywrlock of a reader", pthread_rwlock_rdlock, pthread_rwlock_trywrlock, EBUSY },
+	{ "timedwrlock of a reader", pthread_rwlock_rdlock, timed_wrlock, ETIMEDOUT },
+	{ "rdlock of the writer", pthread_rwlock_wrlock, pthread_rwlock_rdlock, EDEADLK },
+	{ "tryrdlock of the writer", pthread_rwlock_wrlock, pthread_rwlock_tryrdlock, EBUSY },
+	{ "timedrdlock of the writer", pthread_rwlock_wrlock, timed_rdlock, EDEADLK },
+	{ "wrlock of the writer", pthread_rwlock_wrlock, pthread_rwlock_wrlock, EDEADLK },
+	{ "trywrlock of the writer", pthread_rwlock_wrlock, pthread_rwlock_trywrlock, EBUSY },
+	{ "timedwrlock of the writer", pthread_rwlock_wrlock, timed_wrlock, EDEADLK },
+};
+
+/* Sections of `x` with the right result; `mutex` is NULL or encloses each section. */
+static int again(const struct again *x, pthread_rwlock_t *l, pthread_mutex_t *mutex)
+{
+	int right = 0;
+	for (int i = 0; i < SECTIONS; i++) {
+		int error = mutex ? pthread_mutex_lock(mutex) : 0;
+		error |= x->outer(l);
+		int code = x->inner(l);
+		if (code == 0)
+			error |= pthread_rwlock_unlock(l);
+		error |= pthread_rwlock_unlock(l);
+		if (mutex)
+			error |= pthread_mutex_unlock(mutex);
+		right += error == 0 && code == x->code;
+	}
+	return right;
+}
+
+/* Sections of two locks that overlap: the second begins within the first, and ends after it. */
+static int chained(rwlock_function *first, pthread_rwlock_t *l, rwlock_function *second,
+		   pthread_rwlock_t *next)
+{
+	int right = 0;
+	for (int i = 0; i < SECTIONS; i++) {
+		int error = first(l);
+		error |= second(next);
+		error |= pthread_rwlock_unlock(l);
+		int busy = pthread_rwlock_trywrlock(next);
+		error |= pthread_rwlock_unlock(next);
+		right += error == 0 && busy == EBUSY;
+	}
+	return right;
+}
+
+/* As above, but the second lock is a mutex. */
+static int chained_to_mutex(rwlock_function *first, pthread_rwlock_t *l, pthread_mutex_t *mutex)
+{
+	int right = 0;
+	for (int i = 0; i < SECTIONS; i++) {
+		int error = first(l);
+		/* Every other time the reader-writer lock is taken, not elided. */
+		if (i % 2)
+			sched_yield();
+		error |= pthread_mutex_lock(mutex);
+		error |= pthread_rwlock_unlock(l);
+		error |= pthread_mutex_unlock(mutex);
+		right += error == 0;
+	}
+	return right;
+}
+
+static void without_system_calls(void)
+{
+	struct puppet reader;
+	puppet_start(&reader);
+	for (size_t k = 0; k < LENGTH(KINDS); k++) {
+		const char *name = KINDS[k].name;
+		pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+		pthread_rwlockattr_t attr;
+		pthread_rwlock_t l, next;
+		pthread_rwlockattr_init(&attr);
+		pthread_rwlockattr_setkind_np(&attr, KINDS[k].kind);
+		pthread_rwlock_init(&l, &attr);
+		pthread_rwlock_init(&next, &attr);
+		for (size_t i = 0; i < LENGTH(AGAIN); i++) {
+			CHECK_VALUE(SECTIONS, again(&AGAIN[i], &l, NULL), "rwlock.%s %s, at once",
+				    name, AGAIN[i].name);
+			CHECK_VALUE(SECTIONS, again(&AGAIN[i], &l, &mutex),
+				    "rwlock.%s %s, at once, within a mutex", name, AGAIN[i].name);
+		}
+		static rwlock_function *const SIDES[] = { pthread_rwlock_rdlock,
+							  pthread_rwlock_wrlock };
+		for (int i = 0; i < 4; i++) {
+			CHECK_VALUE(SECTIONS, chained(SIDES[i / 2], &l, SIDES[i % 2], &next),
+				    "rwlock.%s chained to another, %d", name, i);
+			CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.%s first is free, %d", name,
+			      i);
+			pthread_rwlock_unlock(&l);
+			CHECK(0, pthread_rwlock_trywrlock(&next), "rwlock.%s second is free, %d",
+			      name, i);
+			pthread_rwlock_unlock(&next);
+		}
+		for (int i = 0; i < 2; i++) {
+			CHECK_VALUE(SECTIONS, chained_to_mutex(SIDES[i], &l, &mutex),
+				    "rwlock.%s chained to a mutex, %d", name, i);
+			CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.%s is free again, %d", name,
+			      i);
+			pthread_rwlock_unlock(&l);
+		}
+		/* Readers come and go beside one that stays. */
+		puppet_call(&reader, op_rdlock, &l);
+		CHECK_VALUE(SECTIONS, again(&AGAIN[0], &l, NULL), "rwlock.%s readers beside one",
+			    name);
+		CHECK(EBUSY, pthread_rwlock_trywrlock(&l), "rwlock.%s the reader stays", name);
+		puppet_call(&reader, op_rwunlock, &l);
+		CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.%s the reader has left", name);
+		pthread_rwlock_unlock(&l);
+		CHECK(0, pthread_rwlock_destroy(&l), "rwlock.%s destroy after sections", name);
+		pthread_rwlock_destroy(&next);
+		pthread_rwlockattr_destroy(&attr);
+	}
+	puppet_end(&reader);
+}
+
+/* ---- invariants under load ------------------------------------------------------------------- */
 
 enum { ROUNDS = 1000, USERS = 4 };
 
 struct shelf {
 	pthread_rwlock_t lock;
-	/* Plain on purpose: equal whenever no writer is inside. */
+	/* Not atomic, on purpose: the two words are equal whenever no writer is inside. */
 	long left, right;
 	atomic_int readers, writers, mistakes, arrived;
 	atomic_long writes;
@@ -234,7 +410,10 @@ static long op_use_shelf(void *s)
 		struct timespec later;
 		int error = 0;
 		switch (x->way) {
-		case 0: error = write ? pthread_rwlock_wrlock(&x->lock) : pthread_rwlock_rdlock(&x->lock); break;
+		case 0:
+			error = write ? pthread_rwlock_wrlock(&x->lock)
+				      : pthread_rwlock_rdlock(&x->lock);
+			break;
 		case 1:
 			while ((error = write ? pthread_rwlock_trywrlock(&x->lock)
 					      : pthread_rwlock_tryrdlock(&x->lock)) == EBUSY)
@@ -243,8 +422,10 @@ static long op_use_shelf(void *s)
 		default:
 			do {
 				later = after_ms(CLOCK_MONOTONIC, i % 2);
-				error = write ? pthread_rwlock_clockwrlock(&x->lock, CLOCK_MONOTONIC, &later)
-					      : pthread_rwlock_clockrdlock(&x->lock, CLOCK_MONOTONIC, &later);
+				error = write ? pthread_rwlock_clockwrlock(&x->lock,
+									   CLOCK_MONOTONIC, &later)
+					      : pthread_rwlock_clockrdlock(&x->lock,
+									   CLOCK_MONOTONIC, &later);
 			} while (error == ETIMEDOUT);
 			break;
 		}
@@ -281,7 +462,8 @@ static void exclusion(void)
 		puppet_start(&p[i]);
 	for (size_t k = 0; k < LENGTH(KINDS); k++) {
 		for (int way = 0; way < (int)LENGTH(WAYS); way++) {
-			struct shelf x = { .way = way, .end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS) };
+			struct shelf x = { .way = way,
+					  .end = after_ms(CLOCK_MONOTONIC, ROUNDS_MS) };
 			pthread_rwlockattr_t attr;
 			pthread_rwlockattr_init(&attr);
 			pthread_rwlockattr_setkind_np(&attr, KINDS[k].kind);
@@ -293,8 +475,10 @@ static void exclusion(void)
 			for (int i = 0; i < USERS; i++)
 				errors |= puppet_result(&p[i]) % ERRNO_CHANGED;
 			check_end(errors, 0);
-			CHECK_VALUE(0, x.mistakes, "rwlock.%s exclusion by %s: mistakes", KINDS[k].name, WAYS[way]);
-			CHECK_VALUE(atomic_load(&x.writes), x.left, "rwlock.%s exclusion by %s: writes", KINDS[k].name, WAYS[way]);
+			CHECK_VALUE(0, x.mistakes, "rwlock.%s exclusion by %s: mistakes",
+				    KINDS[k].name, WAYS[way]);
+			CHECK_VALUE(atomic_load(&x.writes), x.left,
+				    "rwlock.%s exclusion by %s: writes", KINDS[k].name, WAYS[way]);
 			pthread_rwlock_destroy(&x.lock);
 		}
 	}
@@ -302,7 +486,7 @@ static void exclusion(void)
 		puppet_end(&p[i]);
 }
 
-/* Many readers inside at the same time: each waits, inside, for all the others. */
+/* Many readers hold the lock at once: each waits inside for all others. */
 enum { TOGETHER = 16 };
 
 struct meeting {
@@ -332,8 +516,8 @@ static void meeting(void)
 	for (int i = 0; i < TOGETHER; i++)
 		errors |= puppet_result(&p[i]);
 	check_end(errors, 0);
-	/* Readers that waited for a writer come in together as well. */
-	check_begin("rwlock.%d waiting readers let in at once", TOGETHER);
+	/* Readers that waited for a writer also enter together. */
+	check_begin("rwlock.%d waiting readers enter at once", TOGETHER);
 	pthread_rwlock_wrlock(&m.lock);
 	for (int i = 0; i < TOGETHER; i++)
 		puppet_send(&p[i], op_meet, &m);
@@ -348,7 +532,7 @@ static void meeting(void)
 		puppet_end(&p[i]);
 }
 
-/* Signals and cancellation do not reach into a wait for a reader-writer lock. */
+/* Signals and cancellation do not affect a wait for a reader-writer lock. */
 static atomic_int handled;
 
 static void on_signal(int sig)
@@ -372,13 +556,14 @@ static void interrupted(bool write)
 		sleep_ms(1);
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
-	CHECK_VALUE(true, puppet_blocked(&waiter), "rwlock.%s waits on after signals", name);
-	/* The waiter may have had no processor yet. */
+	CHECK_VALUE(true, puppet_blocked(&waiter), "rwlock.%s still waits after signals", name);
+	/* The waiter may not have run yet. */
 	for (int i = 0; i < 2000 && !atomic_load(&handled); i++)
 		sleep_ms(1);
-	CHECK_VALUE(true, atomic_load(&handled) > 0, "rwlock.%s handlers ran meanwhile", name);
+	CHECK_VALUE(true, atomic_load(&handled) > 0, "rwlock.%s handlers ran during the wait",
+		    name);
 	pthread_rwlock_unlock(&l);
-	CHECK_VALUE(0, puppet_result(&waiter), "rwlock.%s gets it after signals", name);
+	CHECK_VALUE(0, puppet_result(&waiter), "rwlock.%s gets the lock after signals", name);
 	pthread_rwlock_wrlock(&l);
 	struct timed t = { &l, after_ms(CLOCK_MONOTONIC, 20), write };
 	puppet_send(&waiter, op_timed, &t);
@@ -386,7 +571,8 @@ static void interrupted(bool write)
 		sleep_ms(1);
 		pthread_kill(waiter.thread, SIGUSR1);
 	}
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "rwlock.clock%s runs out after signals", name);
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "rwlock.clock%s times out after signals",
+		    name);
 	pthread_rwlock_unlock(&l);
 	puppet_end(&waiter);
 }
@@ -408,7 +594,7 @@ static void *use_while_cancelled(void *c)
 	return NULL;
 }
 
-static void no_cancellation_point(void)
+static void not_a_cancellation_point(void)
 {
 	pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
 	struct cancelled x = { &l, -1 };
@@ -418,14 +604,14 @@ static void no_cancellation_point(void)
 	thread_create(&thread, NULL, use_while_cancelled, &x);
 	sleep_ms(SETTLE_MS);
 	pthread_rwlock_unlock(&l);
-	check_begin("rwlock.thread with a cancellation pending ends at pthread_testcancel");
+	check_begin("rwlock.thread with a pending cancellation ends at pthread_testcancel");
 	pthread_join(thread, &result);
 	check_end(result == PTHREAD_CANCELED, true);
-	CHECK_VALUE(0, x.errors, "rwlock.functions are no cancellation points");
-	CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.free after it");
+	CHECK_VALUE(0, x.errors, "rwlock.functions are not cancellation points");
+	CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.free after the thread ends");
 }
 
-/* glibc says of its lock, as POSIX does of a mutex: once it is yours alone you may destroy it. */
+/* glibc promises for its rwlock what POSIX promises for a mutex: its sole owner may destroy it. */
 static long op_write_then_unmap(void *l)
 {
 	int error = pthread_rwlock_wrlock(l);
@@ -440,9 +626,10 @@ static void freed_by_waiter(void)
 	struct puppet waiter;
 	puppet_start(&waiter);
 	long errors = 0;
-	check_begin("rwlock.memory unmapped by the writer that was let in");
+	check_begin("rwlock.memory unmapped by the next writer");
 	for (int i = 0; i < 200; i++) {
-		pthread_rwlock_t *l = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		pthread_rwlock_t *l = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		pthread_rwlock_init(l, NULL);
 		if (i % 2)
 			pthread_rwlock_rdlock(l);
@@ -460,7 +647,7 @@ static void freed_by_waiter(void)
 	puppet_end(&waiter);
 }
 
-/* ---- process-shared ---------------------------------------------------------------------------- */
+/* ---- process-shared -------------------------------------------------------------------------- */
 
 struct shared {
 	pthread_rwlock_t lock;
@@ -528,11 +715,13 @@ static void process_shared(void)
 	CHECK(0, pthread_rwlock_init(&x->lock, &attr), "rwlock.shared init");
 	CHECK(0, pthread_spin_init(&x->spin, PTHREAD_PROCESS_SHARED), "spin.shared init");
 	pthread_rwlock_rdlock(&x->lock);
-	CHECK_VALUE(0, in_child(child_codes_beside_reader, x), "rwlock.shared child beside a reader");
+	CHECK_VALUE(0, in_child(child_codes_beside_reader, x),
+		    "rwlock.shared child beside a reader");
 	pthread_rwlock_unlock(&x->lock);
 	pthread_rwlock_wrlock(&x->lock);
 	CHECK(EDEADLK, pthread_rwlock_wrlock(&x->lock), "rwlock.shared wrlock of the writer");
-	CHECK_VALUE(0, in_child(child_codes_beside_writer, x), "rwlock.shared child beside a writer");
+	CHECK_VALUE(0, in_child(child_codes_beside_writer, x),
+		    "rwlock.shared child beside a writer");
 	pthread_rwlock_unlock(&x->lock);
 
 	fflush(stdout);
@@ -546,14 +735,14 @@ static void process_shared(void)
 	check_begin("rwlock.shared child's codes under contention");
 	status = await_child(child);
 	check_end(status, 0);
-	CHECK_VALUE(0, x->mistakes, "rwlock.shared readers saw no half write");
+	CHECK_VALUE(0, x->mistakes, "rwlock.shared readers saw no partial write");
 	CHECK_VALUE(2 * 334, x->left, "rwlock.shared writes");
 	CHECK_VALUE(2 * 1000, x->counter, "spin.shared count");
 	CHECK(0, pthread_rwlock_destroy(&x->lock), "rwlock.shared destroy");
 	CHECK(0, pthread_spin_destroy(&x->spin), "spin.shared destroy");
 }
 
-/* ---- spin locks -------------------------------------------------------------------------------- */
+/* ---- spin locks ------------------------------------------------------------------------------ */
 
 static long op_spin_lock(void *l) { return pthread_spin_lock(l); }
 static long op_spin_trylock(void *l) { return pthread_spin_trylock(l); }
@@ -585,7 +774,7 @@ static void spin_locks(void)
 {
 	struct puppet a, b;
 	pthread_spinlock_t *l = malloc(sizeof *l);
-	/* A spin lock has 4 bytes; what lies behind them is the program's. */
+	/* A spin lock has 4 bytes; the bytes around it belong to the program. */
 	struct {
 		int before;
 		pthread_spinlock_t lock;
@@ -601,8 +790,8 @@ static void spin_locks(void)
 	puppet_send(&a, op_spin_lock, (void *)l);
 	CHECK_VALUE(true, puppet_blocked(&a), "spin.lock waits");
 	CHECK(0, pthread_spin_unlock(l), "spin.unlock");
-	CHECK_VALUE(0, puppet_result(&a), "spin.waiter gets it");
-	CHECK(EBUSY, pthread_spin_trylock(l), "spin.trylock of another's");
+	CHECK_VALUE(0, puppet_result(&a), "spin.waiter gets the lock");
+	CHECK(EBUSY, pthread_spin_trylock(l), "spin.trylock of another thread's");
 	CHECK_VALUE(0, puppet_call(&a, op_spin_unlock, (void *)l), "spin.waiter unlocks");
 	CHECK(0, pthread_spin_trylock(l), "spin.trylock when free");
 	CHECK(0, pthread_spin_unlock(l), "spin.unlock after trylock");
@@ -618,8 +807,8 @@ static void spin_locks(void)
 	puppet_result(&b);
 	puppet_call(&b, op_spin_unlock, (void *)&fenced.lock);
 	pthread_spin_destroy(&fenced.lock);
-	CHECK_VALUE(0x1234567, fenced.before, "spin.memory before it untouched");
-	CHECK_VALUE(0x7654321, fenced.after, "spin.memory behind it untouched");
+	CHECK_VALUE(0x1234567, fenced.before, "spin.memory before the lock untouched");
+	CHECK_VALUE(0x7654321, fenced.after, "spin.memory after the lock untouched");
 
 	for (int way = 0; way < 2; way++) {
 		struct spun x = { .way = way };
@@ -642,11 +831,12 @@ int main(void)
 	check_start();
 	attributes();
 	by_kind();
+	without_system_calls();
 	exclusion();
 	meeting();
 	interrupted(false);
 	interrupted(true);
-	no_cancellation_point();
+	not_a_cancellation_point();
 	freed_by_waiter();
 	process_shared();
 	spin_locks();

@@ -1,5 +1,5 @@
-/* A shared object whose constructor waits for a thread that uses locks: the dynamic linker's own lock
- * is held meanwhile. */
+/* A shared object whose constructor waits for a thread that uses locks, while the dynamic linker
+ * holds its own lock. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

@@ -1,8 +1,7 @@
-/*
- * Threads that contend for one mutex: contend THREADS SECONDS [close]
+/* Threads that contend for one mutex: contend THREADS SECONDS [close]
  *
- * With "close" it closes every descriptor above standard error when it has begun, as daemons do.
- */
+ * With "close", the program closes every descriptor above standard error after its start, as
+ * daemons do. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* What the programs about destruction share: the mutex under test, and threads that use it until they
- * are told to leave. */
+/* Shared by the programs about destruction: the mutex under test, and threads that use it until
+ * they are stopped. */
 #ifndef DESTROY_H
 #define DESTROY_H
 
@@ -9,7 +9,8 @@
 
 enum { PRIVATE = PTHREAD_PROCESS_PRIVATE, SHARED = PTHREAD_PROCESS_SHARED };
 enum { STALLED = PTHREAD_MUTEX_STALLED, ROBUST = PTHREAD_MUTEX_ROBUST };
-enum { NO_PROTOCOL = PTHREAD_PRIO_NONE, INHERIT = PTHREAD_PRIO_INHERIT, PROTECT = PTHREAD_PRIO_PROTECT };
+enum { NO_PROTOCOL = PTHREAD_PRIO_NONE, INHERIT = PTHREAD_PRIO_INHERIT,
+      PROTECT = PTHREAD_PRIO_PROTECT };
 
 struct flavour {
 	const char *name;
@@ -38,7 +39,7 @@ static const struct kind KINDS[] = {
 	{ "adaptive", PTHREAD_MUTEX_ADAPTIVE_NP, PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP },
 };
 
-/* The mutex under test, what its checks are called after, and the threads that use it. */
+/* The mutex under test, the prefix of its checks' names, and the threads that use it. */
 static struct {
 	char name[60];
 	const struct flavour *flavour;
@@ -73,15 +74,16 @@ static inline long make(pthread_mutex_t *m)
 	return error;
 }
 
-/* CHECK_DESTROY(expected, state): what destroy answers in that state. */
-#define CHECK_DESTROY(expected, ...)                                                                \
-	do {                                                                                        \
-		char state_[120];                                                                   \
-		snprintf(state_, sizeof state_, __VA_ARGS__);                                       \
-		CHECK(expected, pthread_mutex_destroy(&now.mutex), "destroy.%s %s", now.name, state_); \
+/* CHECK_DESTROY(expected, state): the result of destroy in that state. */
+#define CHECK_DESTROY(expected, ...)                                                      \
+	do {                                                                              \
+		char state_[120];                                                         \
+		snprintf(state_, sizeof state_, __VA_ARGS__);                             \
+		CHECK(expected, pthread_mutex_destroy(&now.mutex), "destroy.%s %s", now.name, \
+		      state_);                                                            \
 	} while (0)
 
-/* A thread's use of the mutex, which ends when it is told to leave. */
+/* A thread's use of the mutex, until `leave` is posted. */
 struct stay {
 	pthread_mutex_t *mutex;
 	pthread_cond_t *cond;
@@ -106,7 +108,7 @@ static inline void begin_stay(struct stay *s, pthread_cond_t *cond, int how, lon
 	sem_init(&s->leave, 0, 0);
 }
 
-static inline void hold_until_told(void *stay)
+static inline void hold_until_released(void *stay)
 {
 	struct stay *s = stay;
 	sem_post(&s->holds);
@@ -118,32 +120,35 @@ static inline void hold_until_told(void *stay)
 static inline long op_hold(void *stay)
 {
 	int error = pthread_mutex_lock(((struct stay *)stay)->mutex);
-	hold_until_told(stay);
+	hold_until_released(stay);
 	return error;
 }
 
-/* Waits until there is a token or the time is over. */
+/* Waits until there is a token or the time-out expires. */
 static inline int wait_for_token(struct stay *s)
 {
-	struct timespec t = after_ms(s->how == CLOCKWAIT ? CLOCK_MONOTONIC : CLOCK_REALTIME, s->timeout_ms);
+	struct timespec t = after_ms(s->how == CLOCKWAIT ? CLOCK_MONOTONIC : CLOCK_REALTIME,
+				     s->timeout_ms);
 	int error = 0;
 	atomic_fetch_add(&s->inside, 1);
 	while (error == 0 && atomic_load(&s->tokens) == 0)
 		error = s->how == WAIT	      ? pthread_cond_wait(s->cond, s->mutex)
 			: s->how == TIMEDWAIT ? pthread_cond_timedwait(s->cond, s->mutex, &t)
-					      : pthread_cond_clockwait(s->cond, s->mutex, CLOCK_MONOTONIC, &t);
+					      : pthread_cond_clockwait(s->cond, s->mutex,
+								       CLOCK_MONOTONIC, &t);
 	if (error == 0)
 		atomic_fetch_sub(&s->tokens, 1);
 	return error;
 }
 
-/* A wait after which the mutex is held until told; so too by the handler of a cancelled one. */
+/* A wait, after which the mutex is held until released; the handler of a cancelled wait does the
+ * same. */
 static inline long op_wait(void *stay)
 {
 	struct stay *s = stay;
 	for (int i = 0; i < s->depth; i++)
 		pthread_mutex_lock(s->mutex);
-	pthread_cleanup_push(hold_until_told, s);
+	pthread_cleanup_push(hold_until_released, s);
 	atomic_store(&s->result, wait_for_token(s));
 	pthread_cleanup_pop(1);
 	return atomic_load(&s->result);

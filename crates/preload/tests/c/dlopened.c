@@ -1,5 +1,5 @@
-/* Code that comes and goes with dlopen: its mutexes are its own, static, and were in no program
- * when the library was loaded. */
+/* Code that is loaded and unloaded with dlopen. Its static mutexes did not exist when the library
+ * was loaded. */
 #define _GNU_SOURCE
 #include <pthread.h>
 

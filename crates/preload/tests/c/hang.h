@@ -1,6 +1,5 @@
-/* How a test program says that it hangs: one line on standard error, and then time for a debugger.
- * The Rust side (support/mod.rs) reads the line, prints the stacks of all threads, and ends the
- * program. */
+/* Reports a hang of a test program: one line on standard error, then time for a debugger. The Rust
+ * side (support/mod.rs) reads the line, prints the stacks of all threads and kills the program. */
 #ifndef HANG_H
 #define HANG_H
 
@@ -15,7 +14,7 @@
 
 enum { HANG_STATUS = 3, HANG_LINGER_SECONDS = 60 };
 
-/* Says "hang: WHO WHAT", once in a process. May be called by a signal handler. */
+/* Prints "hang: WHO WHAT", once per process. Safe in a signal handler. */
 __attribute__((noreturn, cold)) static inline void hang(const char *who, const char *what)
 {
 	static atomic_flag once = ATOMIC_FLAG_INIT;

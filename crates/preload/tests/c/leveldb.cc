@@ -1,6 +1,6 @@
-/* LevelDB with writers, readers of snapshots and compactions at once; then the database is opened again, and every
- * key must be there with its last value. A write is a batch of two keys that always have the same value, so that no
- * snapshot may ever show them apart. */
+/* LevelDB with concurrent writers, snapshot readers and compactions. Afterwards the database is
+ * reopened, and every key must have its last value. A write is a batch of two keys with equal
+ * values, so no snapshot may show them with different values. */
 #include <leveldb/db.h>
 #include <leveldb/write_batch.h>
 
@@ -48,7 +48,7 @@ std::unique_ptr<leveldb::DB> open(const char *path, bool create)
 	leveldb::Options options;
 	options.create_if_missing = options.error_if_exists = create;
 	options.paranoid_checks = true;
-	options.write_buffer_size = 64 << 10; /* the smallest: many files, many compactions */
+	options.write_buffer_size = 64 << 10; /* the minimum, for many files and compactions */
 	options.max_file_size = 1 << 20;
 	leveldb::DB *db;
 	must(leveldb::DB::Open(options, path, &db), "open");
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 				std::string got;
 				must(db->Get(leveldb::ReadOptions(), key(side, writer, number), &got), "verify");
 				if (got != value(writer, number, kRounds - 1))
-					fail(key(side, writer, number) + " has another value");
+					fail(key(side, writer, number) + " has a wrong value");
 			}
 	leveldb::ReadOptions checked;
 	checked.verify_checksums = true;

@@ -1,10 +1,10 @@
-/* What a test program does on a machine that is not its own, one case per mode:
+/* Test programs on a machine that other processes use too, one case per mode:
  *
- *   refused     there is no room for a thread, and never will be
- *   admitted    there is room for a thread after a while
+ *   refused     the machine never has room for a thread
+ *   admitted    the machine has room for a thread after a while
  *   in-child    a child has no room
- *   sleeps      a check that sleeps and does not end
- *   spins       a check that runs and does not end
+ *   sleeps      a check that sleeps without end
+ *   spins       a check that spins without end
  */
 #include "check.h"
 
@@ -16,13 +16,14 @@ static long nothing(void *ignored)
 	return 0;
 }
 
-/* Leaves this user one thread, and the right to ask for more. For root there is always room. */
+/* Limits this user to one thread, but lets the limit be raised again. Root has no such limit. */
 static void refuse(void)
 {
 	struct rlimit limit;
 	getrlimit(RLIMIT_NPROC, &limit);
 	limit.rlim_cur = 1;
-	if ((geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) || setrlimit(RLIMIT_NPROC, &limit) != 0) {
+	if ((geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) ||
+	    setrlimit(RLIMIT_NPROC, &limit) != 0) {
 		perror("no limit");
 		exit(4);
 	}
@@ -57,7 +58,8 @@ int main(int argc, char **argv)
 		signal(SIGUSR1, admit);
 		timer_create(CLOCK_MONOTONIC, &event, &timer);
 		refuse();
-		CHECK_VALUE(EAGAIN, pthread_create(&(pthread_t){ 0 }, NULL, once_main, NULL), "there is no room at first");
+		CHECK_VALUE(EAGAIN, pthread_create(&(pthread_t){ 0 }, NULL, once_main, NULL),
+			    "a thread is refused at first");
 		timer_settime(timer, 0, &later, NULL);
 		CHECK_VALUE(0, in_thread(nothing, NULL), "a thread that is admitted");
 	} else if (strcmp(mode, "in-child") == 0) {

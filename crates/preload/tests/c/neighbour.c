@@ -1,17 +1,17 @@
-/* A neighbour on the machine: what other processes do while a test runs.
+/* A neighbour on the machine: load from other processes during a test.
  *
  *   neighbour [--spin N] [--threads N] [--seconds S] [COMMAND [ARGUMENT ...]]
  *
- *   --spin N      N busy loops
- *   --threads N   a process that holds N threads, all asleep
- *   --seconds S   the neighbour ends after S seconds, at the latest (default 14400)
+ *   --spin N      run N busy loops
+ *   --threads N   hold N sleeping threads in one process
+ *   --seconds S   end after S seconds at the latest (default 14400)
  *
- * With a command, the neighbour gets ready, and then this process becomes the command: its status is
- * the command's. Without one, the neighbour runs in the foreground. It ends with its parent, which is
- * the command if there is one.
+ * With a command, the neighbour starts its load, and then this process executes the command, so its
+ * status is the command's. Without a command, the neighbour runs in the foreground. It ends with
+ * its parent, which is the command if there is one.
  *
- * Where the system has no room for as many threads, the neighbour says what refused them, and keeps
- * those that it has. */
+ * If the system lacks room for all threads, the neighbour prints what refused them, and keeps the
+ * threads that it has. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -34,13 +34,14 @@ static long number(const char *option, const char *text, long low, long high)
 	errno = 0;
 	long value = text ? strtol(text, &end, 10) : 0;
 	if (!text || *end || end == text || errno || value < low || value > high) {
-		fprintf(stderr, "neighbour: %s takes a number from %ld to %ld\n", option, low, high);
+		fprintf(stderr, "neighbour: %s takes a number from %ld to %ld\n", option, low,
+			high);
 		exit(2);
 	}
 	return value;
 }
 
-/* `parent` is gone already if it ended before the signal of its end was asked for. */
+/* `parent` may have ended before prctl asked for the signal. */
 static void end_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -62,8 +63,9 @@ static void *sleep_for_ever(void *unused)
 	return unused;
 }
 
-/* How many of `wanted` threads there are: each costs the smallest stack and a little of the kernel's
- * memory, some 30 KiB. Without guards the stacks are one mapping, or the number of mappings would be the limit. */
+/* Starts up to `wanted` threads and returns their number. Each costs the smallest stack and about
+ * 30 KiB of kernel memory. Without guards the stacks form one mapping; otherwise the limit on
+ * mappings would apply. */
 static long hold_threads(long wanted)
 {
 	pthread_attr_t attributes;
@@ -79,17 +81,18 @@ static long hold_threads(long wanted)
 	}
 	pthread_attr_destroy(&attributes);
 	if (error) {
-		fprintf(stderr, "neighbour: %ld of %ld threads: %s\n", held, wanted, strerror(error));
+		fprintf(stderr, "neighbour: %ld of %ld threads: %s\n", held, wanted,
+			strerror(error));
 		room_say();
 	}
 	return held;
 }
 
-/* Starts everything, writes one byte to `ready`, and stays for `seconds`. */
+/* Starts the load, writes one byte to `ready`, and stays for `seconds`. */
 static void stay(long spins, long threads, unsigned seconds, int ready)
 {
 	pid_t self = getpid();
-	/* The default action ends all threads; the loops end with this process. */
+	/* The signal's default action ends all threads; the loops end with this process. */
 	signal(SIGALRM, SIG_DFL);
 	alarm(seconds);
 	for (long i = 0; i < spins; i++) {
@@ -97,7 +100,8 @@ static void stay(long spins, long threads, unsigned seconds, int ready)
 		if (child == 0)
 			spin(self);
 		if (child < 0) {
-			fprintf(stderr, "neighbour: %ld of %ld loops: %s\n", i, spins, strerror(errno));
+			fprintf(stderr, "neighbour: %ld of %ld loops: %s\n", i, spins,
+				strerror(errno));
 			break;
 		}
 	}
@@ -122,7 +126,8 @@ int main(int argc, char **argv)
 		else if (strcmp(argv[at], "--seconds") == 0)
 			seconds = number(argv[at], argv[at + 1], 1, INT_MAX);
 		else {
-			fprintf(stderr, "usage: neighbour [--spin N] [--threads N] [--seconds S] [COMMAND [ARGUMENT ...]]\n");
+			fprintf(stderr, "usage: neighbour [--spin N] [--threads N] [--seconds S] "
+				"[COMMAND [ARGUMENT ...]]\n");
 			return 2;
 		}
 	}
@@ -145,7 +150,7 @@ int main(int argc, char **argv)
 	char byte;
 	close(ready[1]);
 	if (child < 0 || read(ready[0], &byte, 1) != 1) {
-		fprintf(stderr, "neighbour: it did not start\n");
+		fprintf(stderr, "neighbour: the load did not start\n");
 		return 1;
 	}
 	close(ready[0]);

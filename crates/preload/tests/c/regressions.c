@@ -1,21 +1,22 @@
-/* What once differed from glibc, one case per mode, named after what broke:
+/* Former differences from glibc, one case per mode, named after what broke:
  *
  *   ended-owner            a thread ends with locks held; another gets its control block's address
- *   past-deadline          cancellation is pending as a wait with a deadline in the past begins
- *   cancelled-waiter       a condition is destroyed after the broadcast that a cancelled waiter sees
- *   destroy-waits          a condition is destroyed under a wait that will time out
- *   asynchronous           asynchronous cancellation anywhere in a timed wait, the stack then unmapped
+ *   past-deadline          cancellation is pending when a wait with a past deadline starts
+ *   cancelled-waiter       a condition is destroyed after a broadcast, while a waiter is cancelled
+ *   destroy-waits          a condition is destroyed during a wait that will time out
+ *   asynchronous           a timed wait is cancelled asynchronously, then its stack is unmapped
  *   constructor OBJECT     dlopen of OBJECT, see constructor.c
- *   no-memory              the first contention comes when no memory can be mapped
- *   no-threads             the first contention comes when no thread can be started
- *   private-block          contention by a bare clone with a control block of its own
- *   vfork                  a vfork child is the first to wait long
- *   setuid                 the process gives up its user id in contention
+ *   no-memory              first contention when no memory can be mapped
+ *   no-threads             first contention when no thread can be started
+ *   private-block          contention by a bare clone with its own control block
+ *   vfork                  a vfork child is the first thread to wait long
+ *   setuid                 the process drops its user id during contention
  *   other-forks            children by _Fork and by the bare system call
- *   early-handler          fork handlers that were registered before the library's
- *   unlock-free            a normal mutex is unlocked that nobody holds
- *   reader-limit           as many readers as glibc counts, and one more
- *   inherited-condition    the child of a fork uses a condition that its parent's threads wait on
+ *   early-handler          fork handlers registered before the library's
+ *   unlock-free            unlock of a normal mutex that is not held
+ *   reader-limit           glibc's maximum number of readers, and one more
+ *   inherited-condition    a forked child uses a condition that the parent's threads wait on
+ *   new-condition          a fork during the first use of a condition in the parent
  *   namespace              a new user namespace, right after contention
  */
 #include "check.h"
@@ -33,13 +34,14 @@ static atomic_bool stop, go = true;
 
 enum { CROWD = 6 };
 
-/* How long the calling thread could have run and had no processor, which is other processes' doing; 0
- * where the kernel does not say. */
+/* How long the calling thread was runnable without a processor, because of other processes; 0 if
+ * the kernel does not record it. */
 static long held_up(void)
 {
 	char text[100];
 	long ran = 0, waited = 0;
-	sscanf(room_read("/proc/thread-self/schedstat", text, sizeof text), "%ld %ld", &ran, &waited);
+	sscanf(room_read("/proc/thread-self/schedstat", text, sizeof text), "%ld %ld", &ran,
+	       &waited);
 	return waited;
 }
 
@@ -77,7 +79,7 @@ static int crowd_start(void)
 	return errors;
 }
 
-/* How many counts were lost. */
+/* Returns the number of lost counts. */
 static long crowd_stop(void)
 {
 	atomic_store(&stop, true);
@@ -113,12 +115,17 @@ static void ended_owner(void)
 	in_thread(op_lock, &recursive);
 	in_thread(op_lock, &errorcheck);
 	in_thread(op_wrlock, &rwlock);
-	/* Threads that come one after the other get the same stack, and control block, from libc. */
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &recursive), "recursive mutex of an ended thread is held");
-	CHECK_VALUE(EPERM, in_thread(op_unlock, &recursive), "recursive mutex of an ended thread is not the next one's");
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &errorcheck), "errorcheck mutex of an ended thread is held");
-	CHECK_VALUE(EPERM, in_thread(op_unlock, &errorcheck), "errorcheck mutex of an ended thread is not the next one's");
-	CHECK_VALUE(ETIMEDOUT, in_thread(op_timedwrlock, &rwlock), "rwlock of an ended writer is held");
+	/* Consecutive threads get the same stack, and so the same control block, from libc. */
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &recursive),
+		    "recursive mutex of an ended thread stays held");
+	CHECK_VALUE(EPERM, in_thread(op_unlock, &recursive),
+		    "next thread does not own the recursive mutex");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &errorcheck),
+		    "errorcheck mutex of an ended thread stays held");
+	CHECK_VALUE(EPERM, in_thread(op_unlock, &errorcheck),
+		    "next thread does not own the errorcheck mutex");
+	CHECK_VALUE(ETIMEDOUT, in_thread(op_timedwrlock, &rwlock),
+		    "rwlock of an ended writer stays held");
 }
 
 /* ---- past-deadline ---- */
@@ -150,11 +157,13 @@ static void past_deadline(void)
 		struct past x = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, CLOCKS[i] };
 		pthread_t thread;
 		void *result;
-		check_begin("wait with a past deadline is a cancellation point, clock %d", (int)CLOCKS[i]);
+		check_begin("wait with a past deadline is a cancellation point, clock %d",
+			    (int)CLOCKS[i]);
 		thread_create(&thread, NULL, wait_in_the_past, &x);
 		pthread_join(thread, &result);
 		check_end(result == PTHREAD_CANCELED, true);
-		CHECK(0, pthread_mutex_trylock(&x.mutex), "its handler unlocked, clock %d", (int)CLOCKS[i]);
+		CHECK(0, pthread_mutex_trylock(&x.mutex), "its handler unlocked, clock %d",
+		      (int)CLOCKS[i]);
 	}
 }
 
@@ -177,17 +186,19 @@ static void *wait_and_leave(void *leaving)
 	return NULL;
 }
 
-/* The broadcast, or the signal to the only waiter, unblocks whoever is there; after it nobody is
- * blocked, and the condition may go. glibc's destroy waits for the cancelled one to leave. */
+/* The broadcast, or the signal to the only waiter, unblocks all waiters. Then the condition may be
+ * destroyed. glibc's destroy waits for the cancelled waiter to leave. */
 static void cancelled_waiter(void)
 {
 	for (int broadcast = 0; broadcast < 2; broadcast++) {
 		long errors = 0;
-		check_begin("cancelled waiter and a condition that goes after a %s", broadcast ? "broadcast" : "signal");
+		check_begin("condition destroyed after a cancelled waiter's %s",
+			    broadcast ? "broadcast" : "signal");
 		for (int i = 0; i < 200; i++) {
 			struct leaving x = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 			pthread_t thread;
-			x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 			pthread_cond_init(x.cond, NULL);
 			thread_create(&thread, NULL, wait_and_leave, &x);
 			while (!atomic_load(&x.waiting))
@@ -197,7 +208,8 @@ static void cancelled_waiter(void)
 			if (i % 2)
 				sleep_ms(1);
 			pthread_cancel(thread);
-			errors |= broadcast ? pthread_cond_broadcast(x.cond) : pthread_cond_signal(x.cond);
+			errors |= broadcast ? pthread_cond_broadcast(x.cond)
+					    : pthread_cond_signal(x.cond);
 			errors |= pthread_cond_destroy(x.cond);
 			munmap(x.cond, 4096);
 			pthread_join(thread, NULL);
@@ -208,16 +220,16 @@ static void cancelled_waiter(void)
 
 /* ---- destroy-waits ---- */
 
-struct impatient {
+struct timed_wait {
 	pthread_mutex_t mutex;
 	pthread_cond_t *cond;
 	struct timespec deadline;
 	atomic_int waiting;
 };
 
-static long op_wait_impatiently(void *impatient)
+static long op_timed_wait(void *timed_wait)
 {
-	struct impatient *x = impatient;
+	struct timed_wait *x = timed_wait;
 	pthread_mutex_lock(&x->mutex);
 	atomic_store(&x->waiting, 1);
 	int error = pthread_cond_clockwait(x->cond, &x->mutex, CLOCK_MONOTONIC, &x->deadline);
@@ -225,39 +237,40 @@ static long op_wait_impatiently(void *impatient)
 	return error;
 }
 
-/* POSIX leaves it undefined; glibc's destroy returns when the last waiter has left. */
+/* POSIX leaves this undefined; glibc's destroy returns when the last waiter has left. */
 static void destroy_waits(void)
 {
 	struct puppet waiter;
-	struct impatient x = { .mutex = PTHREAD_MUTEX_INITIALIZER, .deadline = after_ms(CLOCK_MONOTONIC, 60) };
+	struct timed_wait x = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+			       .deadline = after_ms(CLOCK_MONOTONIC, 60) };
 	x.cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_cond_init(x.cond, NULL);
 	puppet_start(&waiter);
-	puppet_send(&waiter, op_wait_impatiently, &x);
+	puppet_send(&waiter, op_timed_wait, &x);
 	while (!atomic_load(&x.waiting))
 		sleep_ms(1);
 	pthread_mutex_lock(&x.mutex);
 	pthread_mutex_unlock(&x.mutex);
-	CHECK(0, pthread_cond_destroy(x.cond), "destroy under a wait");
-	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, x.deadline), "destroy returns when the wait has ended");
+	CHECK(0, pthread_cond_destroy(x.cond), "destroy during a wait");
+	CHECK_VALUE(true, reached(CLOCK_MONOTONIC, x.deadline), "destroy returns after the wait");
 	munmap(x.cond, 4096);
-	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "the wait runs out");
+	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "the wait times out");
 	puppet_end(&waiter);
 }
 
 /* ---- asynchronous ---- */
 
-struct restless {
+struct cancellable {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	atomic_int started;
 };
 
-static void *wait_restlessly(void *restless)
+static void *wait_cancellably(void *cancellable)
 {
-	struct restless *x = restless;
+	struct cancellable *x = cancellable;
 	int old;
-	/* It may hold the mutex or not by then; an error-checking one knows. */
+	/* The thread may hold the mutex or not at this point; an error-checking mutex knows. */
 	pthread_cleanup_push(unlock_mutex, &x->mutex);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
 	atomic_store(&x->started, 1);
@@ -274,15 +287,17 @@ static void *wait_restlessly(void *restless)
 static void asynchronous(void)
 {
 	const size_t size = 65536;
-	check_begin("signals after an asynchronous cancellation touch no stack that is gone");
+	check_begin("signals after an asynchronous cancellation touch no unmapped stack");
 	for (int i = 0; i < 400; i++) {
-		struct restless x = { PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, PTHREAD_COND_INITIALIZER, 0 };
-		void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct cancellable x = { PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP,
+					PTHREAD_COND_INITIALIZER, 0 };
+		void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0);
 		pthread_attr_t attr;
 		pthread_t thread;
 		pthread_attr_init(&attr);
 		pthread_attr_setstack(&attr, stack, size);
-		thread_create(&thread, &attr, wait_restlessly, &x);
+		thread_create(&thread, &attr, wait_cancellably, &x);
 		pthread_attr_destroy(&attr);
 		while (!atomic_load(&x.started))
 			sched_yield();
@@ -301,7 +316,7 @@ static void asynchronous(void)
 
 static void constructor(const char *object)
 {
-	check_begin("constructor that waits for a thread's first locks");
+	check_begin("constructor waits for a thread's first locks");
 	check_end(object && dlopen(object, RTLD_NOW) != NULL, true);
 }
 
@@ -311,12 +326,12 @@ static void without(int resource, rlim_t allowed, const char *what)
 {
 	struct rlimit limit = { allowed, allowed };
 	atomic_store(&go, false);
-	CHECK_VALUE(0, crowd_start(), "threads before there is no %s", what);
+	CHECK_VALUE(0, crowd_start(), "threads started before the %s run out", what);
 	sleep_ms(20);
-	/* For root there are always threads. */
+	/* Root has no limit on threads. */
 	if (resource == RLIMIT_NPROC && geteuid() == 0)
-		CHECK_VALUE(0, setresuid(65534, 65534, 65534), "another user");
-	CHECK_VALUE(0, setrlimit(resource, &limit), "no more %s", what);
+		CHECK_VALUE(0, setresuid(65534, 65534, 65534), "change to another user");
+	CHECK_VALUE(0, setrlimit(resource, &limit), "limit the %s", what);
 	check_begin("contention without %s", what);
 	atomic_store(&go, true);
 	sleep_ms(200);
@@ -342,24 +357,26 @@ static int bare_main(void *ignored)
 	return 0;
 }
 
-/* All zeroes but the pointers to itself, as a runtime of its own makes it. Thread-local variables of
- * the initial set are found below it; those that are found by a call are not. */
+/* The control block is all zeroes except for the pointers to itself, as a language runtime may make
+ * it. The space below it is for thread-local variables of the initial set; variables found by a
+ * call do not work. */
 static void private_block(void)
 {
 	const size_t size = 65536;
-	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
-			  CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			  CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 	char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void **control = (void **)(block + size / 2);
 	control[0] = control[2] = control;
 	crowd_start();
-	check_begin("bare thread with a control block of its own");
-	int tid = CHILD_BY("clone", clone(bare_main, stack + size, flags, NULL, &bare_tid, control, &bare_tid));
+	check_begin("bare thread with its own control block");
+	int tid = CHILD_BY("clone", clone(bare_main, stack + size, flags, NULL, &bare_tid, control,
+					  &bare_tid));
 	while (atomic_load(&bare_tid))
 		sleep_ms(1);
 	check_end(tid > 0, true);
-	CHECK_VALUE(0, crowd_stop(), "it counts with the others");
+	CHECK_VALUE(0, crowd_stop(), "no counts of the bare thread or the others are lost");
 }
 
 /* ---- vfork ---- */
@@ -383,14 +400,14 @@ static int most_tasks_in_contention(void)
 		most = n > most ? n : most;
 	}
 	crowd_stop();
-	/* Until nobody's helper is left. */
+	/* Waits until no helper thread of the library is left. */
 	for (int i = 0; i < 200 && tasks() > 1; i++)
 		sleep_ms(10);
 	return most;
 }
 
-/* The child of a vfork that waits long must not leave the parent without what a wait sets up. The
- * number of tasks shows it; where nothing is set up, it is the same before and after too. */
+/* A vfork child that waits long must not leave the parent without a controller. The number of tasks
+ * shows it; without a controller, the number is the same before and after. */
 static void vfork_waits(void)
 {
 	static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
@@ -402,7 +419,7 @@ static void vfork_waits(void)
 	thread_create(&holder, NULL, hold_for_a_while, &held);
 	while (!atomic_load(&go))
 		sleep_ms(1);
-	check_begin("vfork child waits, and becomes another program");
+	check_begin("vfork child waits, then executes another program");
 	pid_t child = CHILD_BY("vfork", vfork());
 	if (child == 0) {
 		pthread_mutex_lock(&held);
@@ -412,12 +429,13 @@ static void vfork_waits(void)
 	}
 	check_end(await_child(child), 0);
 	pthread_join(holder, NULL);
-	CHECK_VALUE(before, most_tasks_in_contention(), "contention in the parent is served as before");
+	CHECK_VALUE(before, most_tasks_in_contention(),
+		    "contention in the parent starts as many threads as before");
 }
 
 /* ---- setuid ---- */
 
-/* Threads of this process that have user 0 in any of their ids. */
+/* Number of this process's threads with user 0 in any of their ids. */
 static int root_tasks(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -442,17 +460,17 @@ static int root_tasks(void)
 static void set_user(void)
 {
 	if (geteuid() != 0) {
-		printf("ok skipped: takes root\n");
+		printf("ok skipped: needs root\n");
 		return;
 	}
 	crowd_start();
 	sleep_ms(100);
-	CHECK_VALUE(0, setuid(65534), "setuid in contention");
-	/* Time for a thread that must notice by itself. */
+	CHECK_VALUE(0, setuid(65534), "setuid during contention");
+	/* Gives time to threads that must notice the change by themselves. */
 	for (int i = 0; i < 200 && root_tasks() > 0; i++)
 		sleep_ms(10);
-	CHECK_VALUE(0, root_tasks(), "threads that are root 2 s after setuid");
-	CHECK_VALUE(0, crowd_stop(), "contention goes on");
+	CHECK_VALUE(0, root_tasks(), "root threads 2 s after setuid");
+	CHECK_VALUE(0, crowd_stop(), "contention continues");
 }
 
 /* ---- other-forks, early-handler ---- */
@@ -470,17 +488,19 @@ static long child_contends(void)
 	sleep_ms(10);
 	if (crowd_stop() != 0)
 		return 102;
-	/* Nobody sleeps for a load that stayed behind, which would take longer than 2 s. A thread that waits
-	 * for a processor makes the others wait for it, so that time is nobody's sleep. */
+	/* A thread that slept for the parent's load would take longer than 2 s. Time without a
+	 * processor does not count: other threads may wait for a thread that is not running. */
 	end = after_ms(CLOCK_MONOTONIC, 0);
-	double took = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+	double took = (double)(end.tv_sec - begin.tv_sec) +
+		      (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
 	return took > 2 + (double)(atomic_load(&held_up_ns) + held_up()) * 1e-9 ? 103 : 0;
 }
 
 static long in_other_child(bool bare)
 {
 	pthread_mutex_lock(&busy);
-	pid_t child = CHILD_BY("fork", bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : _Fork());
+	pid_t child = CHILD_BY("fork",
+			       bare ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : _Fork());
 	if (child == 0)
 		_exit((int)child_contends());
 	pthread_mutex_unlock(&busy);
@@ -493,11 +513,12 @@ static void other_forks(void)
 		long errors = 0;
 		crowd_start();
 		sleep_ms(20);
-		check_begin("child by %s in contention", bare ? "the bare system call" : "_Fork");
+		check_begin("child by %s during contention",
+			    bare ? "the bare system call" : "_Fork");
 		for (int i = 0; i < 10 && !errors; i++)
 			errors |= in_other_child(bare);
 		check_end(errors, 0);
-		CHECK_VALUE(0, crowd_stop(), "its parent goes on");
+		CHECK_VALUE(0, crowd_stop(), "the parent continues");
 	}
 }
 
@@ -506,8 +527,10 @@ static void early_prepare(void) { if (early_handlers) pthread_mutex_lock(&busy);
 static void early_release(void) { if (early_handlers) pthread_mutex_unlock(&busy); }
 static void register_early(void) { pthread_atfork(early_prepare, early_release, early_release); }
 
-/* Before any shared object's constructor; a library that the program needs may come as early. */
-__attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = register_early;
+/* Runs before any shared object's constructor; a library that the program needs may register as
+ * early. */
+__attribute__((section(".preinit_array"),
+	       used)) static void (*const preinit)(void) = register_early;
 
 static long op_locks(void *ignored)
 {
@@ -523,30 +546,30 @@ static void early_handler(void)
 	long errors = 0;
 	crowd_start();
 	early_handlers = true;
-	check_begin("fork handlers from before the library unlock in the child");
+	check_begin("early fork handlers unlock in the child");
 	for (int i = 0; i < 30; i++)
 		errors |= in_child(op_locks, NULL);
 	check_end(errors, 0);
 	early_handlers = false;
-	CHECK_VALUE(0, crowd_stop(), "their parent goes on");
+	CHECK_VALUE(0, crowd_stop(), "the parent continues");
 }
 
 /* ---- unlock-free ---- */
 
-/* POSIX leaves it undefined; with glibc it has no effect, and programs do it. */
+/* POSIX leaves this undefined. In glibc it has no effect, and programs do it. */
 static void unlock_free(void)
 {
 	pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER, once = PTHREAD_MUTEX_INITIALIZER;
-	CHECK(0, pthread_mutex_unlock(&never), "unlock of a mutex that nobody ever held");
-	CHECK(0, pthread_mutex_lock(&never), "lock after it");
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &never), "it is held then");
+	CHECK(0, pthread_mutex_unlock(&never), "unlock of a mutex that was never locked");
+	CHECK(0, pthread_mutex_lock(&never), "lock after the unlock");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &never), "the mutex is held");
 	pthread_mutex_lock(&once);
 	CHECK(0, pthread_mutex_unlock(&once), "unlock");
-	CHECK(0, pthread_mutex_unlock(&once), "unlock once too often");
-	CHECK(0, pthread_mutex_lock(&once), "lock after it");
-	CHECK_VALUE(EBUSY, in_thread(op_trylock, &once), "it is held then");
+	CHECK(0, pthread_mutex_unlock(&once), "second unlock");
+	CHECK(0, pthread_mutex_lock(&once), "lock after the second unlock");
+	CHECK_VALUE(EBUSY, in_thread(op_trylock, &once), "the mutex is held");
 	CHECK(0, pthread_mutex_unlock(&once), "unlock again");
-	CHECK_VALUE(0, in_thread(op_trylock_unlock, &once), "it is free then");
+	CHECK_VALUE(0, in_thread(op_trylock_unlock, &once), "the mutex is free");
 }
 
 /* ---- reader-limit ---- */
@@ -554,7 +577,7 @@ static void unlock_free(void)
 static void reader_limit(void)
 {
 	pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-	/* glibc has 28 bits for readers. */
+	/* glibc counts readers in 28 bits. */
 	long n = 0;
 	int error = 0;
 	while (n < 1L << 28 && (error = pthread_rwlock_rdlock(&lock)) == 0) {
@@ -563,10 +586,10 @@ static void reader_limit(void)
 			check_begin("readers up to the limit");
 	}
 	check_end(n, (1L << 28) - 1);
-	CHECK_VALUE(EAGAIN, error, "one reader more");
-	CHECK(EAGAIN, pthread_rwlock_tryrdlock(&lock), "one more by tryrdlock");
-	CHECK(0, pthread_rwlock_unlock(&lock), "one less");
-	CHECK(0, pthread_rwlock_tryrdlock(&lock), "and one more");
+	CHECK_VALUE(EAGAIN, error, "one reader above the limit");
+	CHECK(EAGAIN, pthread_rwlock_tryrdlock(&lock), "one reader above the limit by tryrdlock");
+	CHECK(0, pthread_rwlock_unlock(&lock), "unlock by one reader");
+	CHECK(0, pthread_rwlock_tryrdlock(&lock), "tryrdlock below the limit");
 }
 
 /* ---- inherited-condition ---- */
@@ -575,14 +598,14 @@ static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	int inside;
-	bool told;
+	bool released;
 } hall = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false };
 
 static void *wait_in_the_hall(void *ignored)
 {
 	pthread_mutex_lock(&hall.mutex);
 	hall.inside++;
-	while (!hall.told)
+	while (!hall.released)
 		pthread_cond_wait(&hall.cond, &hall.mutex);
 	pthread_mutex_unlock(&hall.mutex);
 	return ignored;
@@ -610,7 +633,7 @@ static void hall_fill(pthread_t t[4])
 static void hall_empty(pthread_t t[4])
 {
 	pthread_mutex_lock(&hall.mutex);
-	hall.told = true;
+	hall.released = true;
 	pthread_cond_broadcast(&hall.cond);
 	pthread_mutex_unlock(&hall.mutex);
 	for (int i = 0; i < 4; i++)
@@ -621,7 +644,7 @@ static long child_in_the_hall(void *ignored)
 {
 	(void)ignored;
 	pthread_t t[4], others[8];
-	/* The stacks of the parent's threads are used again in the child. */
+	/* The child reuses the stacks of the parent's threads. */
 	for (int i = 0; i < 8; i++)
 		thread_create(&others[i], NULL, fill_the_stack, NULL);
 	for (int i = 0; i < 8; i++)
@@ -637,22 +660,64 @@ static void inherited_condition(void)
 	pthread_t t[4];
 	hall_fill(t);
 	sleep_ms(10);
-	CHECK_VALUE(0, in_child(child_in_the_hall, NULL), "child waits on a condition that its parent's threads wait on");
-	check_begin("parent's threads go on");
+	CHECK_VALUE(0, in_child(child_in_the_hall, NULL), "child waits on the parent's condition");
+	check_begin("parent's threads continue");
 	hall_empty(t);
 	check_end(0, 0);
+}
+
+/* ---- new-condition ---- */
+
+static pthread_cond_t new_conditions[64];
+static atomic_bool new_conditions_over;
+
+static void *use_new_conditions(void *ignored)
+{
+	while (!atomic_load(&new_conditions_over)) {
+		for (size_t i = 0; i < LENGTH(new_conditions); i++) {
+			new_conditions[i] = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+			pthread_cond_signal(&new_conditions[i]);
+		}
+	}
+	return ignored;
+}
+
+static long child_with_new_conditions(void *ignored)
+{
+	(void)ignored;
+	long errors = 0;
+	signal(SIGALRM, SIG_DFL);
+	alarm(WATCHDOG_SECONDS - 10);
+	for (size_t i = 0; i < LENGTH(new_conditions); i++)
+		errors |= pthread_cond_signal(&new_conditions[i]);
+	return errors;
+}
+
+/* Some of the forks fall between the two steps of a condition's first use. The child waited forever
+ * for the thread between them. */
+static void new_condition(void)
+{
+	long errors = 0;
+	pthread_t thread;
+	thread_create(&thread, NULL, use_new_conditions, NULL);
+	check_begin("child uses the parent's new conditions");
+	for (int i = 0; i < 300 && !errors; i++)
+		errors |= in_child(child_with_new_conditions, NULL);
+	check_end(errors, 0);
+	atomic_store(&new_conditions_over, true);
+	pthread_join(thread, NULL);
 }
 
 /* ---- namespace ---- */
 
 static void namespace(void)
 {
-	CHECK_VALUE(0, in_child(op_locks, NULL), "locks before it");
+	CHECK_VALUE(0, in_child(op_locks, NULL), "locks before unshare");
 	crowd_start();
 	sleep_ms(100);
-	CHECK_VALUE(0, crowd_stop(), "contention before it");
-	/* The kernel gives one to processes of one thread only. Where it gives none at all, it says so in
-	 * both runs. */
+	CHECK_VALUE(0, crowd_stop(), "contention before unshare");
+	/* The kernel grants a namespace only to single-threaded processes. A kernel that never
+	 * grants one refuses in both runs. */
 	check_begin("unshare of the user namespace");
 	check_record(unshare(CLONE_NEWUSER) ? errno : 0);
 }
@@ -663,10 +728,12 @@ int main(int argc, char **argv)
 		{ "ended-owner", ended_owner }, { "past-deadline", past_deadline },
 		{ "cancelled-waiter", cancelled_waiter }, { "destroy-waits", destroy_waits },
 		{ "asynchronous", asynchronous },
-		{ "private-block", private_block }, { "vfork", vfork_waits }, { "setuid", set_user },
+		{ "private-block", private_block }, { "vfork", vfork_waits }, { "setuid",
+									       set_user },
 		{ "other-forks", other_forks }, { "early-handler", early_handler },
 		{ "unlock-free", unlock_free }, { "reader-limit", reader_limit },
-		{ "inherited-condition", inherited_condition }, { "namespace", namespace },
+		{ "inherited-condition", inherited_condition }, { "new-condition", new_condition },
+		{ "namespace", namespace },
 	};
 	const char *mode = argc > 1 ? argv[1] : "";
 	check_start();

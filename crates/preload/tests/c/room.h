@@ -1,16 +1,14 @@
-/* Threads and children of test programs, made in one place: a machine that has no room for another
- * one is no defect of the library.
+/* Creates the threads and children of test programs, and handles a machine without room for them,
+ * which is not a defect of the library.
  *
- * The system refuses a thread or a process with EAGAIN when it, the user or the control group has as
- * many as it may have, and with ENOMEM when there is no memory for one. Other processes come and go,
- * so a program tries again for a while: for ROOM_SECONDS, all its waits added up. Then it says on
- * standard error what was refused and how near the limits are, and ends with NO_ROOM_STATUS, in
- * whichever thread it is. A child's NO_ROOM_STATUS is passed on by `await_child`. The Rust side
- * (support/room.rs) knows this status, and blames the machine.
+ * The system refuses a thread or a process with EAGAIN when it, the user or the control group has
+ * reached its limit, and with ENOMEM when memory is short. Other processes may end, so a program
+ * retries for ROOM_SECONDS in total. Then the refused thread prints the refused call and the limits
+ * on standard error, and ends the program with NO_ROOM_STATUS. `await_child` passes a child's
+ * NO_ROOM_STATUS on. The Rust side (support/room.rs) recognises this status and blames the machine.
  *
- * Nothing here goes through a lock or allocates memory. Until there is no room for ROOM_SECONDS, only
- * clocks are asked, so a program may be under a filter of system calls.
- */
+ * Nothing here uses a lock or allocates memory. Until ROOM_SECONDS have passed, only clock
+ * functions are called, so a program may be under a system-call filter. */
 #ifndef ROOM_H
 #define ROOM_H
 
@@ -44,9 +42,9 @@ enum {
 	ROOM_LONGEST_PAUSE_MS = 1000,
 };
 
-/* ---- what is said ------------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
-/* The beginning of a file, as a string; empty if there is none. */
+/* The first line of a file, as a string; empty if the file cannot be read. */
 static inline char *room_read(const char *path, char *text, size_t size)
 {
 	int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -60,7 +58,8 @@ static inline char *room_read(const char *path, char *text, size_t size)
 
 static inline const char *room_or_unknown(const char *text) { return *text ? text : "?"; }
 
-/* The limit on tasks of this process's control group: of version 1's hierarchy for it, or version 2's. */
+/* Prints the task limit of this process's control group, in version 1's pids hierarchy or in
+ * version 2's. */
 static inline void room_say_group(void)
 {
 	char text[1024], path[600], most[32], used[32];
@@ -74,7 +73,8 @@ static inline void room_say_group(void)
 		next = line + strcspn(line, "\n");
 		if (*next)
 			*next++ = '\0';
-		char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+		char *controllers = strchr(line, ':');
+		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
 		if (!group)
 			continue;
 		*group++ = '\0';
@@ -87,22 +87,25 @@ static inline void room_say_group(void)
 		snprintf(path, sizeof path, "%s%.400s/pids.current", root, group);
 		room_read(path, used, sizeof used);
 		if (*most)
-			dprintf(STDERR_FILENO, "  control group %.400s: %s tasks of %s\n", group, room_or_unknown(used), most);
+			dprintf(STDERR_FILENO, "  control group %.400s: %s tasks of %s\n", group,
+				room_or_unknown(used), most);
 	}
 }
 
-/* How many threads the system holds, and how many it, the user and the control group may have. */
+/* Prints the number of threads in the system, and the limits of the system, the user and the
+ * control group. */
 static inline void room_say(void)
 {
 	char load[128], most[32], ids[32];
 	struct rlimit user;
-	/* Of "0.00 0.01 0.05 2/345 6789" the 345: all that the scheduler knows. */
+	/* The 345 in "0.00 0.01 0.05 2/345 6789": all threads that the scheduler knows. */
 	char *held = strchr(room_read("/proc/loadavg", load, sizeof load), '/');
 	if (held)
 		held[1 + strcspn(held + 1, " ")] = '\0';
 	room_read("/proc/sys/kernel/threads-max", most, sizeof most);
 	room_read("/proc/sys/kernel/pid_max", ids, sizeof ids);
-	dprintf(STDERR_FILENO, "  the system holds %s threads; threads-max is %s, pid_max %s\n", held ? held + 1 : "?",
+	dprintf(STDERR_FILENO, "  the system holds %s threads; threads-max is %s, pid_max %s\n",
+		held ? held + 1 : "?",
 		room_or_unknown(most), room_or_unknown(ids));
 	if (getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY)
 		dprintf(STDERR_FILENO, "  RLIMIT_NPROC of user %u is %llu\n", (unsigned)getuid(),
@@ -110,22 +113,24 @@ static inline void room_say(void)
 	room_say_group();
 }
 
-/* ---- trying again --------------------------------------------------------------------------------- */
+/* ---- retrying -------------------------------------------------------------------------------- */
 
 __attribute__((noreturn, cold)) static inline void room_give_up(const char *call, int error)
 {
-	dprintf(STDERR_FILENO, "the machine has no room: %s was refused for %d s, the last time with %d (%s)\n", call,
+	dprintf(STDERR_FILENO,
+		"the machine has no room: %s was refused for %d s, the last time with %d (%s)\n",
+		call,
 		ROOM_SECONDS, error, strerrorname_np(error));
 	room_say();
 	_exit(NO_ROOM_STATUS);
 }
 
-/* Set by a program whose alarm is a watchdog: it does not run while the program waits for room. */
+/* Set by programs whose alarm is a watchdog: the alarm pauses while the program waits for room. */
 static bool room_stops_alarm;
-/* How many threads wait for room. */
+/* Number of threads that wait for room. */
 static atomic_int room_waits;
 
-/* Whether a call that ended with `error` is to be made again; pauses before it says so. */
+/* Whether to repeat a call that ended with `error`; pauses first. */
 static inline bool room_comes(const char *call, int error, long *pause_ms)
 {
 	static atomic_long waited_ms;
@@ -145,7 +150,8 @@ static inline bool room_comes(const char *call, int error, long *pause_ms)
 	return true;
 }
 
-/* The value of `call`, made until it is not refused for want of room; `code` makes its value an error. */
+/* The value of `call`, repeated while it is refused for lack of room. `code` maps its value to an
+ * error. */
 #define WITH_ROOM(name, code, call)                                               \
 	__extension__({                                                           \
 		long pause_ms_ = 1;                                               \
@@ -158,41 +164,45 @@ static inline bool room_comes(const char *call, int error, long *pause_ms)
 
 #define ROOM_CODE(error) (error)
 #define ROOM_ERRNO(value) ((value) < 0 ? errno : 0)
-/* The value of a call like fork, for those that a function cannot make for its caller. */
+/* The value of `call`, a kind of fork that its user must call directly, for example vfork. */
 #define CHILD_BY(name, call) WITH_ROOM(name, ROOM_ERRNO, call)
 #define ROOM_POINTER(pointer) ((pointer) ? 0 : errno)
-/* C11 knows no error that says EAGAIN; glibc makes it thrd_error. */
+/* C11 has no error for EAGAIN; glibc returns thrd_error. */
 #define ROOM_C11(code) ((code) == thrd_error || (code) == thrd_nomem ? EAGAIN : 0)
 
-/* ---- threads and children ---------------------------------------------------------------------------- */
+/* ---- threads and children -------------------------------------------------------------------- */
 
-/* As pthread_create. */
-static inline int thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument)
+/* Like pthread_create. */
+static inline int thread_create(pthread_t *thread, const pthread_attr_t *attributes,
+				void *(*body)(void *), void *argument)
 {
-	return WITH_ROOM("pthread_create", ROOM_CODE, pthread_create(thread, attributes, body, argument));
+	return WITH_ROOM("pthread_create", ROOM_CODE,
+			 pthread_create(thread, attributes, body, argument));
 }
 
-/* As thrd_create. */
+/* Like thrd_create. */
 static inline int thread_create_c11(thrd_t *thread, thrd_start_t body, void *argument)
 {
 	return WITH_ROOM("thrd_create", ROOM_C11, thrd_create(thread, body, argument));
 }
 
-/* As fork. */
+/* Like fork. */
 static inline pid_t child_create(void)
 {
 	return CHILD_BY("fork", fork());
 }
 
-/* As posix_spawn without file actions and attributes, with the caller's environment. */
-static inline int child_spawn(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,
+/* Like posix_spawn without attributes, with the caller's environment. */
+static inline int child_spawn(pid_t *child, const char *path,
+			      const posix_spawn_file_actions_t *actions,
 			      char *const arguments[])
 {
 	extern char **environ;
-	return WITH_ROOM("posix_spawn", ROOM_CODE, posix_spawn(child, path, actions, NULL, arguments, environ));
+	return WITH_ROOM("posix_spawn", ROOM_CODE,
+			 posix_spawn(child, path, actions, NULL, arguments, environ));
 }
 
-/* The wait status of `child`, whole; -1 if it is no child. Does not return if the child had no room. */
+/* The wait status of `child`; -1 if it is not a child. Exits if the child had no room. */
 static inline int await_child(pid_t child)
 {
 	int status = -1;

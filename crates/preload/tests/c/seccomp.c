@@ -1,14 +1,16 @@
-/* Contention under a seccomp filter, of the kinds that programs put on themselves once they have started.
+/* Contention under a seccomp filter, as programs install on themselves after start-up.
  *
- *   errno           what is not on the list fails with EPERM
- *   strict          what is not on the list kills the process
- *   sandbox         as a browser's renderer: files fail with EPERM, the rest goes to a SIGSYS handler, which ends the process
- *   no-close-range  files are on the list too, but not a system call of 2020; the rest kills the process
+ *   errno           calls off the list fail with EPERM
+ *   strict          calls off the list kill the process
+ *   sandbox         like a browser's renderer: file calls fail with EPERM; other calls off the list
+ *                   raise SIGSYS, and its handler ends the process
+ *   no-close-range  file calls are on the list too, except a system call of 2020; calls off the
+ *                   list kill the process
  *
- * With a second argument "late" the filter comes after a time of contention and falls on all threads at once
- * (SECCOMP_FILTER_FLAG_TSYNC), of which the program has started one per worker and knows no other.
+ * With a second argument "late", the filter is installed after a period of contention, and on all
+ * threads at once (SECCOMP_FILTER_FLAG_TSYNC), including any that the program did not start.
  *
- * The list is what glibc calls for a program with threads and pthread locks. */
+ * The list has the calls that glibc makes for a program with threads and pthread locks. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -29,15 +31,16 @@
 #include "room.h"
 
 static const int THREADS_LIST[] = {
-	__NR_futex, __NR_exit, __NR_exit_group, __NR_mmap, __NR_munmap, __NR_mprotect, __NR_mremap, __NR_madvise, __NR_brk,
-	__NR_set_robust_list, __NR_rseq, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sched_yield,
-	__NR_gettid, __NR_getpid, __NR_nanosleep, __NR_clock_nanosleep, __NR_clock_gettime, __NR_restart_syscall,
+	__NR_futex, __NR_exit, __NR_exit_group, __NR_mmap, __NR_munmap, __NR_mprotect, __NR_mremap,
+	__NR_madvise, __NR_brk, __NR_set_robust_list, __NR_rseq, __NR_rt_sigaction,
+	__NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sched_yield, __NR_gettid, __NR_getpid,
+	__NR_nanosleep, __NR_clock_nanosleep, __NR_clock_gettime, __NR_restart_syscall,
 	__NR_getrandom, __NR_read, __NR_write,
 };
 
 static const int FILES_LIST[] = {
-	__NR_openat, __NR_close, __NR_fstat, __NR_newfstatat, __NR_lseek, __NR_pread64, __NR_getdents64, __NR_faccessat,
-	__NR_sched_getaffinity,
+	__NR_openat, __NR_close, __NR_fstat, __NR_newfstatat, __NR_lseek, __NR_pread64,
+	__NR_getdents64, __NR_faccessat, __NR_sched_getaffinity,
 #ifdef __NR_access
 	__NR_access, __NR_open, __NR_stat, __NR_readlink,
 #endif
@@ -45,10 +48,11 @@ static const int FILES_LIST[] = {
 };
 
 #define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
-/* What pthread_create asks of clone; clone3 has its flags in memory, where a filter cannot see them. */
-#define THREAD_FLAGS                                                                                       \
-	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | \
-	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+/* The flags that pthread_create passes to clone. clone3 has its flags in memory, where a filter
+ * cannot read them. */
+#define THREAD_FLAGS                                                                   \
+	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | \
+	 CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 static struct sock_filter filter[2 * (LENGTH(THREADS_LIST) + LENGTH(FILES_LIST)) + 16];
 static unsigned short filter_length;
@@ -68,14 +72,16 @@ static void add_answer(int number, unsigned answer)
 
 static void build(unsigned files, unsigned rest)
 {
-	add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+	add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+					 offsetof(struct seccomp_data, nr)));
 	for (size_t i = 0; i < LENGTH(THREADS_LIST); i++)
 		add_answer(THREADS_LIST[i], SECCOMP_RET_ALLOW);
 	for (size_t i = 0; i < LENGTH(FILES_LIST); i++)
 		add_answer(FILES_LIST[i], files);
 	add_answer(__NR_clone3, SECCOMP_RET_ERRNO | ENOSYS);
 	add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clone, 0, 4));
-	add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])));
+	add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+					 offsetof(struct seccomp_data, args[0])));
 	add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THREAD_FLAGS, 0, 1));
 	add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 	add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, rest));
@@ -110,21 +116,23 @@ static void confine(const char *mode)
 	sigaction(SIGSYS, &action, NULL);
 	struct sock_fprog program = { .len = filter_length, .filter = filter };
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-	    syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
-		printf("no filter: %s\n", strerror(errno));
+	    syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+		    &program) != 0) {
+		printf("cannot install a filter: %s\n", strerror(errno));
 		exit(4);
 	}
 }
 
 enum { WORKERS = 8, ROUNDS = 400 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static long counted, written, arrived;
 static atomic_int errors;
 
-/* Work, and now and then a sleep with the lock held, so that waits become long ones. */
+/* Work, with an occasional sleep while the lock is held, for long waits. */
 static void hold(int round)
 {
 	struct timespec nap = { 0, 200000 };
@@ -147,7 +155,8 @@ static void *work(void *ignored)
 		failed |= pthread_mutex_lock(&recursive);
 		failed |= pthread_mutex_unlock(&recursive);
 		failed |= pthread_mutex_unlock(&recursive);
-		failed |= round % 4 ? pthread_rwlock_rdlock(&rwlock) : pthread_rwlock_wrlock(&rwlock);
+		failed |= round % 4 ? pthread_rwlock_rdlock(&rwlock)
+				    : pthread_rwlock_wrlock(&rwlock);
 		written += round % 4 == 0;
 		failed |= pthread_rwlock_unlock(&rwlock);
 	}
@@ -167,7 +176,7 @@ static void contend(void)
 	pthread_t threads[WORKERS];
 	for (int i = 0; i < WORKERS; i++)
 		if (thread_create(&threads[i], NULL, work, NULL) != 0) {
-			printf("no thread\n");
+			printf("cannot create a thread\n");
 			exit(5);
 		}
 	for (int i = 0; i < WORKERS; i++)
@@ -177,7 +186,7 @@ static void contend(void)
 
 int main(int argc, char **argv)
 {
-	/* What stdio allocates and asks of its file comes before the filter. */
+	/* stdio must allocate its buffer and query its file before the filter is installed. */
 	static char buffer[4096];
 	setvbuf(stdout, buffer, _IOLBF, sizeof buffer);
 	if (argc < 2)

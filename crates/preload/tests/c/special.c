@@ -1,16 +1,18 @@
 /* Threads under a special set of cores: special MODE
  *
- *   masks       contends until some thread is confined, looks at what the library says, and waits for the end of the set
- *   children    a confined thread begins threads and programs in every way; each says whether its mask is the user's
- *   exec        a confined thread becomes another program
- *   own         a confined thread is given a mask by itself, another one by the first thread
- *   pinned      every thread has a mask of its own from its beginning
- *   come-and-go threads that live for some milliseconds, and contend
+ *   masks       contends until a thread is confined, reads masks through the library, and waits for
+ *               the set to end
+ *   children    a confined thread starts threads and programs in every way; each reports whether
+ *               its mask is the user's
+ *   exec        a confined thread executes another program
+ *   own         a confined thread sets its own mask, and the first thread sets another thread's
+ *   pinned      every thread sets its own mask at its start
+ *   come-and-go threads that contend and live for some milliseconds
  *   contend     contends for a second
- *   forbid MODE the same under a filter of system calls that lets nobody set masks
- *   mask COUNT  says whether the mask has so many processors; what the other modes start
+ *   forbid MODE another mode under a system-call filter that forbids setting masks
+ *   mask COUNT  reports whether the mask has COUNT processors; started by the other modes
  *
- * Masks are looked at by a system call, past the library. */
+ * Masks are read by direct system calls, without the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -32,14 +34,14 @@
 
 #include "room.h"
 
-/* A wait that takes LIMIT_S is a hang, however busy the machine is. */
+/* Longer than any wait takes, even on a busy machine: exceeding it means a hang. */
 enum { THREADS = 6, LIMIT_S = 400 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int stop, leave, rest;
 static atomic_int ids[THREADS];
 static pthread_t threads[THREADS];
-static int all; /* processors that the user gave */
+static int all; /* number of processors in the user's mask */
 static char **self;
 static char count_text[16];
 extern char **environ;
@@ -70,13 +72,13 @@ static void nap(void)
 static void expect(int is_so, const char *what)
 {
 	if (!is_so) {
-		printf("not so: %s\n", what);
+		printf("failed: %s\n", what);
 		fflush(stdout);
 		_exit(6);
 	}
 }
 
-/* One section, long enough for a time slice to end in it now and then. */
+/* One critical section, long enough that a time slice sometimes ends in it. */
 static void section(void)
 {
 	pthread_mutex_lock(&mutex);
@@ -102,7 +104,8 @@ static void *contend(void *place)
 static void start(int from)
 {
 	for (long i = from; i < THREADS; i++) {
-		expect(thread_create(&threads[i], NULL, contend, (void *)i) == 0, "a thread begins");
+		expect(thread_create(&threads[i], NULL, contend, (void *)i) == 0,
+		       "a thread starts");
 		while (!ids[i])
 			nap();
 	}
@@ -115,12 +118,12 @@ static void finish(int from)
 		pthread_join(threads[i], NULL);
 }
 
-/* For how many seconds threads contend before the set ends and begins anew. On a quiet machine a set soon has all processors,
- * and a short time is best; beside other processes it takes longer to begin. So the times are 1, 2, 1, 4, 1, 2, 1, 8, ...
- * halves of a second: whatever is needed comes again and again. */
-static double patience = 0.5;
+/* Seconds of contention before the set is made to end and start again. On a quiet machine a set
+ * soon grows to all processors, and a short time is best; beside other processes a set takes longer
+ * to form. So the times are 1, 2, 1, 4, 1, 2, 1, 8, ... halves of a second, and each recurs. */
+static double contention_s = 0.5;
 
-/* Threads of the program, without the library's. */
+/* The program's own threads, without the library's. */
 static int own_tasks(void)
 {
 	int count = 1;
@@ -129,20 +132,21 @@ static int own_tasks(void)
 	return count;
 }
 
-/* Whether the library's controller runs, or a thread that the program has begun and not yet counted. */
+/* Whether the library's controller runs, or a thread that the program has started but not yet
+ * counted. */
 static int has_controller(void)
 {
 	struct stat tasks;
 	return stat("/proc/self/task", &tasks) == 0 && (int)tasks.st_nlink - 2 > own_tasks();
 }
 
-/* The set may have come to have all processors, for some time. It ends with the controller, after a time without contention,
- * and begins anew, with one. */
+/* The set may have grown to all processors. It ends with the controller, after a time without
+ * contention, and then starts again with one processor. */
 static void let_it_end(void)
 {
 	static unsigned sets;
 	sets = (sets + 1) % 16;
-	patience = 0.5 * (double)(sets ? sets & -sets : 1);
+	contention_s = 0.5 * (double)(sets ? sets & -sets : 1);
 	rest = 1;
 	for (double end = seconds() + LIMIT_S; has_controller() && seconds() < end;)
 		nap();
@@ -155,16 +159,16 @@ static void until_confined(void)
 	double begin = seconds(), since = begin;
 
 	while (raw_count(0) == all) {
-		expect(seconds() < begin + LIMIT_S, "the caller is confined in the end");
+		expect(seconds() < begin + LIMIT_S, "the caller gets confined");
 		section();
-		if (seconds() - since > patience) {
+		if (seconds() - since > contention_s) {
 			let_it_end();
 			since = seconds();
 		}
 	}
 }
 
-/* A thread that is confined. */
+/* Waits until some thread is confined; returns its index. */
 static int confined(void)
 {
 	double begin = seconds(), since = begin;
@@ -174,12 +178,12 @@ static int confined(void)
 			if (ids[i] && raw_count(ids[i]) < all)
 				return i;
 		nap();
-		if (seconds() - since > patience) {
+		if (seconds() - since > contention_s) {
 			let_it_end();
 			since = seconds();
 		}
 	}
-	expect(0, "some thread is confined in the end");
+	expect(0, "some thread gets confined");
 	return -1;
 }
 
@@ -189,9 +193,11 @@ static void masks(void)
 	start(0);
 	for (int looks = 0; looks < 20; looks++, nap()) {
 		int i = confined();
-		expect(sched_getaffinity(ids[i], sizeof set, &set) == 0 && CPU_COUNT(&set) == all, "the program sees its own mask");
+		expect(sched_getaffinity(ids[i], sizeof set, &set) == 0 && CPU_COUNT(&set) == all,
+		       "the program sees its own mask");
 		memset(&set, 0xff, sizeof set);
-		expect(pthread_getaffinity_np(threads[i], sizeof set, &set) == 0 && CPU_COUNT(&set) == all, "also by handle");
+		expect(pthread_getaffinity_np(threads[i], sizeof set, &set) == 0 &&
+		       CPU_COUNT(&set) == all, "the program sees its own mask by handle");
 	}
 	puts("confined");
 	stop = 1;
@@ -205,10 +211,12 @@ static void masks(void)
 		}
 	}
 	finish(0);
-	/* All masks are whole in a set of all processors too; it has ended when the controller's thread has. */
+	/* Complete masks do not prove that the set has ended: a set of all processors has them
+	 * too. The set ends with the controller's thread. */
 	struct stat tasks;
-	for (double end = seconds() + LIMIT_S; stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3; nap())
-		expect(seconds() < end, "the controller goes");
+	for (double end = seconds() + LIMIT_S; stat("/proc/self/task", &tasks) == 0 &&
+	     tasks.st_nlink > 3; nap())
+		expect(seconds() < end, "the controller ends");
 }
 
 static void report(const char *who)
@@ -220,7 +228,7 @@ static void report(const char *who)
 static void wait_for(pid_t child)
 {
 	int status = await_child(child);
-	expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ends well");
+	expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child succeeds");
 }
 
 static void *thread_reports(void *unused)
@@ -277,7 +285,8 @@ static void children(void)
 	expect(child_spawn(&child, self[0], NULL, arguments) == 0, "posix_spawn");
 	wait_for(child);
 	until_confined();
-	expect(WITH_ROOM("posix_spawnp", ROOM_CODE, posix_spawnp(&child, self[0], NULL, NULL, arguments, environ)) == 0,
+	expect(WITH_ROOM("posix_spawnp", ROOM_CODE,
+			 posix_spawnp(&child, self[0], NULL, NULL, arguments, environ)) == 0,
 	       "posix_spawnp");
 	wait_for(child);
 	until_confined();
@@ -290,18 +299,19 @@ static void children(void)
 	until_confined();
 	expect(thread_create(&thread, NULL, thread_reports, NULL) == 0, "pthread_create");
 	pthread_join(thread, NULL);
-	/* An exec that fails leaves a thread that goes on. */
+	/* After a failed exec the thread continues. */
 	until_confined();
-	expect(execv("/nonexistent", arguments) == -1 && errno == ENOENT, "execv fails as it should");
+	expect(execv("/nonexistent", arguments) == -1 && errno == ENOENT,
+	       "execv fails with ENOENT");
 	report("after exec");
 	until_confined();
 	puts("confined again");
 	finish(1);
 }
 
-static void *becomes(void *unused)
+static void *execute_program(void *unused)
 {
-	ids[0] = (int)syscall(SYS_gettid); /* one of the program's own, for has_controller */
+	ids[0] = (int)syscall(SYS_gettid); /* counts as the program's own for has_controller */
 	until_confined();
 	execl(self[0], self[0], "mask", count_text, (char *)NULL);
 	return unused;
@@ -310,7 +320,7 @@ static void *becomes(void *unused)
 static void own(void)
 {
 	cpu_set_t mine, before;
-	expect(sched_getaffinity(0, sizeof before, &before) == 0, "a mask");
+	expect(sched_getaffinity(0, sizeof before, &before) == 0, "read the mask");
 	CPU_ZERO(&mine);
 	for (int cpu = CPU_SETSIZE - 1; CPU_COUNT(&mine) == 0; cpu--)
 		if (CPU_ISSET(cpu, &before))
@@ -318,18 +328,20 @@ static void own(void)
 
 	start(1);
 	until_confined();
-	expect(sched_setaffinity(0, sizeof before, &before) == 0, "all of them again");
-	expect(raw_count(0) == all, "what the program sets is what it has");
+	expect(sched_setaffinity(0, sizeof before, &before) == 0, "set all processors again");
+	expect(raw_count(0) == all, "the caller has the mask that it set");
 	int other = 1 + (confined() + THREADS - 1) % THREADS;
 	if (other >= THREADS)
 		other = 1;
-	expect(pthread_setaffinity_np(threads[other], sizeof mine, &mine) == 0, "a mask for another thread");
+	expect(pthread_setaffinity_np(threads[other], sizeof mine, &mine) == 0,
+	       "set another thread's mask");
 	for (double end = seconds() + 1; seconds() < end;) {
 		cpu_set_t seen;
-		expect(raw_count(0) == all, "and keeps");
+		expect(raw_count(0) == all, "the caller keeps its mask");
 		section();
-		expect(raw_count(ids[other]) == 1, "so the other thread");
-		expect(sched_getaffinity(ids[other], sizeof seen, &seen) == 0 && CPU_EQUAL(&seen, &mine), "and sees");
+		expect(raw_count(ids[other]) == 1, "the other thread keeps its mask");
+		expect(sched_getaffinity(ids[other], sizeof seen, &seen) == 0 &&
+		       CPU_EQUAL(&seen, &mine), "the program sees the other thread's mask");
 	}
 	puts("kept");
 	finish(1);
@@ -344,12 +356,12 @@ static void *pinned(void *place)
 	for (int cpu = 0; CPU_COUNT(&mine) == 0; cpu++)
 		if (CPU_ISSET(cpu, &set) && skip-- == 0)
 			CPU_SET(cpu, &mine);
-	expect(sched_setaffinity(0, sizeof mine, &mine) == 0, "a mask");
+	expect(sched_setaffinity(0, sizeof mine, &mine) == 0, "set a mask");
 	for (double end = seconds() + 1; seconds() < end;) {
 		unsigned long seen[128] = { 0 };
 		section();
-		expect(syscall(SYS_sched_getaffinity, 0, sizeof seen, seen) > 0, "a mask");
-		expect(memcmp(seen, &mine, sizeof mine) == 0, "a thread stays where it was put");
+		expect(syscall(SYS_sched_getaffinity, 0, sizeof seen, seen) > 0, "read the mask");
+		expect(memcmp(seen, &mine, sizeof mine) == 0, "the thread keeps its mask");
 	}
 	return NULL;
 }
@@ -357,13 +369,13 @@ static void *pinned(void *place)
 static void all_pinned(void)
 {
 	for (long i = 0; i < THREADS; i++)
-		expect(thread_create(&threads[i], NULL, pinned, (void *)i) == 0, "a thread begins");
+		expect(thread_create(&threads[i], NULL, pinned, (void *)i) == 0, "a thread starts");
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	puts("kept");
 }
 
-static void *lives_shortly(void *unused)
+static void *live_briefly(void *unused)
 {
 	for (int i = 0; i < 300; i++)
 		section();
@@ -374,11 +386,12 @@ static void come_and_go(void)
 {
 	for (int generation = 0; generation < 60; generation++) {
 		for (int i = 0; i < THREADS; i++)
-			expect(thread_create(&threads[i], NULL, lives_shortly, NULL) == 0, "a thread begins");
+			expect(thread_create(&threads[i], NULL, live_briefly, NULL) == 0,
+			       "a thread starts");
 		for (int i = 0; i < THREADS; i++)
 			pthread_join(threads[i], NULL);
 	}
-	expect(raw_count(0) == all, "the first thread is where it was");
+	expect(raw_count(0) == all, "the first thread has the user's mask");
 	puts("all came and went");
 }
 
@@ -399,8 +412,9 @@ static void forbid(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { .len = sizeof filter / sizeof *filter, .filter = filter };
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-		printf("no filter: %s\n", strerror(errno));
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+		printf("cannot install a filter: %s\n", strerror(errno));
 		exit(4);
 	}
 	self[1] = self[0];
@@ -425,7 +439,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(mode, "exec")) {
 		pthread_t thread;
 		start(1);
-		thread_create(&thread, NULL, becomes, NULL);
+		thread_create(&thread, NULL, execute_program, NULL);
 		pthread_join(thread, NULL);
 		return 7;
 	} else if (!strcmp(mode, "own"))

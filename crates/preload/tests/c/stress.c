@@ -1,20 +1,21 @@
-/* A randomised stress of all lock functions together.
+/* A randomised stress test of all lock functions together.
  *
- * Every operation draws its choices from a generator of its own, seeded with the seed, the thread
- * and the operation's number. So a seed replays the same choices in every thread, whatever the
- * scheduler does and however a timed call ends. What is checked:
+ * Each operation draws its choices from its own generator, seeded with the seed, the thread and the
+ * operation's number. So a seed gives the same choices in every thread, whatever the scheduler does
+ * and however a timed call ends. The test checks:
  *
- *   - mutual exclusion: a plain counter and an owner word per mutex; all counts agree at the end;
- *   - reader-writer exclusion: two plain words that are equal whenever no writer is inside;
- *   - the queue: the sum of what was put is the sum of what was taken and what is left;
- *   - no lost wake-up: a token goes round a ring of threads that wait without a time-out, and
- *     nothing else ever wakes them;
- *   - codes: every call returns one of the codes that it may return here, and leaves errno alone;
- *   - destruction: objects are destroyed and made anew as other kinds while the program runs;
- *   - progress: every thread, not just some, ends an operation within 20 seconds of the processors'
- *     time, as far as this process has it, and within two minutes in any case.
+ *   - mutual exclusion: each mutex has a plain counter and an owner word; all counts agree in the
+ *     end;
+ *   - reader-writer exclusion: two plain words are equal whenever no writer is inside;
+ *   - the queue: the sum of all items put equals the sum of items taken and items left;
+ *   - no lost wake-up: a token passes around a ring of threads that wait without a deadline, and
+ *     no other thread ever wakes them;
+ *   - codes: every call returns a code that is allowed here, and leaves errno unchanged;
+ *   - destruction: objects are destroyed and reinitialised as other kinds while the program runs;
+ *   - progress: every thread ends an operation before this process has used 20 seconds of each
+ *     processor's time, and within two minutes in any case.
  *
- * Exit status: 0 all well; 1 a check failed (with the seed); 2 usage; 3 no progress.
+ * Exit status: 0 success; 1 a check failed (with the seed); 2 usage; 3 no progress.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,7 +53,7 @@ enum {
 static uint64_t seed;
 static atomic_bool stop;
 
-/* ---- what each thread does, for the watchdog and for messages ---------------------------------- */
+/* ---- each thread's activity, for the watchdog and for messages ------------------------------- */
 
 struct status {
 	char name[24];
@@ -60,9 +61,9 @@ struct status {
 	_Atomic(const char *) what;
 	atomic_int object;
 	atomic_long operations;
-	/* While it waits for a child, which may wait for room. */
+	/* Set while the thread waits for a child, which may wait for room. */
 	atomic_bool has_child;
-	/* Of the watchdog alone: how often the thread was seen, and what the clocks showed at its last
+	/* For the watchdog only: the operations last seen, and the clocks at the thread's last
 	 * progress. */
 	long seen;
 	double cpu, wall;
@@ -74,7 +75,7 @@ static __thread struct status *self;
 
 static void doing(const char *what, int object)
 {
-	/* Short-lived threads have no entry; their parent waits for them and says so. */
+	/* Short-lived threads have no entry; their parent waits for them and reports instead. */
 	if (self) {
 		atomic_store(&self->object, object);
 		atomic_store(&self->what, what);
@@ -92,7 +93,7 @@ static void print_all(void)
 __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
 {
 	static atomic_flag once = ATOMIC_FLAG_INIT;
-	/* The first report is the one that counts; a second thread waits for the end. */
+	/* Only the first report counts; later threads wait for the exit. */
 	while (atomic_flag_test_and_set(&once))
 		pause();
 	va_list args;
@@ -112,10 +113,10 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 			fail("%s:%d: %s returned %d", __FILE__, __LINE__, #call, code_); \
 	} while (0)
 
-/* No function calls this its own: it shows whether a call has written errno. */
+/* A value that no function sets: shows whether a call wrote errno. */
 #define ERRNO_MARK 7777
 
-/* The code of one lock function, which must leave errno alone. */
+/* The code of one lock function, which must leave errno unchanged. */
 #define CODE(call)                                                                              \
 	__extension__({                                                                         \
 		errno = ERRNO_MARK;                                                             \
@@ -132,16 +133,17 @@ static double seconds_of(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Other processes make everything here last longer, but they add nothing to the time that this one
- * runs. While any thread of it runs, that time is the measure; a program that sleeps as a whole has
- * only the clock. */
+/* Other processes delay everything here, but do not add to the processor time of this process.
+ * While any of its threads runs, that time is the measure; if all threads sleep, only the wall
+ * clock is left. */
 static void *watchdog(void *ignored)
 {
 	(void)ignored;
 	double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-	/* Four looks a second, so that a short run ends at once. */
+	/* Checks four times a second, so that a short run ends promptly. */
 	for (;;) {
-		double cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID), wall = seconds_of(CLOCK_MONOTONIC);
+		double cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+		double wall = seconds_of(CLOCK_MONOTONIC);
 		for (int i = 0; i < status_count; i++) {
 			struct status *s = &statuses[i];
 			long now = atomic_load(&s->operations);
@@ -154,7 +156,9 @@ static void *watchdog(void *ignored)
 			bool starves = ran >= STUCK_SECONDS && !atomic_load(&s->has_child);
 			if ((starves || passed >= STUCK_ASLEEP_SECONDS) && atomic_load(&s->what)) {
 				char what[100];
-				snprintf(what, sizeof what, "made no progress for %.1f s, %.1f s of each processor; seed %llu",
+				snprintf(what, sizeof what,
+					 "made no progress for %.1f s, "
+					 "%.1f s of each processor's time; seed %llu",
 					 passed, ran, (unsigned long long)seed);
 				print_all();
 				hang(s->name, what);
@@ -164,13 +168,13 @@ static void *watchdog(void *ignored)
 	}
 }
 
-/* ---- choices ------------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 struct choice {
 	uint64_t state;
 };
 
-/* splitmix64 (Steele, Lea and Flood, OOPSLA 2014): good enough from any seed, also 0, 1, 2. */
+/* splitmix64 (Steele, Lea and Flood, OOPSLA 2014): suits any seed, even 0, 1 and 2. */
 static uint64_t draw(struct choice *c)
 {
 	uint64_t z = c->state += 0x9e3779b97f4a7c15;
@@ -199,14 +203,14 @@ static struct timespec soon(clockid_t clock, int microseconds)
 	return t;
 }
 
-/* ---- mutexes ------------------------------------------------------------------------------------- */
+/* ---- mutexes --------------------------------------------------------------------------------- */
 
 struct cell {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	int type;
 	bool robust;
-	/* Plain on purpose: they are right only if the mutex excludes. */
+	/* Not atomic, on purpose: correct only if the mutex excludes. */
 	long counter;
 	uintptr_t owner;
 	atomic_long expected;
@@ -250,7 +254,8 @@ static void init_cond(pthread_cond_t *cond, clockid_t clock, bool shared)
 	pthread_condattr_t attr;
 	MUST(pthread_condattr_init(&attr));
 	MUST(pthread_condattr_setclock(&attr, clock));
-	MUST(pthread_condattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
+	MUST(pthread_condattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED
+						       : PTHREAD_PROCESS_PRIVATE));
 	MUST(pthread_cond_init(cond, &attr));
 	MUST(pthread_condattr_destroy(&attr));
 }
@@ -260,7 +265,8 @@ static void init_rwlock(pthread_rwlock_t *lock, int preference, bool shared)
 	pthread_rwlockattr_t attr;
 	MUST(pthread_rwlockattr_init(&attr));
 	MUST(pthread_rwlockattr_setkind_np(&attr, preference));
-	MUST(pthread_rwlockattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
+	MUST(pthread_rwlockattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED
+							 : PTHREAD_PROCESS_PRIVATE));
 	MUST(pthread_rwlock_init(lock, &attr));
 	MUST(pthread_rwlockattr_destroy(&attr));
 }
@@ -277,8 +283,8 @@ static void cells_init(void)
 
 static uintptr_t me(void) { return (uintptr_t)pthread_self(); }
 
-/* Looks at the code of an acquire: true if the mutex is held now. `refusal` is the one other code
- * that this call may give. */
+/* Checks the code of an acquisition; true if the mutex is now held. `refusal` is the only other
+ * code that this call may return. */
 static bool acquired(struct cell *c, int code, int refusal, const char *call)
 {
 	if (code == EOWNERDEAD && c->robust) {
@@ -295,14 +301,16 @@ static bool acquired(struct cell *c, int code, int refusal, const char *call)
 static void enter(struct cell *c)
 {
 	if (c->owner != 0)
-		fail("cell %d entered while %#lx is inside", (int)(c - cells), (unsigned long)c->owner);
+		fail("cell %d entered while %#lx is inside", (int)(c - cells),
+		     (unsigned long)c->owner);
 	c->owner = me();
 }
 
 static void leave(struct cell *c)
 {
 	if (c->owner != me())
-		fail("cell %d belongs to %#lx on leaving", (int)(c - cells), (unsigned long)c->owner);
+		fail("cell %d belongs to %#lx on release", (int)(c - cells),
+		     (unsigned long)c->owner);
 	c->owner = 0;
 }
 
@@ -338,11 +346,13 @@ static bool acquire_somehow(struct cell *c, struct choice *ch)
 	case 1:
 		doing("timedlock cell", number);
 		t = soon(CLOCK_REALTIME, delay);
-		return acquired(c, CODE(pthread_mutex_timedlock(&c->mutex, &t)), ETIMEDOUT, "timedlock");
+		return acquired(c, CODE(pthread_mutex_timedlock(&c->mutex, &t)), ETIMEDOUT,
+				"timedlock");
 	case 2:
 		doing("clocklock cell", number);
 		t = soon(CLOCK_MONOTONIC, delay);
-		return acquired(c, CODE(pthread_mutex_clocklock(&c->mutex, CLOCK_MONOTONIC, &t)), ETIMEDOUT, "clocklock");
+		return acquired(c, CODE(pthread_mutex_clocklock(&c->mutex, CLOCK_MONOTONIC, &t)),
+				ETIMEDOUT, "clocklock");
 	default:
 		doing("lock cell", number);
 		return acquired(c, CODE(pthread_mutex_lock(&c->mutex)), 0, "lock");
@@ -362,13 +372,14 @@ static void lock_one(struct choice *ch)
 		MUST(CODE(pthread_mutex_trylock(&c->mutex)));
 		MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 		MUST(CODE(pthread_mutex_unlock(&c->mutex)));
-	} else if (c->type == PTHREAD_MUTEX_ERRORCHECK && CODE(pthread_mutex_lock(&c->mutex)) != EDEADLK) {
-		fail("cell %d locked twice", (int)(c - cells));
+	} else if (c->type == PTHREAD_MUTEX_ERRORCHECK &&
+		   CODE(pthread_mutex_lock(&c->mutex)) != EDEADLK) {
+		fail("cell %d was locked twice", (int)(c - cells));
 	}
 	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
 }
 
-/* Two at once, in order of their numbers. */
+/* Two cells at once, in the order of their numbers. */
 static void lock_two(struct choice *ch)
 {
 	int a = pick(ch, CELLS - 1), b = a + 1 + pick(ch, CELLS - 1 - a);
@@ -407,12 +418,14 @@ static void wake_cell(struct choice *ch)
 {
 	struct cell *c = &cells[pick(ch, CELLS)];
 	doing("signal cell", (int)(c - cells));
-	MUST(pick(ch, 3) ? CODE(pthread_cond_signal(&c->cond)) : CODE(pthread_cond_broadcast(&c->cond)));
+	MUST(pick(ch, 3) ? CODE(pthread_cond_signal(&c->cond))
+			 : CODE(pthread_cond_broadcast(&c->cond)));
 }
 
-/* ---- reader-writer locks and spin locks -------------------------------------------------------------- */
+/* ---- reader-writer locks and spin locks ------------------------------------------------------ */
 
-static const int PREFERENCES[RWLOCKS] = { PTHREAD_RWLOCK_PREFER_READER_NP, PTHREAD_RWLOCK_PREFER_WRITER_NP,
+static const int PREFERENCES[RWLOCKS] = { PTHREAD_RWLOCK_PREFER_READER_NP,
+					 PTHREAD_RWLOCK_PREFER_WRITER_NP,
 					  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP };
 
 static struct shelf {
@@ -431,21 +444,28 @@ static void use_shelf(struct choice *ch)
 	int code;
 	doing(write ? "write shelf" : "read shelf", number);
 	switch (how) {
-	case 0: code = write ? CODE(pthread_rwlock_trywrlock(&s->lock)) : CODE(pthread_rwlock_tryrdlock(&s->lock)); break;
+	case 0:
+		code = write ? CODE(pthread_rwlock_trywrlock(&s->lock))
+			     : CODE(pthread_rwlock_tryrdlock(&s->lock));
+		break;
 	case 1:
 		t = soon(CLOCK_REALTIME, delay);
-		code = write ? CODE(pthread_rwlock_timedwrlock(&s->lock, &t)) : CODE(pthread_rwlock_timedrdlock(&s->lock, &t));
+		code = write ? CODE(pthread_rwlock_timedwrlock(&s->lock, &t))
+			     : CODE(pthread_rwlock_timedrdlock(&s->lock, &t));
 		break;
 	case 2:
 		t = soon(CLOCK_MONOTONIC, delay);
 		code = write ? CODE(pthread_rwlock_clockwrlock(&s->lock, CLOCK_MONOTONIC, &t))
 			     : CODE(pthread_rwlock_clockrdlock(&s->lock, CLOCK_MONOTONIC, &t));
 		break;
-	default: code = write ? CODE(pthread_rwlock_wrlock(&s->lock)) : CODE(pthread_rwlock_rdlock(&s->lock)); break;
+	default:
+		code = write ? CODE(pthread_rwlock_wrlock(&s->lock))
+			     : CODE(pthread_rwlock_rdlock(&s->lock));
+		break;
 	}
 	if (code != 0) {
 		if (code != (how == 0 ? EBUSY : how <= 2 ? ETIMEDOUT : 0))
-			fail("shelf %d: way %d returned %d", number, how, code);
+			fail("shelf %d: method %d returned %d", number, how, code);
 		return;
 	}
 	if (write) {
@@ -456,7 +476,7 @@ static void use_shelf(struct choice *ch)
 		s->right++;
 		atomic_fetch_add(&s->expected, 1);
 		if (CODE(pthread_rwlock_rdlock(&s->lock)) != EDEADLK)
-			fail("writer of shelf %d became its reader", number);
+			fail("writer of shelf %d became a reader too", number);
 		atomic_fetch_sub(&s->writers, 1);
 	} else {
 		long left = s->left;
@@ -491,9 +511,9 @@ static void use_spin(struct choice *ch)
 	MUST(CODE(pthread_spin_unlock(&s->lock)));
 }
 
-/* ---- objects that are destroyed and made anew, in place, as another kind ----------------------------------- */
+/* ---- objects that are destroyed and reinitialised in place, as another kind ------------------ */
 
-/* Whoever uses them holds `in_use` for reading, whoever remakes them for writing. */
+/* Users hold `in_use` for reading; a thread that reinitialises the objects holds it for writing. */
 static struct {
 	pthread_rwlock_t in_use;
 	pthread_mutex_t mutex;
@@ -514,7 +534,8 @@ static void remade_make(struct choice *ch)
 	init_mutex(&remade.mutex, remade.kind);
 	init_cond(&remade.cond, remade.clock, pick(ch, 3) == 0);
 	init_rwlock(&remade.rwlock, PREFERENCES[preference], pick(ch, 3) == 0);
-	MUST(pthread_spin_init(&remade.spin, pick(ch, 3) ? PTHREAD_PROCESS_PRIVATE : PTHREAD_PROCESS_SHARED));
+	MUST(pthread_spin_init(&remade.spin,
+			       pick(ch, 3) ? PTHREAD_PROCESS_PRIVATE : PTHREAD_PROCESS_SHARED));
 }
 
 static void remade_init(void)
@@ -561,7 +582,8 @@ static void use_remade(struct choice *ch)
 			struct timespec t = soon(remade.clock, delay);
 			int code = CODE(pthread_cond_timedwait(&remade.cond, &remade.mutex, &t));
 			if (code != 0 && code != ETIMEDOUT)
-				fail("wait with a remade mutex of kind %d returned %d", remade.kind, code);
+				fail("wait with a reinitialised mutex of kind %d returned %d",
+				     remade.kind, code);
 		} else {
 			MUST(CODE(pthread_cond_signal(&remade.cond)));
 		}
@@ -571,7 +593,7 @@ static void use_remade(struct choice *ch)
 	MUST(CODE(pthread_rwlock_unlock(&remade.in_use)));
 }
 
-/* ---- the queue --------------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 static struct {
 	pthread_mutex_t mutex;
@@ -596,7 +618,7 @@ static void use_queue(struct choice *ch)
 		code = CODE(pthread_cond_clockwait(mine, &queue.mutex, CLOCK_MONOTONIC, &t));
 	if (code != 0 && code != ETIMEDOUT)
 		fail("wait at the queue returned %d", code);
-	/* A time-out does not mean that there is nothing to do by now. */
+	/* After a time-out the queue may have changed. */
 	if (put && queue.used < PLACES) {
 		queue.place[(queue.first + queue.used++) % PLACES] = item;
 		queue.put += item;
@@ -610,9 +632,9 @@ static void use_queue(struct choice *ch)
 	MUST(CODE(pthread_mutex_unlock(&queue.mutex)));
 }
 
-/* ---- the ring: no other thread touches these, so a wake-up that is lost stays lost ---------------------- */
+/* ---- the ring: no other thread touches it, so a lost wake-up stays lost ---------------------- */
 
-/* The kind of the mutex is the seed's choice. */
+/* The seed chooses the mutex's kind. */
 
 static struct {
 	pthread_mutex_t mutex;
@@ -642,7 +664,7 @@ static void *run_ring(void *status)
 	return NULL;
 }
 
-/* ---- threads that live for one operation ------------------------------------------------------------------ */
+/* ---- threads that live for one operation ----------------------------------------------------- */
 
 static void any_short_operation(struct choice *ch);
 
@@ -673,7 +695,7 @@ static void short_threads(struct choice *ch, uint64_t thread, uint64_t operation
 		MUST(pthread_join(threads[i], NULL));
 }
 
-/* Locks a robust cell and ends: the next one inherits it. */
+/* Locks a robust cell and ends: the next thread to lock it inherits it. */
 static void *run_dying(void *cell)
 {
 	struct cell *c = cell;
@@ -693,7 +715,7 @@ static void dying_owner(struct choice *ch)
 struct cancelled {
 	struct cell *cell;
 	bool cleaned_up;
-	/* Its own, so that only the cancellation can end the wait; the mutex is everybody's. */
+	/* A private condition, so that only the cancellation ends the wait; the mutex is shared. */
 	pthread_cond_t cond;
 	bool asynchronous;
 	atomic_bool waiting;
@@ -704,7 +726,7 @@ static void cancelled_clean_up(void *cancelled)
 {
 	struct cancelled *x = cancelled;
 	struct cell *c = x->cell;
-	/* Held again: nobody is inside, and this thread may be. */
+	/* The mutex is held again, so this thread is the only one inside. */
 	enter(c);
 	c->counter++;
 	atomic_fetch_add(&c->expected, 1);
@@ -732,7 +754,7 @@ static void *run_cancelled(void *cancelled)
 	return NULL;
 }
 
-/* Whether the kernel says that thread `tid` sleeps. */
+/* Whether the kernel reports that thread `tid` sleeps. */
 static bool sleeps(int tid)
 {
 	char path[64], text[256];
@@ -748,7 +770,7 @@ static void cancel_a_wait(struct choice *ch)
 {
 	pthread_t thread;
 	void *result;
-	/* Not the robust ones: a handler cannot repair one whose owner died. */
+	/* No robust cells: a handler cannot repair a mutex whose owner died. */
 	struct cancelled x = { .cell = &cells[pick(ch, 10)], .cond = PTHREAD_COND_INITIALIZER };
 	x.asynchronous = pick(ch, 4) == 0;
 	int early = pick(ch, 4), delay = pick(ch, 300);
@@ -760,8 +782,9 @@ static void cancel_a_wait(struct choice *ch)
 		usleep(delay);
 	}
 	if (x.asynchronous) {
-		/* Only once it sleeps in its wait: between the moments of a wait, asynchronous cancellation finds
-		 * glibc unprepared. It gave the mutex up, so it does not sleep for that. */
+		/* Cancel only once the thread sleeps in its wait: glibc does not handle
+		 * asynchronous cancellation elsewhere in a wait. The thread has released the mutex,
+		 * so it does not sleep for the mutex. */
 		acquired(x.cell, CODE(pthread_mutex_lock(&x.cell->mutex)), 0, "lock");
 		MUST(CODE(pthread_mutex_unlock(&x.cell->mutex)));
 		while (!sleeps(atomic_load(&x.tid)))
@@ -772,13 +795,13 @@ static void cancel_a_wait(struct choice *ch)
 		MUST(CODE(pthread_cond_signal(&x.cond)));
 	MUST(pthread_join(thread, &result));
 	if (result != PTHREAD_CANCELED)
-		fail("a cancelled thread returned");
+		fail("a cancelled thread returned normally");
 	if (atomic_load(&x.waiting) && !x.cleaned_up)
-		fail("a cancelled wait ran no clean-up");
+		fail("a cancelled wait did not run its clean-up");
 	MUST(pthread_cond_destroy(&x.cond));
 }
 
-/* A mutex, condition and rwlock in memory that goes away right after use by two threads. */
+/* A mutex, a condition and a rwlock in memory that is freed right after use by two threads. */
 struct fleeting {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
@@ -823,7 +846,7 @@ static void fleeting_locks(struct choice *ch)
 	free(f);
 }
 
-/* ---- processes and signals ----------------------------------------------------------------------------------- */
+/* ---- processes and signals ------------------------------------------------------------------- */
 
 static void *run_child_thread(void *mutex)
 {
@@ -837,7 +860,7 @@ static void *run_child_thread(void *mutex)
 	return (void *)errors;
 }
 
-/* The child may use what its thread held, and what is new; also with threads of its own. */
+/* The child may use the cell that its thread held, and new locks, also with its own threads. */
 static int forked_child(struct cell *c, bool threads)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
@@ -860,7 +883,7 @@ static int forked_child(struct cell *c, bool threads)
 
 static void fork_holding(struct choice *ch)
 {
-	/* Kinds without an owner: a child may unlock them. */
+	/* Kinds without an owner, which a child may unlock. */
 	static const int UNOWNED[] = { 0, 3, 4, 5, 7, 13 };
 	int number = UNOWNED[pick(ch, 6)];
 	struct cell *c = &cells[number];
@@ -888,10 +911,11 @@ static void fork_holding(struct choice *ch)
 	}
 	int error = errno;
 	MUST(CODE(pthread_mutex_unlock(&c->mutex)));
-	/* Others want the mutex, so nobody waits for room with it; the next choice may find some. */
+	/* Do not wait for room here: other threads need the mutex. A later operation may find room.
+	 */
 	if (child < 0) {
 		if (error != EAGAIN && error != ENOMEM)
-			fail("no child: error %d", error);
+			fail("cannot create a child: error %d", error);
 		return;
 	}
 	if (self)
@@ -900,12 +924,12 @@ static void fork_holding(struct choice *ch)
 	if (self)
 		atomic_store(&self->has_child, false);
 	if (status != 0)
-		fail("a child that was forked with cell %d ended with status %#x", number, status);
+		fail("a child forked with cell %d held ended with status %#x", number, status);
 }
 
 static atomic_long signals_handled;
 
-/* Touched by handlers alone, which mask each other: a thread may wait for it inside a wait. */
+/* Used only by handlers, which mask each other. A thread may wait for it inside another wait. */
 static pthread_mutex_t handlers_mutex = PTHREAD_MUTEX_INITIALIZER;
 static long handlers_count;
 
@@ -925,11 +949,11 @@ static void signal_someone(struct choice *ch)
 {
 	int target = pick(ch, status_count);
 	doing("signal thread", target);
-	/* One restarts system calls, the other does not and locks. */
+	/* SIGUSR1 restarts system calls; SIGUSR2 does not, and its handler locks. */
 	pthread_kill(statuses[target].thread, pick(ch, 2) ? SIGUSR1 : SIGUSR2);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void any_short_operation(struct choice *ch)
 {
@@ -1007,7 +1031,8 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	/* All that is ever printed, beside the last line or a failure: a long run fills no disk. */
+	/* A long run must not fill the disk: only this line, the last line and failures are
+	 * printed. */
 	printf("seed %llu, %ld s, %ld threads\n", (unsigned long long)seed, seconds, threads);
 	fflush(stdout);
 
@@ -1029,17 +1054,18 @@ int main(int argc, char **argv)
 	action.sa_flags = 0;
 	sigaction(SIGUSR2, &action, NULL);
 
-	/* The ring's threads come first: their numbers are their places in it. */
+	/* The ring's threads come first: their numbers are their positions in the ring. */
 	MUST(pthread_barrier_init(&start, NULL, (unsigned)threads + 1));
 	int total = RING + (int)threads;
 	for (int i = 0; i < total; i++) {
 		struct status *s = &statuses[i];
-		snprintf(s->name, sizeof s->name, i < RING ? "ring %d" : "worker %d", i < RING ? i : i - RING);
+		snprintf(s->name, sizeof s->name, i < RING ? "ring %d" : "worker %d",
+			 i < RING ? i : i - RING);
 		atomic_store(&s->what, "start");
 		MUST(thread_create(&s->thread, NULL, i < RING ? run_ring : run_worker, s));
 	}
 	status_count = total;
-	/* Workers read each other's thread handles, all of which are written by now. */
+	/* Workers read each other's thread handles, all of which are now set. */
 	pthread_barrier_wait(&start);
 	pthread_t dog;
 	MUST(thread_create(&dog, NULL, watchdog, NULL));
@@ -1049,8 +1075,8 @@ int main(int argc, char **argv)
 	end.tv_sec += seconds;
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
 		;
-	/* Every thread must still be moving, which the watchdog sees to: the end wakes the ring, and
-	 * would hide that its token was lost. */
+	/* Require progress of every thread first, with the watchdog active: the shutdown wakes the
+	 * ring and would hide a lost token. */
 	long before[MAX_THREADS + RING];
 	for (int i = 0; i < total; i++)
 		before[i] = atomic_load(&statuses[i].operations);
@@ -1070,17 +1096,23 @@ int main(int argc, char **argv)
 
 	for (int i = 0; i < CELLS; i++)
 		if (cells[i].counter != atomic_load(&cells[i].expected))
-			fail("cell %d counted %ld of %ld", i, cells[i].counter, atomic_load(&cells[i].expected));
+			fail("cell %d counted %ld of %ld", i, cells[i].counter,
+			     atomic_load(&cells[i].expected));
 	for (int i = 0; i < RWLOCKS; i++)
-		if (shelves[i].left != atomic_load(&shelves[i].expected) || shelves[i].left != shelves[i].right)
-			fail("shelf %d counted %ld and %ld of %ld", i, shelves[i].left, shelves[i].right,
+		if (shelves[i].left != atomic_load(&shelves[i].expected) ||
+		    shelves[i].left != shelves[i].right)
+			fail("shelf %d counted %ld and %ld of %ld", i, shelves[i].left,
+			     shelves[i].right,
 			     atomic_load(&shelves[i].expected));
 	for (int i = 0; i < SPINS; i++)
 		if (spins[i].counter != atomic_load(&spins[i].expected))
-			fail("spin lock %d counted %ld of %ld", i, spins[i].counter, atomic_load(&spins[i].expected));
-	if (remade.counter != atomic_load(&remade.expected) || remade.spun != atomic_load(&remade.spun_expected))
-		fail("what is remade counted %ld of %ld, and %ld of %ld", remade.counter,
-		     atomic_load(&remade.expected), remade.spun, atomic_load(&remade.spun_expected));
+			fail("spin lock %d counted %ld of %ld", i, spins[i].counter,
+			     atomic_load(&spins[i].expected));
+	if (remade.counter != atomic_load(&remade.expected) ||
+	    remade.spun != atomic_load(&remade.spun_expected))
+		fail("reinitialised objects counted %ld of %ld, and %ld of %ld",
+		     remade.counter, atomic_load(&remade.expected), remade.spun,
+		     atomic_load(&remade.spun_expected));
 	long left = 0;
 	for (int i = 0; i < queue.used; i++)
 		left += queue.place[(queue.first + i) % PLACES];

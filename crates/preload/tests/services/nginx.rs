@@ -1,4 +1,4 @@
-//! nginx with a pool of threads, which reads files.
+//! nginx with a pool of threads that reads files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use rustix::process::Pid;
 use super::support::members;
 use super::*;
 
-/// Neither random nor constant.
+/// Neither random nor constant bytes.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Files are read by a pool of threads, and what a slow client leaves of a proxied answer is written
-/// by them. Every generation of the configuration says which one it is.
+/// A configuration in which a pool of threads reads files, and writes the rest of a proxied
+/// response for a slow client. Each generation of the configuration states its number in a header.
 fn nginx_configuration(directory: &Path, generation: usize) -> PathBuf {
     let at = directory.display();
     let user = if when_root(&[""]).is_empty() { "" } else { "user root;" };
@@ -26,8 +26,8 @@ fn nginx_configuration(directory: &Path, generation: usize) -> PathBuf {
          http {{
              access_log off; sendfile off; aio threads=files; aio_write on; output_buffers 2 16k;
              client_body_timeout 300s;
-             client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;
-             uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;
+             client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;
+             fastcgi_temp_path {at}/fastcgi; uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;
              add_header Generation {generation};
              server {{
                  listen unix:{at}/socket;
@@ -42,11 +42,11 @@ fn nginx_configuration(directory: &Path, generation: usize) -> PathBuf {
     path
 }
 
-/// The generation that answered, and the body. The connection is for one request, so that no worker
-/// that ends closes it between two.
+/// Returns the generation of the worker that answered, and the body. The connection serves one
+/// request, so that a worker that ends cannot close it between two requests.
 fn fetch(socket: &Path, path: &str, slowly: bool) -> (usize, Vec<u8>) {
     let mut connection = Lines::connect(socket);
-    connection.say(&format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+    connection.send(&format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
     if slowly {
         thread::sleep(std::time::Duration::from_millis(30));
     }
@@ -67,26 +67,33 @@ fn fetch(socket: &Path, path: &str, slowly: bool) -> (usize, Vec<u8>) {
     (generation.expect("a generation"), body)
 }
 
-/// A request that its worker waits for until the connection is dropped. nginx 1.22 ends a worker
-/// that is replaced as soon as no time-out is pending, and none is for a request that only waits for
-/// the pool: without this one the others would be cut off now and then, whatever is preloaded
-/// ("open socket left in connection").
+/// A request that keeps its worker alive until the connection is dropped. nginx 1.22 ends a
+/// replaced worker as soon as no timer is pending, and a request that only waits for the pool has
+/// no timer. Without a held request, such requests are sometimes cut off, with or without the
+/// library ("open socket left in connection").
 fn hold(socket: &Path) -> Lines {
     let mut connection = Lines::connect(socket);
-    connection.say("POST /proxied/1 HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n");
+    connection.send(
+        "POST /proxied/1 HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\
+         Expect: 100-continue\r\n\r\n",
+    );
     assert_eq!(connection.line(), "HTTP/1.1 100 Continue");
     connection
 }
 
-/// How often the threads of `process` other than its first have slept.
+/// Number of sleeps of all threads of `process` but the first.
 fn sleeps_of_pool(process: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).expect("the worker's threads");
     let others = threads.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     others
         .filter(|thread| *thread != process.to_string())
-        .filter_map(|thread| fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok())
+        .filter_map(|thread| {
+            fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()
+        })
         .filter_map(|status| {
-            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+            status.lines().find_map(|line| {
+                line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok()
+            })
         })
         .sum()
 }
@@ -95,7 +102,7 @@ const RELOADS: usize = 3;
 
 #[test]
 #[ignore = "make test-all: needs servers"]
-fn nginx_with_a_thread_pool() {
+fn nginx_thread_pool_serves_files_across_reloads() {
     let Some(path) = installed("nginx", "nginx-core") else {
         return;
     };
@@ -113,18 +120,29 @@ fn nginx_with_a_thread_pool() {
             fs::write(files.join(format!("{size}")), content(size)).expect("a temporary file");
         }
         let configuration = nginx_configuration(directory.path(), 0);
-        command.arg("-p").arg(directory.path()).arg("-c").arg(&configuration).args(["-e", "stderr"]);
+        command
+            .arg("-p")
+            .arg(directory.path())
+            .arg("-c")
+            .arg(&configuration)
+            .args(["-e", "stderr"]);
         let mut service = Service::start(&mut command, || UnixStream::connect(&socket).is_ok());
         let requests = |client: usize, round: usize| {
             let size = sizes[(client + round) % sizes.len()];
             let place = ["", "sent/", "proxied/"][round % 3];
-            let (generation, body) = fetch(&socket, &format!("/{place}{size}"), place == "proxied/");
-            assert!(body == content(size), "/{place}{size} has {} other bytes", body.len());
+            let (generation, body) =
+                fetch(&socket, &format!("/{place}{size}"), place == "proxied/");
+            assert!(body == content(size), "/{place}{size} differs, in {} bytes", body.len());
             generation
         };
 
-        // Before the worker is replaced: eight clients, and threads that did something for them.
-        let before: u64 = service.members().iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
+        // Before the worker is replaced: eight clients, and proof that the pool's threads served
+        // them.
+        let before: u64 = service
+            .members()
+            .iter()
+            .map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get()))
+            .sum();
         thread::scope(|scope| {
             for client in 0..8 {
                 support::room::thread(scope, move || {
@@ -135,14 +153,15 @@ fn nginx_with_a_thread_pool() {
             }
         });
         let workers = service.members();
-        let slept: u64 = workers.iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
+        let slept: u64 =
+            workers.iter().map(|worker| sleeps_of_pool(worker.as_raw_nonzero().get())).sum();
         assert!(slept - before > 200, "the pool's threads woke {} times", slept - before);
 
-        // Workers replaced under load: no request fails, and those that are replaced end.
+        // Workers are replaced under load: no request fails, and replaced workers end.
         let done = AtomicBool::new(false);
         let served = [const { AtomicUsize::new(0) }; 4];
         thread::scope(|scope| {
-            // However this ends, the clients must.
+            // The clients must end however this scope ends.
             struct Done<'a>(&'a AtomicBool);
             impl Drop for Done<'_> {
                 fn drop(&mut self) {
@@ -161,30 +180,42 @@ fn nginx_with_a_thread_pool() {
             for generation in 1..=RELOADS {
                 let master = service.id();
                 let old = service.members();
-                let left = || members(master).into_iter().filter(|pid| old.contains(pid)).collect::<Vec<_>>();
+                let left = || {
+                    members(master).into_iter().filter(|pid| old.contains(pid)).collect::<Vec<_>>()
+                };
                 let held = hold(&socket);
                 nginx_configuration(directory.path(), generation);
                 service.signal(Signal::HUP);
-                service.wait_until("the new configuration is in use", || fetch(&socket, "/1", false).0 == generation);
-                service.wait_until("the old worker listens no more", || {
-                    let title = |pid: &Pid| fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
-                    left().iter().any(|pid| title(pid).is_ok_and(|title| title.contains("is shutting down")))
+                service.wait_until("the new configuration is in use", || {
+                    fetch(&socket, "/1", false).0 == generation
                 });
-                // What was under way is done when each client has come to its request after next.
+                service.wait_until("the old worker has stopped listening", || {
+                    let title = |pid: &Pid| {
+                        fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
+                    };
+                    left()
+                        .iter()
+                        .any(|pid| title(pid).is_ok_and(|title| title.contains("is shutting down")))
+                });
+                // A request under way is finished once its client has started two more.
                 let so_far = served.each_ref().map(|served| served.load(Relaxed));
-                service.wait_until("the old worker serves nobody", || {
-                    served.iter().zip(so_far).all(|(served, so_far)| served.load(Relaxed) >= so_far + 2)
+                service.wait_until("the old worker has no requests", || {
+                    served
+                        .iter()
+                        .zip(so_far)
+                        .all(|(served, so_far)| served.load(Relaxed) >= so_far + 2)
                 });
                 drop(held);
-                // Of those that were there, the master is left.
+                // Only the master remains of the old processes.
                 service.wait_until("the old worker ends", || left().len() == 1);
             }
         });
         service.stop(Signal::QUIT).success("nginx")
     };
     for end in [outcome(plain(&path)), outcome(preloaded(&path))] {
-        // That temporary files were needed is a warning, and the only one.
-        let is_expected = |line: &str| line.contains(" an upstream response is buffered to a temporary file ");
+        // The use of temporary files is a warning, and the only expected line.
+        let is_expected =
+            |line: &str| line.contains(" an upstream response is buffered to a temporary file ");
         assert!(!end.stderr.is_empty() && end.stderr.lines().all(is_expected), "{}", end.stderr);
     }
 }

@@ -1,10 +1,10 @@
-//! A program under test, after its end.
+//! The result of a program under test.
 
 use std::process::ExitStatus;
 
 use unconvoy_locks::catalogue::{Availability, availability};
 
-/// A child that ended by itself.
+/// A child that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub status: ExitStatus,
@@ -17,14 +17,15 @@ impl Finished {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error without what the library says there of a `lock` that this machine has not in full.
+    /// Standard error without the library's warning about a `lock` that this machine supports only
+    /// in part.
     pub fn own_stderr(&self, lock: &str) -> String {
         let Availability::Reduced(reason) = availability(lock) else { return self.stderr.clone() };
-        let note = format!("unconvoy: {lock}: {reason}; running without");
-        self.stderr.split_inclusive('\n').filter(|line| line.trim_end() != note).collect()
+        let warning = format!("unconvoy: {lock}: {reason}; running without it");
+        self.stderr.split_inclusive('\n').filter(|line| line.trim_end() != warning).collect()
     }
 
-    /// Fails the test unless the child exited with 0.
+    /// Fails the test unless the child exited with status 0.
     #[track_caller]
     pub fn success(self, what: &str) -> Self {
         assert!(self.status.success(), "{what}: {}\n{}", self.status, self.both());

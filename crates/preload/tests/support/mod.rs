@@ -1,7 +1,7 @@
-//! What the tests of the interposer stand on: the library under test, C programs compiled for one
-//! test, and child processes that cannot outlive their time.
+//! Support for the interposer's tests: the library under test, C programs compiled for one test,
+//! and child processes with a time limit.
 
-// Every test binary compiles this module for itself and uses a part of it.
+// Each test binary compiles this module and uses only a part of it.
 #![allow(dead_code)]
 
 pub mod contend;
@@ -21,24 +21,24 @@ use std::time::{Duration, Instant};
 pub use finished::Finished;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Long enough for anything here on a slow and busy machine, and for a program that waits for room
-/// (`c/room.h`): a time-out means a hang. The C programs notice theirs earlier, check by check, and say so.
+/// Time limit for any child, ample even on a slow, busy machine and for a program that waits for
+/// room (`c/room.h`): exceeding it means a hang. The C programs have earlier limits of their own,
+/// check by check, and report a hang themselves.
 pub const LIMIT: Duration = Duration::from_secs(600);
 
-/// How often a child's standard error is searched for a [`HANG`].
+/// Time between two searches of a child's standard error for a [`HANG`].
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What a C program's line begins with when it hangs (`c/hang.h`).
+/// Start of the line that a hanging C program prints (`c/hang.h`).
 const HANG: &str = "hang: ";
 
-/// The path of `libunconvoy.so`: `UNCONVOY_LIBRARY` if that is set, else built by this call, since
-/// cargo does not build a cdylib for the integration tests of its own package.
+/// The path of `libunconvoy.so`: `UNCONVOY_LIBRARY` if set. Otherwise this function builds the
+/// library, since cargo does not build a cdylib for the integration tests of its own package.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| match std::env::var_os("UNCONVOY_LIBRARY") {
-        Some(path) => {
-            fs::canonicalize(&path).unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display()))
-        }
+        Some(path) => fs::canonicalize(&path)
+            .unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display())),
         None => build_library(),
     })
 }
@@ -52,7 +52,7 @@ fn build_library() -> PathBuf {
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "cargo build of libunconvoy.so: {}", output.status);
-    // The messages name the file wherever the target directory is configured to be.
+    // The messages name the file in whatever target directory is configured.
     let artefact = String::from_utf8(output.stdout)
         .expect("cargo writes UTF-8")
         .lines()
@@ -65,23 +65,29 @@ fn build_library() -> PathBuf {
     fs::canonicalize(artefact).expect("libunconvoy.so exists after the build")
 }
 
-/// Compiles `tests/c/SOURCE` into `directory`, warnings being errors, and returns the program.
+/// Compiles `tests/c/SOURCE` into `directory`, with warnings as errors; returns the program.
 pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
     compile_file(directory, &source, flags)
 }
 
-/// The same for a source that the test has written.
+/// Like [`compile`], for a source that the test has written.
 pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join(source.file_stem().expect("a source has a name"));
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"]).args(flags);
-    let output = room::output(compiler.arg("-o").arg(&program).arg(source)).expect("cc runs (apt-get install gcc)");
-    assert!(output.status.success(), "cc {}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
+    let output = room::output(compiler.arg("-o").arg(&program).arg(source))
+        .expect("cc runs (apt-get install gcc)");
+    assert!(
+        output.status.success(),
+        "cc {}: {}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
     program
 }
 
-/// A command without the library and without any of its settings, whatever the caller has.
+/// A command without the library and its settings, even if the caller's environment has them.
 pub fn plain(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for (name, _) in std::env::vars_os() {
@@ -93,21 +99,53 @@ pub fn plain(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// The same with the library, in its default configuration; with `UNCONVOY_SUITE_SSC=1` and a special set of cores.
+/// A command with the library in its default configuration; with `UNCONVOY_SUITE_SSC=1`, also with
+/// a special set of cores, and with `UNCONVOY_SUITE_PROFILE`, with a lock profile.
 pub fn preloaded(program: impl AsRef<Path>) -> Command {
     let mut command = plain(program);
     command.env("LD_PRELOAD", library());
     if let Some(search) = std::env::var_os("UNCONVOY_SUITE_SSC") {
         command.env("UNCONVOY_SSC", search);
     }
+    match std::env::var("UNCONVOY_SUITE_PROFILE").as_deref() {
+        Err(_) => {}
+        Ok("own") => profiled(&mut command, Locks::Own),
+        Ok("libc") => profiled(&mut command, Locks::Libcs),
+        Ok(other) => panic!("UNCONVOY_SUITE_PROFILE={other}: neither own nor libc"),
+    }
     command
 }
 
-/// Where Debian's `program` is, or the reason why the test that asked ends here. It is looked for
-/// where packages install it, so that a private build elsewhere in `PATH` does not stand in.
+/// Whose locks a profiled program uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locks {
+    Own,
+    Libcs,
+}
+
+/// Adds a lock profile to a command. Nearly every wait is sampled.
+pub fn profiled(command: &mut Command, locks: Locks) {
+    // All programs write the same file, so the profiles of a suite need little room.
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder in the target directory");
+        folder
+    });
+    command.env("UNCONVOY_PROFILE", folder.join("locks.profile"));
+    command.env("UNCONVOY_PROFILE_PERIOD_MS", "0.001");
+    if locks == Locks::Libcs {
+        command.env("UNCONVOY_REPLACE", "0");
+    }
+}
+
+/// The path of Debian's `program`; if it is missing, prints why the test is skipped. Searches only
+/// the directories that packages install to, so that a private build in `PATH` is not used.
 pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
     let usual = ["/usr/bin", "/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
-    // Debian keeps the versions of PostgreSQL apart, and has wrappers for some of them in /usr/bin.
+    // Debian keeps the versions of PostgreSQL in separate directories, with wrappers for some
+    // programs in /usr/bin.
     let postgres = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = postgres
         .map(|version| version.path().join("bin"))
@@ -120,7 +158,7 @@ pub fn installed(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// A child in a process group of its own, which ends with this value at the latest.
+/// A child in its own process group, killed at the latest when this value is dropped.
 pub struct Running {
     child: Child,
     group: Pid,
@@ -131,7 +169,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` with its output into files, so that no full pipe ever holds it up.
+    /// Starts `command` with its output in files, so that a full pipe never blocks it.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         let stdout = tempfile::tempfile().expect("a temporary file");
@@ -151,7 +189,7 @@ impl Running {
         kill_process_group(self.group, signal).expect("the group is there");
     }
 
-    /// Sends `signal` to the child alone, and leaves it to it to tell those that it started.
+    /// Sends `signal` to the child alone; the child must forward it to its own children.
     pub fn signal_leader(&self, signal: Signal) {
         kill_process(self.group, signal).expect("the child is there");
     }
@@ -160,8 +198,8 @@ impl Running {
         self.group
     }
 
-    /// The processes of the group and all that descend from the child; PostgreSQL's have groups of
-    /// their own.
+    /// The processes of the group and all descendants of the child: PostgreSQL's processes have
+    /// their own groups.
     pub fn members(&self) -> Vec<Pid> {
         members(self.group.as_raw_nonzero().get())
     }
@@ -173,18 +211,18 @@ impl Running {
         self.ended
     }
 
-    /// What the child has printed so far.
+    /// The child's standard output so far.
     pub fn printed(&mut self) -> String {
         String::from_utf8_lossy(&contents(&mut self.stdout)).into_owned()
     }
 
-    /// What the child has printed on both its outputs so far.
+    /// The child's standard output and standard error so far.
     pub fn all_printed(&mut self) -> String {
         self.printed() + &String::from_utf8_lossy(&contents(&mut self.stderr))
     }
 
-    /// Waits for the end. After `limit`, or when the child says that it hangs, prints the stacks of all
-    /// threads of the group and fails. Fails also if the machine had no room for the child's threads.
+    /// Waits for the end. After `limit`, or when the child reports a hang, fails with the stacks of
+    /// all threads of the group. Fails also if the machine had no room for the child's threads.
     #[track_caller]
     pub fn finish(mut self, limit: Duration) -> Finished {
         let deadline = Instant::now() + limit;
@@ -210,7 +248,7 @@ impl Running {
         finished
     }
 
-    /// The line by which the child says that it hangs.
+    /// The line in which the child reports a hang.
     fn hang(&mut self) -> Option<String> {
         let stderr = String::from_utf8_lossy(&contents(&mut self.stderr)).into_owned();
         stderr.lines().find(|line| line.starts_with(HANG)).map(str::to_owned)
@@ -235,10 +273,15 @@ impl Running {
         for pid in self.members() {
             let pid = pid.as_raw_nonzero();
             let mut debugger = Command::new("gdb");
-            debugger.args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"]).env_remove("LD_PRELOAD");
+            debugger
+                .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
+                .env_remove("LD_PRELOAD");
             match room::output(&mut debugger) {
                 Ok(output) => {
-                    text += &format!("--- stacks of process {pid}\n{}\n", String::from_utf8_lossy(&output.stdout))
+                    text += &format!(
+                        "--- stacks of process {pid}\n{}\n",
+                        String::from_utf8_lossy(&output.stdout)
+                    )
                 }
                 Err(error) => text += &format!("--- no stacks of process {pid}: gdb: {error}\n"),
             }
@@ -249,8 +292,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The group may outlive its leader, and a group that is gone is no error here. Descendants are
-        // looked up first, since they are nobody's once the leader is gone.
+        // The group may outlive its leader, and may also be gone already. Descendants are looked up
+        // first: after the leader's death they can no longer be found.
         let others = self.members();
         let _ = kill_process_group(self.group, Signal::KILL);
         for pid in others {
@@ -263,17 +306,18 @@ impl Drop for Running {
 }
 
 fn contents(file: &mut File) -> Vec<u8> {
-    // The child has another descriptor of the same open file and thus the same offset: reading at
-    // offset 0 through a fresh one leaves its place in the output alone.
+    // The child shares the offset of this open file. Reading through a new descriptor leaves the
+    // child's position in the output unchanged.
     use std::os::fd::AsRawFd;
     let mut bytes = Vec::new();
-    let mut fresh = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("our own file");
+    let mut fresh =
+        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("our own file");
     fresh.rewind().expect("a file can be rewound");
     fresh.read_to_end(&mut bytes).expect("a file can be read");
     bytes
 }
 
-/// The processes that are in `group` or descend from its leader, in no order.
+/// The processes in `group` and all descendants of its leader, in no particular order.
 pub fn members(group: i32) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -282,9 +326,10 @@ pub fn members(group: i32) -> Vec<Pid> {
     let mut found: Vec<i32> = Vec::new();
     for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // After the name in brackets: state, parent, group.
+        // After the name in parentheses: state, parent, group.
         let Some((_, rest)) = stat.rsplit_once(')') else { continue };
-        let numbers: Vec<i32> = rest.split_whitespace().skip(1).take(2).filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<i32> =
+            rest.split_whitespace().skip(1).take(2).filter_map(|word| word.parse().ok()).collect();
         match numbers[..] {
             [_, of] if of == group => found.push(pid),
             [parent, _] => others.push((pid, parent)),
@@ -292,7 +337,8 @@ pub fn members(group: i32) -> Vec<Pid> {
         }
     }
     loop {
-        let (children, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, parent)| found.contains(parent));
+        let (children, rest): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, parent)| found.contains(parent));
         if children.is_empty() {
             return found.into_iter().filter_map(Pid::from_raw).collect();
         }

@@ -1,5 +1,5 @@
-//! A service under test: started in the foreground, asked until it answers, stopped as its init
-//! script would stop it, and gone with everything that it started.
+//! A service under test. It starts in the foreground, the test polls it until it answers, and it
+//! stops as its init script would stop it, with all its processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,22 +12,24 @@ use rustix::process::{Pid, Signal, geteuid, test_kill_process};
 
 use super::{Finished, LIMIT, Running, library};
 
-/// A service that runs. One that is left by a failing test prints the stacks of its threads, since a
-/// client that waits in vain says nothing about why, and is killed.
+/// A running service. If a test fails, the drop prints the stacks of the service's threads, since a
+/// client that waits in vain does not show why, and kills the service.
 pub struct Service {
     running: Option<Running>,
 }
 
 impl Service {
-    /// Starts `command` and returns when `answers` says that it does.
+    /// Starts `command`; returns once `answers` is true.
     #[track_caller]
     pub fn start(command: &mut Command, answers: impl FnMut() -> bool) -> Self {
-        let preloaded = command.get_envs().any(|(name, value)| name == "LD_PRELOAD" && value.is_some());
+        let preloaded =
+            command.get_envs().any(|(name, value)| name == "LD_PRELOAD" && value.is_some());
         let mut service = Service { running: Some(Running::start(command)) };
         service.wait_until("the service answers", answers);
-        // The loader goes on without a library that it cannot load, and so would the test.
-        let maps = fs::read_to_string(format!("/proc/{}/maps", service.id())).expect("the service's mappings");
-        let name = library().file_name().expect("a file").to_str().expect("its name is plain");
+        // The loader continues without a library that it cannot load. Check that it is there.
+        let maps = fs::read_to_string(format!("/proc/{}/maps", service.id()))
+            .expect("the service's mappings");
+        let name = library().file_name().expect("a file").to_str().expect("a UTF-8 name");
         assert_eq!(maps.contains(name), preloaded, "the library in the service:\n{maps}");
         service
     }
@@ -36,7 +38,7 @@ impl Service {
         self.running.as_mut().expect("only stop() takes it away")
     }
 
-    /// Waits for what the running service brings about.
+    /// Waits until `holds` is true, while the service runs.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + LIMIT;
@@ -53,7 +55,7 @@ impl Service {
         self.running.as_ref().expect("only stop() takes it away").id().as_raw_nonzero().get()
     }
 
-    /// The process and all that descend from it.
+    /// The process and all its descendants.
     pub fn members(&self) -> Vec<Pid> {
         self.running.as_ref().expect("only stop() takes it away").members()
     }
@@ -63,8 +65,8 @@ impl Service {
         self.running().signal_leader(signal);
     }
 
-    /// Asks the service to end by sending `signal` to its first process, and waits until none of its
-    /// processes is left.
+    /// Stops the service by sending `signal` to its first process, and waits until all its
+    /// processes have ended.
     #[track_caller]
     pub fn stop(mut self, signal: Signal) -> Finished {
         let running = self.running.take().expect("only stop() takes it away");
@@ -73,7 +75,11 @@ impl Service {
         let finished = running.finish(LIMIT);
         let deadline = Instant::now() + LIMIT;
         while let Some(left) = members.iter().find(|pid| test_kill_process(**pid).is_ok()) {
-            assert!(Instant::now() < deadline, "{left:?} is left of the service\n{}", finished.both());
+            assert!(
+                Instant::now() < deadline,
+                "{left:?} of the service is still there\n{}",
+                finished.both()
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
         finished
@@ -85,17 +91,22 @@ impl Drop for Service {
         if let Some(mut running) = self.running.take()
             && std::thread::panicking()
         {
-            eprintln!("the service at that time\n{}\n--- output\n{}", running.stacks(), running.all_printed());
+            eprintln!(
+                "the service when the test failed\n{}\n--- output\n{}",
+                running.stacks(),
+                running.all_printed()
+            );
         }
     }
 }
 
-/// Programs that refuse to serve as root, or change to another user, take `arguments` to stay.
+/// Arguments for programs that refuse to serve as root, or that change to another user; empty for
+/// other users.
 pub fn when_root<'a>(arguments: &'a [&'a str]) -> &'a [&'a str] {
     if geteuid().is_root() { arguments } else { &[] }
 }
 
-/// A connection to a socket in the file system whose protocol is one of lines.
+/// A connection to a Unix socket with a line-based protocol.
 pub struct Lines {
     reader: BufReader<UnixStream>,
     stream: UnixStream,
@@ -110,11 +121,11 @@ impl Lines {
         Lines { reader: BufReader::new(stream.try_clone().expect("a descriptor")), stream }
     }
 
-    pub fn say(&mut self, words: &str) {
+    pub fn send(&mut self, words: &str) {
         self.stream.write_all(words.as_bytes()).expect("the service reads");
     }
 
-    /// The next line without its end.
+    /// The next line, without its end.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         let length = self.reader.read_line(&mut line).expect("the service answers");
@@ -129,7 +140,7 @@ impl Lines {
         bytes
     }
 
-    /// All until the service hangs up.
+    /// All bytes until the service closes the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.reader.read_to_end(&mut bytes).expect("the service answers");

@@ -1,16 +1,16 @@
-//! Which functions of libc the library defines: what the symbols are compared with, and what the
-//! table in docs/reference/pthread.md is generated from.
+//! The libc functions that the library defines: compared with the symbols, and the source of the
+//! table in docs/reference/pthread.md.
 
 use std::collections::BTreeSet;
 
-/// Whose code a call of a function runs.
+/// The code that a call of a function runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The library's.
     TakenOver,
-    /// libc's, decided from the attributes in the object.
+    /// libc's; the attributes in the object decide.
     HandedOver,
-    /// libc's, called by the library's, which adds something; the field says what.
+    /// libc's, called by the library with something added, which the field describes.
     Called(&'static str),
     /// libc's: the library does not define the function.
     LeftAlone,
@@ -18,19 +18,18 @@ pub enum Whose {
 
 /// Some functions, for some of their arguments.
 pub struct Row {
-    /// Names as a shell writes them, `{a,b}` and `*` included. Empty: those of the row before.
+    /// Names as in a shell, with `{a,b}` and `*`. Empty: the names of the previous row.
     pub names: &'static [&'static str],
-    /// For which arguments.
+    /// The arguments that the row applies to.
     pub which: &'static str,
-    /// Whose code runs then.
+    /// The code that runs.
     pub whose: Whose,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
 use Whose::{Called, HandedOver, LeftAlone, TakenOver};
 
-/// All rows.
 pub const ROWS: &[Row] = &[
     Row {
         names: &["pthread_mutex_{lock,trylock,timedlock,clocklock,unlock,destroy}"],
@@ -42,26 +41,26 @@ pub const ROWS: &[Row] = &[
         names: &[],
         which: "process-shared, robust, priority-inheriting, priority-protecting",
         whose: HandedOver,
-        why: "the kernel takes part in them, or another process that may not have the library",
+        why: "the kernel takes part, or another process, which may lack the library",
     },
     Row {
         names: &["pthread_{mutex,cond,rwlock}_init"],
         which: "",
         whose: Called(""),
-        why: "libc checks the attributes and writes the kind where everybody looks for it",
+        why: "libc checks the attributes and writes the kind where both libraries expect it",
     },
     Row {
         names: &["pthread_cond_{wait,timedwait,clockwait,signal,broadcast,destroy}"],
         which: "private",
         whose: TakenOver,
-        why: "a condition variable must release the mutex that waiters hold, and only this library can",
+        why: "a wait must release the waiter's mutex, and only this library can",
     },
     Row {
         names: &[],
         which: "process-shared",
         whose: HandedOver,
-        why: "unless waited on with a mutex of this library: such a mutex is private to the process, so all \
-              waiters are",
+        why: "except after a wait with a mutex taken over: it is private, so all waiters are in \
+              this process",
     },
     Row {
         names: &[
@@ -72,95 +71,111 @@ pub const ROWS: &[Row] = &[
         whose: TakenOver,
         why: "readers share; both preferences of glibc's attribute",
     },
-    Row { names: &[], which: "process-shared", whose: HandedOver, why: "as mutexes" },
+    Row { names: &[], which: "process-shared", whose: HandedOver, why: "as for mutexes" },
     Row {
         names: &["pthread_spin_{lock,trylock,unlock}"],
         which: "",
         whose: TakenOver,
-        why: "load control for their waiters; the word keeps libc's values, so that `pthread_spin_init`, other \
-              processes and libc itself understand it",
+        why: "load control for waiters; the word keeps libc's values",
     },
-    Row { names: &["pthread_spin_{init,destroy}"], which: "", whose: LeftAlone, why: "the word keeps libc's values" },
+    Row {
+        names: &["pthread_spin_{init,destroy}"],
+        which: "",
+        whose: LeftAlone,
+        why: "the word keeps libc's values",
+    },
     Row {
         names: &[
             "__pthread_mutex_{lock,trylock,unlock,destroy}",
             "__pthread_rwlock_{rdlock,wrlock,tryrdlock,trywrlock,unlock,destroy}",
         ],
         which: "",
-        whose: Called("as the standard names"),
-        why: "old C++ libraries call these on the same objects",
+        whose: Called("like the standard names"),
+        why: "old C++ libraries call them on the same objects",
     },
     Row {
         names: &["set{u,g,eu,eg,reu,reg,resu,resg}id", "setgroups", "initgroups"],
         which: "",
         whose: Called("without a load controller"),
-        why: "libc changes the credentials of the threads that it knows; it does not know the controller, which \
-              would keep the old ones",
+        why: "libc does not know the controller's thread, which would keep its old credentials",
     },
     Row {
         names: &["unshare", "setns"],
         which: "",
         whose: Called("without a load controller"),
-        why: "the kernel grants some namespaces only to a process with one thread",
+        why: "the kernel grants some namespaces only to a single-threaded process",
     },
     Row {
         names: &["prctl"],
         which: "`PR_SET_NO_NEW_PRIVS` and `PR_SET_SECCOMP`",
         whose: Called("without a load controller from then on"),
-        why: "a filter of system calls may kill for those that the controller makes",
+        why: "a system-call filter may kill the process for the controller's calls",
     },
     Row { names: &[], which: "every other option", whose: Called(""), why: "" },
+    Row {
+        names: &["__register_frame{,_info,_info_bases,_table,_info_table,_info_table_bases}"],
+        which: "",
+        whose: Called("after the last call stack of a [profile](profile.md)"),
+        why: "libgcc's; from then on its unwinder locks a mutex",
+    },
     Row {
         names: &["sched_{get,set}affinity", "pthread_{get,set}affinity_np"],
         which: "",
         whose: Called("under `--confine` with the program's own masks"),
-        why: "the library sets masks there ([`--confine`](confine.md))",
+        why: "the library sets masks on the threads ([`--confine`](confine.md))",
     },
     Row {
-        names: &["pthread_create", "exec{l,lp,le,v,vp,ve,vpe,veat}", "fexecve", "posix_spawn{,p}", "system", "popen"],
+        names: &[
+            "pthread_create",
+            "exec{l,lp,le,v,vp,ve,vpe,veat}",
+            "fexecve",
+            "posix_spawn{,p}",
+            "system",
+            "popen",
+        ],
         which: "",
         whose: Called("under `--confine` with the user's mask"),
-        why: "a thread or program that begins inherits the mask",
+        why: "a new thread or program inherits the mask",
     },
     Row {
         names: &["pthread_barrier_*", "pthread_once", "sem_*"],
         which: "",
         whose: LeftAlone,
-        why: "they block by design; there is nobody to overtake",
+        why: "they block by design",
     },
     Row {
         names: &["mtx_*", "cnd_*"],
         which: "",
         whose: LeftAlone,
-        why: "inside libc they are consistent with each other",
+        why: "they work only with each other, and libc serves both",
     },
     Row {
         names: &["pthread_*attr_*", "pthread_mutex_{consistent,getprioceiling,setprioceiling}"],
         which: "",
         whose: LeftAlone,
-        why: "they act on attributes, or on mutexes that were handed over",
+        why: "they act on attributes, or on mutexes handed over to libc",
     },
 ];
 
-/// Every name that `pattern` stands for.
+/// Expands the braces in `pattern`.
 fn expanded(pattern: &str) -> Vec<String> {
     let Some((before, rest)) = pattern.split_once('{') else { return vec![pattern.to_owned()] };
     let (choices, after) = rest.split_once('}').expect("a brace closes");
     choices.split(',').flat_map(|choice| expanded(&format!("{before}{choice}{after}"))).collect()
 }
 
-/// The names of all rows that say `is_wanted`; a `*` stays.
+/// The names in all rows for which `is_wanted` is true; a `*` stays.
 fn names(is_wanted: impl Fn(Whose) -> bool) -> BTreeSet<String> {
     let rows = ROWS.iter().filter(|row| is_wanted(row.whose));
     rows.flat_map(|row| row.names).flat_map(|pattern| expanded(pattern)).collect()
 }
 
-/// What the library defines.
+/// The functions that the library defines.
 pub fn defined() -> BTreeSet<String> {
     names(|whose| whose != LeftAlone)
 }
 
-/// Whether the table says of the function `name` that the library does not define it.
+/// Whether the table lists the function `name` as left alone.
 pub fn is_left_alone(name: &str) -> bool {
     let is_it = |pattern: &String| match pattern.split_once('*') {
         None => pattern == name,
@@ -172,11 +187,11 @@ pub fn is_left_alone(name: &str) -> bool {
     names(|whose| whose == LeftAlone).iter().any(is_it)
 }
 
-/// The rows as the page shows them.
+/// The cells of the page's table.
 pub fn cells() -> impl Iterator<Item = [String; 3]> {
     ROWS.iter().map(|row| {
         let names: Vec<_> = row.names.iter().map(|name| format!("`{name}`")).collect();
-        let names = if names.is_empty() { "the same".to_owned() } else { names.join(", ") };
+        let names = if names.is_empty() { "same functions".to_owned() } else { names.join(", ") };
         let which = if row.which.is_empty() { String::new() } else { format!(": {}", row.which) };
         let whose = match row.whose {
             TakenOver => "taken over".to_owned(),

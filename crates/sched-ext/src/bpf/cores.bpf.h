@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Cores by their places in the order (6), and what runs on each.
+ * The cores by their place in the order of cores (6), and the kind of task that runs on each.
  */
 #ifndef UNCONVOY_CORES_H
 #define UNCONVOY_CORES_H
 
-/* What runs on a processor. */
+/* Kind of task that a processor runs. */
 #define ON_ANY 0
 #define ON_SPECIAL 1
-#define ON_GUEST 2
+#define ON_BORROWER 2
 __u8 on[MAX_CPUS];
 
 static __always_inline __u32 bound_of(__u64 packed)
@@ -17,8 +17,9 @@ static __always_inline __u32 bound_of(__u64 packed)
 }
 
 /*
- * An index into an array of MAX_CPUS. The verifier believes a mask; a comparison it forgets where the compiler goes on with a copy of
- * what was compared.
+ * An index into an array of MAX_CPUS entries. A mask proves to the verifier that the index is in
+ * range. A comparison would not: the verifier forgets its result when the compiler continues with a
+ * copy of the compared value.
  */
 static __always_inline __u32 slot(__u32 cpu)
 {
@@ -42,7 +43,10 @@ static __always_inline bool in_set(__s32 cpu)
 	return rank(cpu) < bound_of(set);
 }
 
-/* The same as slot() for arrays of MAX_NODES. What the compiler knows of `n` it would leave the mask out for, and the verifier may not know. */
+/*
+ * Like slot(), for arrays of MAX_NODES entries. Without the barriers, the compiler would drop the
+ * mask wherever it can prove that `n` is in range, even if the verifier cannot.
+ */
 static __always_inline __u32 node_slot(__u32 n)
 {
 	asm volatile("" : "+r"(n));
@@ -56,13 +60,16 @@ static __always_inline __u32 node_on(__s32 cpu)
 	return nodes > 1 ? node_of[slot(cpu)] : 0;
 }
 
-/* The node that is the `i`th from node `n`, itself the one before the first. */
+/* The `i`th nearest node to node `n`; index 0 is `n` itself. */
 static __always_inline __u32 nearest(__u32 n, __u32 i)
 {
 	return node[node_slot(n)].near[node_slot(i)];
 }
 
-/* The first place of node `n` that is not in the set; not one of the node's if all are. */
+/*
+ * First place of node `n` outside the set. If the set covers the node, the result lies after the
+ * node's places.
+ */
 static __always_inline __u32 first_outside(__u32 n)
 {
 	__u32 bound = bound_of(set);
@@ -71,7 +78,10 @@ static __always_inline __u32 first_outside(__u32 n)
 	return first > bound ? first : bound;
 }
 
-/* Cores of node `n` for ordinary tasks: those outside of the set, or where there is no such core on any node, all. */
+/*
+ * Number of cores on node `n` for ordinary tasks: those outside the set, or all if the set covers
+ * every node.
+ */
 static __always_inline __u32 outside(__u32 n)
 {
 	__u32 last = node[node_slot(n)].last;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is used of the kernel's types and functions. The loader finds where the running kernel has each field, and
- * which value each enumerator; only the names count here. Functions that some releases do not have are weak: 6.12 names
- * those of dispatch queues otherwise than its successors.
+ * Declarations of the kernel's types and functions. Only the names matter: the loader relocates
+ * fields and enumerators to the running kernel. Functions that some releases lack are weak. Linux
+ * 6.12 has other names for the dispatch-queue functions than later releases.
  */
 #ifndef UNCONVOY_KERNEL_H
 #define UNCONVOY_KERNEL_H
@@ -22,7 +22,7 @@ typedef _Bool bool;
 #define true 1
 #define false 0
 
-/* Of <linux/bpf.h>. */
+/* From <linux/bpf.h>. */
 enum {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -42,11 +42,11 @@ struct bpf_iter_num {
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
-/* Of <linux/sched.h>. */
+/* From <linux/sched.h>. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
-/* Of include/trace/events/lock.h. */
+/* From include/trace/events/lock.h. */
 #define LCB_F_SPIN (1U << 0)
 #define LCB_F_READ (1U << 1)
 #define LCB_F_WRITE (1U << 2)
@@ -96,7 +96,10 @@ struct scx_exit_info {
 	char *msg;
 } FOUND_BY_NAME;
 
-/* Values beyond 32 bits: what stands here is not what is used. */
+/*
+ * The kernel's values exceed 32 bits. KERNELS() reads them at load time; the values here are
+ * placeholders.
+ */
 enum scx_dsq_id_flags {
 	SCX_DSQ_GLOBAL = 1,
 	SCX_DSQ_LOCAL = 2,
@@ -118,7 +121,7 @@ enum scx_kick_flags {
 
 #define KERNELS(enumeration, value) bpf_core_enum_value(enum enumeration, value)
 
-/* The loader matches members by their names, and leaves out those that are not here. */
+/* The loader matches members by name. This struct may lack some of the kernel's members. */
 struct sched_ext_ops {
 	__s32 (*select_cpu)(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, __u64 enq_flags);
@@ -141,7 +144,8 @@ extern __s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 extern __u32 scx_bpf_nr_cpu_ids(void) __ksym;
 extern void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym;
-extern __s32 scx_bpf_select_cpu_dfl(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags, bool *is_idle) __ksym;
+extern __s32 scx_bpf_select_cpu_dfl(struct task_struct *p, __s32 prev_cpu, __u64 wake_flags,
+				    bool *is_idle) __ksym;
 extern bool scx_bpf_test_and_clear_cpu_idle(__s32 cpu) __ksym;
 extern const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 extern void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
@@ -150,13 +154,15 @@ extern bool bpf_cpumask_empty(const struct cpumask *mask) __ksym;
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 
-/* Since 6.13, and before that. */
-extern void scx_bpf_dsq_insert(struct task_struct *p, __u64 dsq_id, __u64 slice, __u64 enq_flags) __ksym __weak;
+/* The first two have existed since 6.13; the last two are their older names. */
+extern void scx_bpf_dsq_insert(struct task_struct *p, __u64 dsq_id, __u64 slice,
+			       __u64 enq_flags) __ksym __weak;
 extern bool scx_bpf_dsq_move_to_local(__u64 dsq_id) __ksym __weak;
-extern void scx_bpf_dispatch(struct task_struct *p, __u64 dsq_id, __u64 slice, __u64 enq_flags) __ksym __weak;
+extern void scx_bpf_dispatch(struct task_struct *p, __u64 dsq_id, __u64 slice,
+			     __u64 enq_flags) __ksym __weak;
 extern bool scx_bpf_consume(__u64 dsq_id) __ksym __weak;
 
-/* Since 6.19; before that, the slice is written to. */
+/* Since 6.19. On older kernels the slice is written directly. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, __u64 slice) __ksym __weak;
 
 #endif

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is known of a task, and the sums of each processor.
+ * State per task, and counters per processor.
  */
 #ifndef UNCONVOY_KNOWN_H
 #define UNCONVOY_KNOWN_H
 
-/* What is known of a task. */
+/* State of a task. */
 struct known {
 	__u64 task;
-	__u64 parent; /* the task that has begun it, by that number; 0: it was there before this scheduler */
-	__u64 began; /* the time that it had run in all when the present slice began */
-	__u64 bound; /* `set` when the present slice began */
-	__u64 waited_ns; /* in this slice, on the processor */
-	__u64 since; /* of a wait that is not over; 0: there is none */
-	__u64 lock; /* what it is for */
+	__u64 parent; /* `task` of its creator; 0: the task is older than this scheduler */
+	__u64 began; /* total run time at the start of the present slice */
+	__u64 bound; /* `set` at the start of the present slice */
+	__u64 waited_ns; /* time waited on the processor in this slice */
+	__u64 since; /* start of an unfinished wait; 0: none */
+	__u64 lock; /* lock of that wait */
 	__u32 kind;
-	__u32 is_special; /* changed by change() alone */
+	__u32 is_special; /* written only by change() */
 	__u32 has_ended;
-	__u32 passes_on; /* its children are of the set from their start */
+	__u32 passes_on; /* its children start in the set */
 	__u32 parent_tid;
-	__u32 is_told; /* the policy has heard of it */
-	__u32 waits; /* its last slice was waited for more than the threshold */
-	__u32 queued; /* one more than the queue that it is counted in; 0: in none */
+	__u32 is_recorded; /* the policy has a record of it */
+	__u32 waits; /* its last slice was above the threshold */
+	__u32 queued; /* 1 + the queue that counts it; 0: none */
 };
 
 struct {
@@ -50,7 +50,10 @@ static __always_inline struct totals *sums(void)
 	return bpf_map_lookup_elem(&totals, &first);
 }
 
-/* A task goes to the set or leaves it, and is counted once: it may end, and be told of, at the same time. */
+/*
+ * Moves a task into or out of the set. The exchange counts each move only once, even if the task
+ * ends while the policy updates it.
+ */
 static __always_inline void change(struct known *known, __u32 is_special)
 {
 	if (__sync_lock_test_and_set(&known->is_special, is_special) != is_special)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How a task begins and ends (11).
+ * Creation and end of tasks (11).
  */
 #ifndef UNCONVOY_LIVES_H
 #define UNCONVOY_LIVES_H
@@ -38,7 +38,7 @@ __s32 BPF_PROG(unconvoy_init_task, struct task_struct *p, struct scx_init_task_a
 		sum->inherited++;
 	record = new_record(known, p->pid, RECORD_CHILD);
 	if (record)
-		/* The loader looks seldom while there is no task in the set. */
+		/* The set's first task wakes the loader, which polls rarely while the set is empty. */
 		bpf_ringbuf_submit(record, specials > 1 ? BPF_RB_NO_WAKEUP : 0);
 	return 0;
 }
@@ -55,7 +55,7 @@ void BPF_PROG(unconvoy_exit_task, struct task_struct *p, struct scx_exit_task_ar
 	leave_queue(known);
 	__sync_lock_test_and_set(&known->has_ended, 1);
 	change(known, 0);
-	if (!known->is_told)
+	if (!known->is_recorded)
 		return;
 	record = new_record(known, p->pid, RECORD_EXIT);
 	if (record) {

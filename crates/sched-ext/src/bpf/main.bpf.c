@@ -1,79 +1,98 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A scheduler that keeps the tasks which wait too much for the kernel's locks on a special set of cores.
+ * A scheduler that confines tasks with long waits for kernel locks to a special set of cores.
  *
- * After Cui, Wang, Chen and Shi, "Lock-Contention-Aware Scheduler: A Scalable and Energy-Efficient Method for Addressing
- * Scalability Collapse on Multicore Systems", ACM TACO 9(4), 2013. More processors make a contended lock slower; so the
- * tasks that contend run on few, and how few is found by measuring.
+ * After Cui, Wang, Chen and Shi, "Lock-Contention-Aware Scheduler: A Scalable and Energy-Efficient
+ * Method for Addressing Scalability Collapse on Multicore Systems", ACM TACO 9(4), 2013. Additional
+ * processors slow a contended lock down, so the tasks that contend share a few cores. Measurements
+ * determine how few.
  *
- * 1. Who decides. This side measures and obeys. Who is lock-intensive, and how large the set is, is decided by
- *    crates/sched, which the loader runs in user space, as the simulator does. Were the loader to stop, this side would go on
- *    with what it was told last.
+ * 1. Division of work. This side measures and executes decisions. The policy (crates/sched), which
+ *    the loader runs in user space, decides which tasks are lock-intensive and how large the set
+ *    is. If the loader stalls, this side continues with the last decisions.
  *
- * 2. Time slices. A slice is what a task does between two switches (section 3.2); running() and stopping() are its ends.
- *    A task that nobody else wants the processor of has its slices ended as well, when they are over: dispatch() finds nobody
- *    else and gives it the next one. What lasts less than a millisecond goes on with the task's next one: of a slice of ten
- *    microseconds a single wait is more than a tenth, and every shell would be lock-intensive. A change of the bound begins
- *    anew, so that each vote is of one bound.
+ * 2. Time slices. A slice is a task's run between two context switches (section 3.2), from
+ *    running() to stopping(). If no other task wants the processor, dispatch() ends the slice on
+ *    time and starts the next one. A run of less than SHORTEST_NS (4 ms) is added to the task's
+ *    next slice. In a slice of ten microseconds, a single wait would exceed a tenth, and every
+ *    shell would count as lock-intensive. A change of the bound, the size of the set, restarts the
+ *    slice, so that each vote belongs to one bound.
  *
- * 3. Waiting. The kernel traces the beginning and the end of each wait for a lock. What a task waits *on its processor* is
- *    its waiting time (Algorithm 1); what it sleeps for a mutex or a semaphore takes no processor from anybody,
- *    is counted apart, and decides nothing. Waits nest: a mutex has a spin lock of its own, an interrupt may want one in the
- *    middle of a wait. Only the outermost counts, which is over when the lock that it was for is had. An end that was missed
- *    (the kernel skips a traced program within itself) is forgotten at the next switch, if it was one of those locks that
- *    are waited for without switching, else when the task waits for another lock.
+ * 3. Waiting. The kernel traces the beginning and the end of each wait for a lock. Only time that a
+ *    task waits *on its processor* counts (Algorithm 1). A task that sleeps for a mutex or a
+ *    semaphore leaves its processor to other tasks; the sleep is recorded separately and decides
+ *    nothing. Waits nest: a mutex contains a spin lock, and an interrupt may need one during a
+ *    wait. Only the outermost wait counts; it ends when the task acquires its lock. The kernel
+ *    skips a traced program that would nest in itself, so an end can be missed. A wait whose end
+ *    was missed is discarded: at the task's next switch if waiters for that kind of lock never
+ *    sleep, and otherwise when the task waits for another lock.
  *
- * 4. What is told. A slice goes to the policy if the task waited for more than the threshold in it or in the one before, for it may
- *    have become lock-intensive, or if it is known to be, for then it is a vote. All others change nothing there. Votes never wake the loader,
- *    and are dropped rather than waited for, as in the paper, whose voters only try for the lock.
+ * 4. Records. A slice goes to the policy if it or the one before was above the threshold, since the
+ *    task may have become lock-intensive. Each slice of a task in the set goes to the policy, too,
+ *    as a vote on the bound. Other slices would change nothing. Votes never wake the loader, and
+ *    are dropped once the ring is half full. The paper's voters drop a vote, too, if they cannot
+ *    take the policy's lock at once.
  *
- * 5. Migration. The paper moves a task just before its next lock. Here nobody is asked before a lock is taken, and who waits
- *    for a spin lock cannot be moved at all: a task goes to the set as soon as the policy says so, in the middle of its
- *    slice, and so it leaves a core that leaves the set.
+ * 5. Migration. The paper moves a task just before its next lock. The kernel has no hook before an
+ *    acquisition, and a task that waits for a spin lock cannot move. Here a task moves as soon as
+ *    the policy decides, even in the middle of its slice: to the set, or away from a core that
+ *    leaves the set.
  *
- * 6. Queues. Cores are numbered by place: 0 is the first core, and the set is the places below `bound`.
+ * 6. Queues. Cores are numbered by place: 0 is the first core, and the set is the places below
+ *    `bound`.
  *
- *      queue       tasks                                               cores that take from it
- *      SET         of the set                                          of the set
- *      REST + m    ordinary ones that may run anywhere                 others; of the set: if SET has nobody
- *      SOME + m    whose affinity mask leaves cores out                those in the mask
- *      PINNED + n  that may run on processor n only                    n
+ *      queue       tasks                                  cores that serve it
+ *      SET         of the set                             those of the set
+ *      REST + m    ordinary, may run anywhere             outside the set; any if SET is empty
+ *      SOME + m    with a mask that excludes cores        those in the mask
+ *      PINNED + n  that may run only on processor n       n
  *
- *    One queue for the whole set balances it within itself (section 3.4), and it spans few memory nodes. Of REST and SOME each node m has one,
- *    lest all cores of a large machine want the same; a task is put into that of the node where it was. A core takes from its own node's,
- *    where that is empty from the nearest that is not; and at every eighth look another one's comes first, in turns, if more tasks wait
- *    there for each core that is to take them. So the nodes are evened out, and nobody stays in the queue of a node that has no core for it,
- *    or none any more because the set has grown.
+ *    One queue for the whole set balances the set within itself (section 3.4), and the set spans
+ *    few memory nodes. REST and SOME have a queue for each node m, so that the cores of a large
+ *    machine do not contend for one queue. A task enters the queue of the node where it last ran. A
+ *    core takes from its own node's queue, then from the nearest one that is not empty. At every
+ *    eighth access, another node, chosen in rotation, comes first if more tasks per core wait
+ *    there. This balances the nodes, and rescues tasks in the queue of a node without a core for
+ *    them, for example after the set has grown.
  *
- *    A core takes from its kinds of queues in turns, so that none of them starves behind another; each queue is first in, first out. Where
- *    there is no core outside of the set, its cores take from REST in turns as well.
+ *    A core serves its kinds of queues in rotation, so that none starves behind another; if the set
+ *    covers all cores, the rotation includes REST. Each queue is first in, first out.
  *
- * 7. Guests. Unlike in the paper, a core of the set that has nothing to do lends itself to an ordinary task; one of the
- *    set that wakes up takes it back at once. The other way round never: the set is there to be small.
+ * 7. Borrowed cores. Unlike in the paper, an idle core of the set runs ordinary tasks. A task of
+ *    the set that wakes up takes the core back at once. Tasks of the set never borrow other cores:
+ *    the set is small on purpose.
  *
- * 8. Affinity. A task whose mask has the first core in it can be kept in the set whatever its size is, so it is. One
- *    whose mask has not is scheduled by its mask alone (SOME): there may be no core in both.
+ * 8. Affinity. A task whose mask includes the first core can stay in a set of any size, so the set
+ *    confines it. A task whose mask excludes the first core is scheduled by its mask alone (SOME),
+ *    since its mask and the set may have no core in common.
  *
- * 9. Idle cores. A task that wakes up goes to an idle core of its own side, next to where it was, on its own memory node first; if there is
- *    one, no queue is touched. As long as there is no lock-intensive task, it is the kernel's own choice.
+ * 9. Idle cores. A waking task goes directly to an idle core of its own side, bypassing the queues.
+ *    The search starts near the task's last core, on its own memory node. Without lock-intensive
+ *    tasks, the kernel's default choice applies.
  *
- * 10. Nobody is forgotten. Who is put into a queue has a core called that takes from it: an idle one; else, since one may be about
- *    to be idle that has looked into the queue a moment ago, one certain core, which the kernel has look again unless it runs a
- *    task, and which looks by itself when that task's slice is over. The task's own core need not be called: its lock is held
- *    here, and the kernel has it look again if it idles. So a task waits for a slice or two and its turn, whatever the
- *    others do. The kernel must not leave the last task of a core in that core's own queue and let the core
- *    idle, as it does with one that enqueue() puts there under SCX_ENQ_LAST, and with ending tasks and such as are not
- *    to migrate by itself: dispatch() therefore keeps all that may stay, and only those leave that have to go to the set.
+ * 10. No lost wake-ups. Enqueueing a task kicks an idle core that serves its queue, if there is
+ *     one. Otherwise some core may be about to idle, having found the queue empty a moment ago. The
+ *     scheduler then kicks a core of the queue, preferably the task's own. The kernel makes a
+ *     kicked core look at its queues again unless it runs a task; a core that runs a task looks
+ *     when the task's slice ends. The task's own core needs no kick: enqueue() runs under that
+ *     core's run-queue lock, and the kernel makes the core look again if it idles. A queued task
+ *     therefore waits for its turn and at most a slice or two more, whatever other tasks do. The
+ *     kernel must not leave the last task of a core in that core's own queue and let the core idle.
+ *     The kernel would do so with a task that enqueue() puts there under SCX_ENQ_LAST, and does so
+ *     of its own accord with ending tasks and tasks with migration disabled. dispatch() therefore
+ *     lets a core's last task continue, unless that task must move to the set.
  *
- * 11. Children of tasks of the set are in it from their start, if the policy's parameters say so and the parent waited too much in its
- *    last slice: they may have ended before it could say more. So are those of a task that does not wait itself and had such
- *    children, a shell: the policy judges by each child that ends, and says of the parent that its children inherit. Whoever begins a task is its
- *    parent, by the number that no other task has.
+ * 11. Inheritance. If the policy's parameters enable inheritance, the children of a task in the set
+ *     start in the set, provided that the parent's last slice was above the threshold. A
+ *     short-lived child would otherwise end before a slice of its own shows anything. Children of a
+ *     shell, which does not wait itself, start in the set if earlier children were lock-intensive:
+ *     the policy judges by each child that ends, and marks the parent. The parent is the task that
+ *     creates the child, identified by its unique number.
  *
- * What stands where:
+ * Files:
  *
- *      known.bpf.h     what is known of a task
- *      cores.bpf.h     cores by place, and what runs on each
+ *      known.bpf.h     state per task
+ *      cores.bpf.h     cores by place, kind of task on each
  *      waiting.bpf.h   (3)
  *      queues.bpf.h    (6, 8)
  *      slices.bpf.h    (2, 4)
@@ -84,31 +103,34 @@
 #include "kernel.h"
 #include "shared.h"
 
-/* Set by the loader before the programs are loaded. */
+/* The loader sets these before it loads the programs. */
 const volatile __u32 processors = 1; /* online */
 const volatile __u32 cpu_of[MAX_CPUS]; /* by place */
 const volatile __u32 rank_of[MAX_CPUS]; /* by processor; NO_RANK if offline */
-const volatile __u32 nodes = 1; /* memory nodes that have processors */
+const volatile __u32 nodes = 1; /* memory nodes with processors */
 const volatile struct node node[MAX_NODES]; /* in the order of cores */
 const volatile __u8 node_of[MAX_CPUS]; /* by processor */
 const volatile __u32 threshold = 100; /* thousandths of a slice */
-const volatile __u32 loader = 0; /* its process id: what it waits for is not the load's */
+const volatile __u32 loader = 0; /* process id; the loader's own waits are not part of the load */
 const volatile bool inherits = true;
-const volatile __u64 slice_ns = 5000000; /* of a task of weight 100 */
+const volatile __u64 slice_ns = 5000000; /* for a task of weight 100 */
 
-/* The number of places in the set, and above 32 bits which one in the row of bounds this is: both change at once. */
+/*
+ * Low 32 bits: number of places in the set. High 32 bits: serial number of the bound. One word, so
+ * that both change at once.
+ */
 volatile __u64 set = 1;
 
-/* Lock-intensive tasks that are alive. */
+/* Number of live lock-intensive tasks. */
 volatile __u64 specials = 0;
 
 struct ending ending = {};
 
-/* So that their types get into the object, and thus to the loader. */
+/* These variables put their types into the object, and so into the loader's skeleton. */
 struct record record_type = {};
 struct verdict verdict_type = {};
 struct totals totals_type = {};
-/* The same, for libbpf: it takes a type that is only pointed to for another one than the kernel's. */
+/* libbpf matches a type with the kernel's only if the object also uses the type itself. */
 struct cpumask cpumask_type = {};
 
 #include "known.bpf.h"

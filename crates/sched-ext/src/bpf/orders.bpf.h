@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the loader calls: the policy has decided (1, 5).
+ * Programs that the loader calls to apply the policy's decisions (1, 5).
  */
 #ifndef UNCONVOY_ORDERS_H
 #define UNCONVOY_ORDERS_H
@@ -9,9 +9,9 @@
 #include "known.bpf.h"
 #include "queues.bpf.h"
 
-/* What the policy says of a task. */
+/* Applies the policy's decision about a task. */
 SEC("syscall")
-int tell(struct verdict *verdict)
+int update_task(struct verdict *verdict)
 {
 	struct task_struct *p = bpf_task_from_pid(verdict->tid);
 	struct known *known;
@@ -23,10 +23,13 @@ int tell(struct verdict *verdict)
 	known = known_of(p);
 	if (known && known->task == verdict->task) {
 		verdict->is_gone = 0;
-		known->is_told = 1;
+		known->is_recorded = 1;
 		known->passes_on = !!verdict->passes_on;
 		change(known, !!verdict->is_special);
-		/* Either this sees the end, or the end sees the change. */
+		/*
+		 * Pairs with unconvoy_exit_task(): either this program sees has_ended, or
+		 * unconvoy_exit_task() sees this change.
+		 */
 		if (__sync_fetch_and_add(&known->has_ended, 0))
 			change(known, 0);
 		cpu = scx_bpf_task_cpu(p);
@@ -37,9 +40,9 @@ int tell(struct verdict *verdict)
 	return 0;
 }
 
-/* The bound has changed: who is on the wrong side goes, who may come is called. */
+/* Applies a new bound: preempts tasks on the wrong side, and kicks cores that tasks may now use. */
 SEC("syscall")
-int rebound(void *context)
+int update_set(void *context)
 {
 	__u32 bound = bound_of(set);
 	__u32 i;
@@ -49,7 +52,8 @@ int rebound(void *context)
 
 		if (i >= bound && on[slot(cpu)] == ON_SPECIAL)
 			scx_bpf_kick_cpu(cpu, KERNELS(scx_kick_flags, SCX_KICK_PREEMPT));
-		else if (i < bound && on[slot(cpu)] == ON_GUEST && scx_bpf_dsq_nr_queued(SET) > 0)
+		else if (i < bound && on[slot(cpu)] == ON_BORROWER &&
+			 scx_bpf_dsq_nr_queued(SET) > 0)
 			scx_bpf_kick_cpu(cpu, KERNELS(scx_kick_flags, SCX_KICK_PREEMPT));
 		else
 			scx_bpf_kick_cpu(cpu, KERNELS(scx_kick_flags, SCX_KICK_IDLE));

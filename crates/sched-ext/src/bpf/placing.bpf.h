@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a task goes, which core is called for it, and what a core takes next (7, 9, 10).
+ * Placement: the core for a waking task, the core to kick for a queued task, and the next task of a
+ * core (7, 9, 10).
  */
 #ifndef UNCONVOY_PLACING_H
 #define UNCONVOY_PLACING_H
@@ -8,7 +9,10 @@
 #include "queues.bpf.h"
 #include "slices.bpf.h"
 
-/* An idle processor that `p` may use, of the places from `first` to before `last`, from that of `near` on; marked busy. */
+/*
+ * Finds an idle processor for `p` in the places [first, last), starting at the place `near`, and
+ * marks it busy. Returns -1 if there is none.
+ */
 static __always_inline __s32 idle_among(struct task_struct *p, __u32 first, __u32 last, __u32 near)
 {
 	const struct cpumask *idle;
@@ -27,7 +31,8 @@ static __always_inline __s32 idle_among(struct task_struct *p, __u32 first, __u3
 		bpf_for(i, 0, width) {
 			__u32 cpu = cpu_at(first + (at + i) % width);
 
-			if (bpf_cpumask_test_cpu(cpu, idle) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+			if (bpf_cpumask_test_cpu(cpu, idle) &&
+			    bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
 			    scx_bpf_test_and_clear_cpu_idle(cpu)) {
 				found = cpu;
 				break;
@@ -38,7 +43,7 @@ static __always_inline __s32 idle_among(struct task_struct *p, __u32 first, __u3
 	return found;
 }
 
-/* The same for the kind of queue that a task belongs to. */
+/* Finds an idle processor for `p`, a task that belongs to a queue of the kind `queue`. */
 static __always_inline __s32 idle_for(struct task_struct *p, __u32 queue, __u32 near)
 {
 	__u32 bound = bound_of(set);
@@ -49,14 +54,15 @@ static __always_inline __s32 idle_for(struct task_struct *p, __u32 queue, __u32 
 	if (nodes > 1) {
 		__u32 n = node_on(cpu_at(near));
 
-		cpu = idle_among(p, specials ? first_outside(n) : node[node_slot(n)].first, node[node_slot(n)].last, near);
+		cpu = idle_among(p, specials ? first_outside(n) : node[node_slot(n)].first,
+				 node[node_slot(n)].last, near);
 	}
 	if (cpu < 0 && specials)
 		cpu = idle_among(p, bound, MAX_CPUS, near);
 	return cpu >= 0 ? cpu : idle_among(p, 0, MAX_CPUS, near);
 }
 
-/* A core of the set that `p` may use, which is not idle. */
+/* Chooses a core of the set that `p` may use, when none of them is idle. */
 static __always_inline __s32 core_of_set(struct task_struct *p, __u32 near)
 {
 	__u32 bound = bound_of(set);
@@ -65,8 +71,8 @@ static __always_inline __s32 core_of_set(struct task_struct *p, __u32 near)
 	return bound && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) ? cpu : cpu_at(0);
 }
 
-/* A core that takes from the queue of `p`, busy or not: the task's own `cpu`, if that does. */
-static __always_inline __s32 taker(struct task_struct *p, __u32 queue, __s32 cpu)
+/* Chooses a core, idle or not, that serves the queue of `p`: preferably `cpu`, the task's own. */
+static __always_inline __s32 serving_core(struct task_struct *p, __u32 queue, __s32 cpu)
 {
 	if (queue == SET && !in_set(cpu))
 		return core_of_set(p, rank(cpu));
@@ -99,18 +105,18 @@ __s32 BPF_PROG(unconvoy_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64
 	return cpu;
 }
 
-/* Takes a core of the set back from the ordinary task that has borrowed it. */
+/* Takes a core of the set back from an ordinary task. */
 static __always_inline void evict_borrower(void)
 {
 	__u32 bound = bound_of(set);
 	__u32 i;
 
 	if (bound >= processors)
-		return; /* they have nowhere else to go */
+		return; /* ordinary tasks have no other core */
 	bpf_for(i, 0, bound) {
 		__u32 cpu = cpu_at(i);
 
-		if (on[slot(cpu)] == ON_GUEST) {
+		if (on[slot(cpu)] == ON_BORROWER) {
 			struct totals *sum = sums();
 
 			on[slot(cpu)] = ON_SPECIAL;
@@ -128,16 +134,20 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 	__s32 cpu = scx_bpf_task_cpu(p);
 	struct known *known = known_of(p);
 	__u32 kind, queue;
-	__s32 called;
+	__s32 kicked;
 
 	if (!known) {
-		/* There was no memory to know it by. */
+		/* No memory was left for the task's state. */
 		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_GLOBAL), flags);
 		return;
 	}
 	kind = queue_of(p, known);
-	if (kind == PINNED && p->flags & PF_KTHREAD && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP)) {
-		/* The kernel's own workers do not wait for their turn, but do not have another one without it either. */
+	if (kind == PINNED && p->flags & PF_KTHREAD &&
+	    flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP)) {
+		/*
+		 * The kernel's own workers skip the queue on a wake-up, but get no second slice
+		 * ahead of others.
+		 */
 		insert(p, KERNELS(scx_dsq_id_flags, SCX_DSQ_LOCAL), flags);
 		return;
 	}
@@ -146,18 +156,21 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 	insert(p, queue, flags);
 	if (kind == PINNED)
 		return;
-	/* The kernel has just found nobody idle. */
+	/* The kernel has just found no idle processor. */
 	if (!specials && flags & KERNELS(scx_enq_flags, SCX_ENQ_WAKEUP))
 		return;
-	called = idle_for(p, kind, rank(cpu));
-	if (called < 0) {
-		called = taker(p, queue, cpu);
+	kicked = idle_for(p, kind, rank(cpu));
+	if (kicked < 0) {
+		kicked = serving_core(p, queue, cpu);
 		if (kind == SET)
 			evict_borrower();
 	}
-	/* One that leaves its core idle (SCX_ENQ_LAST) because that is not of the set may find that it is again. */
-	if (called != cpu || flags & KERNELS(scx_enq_flags, SCX_ENQ_LAST))
-		scx_bpf_kick_cpu(called, KERNELS(scx_kick_flags, SCX_KICK_IDLE));
+	/*
+	 * SCX_ENQ_LAST: the core idles after this task, which cannot stay because the core left the
+	 * set. The core may be back in the set by now, so kick even the task's own core.
+	 */
+	if (kicked != cpu || flags & KERNELS(scx_enq_flags, SCX_ENQ_LAST))
+		scx_bpf_kick_cpu(kicked, KERNELS(scx_kick_flags, SCX_KICK_IDLE));
 }
 
 SEC("struct_ops/dispatch")
@@ -165,14 +178,15 @@ void BPF_PROG(unconvoy_dispatch, __s32 cpu, struct task_struct *prev)
 {
 	struct known *known;
 
-	if (take_turns(cpu) || !prev || !(prev->scx.flags & KERNELS(scx_ent_flags, SCX_TASK_QUEUED)))
+	if (take_turns(cpu) || !prev ||
+	    !(prev->scx.flags & KERNELS(scx_ent_flags, SCX_TASK_QUEUED)))
 		return;
 	known = known_of(prev);
 	if (known) {
 		end_slice(prev, known);
 		if (queue_of(prev, known) == SET && !in_set(cpu))
-			return; /* to enqueue() */
-		note(prev, known, cpu);
+			return; /* the kernel passes prev to enqueue() */
+		record_running(prev, known, cpu);
 	}
 	if (bpf_ksym_exists(scx_bpf_task_set_slice))
 		scx_bpf_task_set_slice(prev, slice_of(prev));

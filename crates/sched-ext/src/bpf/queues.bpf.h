@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues: which one a task belongs to, and which one it is the turn of (6, 8).
+ * Queues: the queue of a task, and the order in which a core serves its queues (6, 8).
  */
 #ifndef UNCONVOY_QUEUES_H
 #define UNCONVOY_QUEUES_H
@@ -9,42 +9,48 @@
 #include "known.bpf.h"
 
 #define SET 0
-#define REST 64 /* and the node */
-#define SOME 128 /* and the node */
-#define PINNED 192 /* and the processor */
+#define REST 64 /* + node */
+#define SOME 128 /* + node */
+#define PINNED 192 /* + processor */
 
-/* How often the nodes are evened out: at a look of so many, a power of two. */
-#define LOOKS 8
+/* A core balances nodes at every BALANCE_INTERVAL-th access to a kind of queue; a power of two. */
+#define BALANCE_INTERVAL 8
 
-/* Whose turn it is among a processor's queues. */
+/* Index of the queue that a processor serves first next time. */
 __u8 turn[MAX_CPUS];
 
-/* How often it looked into REST and SOME. */
-__u32 looks[MAX_CPUS][2];
+/* Number of a processor's accesses to REST and SOME. */
+__u32 accesses[MAX_CPUS][2];
 
 /*
- * Tasks that were put into SET, REST, SOME or PINNED, and have not run since. Looking into a queue costs more than looking here, and
- * where cores are idle nobody is in any. Who is counted may not be there yet, or not any more; who is there is counted.
+ * Tasks that entered SET, REST, SOME or PINNED and have not run since. Reading a counter is cheaper
+ * than accessing a queue, and on a machine with idle cores the queues are empty. A counter may
+ * exceed the length of its queue, since it includes tasks that are not in the queue yet or have
+ * left it; it never falls short.
  */
 __u64 waiting;
-__u64 rest[MAX_NODES][8]; /* a cache line each */
+__u64 rest[MAX_NODES][8]; /* a cache line per node */
 __u64 some[MAX_NODES][8];
 __u32 pinned[MAX_CPUS];
 
-/* Which kind of queue a task belongs to. One that ends stays where it is: the kernel does not ask where to any more. */
+/*
+ * Kind of queue that a task belongs to. An ending task stays on its processor: the kernel no longer
+ * asks where to run it.
+ */
 static __always_inline __u32 queue_of(struct task_struct *p, struct known *known)
 {
-	/* A program that runs raises the count of its own task by one. */
+	/* Each BPF program raises migration_disabled of the current task by one while it runs. */
 	__u16 fixed = p->migration_disabled;
 
-	if (p->nr_cpus_allowed == 1 || fixed > 1 || (fixed == 1 && p != bpf_get_current_task_btf()) || p->flags & PF_EXITING)
+	if (p->nr_cpus_allowed == 1 || fixed > 1 ||
+	    (fixed == 1 && p != bpf_get_current_task_btf()) || p->flags & PF_EXITING)
 		return PINNED;
 	if (known->is_special && bpf_cpumask_test_cpu(cpu_at(0), p->cpus_ptr))
 		return SET;
 	return p->nr_cpus_allowed < (int)processors ? SOME : REST;
 }
 
-/* The one of REST or SOME for a task that was on processor `cpu`. */
+/* The REST or SOME queue for a task that ran on processor `cpu`. */
 static __always_inline __u32 near_queue(__u32 kind, __s32 cpu)
 {
 	__u32 n = node_on(cpu);
@@ -54,7 +60,10 @@ static __always_inline __u32 near_queue(__u32 kind, __s32 cpu)
 	return kind + n;
 }
 
-/* Queues are first in, first out: who is to have more gets longer slices, from a fifth to four times the usual. */
+/*
+ * Queues are first in, first out. A task's weight sets the length of its slices instead, from a
+ * fifth to four times the default.
+ */
 static __always_inline __u64 slice_of(struct task_struct *p)
 {
 	__u64 weight = p->scx.weight;
@@ -113,7 +122,8 @@ static __always_inline bool take(__u64 queue)
 
 static __always_inline bool take_of(__u32 kind, __u32 n)
 {
-	return (kind == REST ? rest[node_slot(n)][0] : some[node_slot(n)][0]) && take((__u64)kind + n);
+	return (kind == REST ? rest[node_slot(n)][0] : some[node_slot(n)][0]) &&
+	       take((__u64)kind + n);
 }
 
 static __always_inline __u64 cores_for(__u32 kind, __u32 n)
@@ -121,7 +131,10 @@ static __always_inline __u64 cores_for(__u32 kind, __u32 n)
 	return kind == REST ? outside(n) : node[node_slot(n)].last - node[node_slot(n)].first;
 }
 
-/* Whether for each core more tasks wait on node `there` than on `here`, and still not less when one has gone from there to here. */
+/*
+ * Whether more tasks per core wait on node `there` than on node `here`, even after one task has
+ * moved from there to here.
+ */
 static __always_inline bool waits_longer(__u32 kind, __u32 there, __u32 here)
 {
 	__u64 tasks_there = scx_bpf_dsq_nr_queued(kind + there);
@@ -130,19 +143,22 @@ static __always_inline bool waits_longer(__u32 kind, __u32 there, __u32 here)
 	return tasks_there * cores_for(kind, here) > (tasks_here + 1) * cores_for(kind, there);
 }
 
-/* Takes a task from the nodes' queues of a kind. Not static: the verifier looks at it once, and not again at each call. */
+/*
+ * Takes a task from the nodes' queues of one kind. The function is not static, so that the verifier
+ * checks it once and not at each call.
+ */
 __noinline int take_near(__u32 kind, __s32 cpu)
 {
 	__u32 here = node_on(cpu);
 	struct totals *sum;
 	bool taken = false;
-	__u32 look, i;
+	__u32 access, i;
 
 	if (nodes == 1)
 		return take_of(kind, 0);
-	look = looks[slot(cpu)][kind == SOME]++;
-	if (look % LOOKS == 0) {
-		__u32 there = nearest(here, 1 + look / LOOKS % (nodes - 1));
+	access = accesses[slot(cpu)][kind == SOME]++;
+	if (access % BALANCE_INTERVAL == 0) {
+		__u32 there = nearest(here, 1 + access / BALANCE_INTERVAL % (nodes - 1));
 
 		taken = waits_longer(kind, there, here) && take_of(kind, there);
 	}
@@ -159,7 +175,7 @@ __noinline int take_near(__u32 kind, __s32 cpu)
 	return taken;
 }
 
-/* Whether there was a task for the processor, which it has got. */
+/* Moves the next task to the processor. Returns whether there was one. */
 static __always_inline bool take_turns(__s32 cpu)
 {
 	__u32 bound = bound_of(set);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Time slices, and which of them are told (2, 4).
+ * Time slices, and the choice of those that go to the policy (2, 4).
  */
 #ifndef UNCONVOY_SLICES_H
 #define UNCONVOY_SLICES_H
@@ -33,13 +33,17 @@ static __always_inline struct record *new_record(struct known *known, __u32 tid,
 	record->is_special = known->is_special;
 	record->parent_tid = known->parent_tid;
 	record->pad = 0;
-	known->is_told = 1;
+	known->is_recorded = 1;
 	return record;
 }
 
-static __always_inline void tell_slice(struct task_struct *p, struct known *known, __u64 ran_ns, struct totals *sum)
+static __always_inline void record_slice(struct task_struct *p, struct known *known, __u64 ran_ns,
+					 struct totals *sum)
 {
-	/* The last half is for what the policy has to know. */
+	/*
+	 * Votes may fill only half of the ring; the other half is for records that the policy
+	 * needs.
+	 */
 	bool is_vote = known->is_special;
 	struct record *record = 0;
 
@@ -56,10 +60,13 @@ static __always_inline void tell_slice(struct task_struct *p, struct known *know
 	record->core = rank(scx_bpf_task_cpu(p));
 	bpf_ringbuf_submit(record, is_vote ? BPF_RB_NO_WAKEUP : 0);
 	if (sum)
-		sum->told++;
+		sum->recorded++;
 }
 
-/* The present slice is over, if it has lasted; `p` runs on or stops, or `set` has another value than when it began. */
+/*
+ * Ends the present slice if it is long enough; otherwise, the task's next run continues the slice.
+ * Call this when `p` stops running, and when dispatch() lets it keep its processor.
+ */
 static __always_inline void end_slice(struct task_struct *p, struct known *known)
 {
 	__u64 ran_ns = p->se.sum_exec_runtime - known->began;
@@ -69,7 +76,7 @@ static __always_inline void end_slice(struct task_struct *p, struct known *known
 	if (known->since) {
 		__u64 now = bpf_ktime_get_ns();
 
-		book(known, now);
+		add_wait(known, now);
 		known->since = now;
 	}
 	if (ran_ns < SHORTEST_NS)
@@ -78,14 +85,15 @@ static __always_inline void end_slice(struct task_struct *p, struct known *known
 	if (sum)
 		sum->slices++;
 	known->waits = known->waited_ns * THOUSAND > ran_ns * threshold;
-	if ((known->is_special || known->waits || waited) && !(p->flags & PF_KTHREAD) && (__u32)p->tgid != loader)
-		tell_slice(p, known, ran_ns, sum);
+	if ((known->is_special || known->waits || waited) && !(p->flags & PF_KTHREAD) &&
+	    (__u32)p->tgid != loader)
+		record_slice(p, known, ran_ns, sum);
 	known->began += ran_ns;
 	known->waited_ns = 0;
 }
 
-/* `p` has processor `cpu` now, or goes on to have it. */
-static __always_inline void note(struct task_struct *p, struct known *known, __s32 cpu)
+/* Records that `p` runs on processor `cpu`, and restarts its slice if the set has changed. */
+static __always_inline void record_running(struct task_struct *p, struct known *known, __s32 cpu)
 {
 	__u64 now_set = set;
 	__u32 queue;
@@ -100,9 +108,9 @@ static __always_inline void note(struct task_struct *p, struct known *known, __s
 		return;
 	}
 	queue = queue_of(p, known);
-	on[slot(cpu)] = queue == SET ? ON_SPECIAL : queue == REST ? ON_GUEST : ON_ANY;
+	on[slot(cpu)] = queue == SET ? ON_SPECIAL : queue == REST ? ON_BORROWER : ON_ANY;
 	if (queue == SET && !in_set(cpu)) {
-		/* The set has become smaller since it was given this core. */
+		/* The set shrank after this core was chosen. */
 		struct totals *sum = sums();
 
 		if (sum)
@@ -131,7 +139,7 @@ void BPF_PROG(unconvoy_running, struct task_struct *p)
 			known->since = 0;
 		}
 	}
-	note(p, known, scx_bpf_task_cpu(p));
+	record_running(p, known, scx_bpf_task_cpu(p));
 }
 
 SEC("struct_ops/stopping")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a task waits, from the trace points of contention (3).
+ * Waiting times, from the contention trace points (3).
  */
 #ifndef UNCONVOY_WAITING_H
 #define UNCONVOY_WAITING_H
@@ -23,8 +23,11 @@ static __always_inline bool may_sleep(__u32 kind)
 	return kind != LOCK_SPIN && kind != LOCK_RWLOCK;
 }
 
-/* Books a wait on the processor up to now. It began when the task did run: running() sees to that. */
-static __always_inline void book(struct known *known, __u64 now)
+/*
+ * Adds a wait on the processor up to `now`. running() moves `since` forward, so the wait excludes
+ * time off the processor.
+ */
+static __always_inline void add_wait(struct known *known, __u64 now)
 {
 	struct totals *sum = sums();
 
@@ -45,7 +48,10 @@ int BPF_PROG(contention_begin, void *lock, unsigned int flags)
 	if (!known)
 		return 0;
 	if (known->since) {
-		/* The same wait goes on in another way, or one within it begins, or the end of the last was missed. */
+		/*
+		 * One of three things: the same wait continues, for example by sleeping after
+		 * spinning; a nested wait begins; or the end of the last wait was missed.
+		 */
 		if (known->lock == (__u64)lock || !may_sleep(kind))
 			return 0;
 	}
@@ -65,7 +71,7 @@ int BPF_PROG(contention_end, void *lock, int result)
 
 	if (!known || !known->since || known->lock != (__u64)lock)
 		return 0;
-	book(known, bpf_ktime_get_ns());
+	add_wait(known, bpf_ktime_get_ns());
 	known->since = 0;
 	return 0;
 }

@@ -1,4 +1,5 @@
-//! The screen under a terminal: this test program executes itself there, with reports that are made up in the scheduler's place.
+//! Tests of the screen on a pseudo-terminal. This test program executes itself there as a
+//! *stand-in* for the scheduler and shows made-up reports.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,12 +20,12 @@ use super::*;
 use crate::monitor::Monitor;
 use crate::report::Named;
 
-/// How the stand-in ends, if not by a wish to.
+/// Environment variable that selects how the stand-in ends; if empty, on request.
 const END: &str = "UNCONVOY_TEST_SCREEN";
-/// Several times what anything takes on a busy machine.
+/// Several times as long as any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What the scheduler does with its monitor, in its place. Executed by the other tests.
+/// The stand-in, which uses the monitor as the scheduler would. The other tests execute it.
 #[test]
 #[ignore = "the other tests execute it under a terminal"]
 fn stand_in() {
@@ -36,8 +37,8 @@ fn stand_in() {
             1
         }
     };
-    // The test harness would write to the terminal, which need not take anything.
-    // SAFETY: ends this process, and returns to nobody.
+    // The test harness would write to the terminal, which may be blocked.
+    // SAFETY: _exit ends this process; no destructor of this process matters.
     unsafe { libc::_exit(status) }
 }
 
@@ -73,7 +74,7 @@ fn stand_in_until(end: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A terminal, and the stand-in at work there.
+/// A pseudo-terminal with the stand-in running on it.
 struct Session {
     master: Arc<OwnedFd>,
     slave: OwnedFd,
@@ -82,7 +83,7 @@ struct Session {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What the terminal was told, as lines would be, and as a terminal understands it.
+/// The stand-in's output: as bytes, and as a terminal interprets it.
 struct Seen {
     bytes: Vec<u8>,
     terminal: vt100::Parser,
@@ -96,24 +97,33 @@ impl Session {
     }
 
     fn begin_unread(end: &str, term: &str) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
-        let slave = open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let slave =
+            open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         tcsetwinsize(&master, size(24, 80)).unwrap();
         let before = tcgetattr(&slave).unwrap();
         let end_of_it = || Stdio::from(slave.try_clone().unwrap());
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "screen::tests::stand_in", "--ignored", "--nocapture", "--test-threads=1", "--quiet"])
+            .args([
+                "--exact",
+                "screen::tests::stand_in",
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+                "--quiet",
+            ])
             .env(END, end)
             .env("TERM", term)
             .env_remove("NO_COLOR")
             .stdin(end_of_it())
             .stdout(end_of_it())
             .stderr(end_of_it());
-        // SAFETY: two system calls.
+        // SAFETY: between fork and exec, the closure makes two system calls and does not allocate.
         unsafe {
             command.pre_exec(|| {
                 rustix::process::setsid()?;
@@ -121,11 +131,12 @@ impl Session {
             });
         }
         let child = command.spawn().unwrap();
-        let seen = Seen { bytes: Vec::new(), terminal: vt100::Parser::new(cells(24), cells(80), 0) };
+        let seen =
+            Seen { bytes: Vec::new(), terminal: vt100::Parser::new(cells(24), cells(80), 0) };
         Session { master: Arc::new(master), slave, before, child, seen: Arc::new(Mutex::new(seen)) }
     }
 
-    /// Reads what the terminal is told from now on.
+    /// Starts reading the stand-in's output.
     fn read(&self) {
         let (master, seen) = (Arc::clone(&self.master), Arc::clone(&self.seen));
         std::thread::spawn(move || {
@@ -145,7 +156,7 @@ impl Session {
     fn wait_for(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
         let start = Instant::now();
         while !is_so(&self.seen.lock().unwrap()) {
-            assert!(start.elapsed() < LONG, "{what} is not seen:\n{}", self.text());
+            assert!(start.elapsed() < LONG, "not seen: {what}\n{}", self.text());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -171,14 +182,14 @@ impl Session {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(start.elapsed() < LONG, "it does not end:\n{}", self.text());
+            assert!(start.elapsed() < LONG, "the stand-in does not end:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// The terminal is as it was; what was said after the screen.
+    /// Asserts that the terminal is restored. Returns the output after the screen.
     fn restored(&self) -> String {
-        // Comes after all that the stand-in wrote.
+        // The terminal delivers this mark after all output of the stand-in.
         File::from(self.slave.try_clone().unwrap()).write_all(b"@the end").unwrap();
         self.wait_for("the end", |seen| seen.bytes.ends_with(b"@the end"));
         let seen = self.seen.lock().unwrap();
@@ -192,7 +203,9 @@ impl Session {
         );
         let text = String::from_utf8_lossy(&seen.bytes);
         assert_eq!(text.matches("\x1b[?1049h").count(), 1, "{text:?}");
-        let (_, after) = text.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("the screen was not left: {text:?}"));
+        let (_, after) = text
+            .split_once("\x1b[?1049l")
+            .unwrap_or_else(|| panic!("the screen was not left: {text:?}"));
         after.trim_end_matches("@the end").to_owned()
     }
 }
@@ -213,18 +226,20 @@ fn size(rows: u16, columns: u16) -> Winsize {
 }
 
 #[test]
-fn keys_end_it() {
+fn quit_keys_end_the_screen() {
     for key in [b'q', CTRL_C] {
         let mut session = Session::begin("");
         session.wait_for_the_screen();
         let modes = tcgetattr(&session.slave).unwrap().local_modes;
         assert!(!modes.intersects(LocalModes::ECHO | LocalModes::ICANON), "{modes:?}");
-        // What does nothing: Ctrl-Z, Ctrl-S, Ctrl-\, and other keys.
+        // Keys without effect: Ctrl-Z, Ctrl-S, Ctrl-\ and letters.
         for key in *b"\x1a\x13\x1cxyz" {
             session.press(key);
         }
-        session.wait_for("another report", |seen| seen.terminal.screen().contents().contains("tick"));
-        session.wait_for("another report", |seen| seen.terminal.screen().contents().contains("tock"));
+        session
+            .wait_for("another report", |seen| seen.terminal.screen().contents().contains("tick"));
+        session
+            .wait_for("another report", |seen| seen.terminal.screen().contents().contains("tock"));
         session.press(key);
         assert_eq!(session.status().code(), Some(0));
         assert_eq!(session.restored(), "");
@@ -232,7 +247,7 @@ fn keys_end_it() {
 }
 
 #[test]
-fn signals_end_it() {
+fn signals_end_the_screen() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut session = Session::begin("");
         session.wait_for_the_screen();
@@ -243,8 +258,10 @@ fn signals_end_it() {
 }
 
 #[test]
-fn errors_and_panics_are_said_on_the_terminal_as_it_was() {
-    for (end, said) in [("error", "unconvoy: the kernel is gone\r\n"), ("panic", "the stand-in panics")] {
+fn error_or_panic_is_printed_on_the_restored_terminal() {
+    for (end, said) in
+        [("error", "unconvoy: the kernel is gone\r\n"), ("panic", "the stand-in panics")]
+    {
         let mut session = Session::begin(end);
         assert!(!session.status().success());
         let after = session.restored();
@@ -253,7 +270,7 @@ fn errors_and_panics_are_said_on_the_terminal_as_it_was() {
 }
 
 #[test]
-fn it_follows_the_terminal_s_size() {
+fn screen_follows_the_size_of_the_terminal() {
     let mut session = Session::begin("");
     session.wait_for_the_screen();
     for (rows, columns) in [(10, 40), (1, 30), (50, 120)] {
@@ -262,21 +279,27 @@ fn it_follows_the_terminal_s_size() {
         session.wait_for("the bound at the new size", |seen| {
             let text = seen.terminal.screen().contents();
             let lines: Vec<_> = text.lines().collect();
-            let is_filled = rows == 1 || lines.len() == usize::from(rows) && lines[lines.len() - 1].starts_with("q or");
-            lines.first().is_some_and(|line| line.starts_with("bound ") && line.contains("(searching)")) && is_filled
+            let is_filled = rows == 1
+                || lines.len() == usize::from(rows) && lines[lines.len() - 1].starts_with("q or");
+            lines
+                .first()
+                .is_some_and(|line| line.starts_with("bound ") && line.contains("(searching)"))
+                && is_filled
         });
     }
-    // As many tasks as there is room for now.
-    session.wait_for("more tasks", |seen| seen.terminal.screen().contents().matches("50.0 %").count() > 24);
+    // The taller screen shows more tasks.
+    session.wait_for("more tasks", |seen| {
+        seen.terminal.screen().contents().matches("50.0 %").count() > 24
+    });
     session.press(b'q');
     assert_eq!(session.status().code(), Some(0));
     session.restored();
 }
 
 #[test]
-fn a_terminal_that_takes_nothing_keeps_nobody() {
+fn blocked_terminal_does_not_delay_the_end() {
     let mut session = Session::begin_unread("", "xterm");
-    // Some kilobytes a report, a hundred a second: more than a terminal keeps for its reader.
+    // A hundred reports of some kilobytes a second fill the terminal's buffer.
     std::thread::sleep(Duration::from_secs(2));
     session.signal(Signal::TERM);
     assert_eq!(session.status().code(), Some(0));
@@ -284,10 +307,11 @@ fn a_terminal_that_takes_nothing_keeps_nobody() {
 }
 
 #[test]
-fn a_dumb_terminal_gets_lines() {
+fn dumb_terminal_gets_plain_lines() {
     let mut session = Session::begin_unread("", "dumb");
     session.read();
-    let line = "     3 s  bound 4 of 8 (searching), 100 lock-intensive tasks, 1 votes: 25.0 % waited, 0 changes\r\n";
+    let line = "     3 s  bound 4 of 8 (searching), 100 lock-intensive tasks, \
+                1 votes: 25.0 % waited, 0 changes\r\n";
     session.wait_for("a line", |seen| String::from_utf8_lossy(&seen.bytes).contains(line));
     session.press(CTRL_C);
     assert_eq!(session.status().code(), Some(0));
@@ -295,7 +319,7 @@ fn a_dumb_terminal_gets_lines() {
 }
 
 #[test]
-fn a_key_that_begins_with_an_escape_is_not_its_last_letter() {
+fn escape_sequence_with_a_quit_letter_does_not_quit() {
     assert!(ends(b"q") && ends(b"Q") && ends(b"xq") && ends(&[CTRL_C]));
     assert!(!ends(b"\x1bq") && !ends(b"\x1bOq") && !ends(b"x") && !ends(b""));
 }

@@ -1,6 +1,6 @@
 state before
 
-# A set of three cores: lock-intensive tasks among others, some of which may not run everywhere.
+# A set of three cores: lock-intensive tasks among others, some of which are pinned.
 start --bound 3
 state loaded
 tasks 0 quiet
@@ -27,21 +27,22 @@ wait $SCHEDULER
 echo "@status $?"
 becomes disabled ended
 
-# A set of as many cores as are found to be good. Loads last until that is seen: the guest may be slow.
+# A set whose size is searched for. The loads run until the bound moves, since the guest may be
+# slow.
 start
 load files 8 300 >/tmp/many &
 tasks 8 many
 moves 0 many
 kill $!
 tasks 0 drained
-# Of two tasks that want a spin lock the kernel sees none waiting: a third has to be there.
+# The kernel traces a wait for a spin lock only if at least three tasks contend for it.
 load files 4 300 >/tmp/four &
 tasks 4 four
 moves $(metric bound_changes_total) four
 kill $!
 tasks 0 drained.again
 
-# The user-space side stalls.
+# The loader is stopped.
 kill -STOP $SCHEDULER
 load files 8 5 >/tmp/stalled
 load fork 200 && echo "@stalled.forked yes"
@@ -52,7 +53,7 @@ sleep 2
 tasks 0 resumed
 state awake
 
-# A processor goes and comes back.
+# A processor goes offline and online.
 echo 0 >/sys/devices/system/cpu/cpu7/online
 cores 7 offline
 echo 1 >/sys/devices/system/cpu/cpu7/online
@@ -60,4 +61,4 @@ cores 8 online
 
 kill -KILL $SCHEDULER
 becomes disabled killed
-show said /tmp/said
+show output /tmp/output

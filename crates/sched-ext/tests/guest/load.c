@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the guest has to do. Statically linked: the guest has no libraries but the scheduler's.
+ * Loads for the guest. Statically linked: the guest has only the scheduler's libraries.
  *
- *   load files|mmap|spin THREADS SECONDS [MASK]   threads that want a spin lock of the kernel's, its mmap_lock, or none;
- *                                                 on the processors of the hexadecimal MASK; SIGTERM ends it before its time
- *   load fork COUNT                               as many children that end at once, one after the other
- *   load breed PROCESSES COUNT                    processes of which each wants the spin lock all the time and has COUNT children that do
- *   load shells PROCESSES COUNT MS                processes that only begin COUNT children, one after the other, which all want one spin lock for so long
- *   load exec COUNT                               as many children that execute a program which ends at once
- *   load pipe COUNT                               a byte goes to another process and comes back so often
+ *   load files|mmap|spin THREADS SECONDS [MASK]
+ *       threads that contend for a spin lock of the kernel (files), for mmap_lock (mmap), or for
+ *       nothing (spin), on the processors in the hexadecimal MASK; SIGTERM ends them early
+ *   load fork COUNT
+ *       COUNT children, one after another, that end at once
+ *   load breed PROCESSES COUNT
+ *       processes that contend for a spin lock and have COUNT children each that do the same
+ *   load shells PROCESSES COUNT MS
+ *       processes that only create COUNT children each, one after another; all children contend
+ *       for one spin lock for MS milliseconds
+ *   load exec COUNT
+ *       COUNT children, one after another, that execute a program which ends at once
+ *   load pipe COUNT
+ *       COUNT round trips of a byte between two processes
  *
- * The first prints one line: its name, operations, the fewest of a thread, then its threads' ids. The last two print the nanoseconds that it took,
- * and are what instructions.c counts the instructions of.
+ * The first form prints its name, the number of operations, the smallest number of operations of a
+ * thread, and the thread ids. The last two print the elapsed nanoseconds; instructions.c counts
+ * their instructions.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -39,7 +47,7 @@ static struct worker workers[MOST];
 static volatile int is_over;
 static void (*operation)(void);
 
-/* Takes the lock of the process's table of files, twice. */
+/* Takes the spin lock of the process's file table twice. */
 static void files(void)
 {
 	close(dup(0));
@@ -81,7 +89,7 @@ static int have_threads_work(const char *name, int threads, int seconds, const c
 
 	sigemptyset(&end);
 	sigaddset(&end, SIGTERM);
-	/* For the threads, too: this one waits for it. */
+	/* The threads inherit this mask; only this thread waits for the signal. */
 	sigprocmask(SIG_BLOCK, &end, NULL);
 	operation = !strcmp(name, "files") ? files : !strcmp(name, "mmap") ? map : spin;
 	if (mask) {
@@ -142,13 +150,16 @@ static void contend(double seconds)
 	} while (now.tv_sec - start.tv_sec + (now.tv_nsec - start.tv_nsec) / 1e9 < seconds);
 }
 
-/* A fork that shares the table of files, and with it its lock. */
+/* A fork that shares the file table, and so its spin lock. */
 static pid_t fork_with_files(void)
 {
 	return syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
 }
 
-/* Processes that want the lock for `own` seconds and then have children, one after the other, that want it for `seconds`. */
+/*
+ * Starts processes that contend for `own` seconds and then create `count` children each, one after
+ * another, that contend for `seconds`.
+ */
 static int have_parents(pid_t (*begin)(void), int processes, double own, int count, double seconds)
 {
 	for (int i = 0; i < processes; i++) {
@@ -197,7 +208,7 @@ static int have_timed(const char *name, int count)
 	int failed;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	/* nopl BEGIN(%rax), nopl END(%rax): see instructions.c */
+	/* nopl BEGIN(%rax) and nopl END(%rax): see instructions.c. */
 	asm volatile(".ascii \"\\x0f\\x1f\\x80vncb\"" ::: "memory");
 	failed = !strcmp(name, "exec") ? have_children(count, 1) : play_ping_pong(count);
 	asm volatile(".ascii \"\\x0f\\x1f\\x80vnce\"" ::: "memory");
@@ -215,10 +226,12 @@ int main(int count, char **arguments)
 	if (count == 4 && !strcmp(arguments[1], "breed"))
 		return have_parents(fork, atoi(arguments[2]), 2, atoi(arguments[3]), 0.0001);
 	if (count == 5 && !strcmp(arguments[1], "shells"))
-		return have_parents(fork_with_files, atoi(arguments[2]), 0, atoi(arguments[3]), atoi(arguments[4]) / 1e3);
+		return have_parents(fork_with_files, atoi(arguments[2]), 0,
+				    atoi(arguments[3]), atoi(arguments[4]) / 1e3);
 	if (count == 3 && (!strcmp(arguments[1], "exec") || !strcmp(arguments[1], "pipe")))
 		return have_timed(arguments[1], atoi(arguments[2]));
 	if (count < 4 || atoi(arguments[2]) > MOST)
 		return 2;
-	return have_threads_work(arguments[1], atoi(arguments[2]), atoi(arguments[3]), arguments[4]);
+	return have_threads_work(arguments[1], atoi(arguments[2]), atoi(arguments[3]),
+				 arguments[4]);
 }

@@ -1,28 +1,30 @@
-//! The loads on the kernel's own locks (papers/workloads/tasks) under the default scheduler and under this one.
+//! Loads on the kernel's own locks (papers/workloads/tasks) under the default scheduler and under
+//! `unconvoy sched`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::PROCESSORS;
-use crate::machine::{Machine, Said};
+use crate::machine::{Machine, Output};
 
 const SCHEDULERS: [&str; 2] = ["default", "unconvoy"];
 
-/// The names that loads.sh gives them.
-const LOADS: [&str; 7] = ["mmapbench", "sockbench", "postmark-few", "postmark-many", "find", "grep", "compile"];
+/// The loads' names in loads.sh.
+const LOADS: [&str; 7] =
+    ["mmapbench", "sockbench", "postmark-few", "postmark-many", "find", "grep", "compile"];
 
-/// Those that the guest has all for: a compiler it has if someone puts one there.
-fn loads(said: &Said) -> &'static [&'static str] {
+/// The loads that the guest can run: `compile` requires a compiler in the guest.
+fn loads(output: &Output) -> &'static [&'static str] {
     let [others @ .., _] = &LOADS;
-    if said.words("compiler") == ["yes"] {
+    if output.words("compiler") == ["yes"] {
         return &LOADS;
     }
-    println!("left out: compile, for the guest has no compiler\n");
+    println!("left out: compile, since the guest has no compiler\n");
     others
 }
 
-/// The loads as one program without libraries.
+/// Compiles the loads into one static program.
 fn tasks(directory: &Path) -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/workloads");
     let program = directory.join("tasks");
@@ -33,55 +35,76 @@ fn tasks(directory: &Path) -> PathBuf {
     program
 }
 
-fn boot(settings: &[(&str, u32)], patience: Duration) -> Option<Said> {
+fn boot(settings: &[(&str, u32)], timeout: Duration) -> Option<Output> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let programs = [tasks(directory.path())];
-    Machine { settings, programs: &programs, patience, ..Machine::new("loads.sh", PROCESSORS) }.boot()
+    Machine { settings, programs: &programs, timeout, ..Machine::new("loads.sh", PROCESSORS) }
+        .boot()
 }
 
-/// What a load said of itself, and its scheduler meanwhile, in one round.
+/// The output of a load, and of its scheduler, in one round.
 struct Work<'a> {
-    said: &'a Said,
+    output: &'a Output,
     name: String,
 }
 
 impl<'a> Work<'a> {
-    fn of(said: &'a Said, scheduler: &str, round: u32, load: &str) -> Self {
-        Work { said, name: format!("{scheduler}.{round}.{load}") }
+    fn of(output: &'a Output, scheduler: &str, round: u32, load: &str) -> Self {
+        Work { output, name: format!("{scheduler}.{round}.{load}") }
     }
 
     fn figure(&self, name: &str) -> f64 {
-        let line = self.said.file(&self.name).lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = self
+            .output
+            .file(&self.name)
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|value| value.trim().parse().ok())
-            .unwrap_or_else(|| panic!("{}: no {name} in:\n{}", self.name, self.said.console))
+            .unwrap_or_else(|| panic!("{}: no {name} in:\n{}", self.name, self.output.console))
     }
 
-    /// An observation when the window had `when`.
+    /// The observation when the measurement window opened (`open`), when it closed (`closed`), or
+    /// after the load (`after`).
     fn words(&self, when: &str) -> &[String] {
-        self.said.words(&format!("{}.{when}", self.name))
+        self.output.words(&format!("{}.{when}", self.name))
     }
 
-    /// It ended well, did work, and the scheduler that it ran under was the same one from before to after.
-    fn is_sound(&self, state: &str) {
-        assert_eq!(self.figure("status"), 0.0, "{}:\n{}", self.name, self.said.console);
-        assert!(self.figure("ops") >= f64::from(PROCESSORS), "{}: not each task did anything", self.name);
+    /// Asserts that the load succeeded, and that the same scheduler ran from start to end.
+    fn assert_success(&self, state: &str) {
+        assert_eq!(self.figure("status"), 0.0, "{}:\n{}", self.name, self.output.console);
+        assert!(
+            self.figure("ops") >= f64::from(PROCESSORS),
+            "{}: some task did no operation",
+            self.name
+        );
         for when in ["open", "closed", "after"] {
-            assert_eq!(self.words(when)[0], state, "{} {when}:\n{}", self.name, self.said.console);
+            assert_eq!(
+                self.words(when)[0],
+                state,
+                "{} {when}:\n{}",
+                self.name,
+                self.output.console
+            );
         }
         assert_eq!(self.words("open.loaded").len(), 1);
-        assert_eq!(self.words("open.loaded"), self.words("closed.loaded"), "{}: loaded anew", self.name);
+        assert_eq!(
+            self.words("open.loaded"),
+            self.words("closed.loaded"),
+            "{}: the scheduler was reloaded",
+            self.name
+        );
     }
 
-    /// The lines of `--monitor` from its window.
+    /// Lines of `--monitor` during the measurement window.
     fn monitor(&self, round: u32) -> Vec<&'a str> {
         let line = |when: &str| self.words(when)[0].parse::<usize>().expect("a number");
-        let lines = self.said.file(&format!("unconvoy.{round}.said")).lines();
+        let lines = self.output.file(&format!("unconvoy.{round}.output")).lines();
         lines.take(line("closed.lines")).skip(line("open.lines")).collect()
     }
 }
 
 #[test]
-fn each_load_does_its_work_under_either_scheduler() {
+fn loads_run_under_both_schedulers() {
     let settings = [
         ("ROUNDS", 1),
         ("SECONDS", 1),
@@ -92,22 +115,27 @@ fn each_load_does_its_work_under_either_scheduler() {
         ("FIND_FILES", 100),
         ("GREP_MEGABYTES", 1),
     ];
-    let Some(said) = boot(&settings, Duration::from_secs(300)) else { return };
-    let loads = loads(&said);
+    let Some(output) = boot(&settings, Duration::from_secs(300)) else { return };
+    let loads = loads(&output);
     for &load in loads {
         for (scheduler, state) in SCHEDULERS.into_iter().zip(["disabled", "enabled"]) {
-            Work::of(&said, scheduler, 1, load).is_sound(state);
+            Work::of(&output, scheduler, 1, load).assert_success(state);
         }
     }
-    let slices = |load, when| said.numbers(&format!("unconvoy.1.{load}.{when}.slices"))[0];
-    assert!(slices("grep", "closed") > slices("mmapbench", "open"), "it did not schedule them:\n{}", said.console);
-    assert_eq!(said.words("unconvoy.1.status"), ["0"], "Ctrl-C is no failure");
-    assert_eq!(said.words("unconvoy.1.ended"), ["disabled"]);
+    let slices = |load, when| output.numbers(&format!("unconvoy.1.{load}.{when}.slices"))[0];
+    assert!(
+        slices("grep", "closed") > slices("mmapbench", "open"),
+        "the scheduler did not schedule the loads:\n{}",
+        output.console
+    );
+    assert_eq!(output.words("unconvoy.1.status"), ["0"], "Ctrl-C counts as success");
+    assert_eq!(output.words("unconvoy.1.ended"), ["disabled"]);
 }
 
 const ROUNDS: u32 = 3;
 
-/// Throughput and cost of each load, and what the scheduler said of it. No bound: a guest's processors here are no real ones.
+/// Prints throughput and cost of each load, and the scheduler's reports. Asserts no limit: the
+/// guest's processors share the host's.
 #[test]
 #[ignore = "a measurement: make bench-sched"]
 fn throughput() {
@@ -121,46 +149,63 @@ fn throughput() {
         ("FIND_FILES", 300),
         ("GREP_MEGABYTES", 1),
     ];
-    let Some(said) = boot(&settings, Duration::from_secs(3600)) else { return };
-    let loads = loads(&said);
-    println!("{PROCESSORS} virtual processors, as many tasks; median (least to most); {settings:?}\n");
-    println!("| load | scheduler | operations/s | to the default's | processor time per operation, us |");
+    let Some(output) = boot(&settings, Duration::from_secs(3600)) else { return };
+    let loads = loads(&output);
+    println!("{PROCESSORS} virtual processors, one task each; median (min to max); {settings:?}\n");
+    println!(
+        "| load | scheduler | operations/s | relative to default | CPU time per operation, us |"
+    );
     println!("| --- | --- | --- | --- | --- |");
     for &load in loads {
         for (scheduler, state) in SCHEDULERS.into_iter().zip(["disabled", "enabled"]) {
             let spread = |value: &dyn Fn(u32, &Work) -> f64| {
-                let of = |round| value(round, &Work::of(&said, scheduler, round, load));
+                let of = |round| value(round, &Work::of(&output, scheduler, round, load));
                 Spread::of((1..=ROUNDS).map(of).collect())
             };
             let rate = spread(&|_, work| {
-                work.is_sound(state);
+                work.assert_success(state);
                 work.figure("ops_per_sec")
             });
             let to_default = spread(&|round, work| {
-                work.figure("ops_per_sec") / Work::of(&said, "default", round, load).figure("ops_per_sec")
+                work.figure("ops_per_sec")
+                    / Work::of(&output, "default", round, load).figure("ops_per_sec")
             });
             let cost = spread(&|_, work| work.figure("cpu_ns_per_op") / 1e3);
-            println!("| {load} | {scheduler} | {} | {} | {} |", rate.text(), to_default.text(), cost.text());
+            println!(
+                "| {load} | {scheduler} | {} | {} | {} |",
+                rate.text(),
+                to_default.text(),
+                cost.text()
+            );
         }
     }
-    println!("\n| load, under unconvoy sched | processors waited | lock-intensive tasks | bound | votes: waited, % |");
+    println!(
+        "\n| load, under unconvoy sched | processors waiting | lock-intensive tasks | bound | \
+         votes: waiting, % |"
+    );
     println!("| --- | --- | --- | --- | --- |");
     for &load in loads {
-        let reports: Vec<_> =
-            (1..=ROUNDS).flat_map(|round| Work::of(&said, "unconvoy", round, load).monitor(round)).collect();
-        // A line of what there is, then one of what happened; tasks by name after them.
+        let reports: Vec<_> = (1..=ROUNDS)
+            .flat_map(|round| Work::of(&output, "unconvoy", round, load).monitor(round))
+            .collect();
+        // The report has a line of state, a line of rates, and a line per named task.
         let field = |before: &str, after: &str| -> Vec<f64> {
-            let value = |line: &str| line.split_once(after)?.0.rsplit_once(before)?.1.trim().parse().ok();
+            let value =
+                |line: &str| line.split_once(after)?.0.rsplit_once(before)?.1.trim().parse().ok();
             reports.iter().filter_map(|line| value(line)).collect()
         };
-        let shown =
-            [("  ", " processors waited"), ("), ", " lock-intensive"), ("bound ", " of "), ("votes: ", " % waited")]
-                .map(|(before, after)| Spread::of(field(before, after)).text());
+        let shown = [
+            ("  ", " processors waited"),
+            ("), ", " lock-intensive"),
+            ("bound ", " of "),
+            ("votes: ", " % waited"),
+        ]
+        .map(|(before, after)| Spread::of(field(before, after)).text());
         println!("| {load} | {} |", shown.join(" | "));
     }
 }
 
-/// Values, in order of size.
+/// Values in ascending order.
 struct Spread(Vec<f64>);
 
 impl Spread {
@@ -169,10 +214,14 @@ impl Spread {
         Spread(values)
     }
 
-    /// Median (least to most), to three digits.
+    /// Median (min to max), to three digits.
     fn text(&self) -> String {
         let show = |value: f64| {
-            let digits = if value.abs() < 1.0 { 3 } else { 2_usize.saturating_sub(value.abs().log10() as usize) };
+            let digits = if value.abs() < 1.0 {
+                3
+            } else {
+                2_usize.saturating_sub(value.abs().log10() as usize)
+            };
             format!("{value:.digits$}")
         };
         match (self.0.first(), self.0.get(self.0.len() / 2), self.0.last()) {

@@ -1,21 +1,23 @@
-# Each load on the kernel's own locks under the default scheduler and under this one, in turns, as often as $ROUNDS says, for $SECONDS each.
+# Runs each load on the kernel's own locks under both schedulers, alternating for $ROUNDS rounds of
+# $SECONDS each.
 mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
 CURRENT=/sys/kernel/sched_ext/enable_seq
 
-# Writes down which scheduler is in force, and what has been said up to now.
+# Reports the active scheduler and the length of its output.
 look() {
 	state $1
 	echo "@$1.loaded $(cat $CURRENT)"
 	echo "@$1.slices $(metric slices_total 2>/dev/null)"
-	echo "@$1.lines $(wc -l </tmp/said)"
+	echo "@$1.lines $(wc -l </tmp/output)"
 }
-# A load says when its window opens and when it is closed.
+# Runs a load, which prints when its measurement window opens and closes.
 work() {
 	name=$scheduler.$round.$1
 	shift
 	{
-		UNCONVOY_WINDOW=1 /bin/tasks "$@" --tasks $(nproc) --seconds $SECONDS --warm-up $WARM_UP 2>&1
+		UNCONVOY_WINDOW=1 /bin/tasks "$@" --tasks $(nproc) --seconds $SECONDS \
+			--warm-up $WARM_UP 2>&1
 		echo "status $?"
 	} | while read -r first second; do
 		case "$first $second" in
@@ -44,7 +46,7 @@ works() {
 	fi
 }
 for round in $(seq $ROUNDS); do
-	: >/tmp/said
+	: >/tmp/output
 	rm -f $METRICS
 	scheduler=default
 	works
@@ -54,6 +56,6 @@ for round in $(seq $ROUNDS); do
 	kill -INT $SCHEDULER
 	wait $SCHEDULER
 	echo "@unconvoy.$round.status $?"
-	show unconvoy.$round.said /tmp/said
+	show unconvoy.$round.output /tmp/output
 	becomes disabled unconvoy.$round.ended
 done

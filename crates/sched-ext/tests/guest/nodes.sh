@@ -1,4 +1,4 @@
-# Loads on two memory nodes, of which the set has one, and both.
+# Loads on two memory nodes, with a set that covers one node, then both.
 round() {
 	start --bound $2
 	state loaded
@@ -20,7 +20,8 @@ round() {
 	# shellcheck disable=SC2086
 	wait $loads
 	for name in files spin near far one; do show $1.$name /tmp/$name; done
-	echo "@$1.crossings $(metric node_crossings_total) $(metric slices_total) $(metric guests_total)"
+	counts="$(metric node_crossings_total) $(metric slices_total) $(metric guests_total)"
+	echo "@$1.crossings $counts"
 	state $1.end
 	kill -INT $SCHEDULER
 	wait $SCHEDULER
@@ -28,7 +29,7 @@ round() {
 round whole 4
 round all 8
 
-# The second node's processors go and come back.
+# The second node's processors go offline and online.
 start --bound 2
 for cpu in 4 5 6 7; do echo 0 >/sys/devices/system/cpu/cpu$cpu/online; done
 cores 4 gone
@@ -41,4 +42,4 @@ echo "@back.nodes $(metric nodes)"
 load spin 8 4 >/tmp/spin
 show back.spin /tmp/spin
 state end
-show said /tmp/said
+show output /tmp/output

@@ -1,29 +1,38 @@
-//! What `unconvoy sched` costs where nobody contends, in a guest's instructions.
+//! Overhead of `unconvoy sched` without contention, in instructions of a guest.
 
 use std::time::Duration;
 
-use crate::machine::{Clock, Machine, Said};
+use crate::machine::{Clock, Machine, Output};
 
 const ROUNDS: usize = 5;
 
-/// Goal: at most 5 % more instructions than under the default scheduler, on one processor and on several.
+/// Goal: at most 5 % more instructions than under the default scheduler, on one and on several
+/// processors.
 #[test]
 #[ignore = "a measurement: make bench-sched"]
 fn overhead() {
-    println!("instructions of all processors; median (least to most) of {ROUNDS} rounds in turns\n");
-    println!("| processors | work | default | unconvoy sched | more | idle, default | idle, unconvoy sched |");
+    println!(
+        "instructions of all processors; median (min to max) of {ROUNDS} interleaved rounds\n"
+    );
+    println!(
+        "| processors | work | default | unconvoy sched | overhead | idle, default | \
+         idle, unconvoy sched |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for processors in [1, 2, 4] {
         let machine = Machine {
             clock: Clock::Instructions,
             settings: &[("ROUNDS", ROUNDS as u32)],
-            patience: Duration::from_secs(1200),
+            timeout: Duration::from_secs(1200),
             ..Machine::new("overhead.sh", processors)
         };
-        let Some(said) = machine.boot() else { return };
-        assert!(said.words("unconvoy.1")[0] == "enabled" && said.words("default.1") == ["disabled"]);
+        let Some(output) = machine.boot() else { return };
+        assert!(
+            output.words("unconvoy.1")[0] == "enabled" && output.words("default.1") == ["disabled"]
+        );
         for work in ["exec", "pipe"] {
-            let (default, own) = (Measured::of(&said, "default", work), Measured::of(&said, "unconvoy", work));
+            let (default, own) =
+                (Measured::of(&output, "default", work), Measured::of(&output, "unconvoy", work));
             println!(
                 "| {processors} | {work} | {} | {} | {:+.1} % | {:.1} % | {:.1} % |",
                 default.text(),
@@ -36,20 +45,21 @@ fn overhead() {
     }
 }
 
-/// A work's rounds under one scheduler.
+/// Measurements of one benchmark under one scheduler.
 struct Measured {
-    /// Instructions, in order of size.
+    /// Instructions per round, sorted.
     instructions: Vec<u64>,
-    /// The part of the time that no processor worked, in percent: what the guest's clock has beyond its instructions.
+    /// Share of the time without a running processor, in percent: the guest's clock minus its
+    /// instructions.
     idle: f64,
 }
 
 impl Measured {
-    fn of(said: &Said, scheduler: &str, work: &str) -> Self {
+    fn of(output: &Output, scheduler: &str, work: &str) -> Self {
         let (mut instructions, mut time) = (Vec::new(), 0);
         for round in 1..=ROUNDS {
-            let numbers = said.numbers(&format!("{scheduler}.{round}.{work}"));
-            instructions.push(said.instructions[numbers[0] as usize - 1]);
+            let numbers = output.numbers(&format!("{scheduler}.{round}.{work}"));
+            instructions.push(output.instructions[numbers[0] as usize - 1]);
             time += numbers[1];
         }
         instructions.sort_unstable();

@@ -1,6 +1,6 @@
-# What is executed for nobody's contention under the default scheduler and under this one, in turns, as often as $ROUNDS says.
+# Runs benchmarks without contention under both schedulers, alternating for $ROUNDS rounds.
 calls=0
-# Each call is a line of what instructions.c counts.
+# Runs one benchmark, which adds a line to the output of instructions.c.
 call() {
 	load $2 $3 >/tmp/time
 	calls=$((calls + 1))
@@ -22,4 +22,4 @@ for round in $(seq $ROUNDS); do
 	wait $SCHEDULER
 done
 show metrics $METRICS
-show said /tmp/said
+show output /tmp/output

@@ -1,4 +1,4 @@
-//! What an access costs, by where the line is.
+//! Costs of memory accesses, by location of the line.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -11,17 +11,18 @@ use super::threads::confined;
 use super::topology::Two;
 use super::tries::{TRIES, median, per_call};
 
-/// A line of its own, whatever the prefetcher fetches beside it.
+/// A cache line. The alignment to two lines keeps other data out of the line that the prefetcher
+/// fetches with it.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Elements of a chain that fits into the first cache, and of one that fits into none.
+/// Elements of a chain that fits the first-level cache, and of one that fits no cache.
 const SHORT: usize = 256;
 const LONG: usize = 8 << 20;
 
-/// The time of a step along a chain of dependent loads through `len` elements of 8 bytes, in an order that no prefetcher
-/// guesses: one cycle through all of them (Sattolo's algorithm).
+/// Time of a step along a chain of dependent loads through `len` elements of 8 bytes. The order
+/// defeats prefetchers: one random cycle through all elements (Sattolo's algorithm).
 fn step(len: usize) -> f64 {
     const STEPS: u32 = 200_000;
     let mut random = fastrand::Rng::with_seed(1);
@@ -40,24 +41,24 @@ fn step(len: usize) -> f64 {
     })
 }
 
-/// A load that the first cache serves, nanoseconds.
+/// A load served by the first-level cache, in nanoseconds.
 pub(super) fn hit() -> f64 {
     step(SHORT)
 }
 
-/// A load that no cache serves: in 64 MiB, of which the largest caches hold some part.
+/// A load served by memory, from a chain of 64 MiB. The largest caches hold a part of this chain.
 pub(super) fn miss() -> f64 {
     step(LONG)
 }
 
-/// What an atomic addition costs beyond a load, when the next one needs its result.
+/// Extra cost of an atomic addition over a load, in a chain of dependent additions.
 pub(super) fn read_modify_write() -> f64 {
     let line = Line::default();
     let mut seen = 0;
     per_call(|| seen = line.0.fetch_add(seen & 1, SeqCst)) - hit()
 }
 
-/// A fence with a store to wait for.
+/// A fence after a store.
 pub(super) fn fence() -> f64 {
     let line = Line::default();
     let store = || line.0.store(black_box(1), Relaxed);
@@ -68,20 +69,18 @@ pub(super) fn fence() -> f64 {
     both - per_call(store)
 }
 
-/// [`Spin::pause`](unconvoy::primitive::Spin::pause).
 pub(super) fn pause() -> f64 {
     per_call(Native::pause)
 }
 
-/// [`Clock::now`](unconvoy::primitive::Clock::now).
 pub(super) fn clock() -> f64 {
     per_call(|| _ = black_box(Native::now()))
 }
 
-/// A line that the other one of `two` contexts has written to.
+/// Transfer of a line that the other context of `two` has written.
 ///
-/// The line goes round: each of the two reads what the other wrote, and writes. So a round has four transfers, a copy
-/// and an invalidation each way.
+/// The two contexts take turns: each reads what the other wrote, and writes. A round has four
+/// transfers: a copy and an invalidation in each direction.
 pub(super) fn transfer((here, there): Two) -> f64 {
     const ROUNDS: u64 = 2_000;
     let line = Line::default();
@@ -114,11 +113,11 @@ pub(super) fn transfer((here, there): Two) -> f64 {
     of_round / 4.0
 }
 
-/// By how many thousandths computation slows down while the other one of `two` contexts computes.
+/// Slowdown of computation, in thousandths, while the other context of `two` computes.
 pub(super) fn slowdown((here, there): Two) -> f64 {
     const WINDOW: Duration = Duration::from_millis(20);
     let stop = Line::default();
-    // Steps that depend on each other, of one multiplication and two shifts.
+    // Dependent steps of one multiplication and two shifts.
     let compute = |mut state: u64| {
         for _ in 0..1_000 {
             state ^= state << 13;

@@ -1,5 +1,5 @@
-//! What a turn of `unconvoy bench`'s `counter` and `hashtable` takes on one thread: their loops, measured here, so that
-//! the simulated programs have the machine's times and nobody has to have the programs.
+//! Time of a turn of the programs `counter` and `hashtable` of `unconvoy bench` on one thread.
+//! Their loops are reproduced here, so that a calibration does not need the programs.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use super::tries::{median, per_call};
 use crate::workload::table::{KEYS, Lists, Operation, THETA, Visits, Zipf};
 
-/// The programs' loops.
 pub(super) struct Loops {
     ticks_per_ns: f64,
     zipf: Zipf,
 }
 
-/// As the programs' `ticks`: the cheapest clock there is.
+/// The clock that `ticks` of the programs reads: the cheapest one available.
 #[inline(always)]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -31,10 +30,9 @@ fn ticks() -> u64 {
     }
 }
 
-/// The section that `counter` is measured with here, nanoseconds: its default.
+/// Section length of `counter` in the measurement, in nanoseconds: its default.
 const SECTION_NS: f64 = 100.0;
 
-/// A mutex of libc.
 struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
 impl Mutex {
@@ -43,23 +41,22 @@ impl Mutex {
     }
 
     fn lock(&self) {
-        // SAFETY: it was initialised, stays where it is while it is borrowed, and is of this thread alone.
+        // SAFETY: initialised, not moved while borrowed, and used by one thread only.
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
     }
 
-    /// After a [`lock`](Self::lock).
     fn unlock(&self) {
-        // SAFETY: as above; the caller has locked it.
+        // SAFETY: see `lock`; the caller holds the mutex.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) };
     }
 }
 
-/// Locks and unlocks.
+/// A lock and an unlock function.
 type Functions = [fn(&AtomicU64) -> bool; 2];
 
 #[inline(always)]
 fn near_lock(word: &AtomicU64) {
-    // Nobody else is there.
+    // Always succeeds: no other thread uses the word.
     let _ = word.compare_exchange(0, 1, Acquire, Relaxed);
 }
 
@@ -79,13 +76,16 @@ fn through(table: &Functions, entry: usize, word: &AtomicU64) {
     black_box(table[black_box(entry)](black_box(word)));
 }
 
-/// A step along a list that the first cache holds: a key far down it is found that much later than one at its head.
+/// Time of a step along a cached list: the difference in time between finding a deep key and a
+/// shallow one, divided by the difference in depth.
 fn step(lists: &Lists) -> f64 {
     let of_bucket = || (0..KEYS).filter(|&key| Lists::bucket_of(key) == 0);
     let deep = of_bucket().filter_map(|key| Some((lists.depth(key)?, key))).max();
     let shallow = of_bucket().filter_map(|key| Some((lists.depth(key)?, key))).min();
     let (Some((far, deep)), Some((near, shallow))) = (deep, shallow) else { return f64::NAN };
-    let find = |key: u32| per_call(|| _ = black_box(lists.operate(Operation::Get, black_box(key), &mut Visits(0))));
+    let find = |key: u32| {
+        per_call(|| _ = black_box(lists.operate(Operation::Get, black_box(key), &mut Visits(0))))
+    };
     (find(deep) - find(shallow)) / (far - near) as f64
 }
 
@@ -97,11 +97,11 @@ impl Loops {
         Loops { ticks_per_ns, zipf: Zipf::new(KEYS, THETA) }
     }
 
-    /// A turn of `counter` on one thread, beyond its section of 100 ns, with a lock.
+    /// A turn of `counter` on one thread with the given lock, without its section of 100 ns.
     fn counter_turn_with(&self, lock: impl Fn(), unlock: impl Fn()) -> f64 {
         const TURNS: u32 = 10_000;
         let section = (SECTION_NS * self.ticks_per_ns) as u64;
-        let (phase, line, tally) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (phase, line, count) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         median(|| {
             let begin = Instant::now();
             for _ in 0..TURNS {
@@ -113,29 +113,30 @@ impl Loops {
                 let start = ticks();
                 while ticks().wrapping_sub(start) < section {}
                 unlock();
-                tally.store(tally.load(Relaxed) + 1, Relaxed);
+                count.store(count.load(Relaxed) + 1, Relaxed);
             }
             begin.elapsed().as_nanos() as f64 / f64::from(TURNS) - SECTION_NS
         })
     }
 
-    /// The same with a mutex of libc.
+    /// A turn of `counter` with a libc mutex.
     pub(super) fn counter_turn(&self) -> f64 {
         let mutex = Mutex::new();
         self.counter_turn_with(|| mutex.lock(), || mutex.unlock())
     }
 
-    /// What it costs to go through a table of locks, in `counter`'s loop: for a lock and an unlock a function each that is
-    /// not inlined, and from it one that is only known at run time.
+    /// Extra cost, in the loop of `counter`, of calling a lock through a table of locks: each lock
+    /// and unlock calls a function that is not inlined, which makes an indirect call.
     pub(super) fn counter_dispatch(&self) -> f64 {
         let word = AtomicU64::new(0);
         let table: Functions = black_box([far_lock, far_unlock]);
-        let through = self.counter_turn_with(|| through(&table, 0, &word), || through(&table, 1, &word));
+        let through =
+            self.counter_turn_with(|| through(&table, 0, &word), || through(&table, 1, &word));
         let direct = self.counter_turn_with(|| near_lock(&word), || word.store(0, Release));
         through - direct
     }
 
-    /// The same in `hashtable`'s.
+    /// Extra cost, in the loop of `hashtable`, of calling a lock through a table of locks.
     pub(super) fn table_dispatch(&self) -> f64 {
         let mut random = fastrand::Rng::with_seed(1);
         let word = AtomicU64::new(0);
@@ -153,13 +154,13 @@ impl Loops {
         through.0 - direct.0
     }
 
-    /// What `hashtable` does before it takes a lock.
+    /// The part of a `hashtable` operation before the lock.
     pub(super) fn table_outside(&self) -> f64 {
         let mut random = fastrand::Rng::with_seed(1);
         self.table_turn(&mut random, |_, _| 0).0
     }
 
-    /// What the calls add that lock and unlock a mutex of libc.
+    /// The calls that lock and unlock a libc mutex.
     pub(super) fn table_call(&self) -> f64 {
         let mutex = Mutex::new();
         let mut random = fastrand::Rng::with_seed(1);
@@ -171,13 +172,18 @@ impl Loops {
         locked.0 - self.table_outside()
     }
 
-    /// The time of an operation of `hashtable` under the lock at no step along its list, and the time of a step.
+    /// Time of a `hashtable` operation under the lock without the walk along its list, and time of
+    /// one step of the walk.
     pub(super) fn table_section(&self) -> (f64, f64) {
         let mut random = fastrand::Rng::with_seed(1);
         let lists = Lists::new();
         let step = step(&lists);
         for _ in 0..100_000 {
-            lists.operate(Operation::draw(&mut random), self.zipf.next(&mut random), &mut Visits(0));
+            lists.operate(
+                Operation::draw(&mut random),
+                self.zipf.next(&mut random),
+                &mut Visits(0),
+            );
         }
         let operate = |operation, key| {
             let mut visits = Visits(0);
@@ -188,10 +194,14 @@ impl Loops {
         (ns - self.table_outside() - step * visits, step)
     }
 
-    /// A turn, and how far its key was down the list, on average.
-    fn table_turn(&self, random: &mut fastrand::Rng, work: impl Fn(Operation, u32) -> u64) -> (f64, f64) {
+    /// Mean time of a turn, and mean depth of its key in the list.
+    fn table_turn(
+        &self,
+        random: &mut fastrand::Rng,
+        work: impl Fn(Operation, u32) -> u64,
+    ) -> (f64, f64) {
         const TURNS: u32 = 5_000;
-        let (phase, tally) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (phase, count) = (AtomicU64::new(0), AtomicU64::new(0));
         let (start, shift) = (ticks(), (250e6 * self.ticks_per_ns) as u64);
         let (mut visits, mut turns) = (0, 0);
         let ns = median(|| {
@@ -204,7 +214,7 @@ impl Loops {
                 let key = (u64::from(self.zipf.next(random)) + offset) % u64::from(KEYS);
                 let operation = black_box(Operation::draw(random));
                 visits += work(operation, black_box(key as u32));
-                tally.store(tally.load(Relaxed) + 1, Relaxed);
+                count.store(count.load(Relaxed) + 1, Relaxed);
             }
             turns += TURNS;
             begin.elapsed().as_nanos() as f64 / f64::from(TURNS)

@@ -1,39 +1,39 @@
-//! What a calibration comes to.
+//! The result of a calibration.
 
 use crate::parameters::Parameters;
 
-/// A machine, and where its numbers are from.
+/// A machine and the origin of its numbers.
 #[derive(Debug)]
 pub struct Calibration {
     /// The machine.
     pub machine: Parameters,
-    /// What was measured, in the order of the file.
+    /// The measured quantities, in the order of the file.
     pub quantities: Vec<Quantity>,
-    /// Part of the processors' time that others used just before, from 0 to 1.
+    /// Fraction of the processors' time that other programs used just before the calibration.
     pub others: f64,
 }
 
-/// One number of the file.
+/// A measured number of the file.
 #[derive(Debug, Clone)]
 pub struct Quantity {
-    /// Its key.
+    /// Key in the file.
     pub key: &'static str,
-    /// What was measured, in words.
+    /// Description of the measurement.
     pub what: &'static str,
-    /// The rounds' results in the key's unit, ascending; or why there are none.
+    /// Results of the rounds in the key's unit, ascending; or the reason why there are none.
     pub rounds: Result<Vec<f64>, &'static str>,
 }
 
 impl Quantity {
-    /// What stands for the rounds. Disturbances only ever make a time longer, so that it is the lower quartile; but a
-    /// difference of two times the median.
+    /// The value that represents the rounds: the lower quartile, because disturbances only lengthen
+    /// a time; for a difference of two times, the median.
     pub fn value(&self) -> Option<f64> {
         let part = if DIFFERENCES.contains(&self.key) { 2 } else { 4 };
         self.rounds.as_ref().ok().map(|rounds| rounds[rounds.len() / part])
     }
 }
 
-/// Keys of which a round is the difference of two measurements, so that a disturbance may make it shorter.
+/// Keys whose rounds are differences of two measurements. A disturbance may make them shorter.
 const DIFFERENCES: [&str; 10] = [
     "rmw_ns",
     "fence_ns",

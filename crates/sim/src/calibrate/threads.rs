@@ -1,4 +1,4 @@
-//! What the scheduler and the futex calls cost.
+//! Costs of the scheduler, futex calls and the load sensor.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,10 +14,10 @@ use unconvoy::runtime::sensor::schedstat::Schedstat;
 use super::topology::Two;
 use super::tries::{Outcome, TRIES, median, middle, per_call};
 
-/// Threads beside this one, for what a reading costs for each.
+/// Number of extra threads for the per-thread cost of a reading.
 pub(super) const MANY: usize = 64;
 
-/// Runs `work` on one processor, if that is allowed.
+/// Runs `work` confined to one processor, if the system permits.
 pub(super) fn confined<R>(processor: usize, work: impl FnOnce() -> R) -> R {
     let before = sched_getaffinity(None);
     let mut mask = CpuSet::new();
@@ -25,7 +25,7 @@ pub(super) fn confined<R>(processor: usize, work: impl FnOnce() -> R) -> R {
     let is_confined = sched_setaffinity(None, &mask).is_ok();
     let result = work();
     if let (true, Ok(mask)) = (is_confined, before) {
-        // Nothing can be done about a mask that has just been this thread's and now is refused.
+        // Ignore an error: there is no other way to restore the thread's mask.
         let _ = sched_setaffinity(None, &mask);
     }
     result
@@ -35,18 +35,18 @@ fn nanoseconds(time: Timespec) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The period of the scheduler's tick: what the coarse clock moves by.
+/// Period of the scheduler's tick, which is the resolution of the coarse clock.
 pub(super) fn tick() -> f64 {
     nanoseconds(clock_getres(ClockId::MonotonicCoarse))
 }
 
-/// Parking on a word that has changed already: the system call without the sleep.
+/// The parking system call without the sleep: a wait on a word that has already changed.
 pub(super) fn park_call() -> f64 {
     let word = AtomicU32::new(1);
     per_call(|| _ = futex::wait(&word, Flags::PRIVATE, 0, None))
 }
 
-/// Waking nobody.
+/// The waking system call without a sleeper.
 pub(super) fn wake_call() -> f64 {
     let word = AtomicU32::new(0);
     per_call(|| _ = futex::wake(&word, Flags::PRIVATE, 1))
@@ -55,21 +55,21 @@ pub(super) fn wake_call() -> f64 {
 /// Waking a thread that sleeps on another processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wake {
-    /// What the call takes.
+    /// Duration of the call.
     pub(super) call: f64,
-    /// From before the call until the thread runs.
+    /// Time from before the call until the thread runs.
     pub(super) latency: f64,
 }
 
 pub(super) fn wake((here, there): Two) -> Wake {
     const ROUNDS: usize = 8 * TRIES;
-    /// Long enough to fall asleep, short enough for no deep state of the processor.
+    /// Long enough for the thread to sleep; short enough to avoid deep idle states.
     const PAUSE: Duration = Duration::from_micros(200);
     let word = AtomicU32::new(0);
     let sleeper = || -> Vec<Instant> {
         let round = |round: u32| {
             while word.load(Acquire) <= round {
-                // Whatever made it return is seen in the word.
+                // Ignore errors and spurious wake-ups: the loop checks the word.
                 let _ = futex::wait(&word, Flags::PRIVATE, round, None);
             }
             Instant::now()
@@ -90,13 +90,15 @@ pub(super) fn wake((here, there): Two) -> Wake {
             (0..ROUNDS).map(round).collect()
         });
         let woken = woken.join().expect("it does not panic");
-        let latencies =
-            calls.iter().zip(&woken).map(|((before, _), woken)| woken.duration_since(*before).as_nanos() as f64);
+        let latencies = calls
+            .iter()
+            .zip(&woken)
+            .map(|((before, _), woken)| woken.duration_since(*before).as_nanos() as f64);
         Wake { call: middle(calls.iter().map(|call| call.1)), latency: middle(latencies) }
     })
 }
 
-/// Waking a thread of one's own processor, which has to wait for it: the call.
+/// The call that wakes a thread queued on the caller's own processor.
 pub(super) fn wake_behind(processor: usize) -> f64 {
     const ROUNDS: usize = 8 * TRIES;
     let (word, asleep, end) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
@@ -106,7 +108,7 @@ pub(super) fn wake_behind(processor: usize) -> f64 {
                 while end.load(Acquire) == 0 {
                     let seen = word.load(Acquire);
                     asleep.store(1, Release);
-                    // Whatever made it return is seen in the words.
+                    // Ignore errors and spurious wake-ups: the loops check the words.
                     let _ = futex::wait(&word, Flags::PRIVATE, seen, None);
                 }
             });
@@ -114,7 +116,7 @@ pub(super) fn wake_behind(processor: usize) -> f64 {
         confined(processor, || {
             let call = |_: usize| {
                 let mut turns = 0;
-                // It runs whenever this thread yields, until it sleeps.
+                // Whenever this thread yields, the other thread runs until it sleeps.
                 while asleep.load(Acquire) == 0 || turns < 2 {
                     thread::yield_now();
                     turns += 1;
@@ -134,7 +136,7 @@ pub(super) fn wake_behind(processor: usize) -> f64 {
     })
 }
 
-/// Yielding to another thread of the processor: until that one runs.
+/// Yielding to another thread of the processor, until that thread runs.
 pub(super) fn yield_switch(processor: usize) -> f64 {
     const CALLS: u32 = 500;
     let end = AtomicU32::new(0);
@@ -151,7 +153,7 @@ pub(super) fn yield_switch(processor: usize) -> f64 {
             let ns = median(|| {
                 let begin = Instant::now();
                 (0..CALLS).for_each(|_| thread::yield_now());
-                // The other one yields back each time.
+                // The other thread yields back each time.
                 begin.elapsed().as_nanos() as f64 / f64::from(2 * CALLS)
             });
             end.store(1, Release);
@@ -160,12 +162,12 @@ pub(super) fn yield_switch(processor: usize) -> f64 {
     })
 }
 
-/// Yielding to nobody.
+/// Yielding without another thread.
 pub(super) fn yield_call(processor: usize) -> f64 {
     confined(processor, || per_call(thread::yield_now))
 }
 
-/// By how much a sleep is too long.
+/// How much longer than requested a sleep takes.
 pub(super) fn lateness() -> f64 {
     const LENGTH: Duration = Duration::from_millis(1);
     median(|| {
@@ -175,7 +177,7 @@ pub(super) fn lateness() -> f64 {
     })
 }
 
-/// Starting a thread, for the one that does.
+/// Starting a thread, measured in the starting thread.
 pub(super) fn spawn() -> Outcome {
     let mut is_refused = false;
     let ns = median(|| {
@@ -188,10 +190,10 @@ pub(super) fn spawn() -> Outcome {
         }
         ns
     });
-    if is_refused { Err("the system refuses a thread") } else { Ok(ns) }
+    if is_refused { Err("the system refused to start a thread") } else { Ok(ns) }
 }
 
-/// A reading of the default sensor, with `others` threads that sleep.
+/// A reading of the default sensor, with `others` sleeping threads.
 pub(super) fn reading(others: usize) -> Outcome {
     let end = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -199,7 +201,7 @@ pub(super) fn reading(others: usize) -> Outcome {
         for _ in 0..others {
             let sleep = || {
                 while end.load(Acquire) == 0 {
-                    // Whatever made it return is seen in the word.
+                    // Ignore errors and spurious wake-ups: the loop checks the word.
                     let _ = futex::wait(&end, Flags::PRIVATE, 0, None);
                 }
             };
@@ -219,7 +221,7 @@ pub(super) fn reading(others: usize) -> Outcome {
         end.store(1, Relaxed);
         let _ = futex::wake(&end, Flags::PRIVATE, i32::MAX as u32);
         match (is_refused, is_read) {
-            (true, _) => Err("the system refuses so many threads"),
+            (true, _) => Err("the system refused to start 64 threads"),
             (_, false) => Err("/proc/self/task/*/schedstat cannot be read"),
             _ => Ok(ns),
         }

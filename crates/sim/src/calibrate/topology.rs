@@ -1,4 +1,4 @@
-//! How the processors of this machine are grouped, from `/sys/devices/system/cpu`.
+//! Grouping of this machine's processors, from `/sys/devices/system/cpu`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,14 +7,14 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::parameters::{Count, Topology};
 
-/// Two processors by their numbers.
+/// Numbers of two processors.
 pub(super) type Two = (usize, usize);
 
-/// Where one processor is.
+/// Location of one processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Processor {
     number: usize,
-    /// As the kernel lists them; equal texts are equal groups.
+    /// The kernel's lists of each group's members; equal texts denote equal groups.
     socket: String,
     cache: String,
     core: String,
@@ -29,21 +29,22 @@ fn read(processor: usize, name: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_string())
 }
 
-/// The processors behind the last-level cache of `processor`.
+/// The list of processors behind the last-level cache of `processor`.
 fn cache_of(processor: usize) -> Option<String> {
-    let level =
-        |index: &u32| Some((read(processor, &format!("cache/index{index}/level"))?.parse::<u32>().ok()?, *index));
+    let level = |index: &u32| {
+        Some((read(processor, &format!("cache/index{index}/level"))?.parse::<u32>().ok()?, *index))
+    };
     let (_, index) = (0..8).filter_map(|index| level(&index)).max()?;
     read(processor, &format!("cache/index{index}/shared_cpu_list"))
 }
 
-/// Whether a hypervisor is below.
 fn is_virtual() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" hypervisor"))
 }
 
 impl Processors {
-    /// Those of the process's affinity mask. What `/sys` does not tell is the same for all.
+    /// The processors of the process's affinity mask. A property that `/sys` lacks counts as equal
+    /// for all processors.
     pub(super) fn of_this_machine() -> Self {
         let mask = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let usable = (0..CpuSet::MAX_CPU).filter(|&number| mask.is_set(number));
@@ -52,22 +53,27 @@ impl Processors {
             Processor {
                 number,
                 cache: cache_of(number).unwrap_or_else(|| socket.clone()),
-                core: read(number, "topology/thread_siblings_list").unwrap_or_else(|| number.to_string()),
+                core: read(number, "topology/thread_siblings_list")
+                    .unwrap_or_else(|| number.to_string()),
                 socket,
             }
         };
         Processors(usable.map(place).collect())
     }
 
-    /// The groups, if all of a kind are of the same size.
+    /// The grouping, if all groups of a kind have the same size.
     pub(super) fn topology(&self) -> Option<Topology> {
-        let groups = |of: fn(&Processor) -> &String| self.0.iter().map(of).collect::<BTreeSet<_>>().len();
+        let groups =
+            |of: fn(&Processor) -> &String| self.0.iter().map(of).collect::<BTreeSet<_>>().len();
         let sockets = groups(|processor| &processor.socket);
         let caches = groups(|processor| &processor.cache);
         let cores = groups(|processor| &processor.core);
         let part = |all: usize, of: usize| -> Option<Count> {
             let is_even = of > 0 && all.is_multiple_of(of);
-            u32::try_from(all / of.max(1)).ok().filter(|_| is_even).and_then(|count| Count::try_from(count).ok())
+            u32::try_from(all / of.max(1))
+                .ok()
+                .filter(|_| is_even)
+                .and_then(|count| Count::try_from(count).ok())
         };
         Some(Topology {
             sockets: part(sockets, 1)?,
@@ -85,15 +91,16 @@ impl Processors {
             .map(|(left, right)| (left.number, right.number))
     }
 
-    /// Two contexts of one core.
     pub(super) fn same_core(&self) -> Result<Two, &'static str> {
         self.two(|left, right| left.core == right.core).ok_or("no core has two contexts here")
     }
 
-    /// Two contexts of one core; or, on a virtual machine, two of which that cannot be ruled out, since the hypervisor
-    /// says what it likes.
+    /// Two contexts of one core. On a virtual machine, returns any two processors, because the
+    /// hypervisor may hide that they share a core.
     pub(super) fn perhaps_same_core(&self) -> Result<Two, &'static str> {
-        self.same_core().or_else(|_| if is_virtual() { self.any_two() } else { Err("no core has two contexts here") })
+        self.same_core().or_else(|_| {
+            if is_virtual() { self.any_two() } else { Err("no core has two contexts here") }
+        })
     }
 
     /// Two cores behind one last-level cache.
@@ -102,23 +109,21 @@ impl Processors {
         found.ok_or("no two cores share a cache here")
     }
 
-    /// Two caches of one socket.
+    /// Two cores behind different caches of one socket.
     pub(super) fn same_socket(&self) -> Result<Two, &'static str> {
-        let found = self.two(|left, right| left.socket == right.socket && left.cache != right.cache);
+        let found =
+            self.two(|left, right| left.socket == right.socket && left.cache != right.cache);
         found.ok_or("no socket has two last-level caches here")
     }
 
-    /// Two sockets.
     pub(super) fn other_socket(&self) -> Result<Two, &'static str> {
-        self.two(|left, right| left.socket != right.socket).ok_or("there is one socket")
+        self.two(|left, right| left.socket != right.socket).ok_or("the machine has one socket")
     }
 
-    /// Two processors, wherever they are.
     pub(super) fn any_two(&self) -> Result<Two, &'static str> {
-        self.two(|_, _| true).ok_or("there is one processor")
+        self.two(|_, _| true).ok_or("the machine has one processor")
     }
 
-    /// Some processor.
     pub(super) fn first(&self) -> usize {
         self.0.first().map_or(0, |processor| processor.number)
     }
@@ -139,9 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_of_two_cores_of_two_contexts() {
-        let places = [("0", "0-3", "0-1"), ("0", "0-3", "0-1"), ("0", "0-3", "2-3"), ("0", "0-3", "2-3")];
-        let others = [("1", "4-7", "4-5"), ("1", "4-7", "4-5"), ("1", "4-7", "6-7"), ("1", "4-7", "6-7")];
+    fn topology_of_two_sockets_is_detected() {
+        let places =
+            [("0", "0-3", "0-1"), ("0", "0-3", "0-1"), ("0", "0-3", "2-3"), ("0", "0-3", "2-3")];
+        let others =
+            [("1", "4-7", "4-5"), ("1", "4-7", "4-5"), ("1", "4-7", "6-7"), ("1", "4-7", "6-7")];
         let processors = processors(&[places, others].concat());
         let topology = processors.topology().expect("even");
         assert_eq!((topology.contexts(), topology.cores(), *topology.caches_per_socket), (8, 4, 1));
@@ -152,14 +159,18 @@ mod tests {
     }
 
     #[test]
-    fn uneven_groups_are_none() {
-        assert!(processors(&[("0", "a", "0"), ("0", "a", "1"), ("1", "b", "2")]).topology().is_none());
+    fn uneven_groups_give_no_topology() {
+        assert!(
+            processors(&[("0", "a", "0"), ("0", "a", "1"), ("1", "b", "2")]).topology().is_none()
+        );
         assert!(processors(&[]).topology().is_none());
     }
 
     #[test]
-    fn there_is_a_processor_here() {
+    fn host_has_a_processor() {
         let here = Processors::of_this_machine();
-        assert!(!here.0.is_empty() && here.0.iter().any(|processor| processor.number == here.first()));
+        assert!(
+            !here.0.is_empty() && here.0.iter().any(|processor| processor.number == here.first())
+        );
     }
 }

@@ -1,26 +1,24 @@
-//! How a quantity is measured: often.
+//! Repeated measurements of a quantity.
 
 use std::time::Instant;
 
 use unconvoy_measure::statistics::Spread;
 
-/// What a quantity's measurement came to: nanoseconds, or why there are none.
+/// A measured value in nanoseconds, or the reason why there is none.
 pub(super) type Outcome = Result<f64, &'static str>;
 
-/// Tries of which the median counts.
 pub(super) const TRIES: usize = 15;
 
-/// The median of some tries.
+/// The median of [`TRIES`] measurements.
 pub(super) fn median(measure: impl FnMut() -> f64) -> f64 {
     middle(std::iter::repeat_with(measure).take(TRIES))
 }
 
-/// The median of `values`.
 pub(super) fn middle(values: impl Iterator<Item = f64>) -> f64 {
     Spread::of(values).map_or(f64::NAN, |spread| spread.median)
 }
 
-/// Nanoseconds that one call of `call` takes.
+/// Time of one call of `call`, in nanoseconds.
 pub(super) fn per_call(mut call: impl FnMut()) -> f64 {
     const CALLS: u32 = 5_000;
     median(|| {

@@ -1,4 +1,5 @@
-//! Threads that take turns on one processor: how long a slice is, and when a thread that wakes preempts.
+//! Threads that alternate on one processor: the length of a slice, and the condition for preemption
+//! at wake-up.
 
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU32;
@@ -9,23 +10,24 @@ use std::time::{Duration, Instant};
 use super::threads::confined;
 use super::tries::Outcome;
 
-/// Longer than an interrupt, shorter than a time slice: a thread that sees such a gap in its time was preempted.
+/// A longer gap in a thread's time means that the thread was preempted. The limit is longer than an
+/// interrupt and shorter than a time slice.
 const GAP: Duration = Duration::from_micros(300);
 
-/// The least time that a thread runs before a tick preempts it for another one.
+/// The shortest time that a thread runs before a tick preempts it for another thread.
 ///
-/// Slices end at ticks, so that of two threads that only compute each runs for whole ticks. One of the two therefore
-/// yields after a random time, so that the other begins anywhere between two ticks; it runs until the first tick
-/// at which its slice is over.
+/// Slices end at ticks, so two threads that only compute would alternate in whole ticks. One of the
+/// two therefore yields after a random time. The other thread then begins anywhere between two
+/// ticks, and runs until the first tick at which its slice is over.
 pub(super) fn slice(processor: usize) -> Outcome {
     const LENGTH: Duration = Duration::from_millis(500);
-    let (gate, done) = (Barrier::new(2), AtomicU32::new(0));
+    let (barrier, done) = (Barrier::new(2), AtomicU32::new(0));
     let mut turns: Vec<Duration> = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             confined(processor, || {
                 let mut random = fastrand::Rng::with_seed(1);
-                gate.wait();
+                barrier.wait();
                 while done.load(Acquire) == 0 {
                     let end = Instant::now() + Duration::from_micros(random.u64(0..4_000));
                     while Instant::now() < end {}
@@ -34,12 +36,12 @@ pub(super) fn slice(processor: usize) -> Outcome {
             });
         });
         confined(processor, || {
-            gate.wait();
+            barrier.wait();
             let start = Instant::now();
             let (mut last, mut since) = (start, None);
             while last.duration_since(start) < LENGTH {
                 let now = Instant::now();
-                // Whoever has yielded at once is back after less than a gap.
+                // After a smaller gap, this turn continues: the other thread yielded at once.
                 if now.duration_since(last) > GAP {
                     turns.extend(since.map(|since| last.duration_since(since)));
                     since = Some(now);
@@ -50,21 +52,24 @@ pub(super) fn slice(processor: usize) -> Outcome {
         });
     });
     turns.sort();
-    // A turn or two may be short because something else ran.
+    // Ignore the shortest turns: other threads may have cut them short.
     let least = turns.get(turns.len() / 20).filter(|_| turns.len() >= 10);
-    least.map(|turn| turn.as_nanos() as f64).ok_or("two threads on one processor did not take turns")
+    least.map(|turn| turn.as_nanos() as f64).ok_or("two threads on one processor did not alternate")
 }
 
-/// How long a thread has to have run for one that wakes on its processor to preempt it at once.
+/// How long a thread must have run to be preempted at once by a thread that wakes on its processor.
 ///
-/// The sleeper's thread runs for a moment and sleeps for longer and longer; the other one computes all the time.
+/// One thread sleeps for increasing times and runs briefly in between. The other thread always
+/// computes.
 pub(super) fn wake_preemption(processor: usize) -> Outcome {
-    const SLEEPS: [u64; 12] = [20, 50, 100, 200, 400, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000];
+    const SLEEPS: [u64; 12] =
+        [20, 50, 100, 200, 400, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000];
     const EACH: usize = 9;
-    /// Later than that, the sleeper waited for a tick, or for a time that the other one still had.
+    /// A sleeper that starts later than this has waited for a tick or for the rest of the other
+    /// thread's slice.
     const AT_ONCE: Duration = Duration::from_micros(150);
     let done = AtomicU32::new(0);
-    let mut found = Err("a thread that wakes never preempts another one at once");
+    let mut found = Err("no woken thread preempted another one at once");
     thread::scope(|scope| {
         scope.spawn(|| {
             confined(processor, || {

@@ -10,21 +10,25 @@ use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{can_write, complain, print, write};
 
 use crate::calibrate::{Calibration, calibrate, default_path, steps, to_toml};
+use crate::messages;
 
-/// Thousandths beyond which a slowdown is one of a shared core: two contexts of one do at most some 1.5 times the work of
-/// one alone, where cores of their own would do twice as much but for a common limit of power.
+/// A slowdown above this (in thousandths) indicates a shared core. Two contexts of a core do at
+/// most about 1.5 times the work of one. Two cores do twice the work, less the effect of a common
+/// power limit.
 const SHARED: u32 = 200;
 
-/// Measures, and writes the machine file.
+/// Measures this machine and writes the machine file.
 pub(super) fn run(file: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
     let is_default = file.is_none();
     let path = file.map(Path::to_path_buf).or_else(default_path);
-    let path = path.context("there is no home directory to write to: name a file, as in --calibrate mine.toml")?;
-    // Before half a minute is spent on it.
+    let path = path.context(messages::no_home())?;
+    // Fail before the measurement, which takes half a minute.
     can_write(&path)?;
     let interrupts = Interrupts::of_process()?;
     let bar = ProgressBar::new((rounds * steps()) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {msg}, {elapsed} gone, {eta} to go") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30.cyan/dim} {msg}, {elapsed} elapsed, {eta} left")
+    {
         bar.set_style(style);
     }
     let (begin, last_line) = (Instant::now(), Cell::new(Instant::now()));
@@ -34,42 +38,39 @@ pub(super) fn run(file: Option<&Path>, rounds: usize) -> anyhow::Result<()> {
         bar.inc(1);
         if bar.is_hidden() && last_line.get().elapsed().as_secs() >= 5 {
             last_line.set(Instant::now());
-            let gone = begin.elapsed().as_secs();
-            complain(&format!("measurement {} of {}, {gone} s gone", bar.position(), rounds * steps()));
+            let seconds = begin.elapsed().as_secs();
+            complain(&messages::calibration_progress(bar.position(), rounds * steps(), seconds));
         }
         Ok(())
     });
     bar.finish_and_clear();
     let calibration = calibration?;
     write(&path, to_toml(&calibration, &heading(&calibration, rounds)))?;
-    print(&said(&calibration, &path, is_default))?;
+    print(&summary(&calibration, &path, is_default))?;
     Ok(())
 }
 
 fn heading(calibration: &Calibration, rounds: usize) -> String {
-    format!("This machine, measured by unconvoy sim --calibrate: {}; {rounds} rounds.", calibration.machine.origin())
+    format!(
+        "This machine, measured by unconvoy sim --calibrate: {}; {rounds} rounds.",
+        calibration.machine.origin()
+    )
 }
 
-fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {
+fn summary(calibration: &Calibration, path: &Path, is_default: bool) -> String {
     let mut text = format!("Calibrated: {}\n", path.display());
     text.push_str(if is_default {
-        "The preset host is this machine from now on.\n"
+        "The preset `host` now describes this machine.\n"
     } else {
-        "Simulate it with --machine and this file.\n"
+        "Simulate this machine with --machine FILE.\n"
     });
+    let mut warnings = Vec::new();
     if calibration.machine.calibrated.as_ref().is_some_and(|calibrated| calibrated.busy) {
-        let others = 100.0 * calibration.others;
-        text.push_str(&format!(
-            "The machine was busy: others used {others:.0} % of its processors just before. Times may be too long; do it again when it is idle.\n"
-        ));
+        warnings.push(messages::measured_while_busy(calibration.others));
     }
     let machine = &calibration.machine;
     if machine.memory.shared_core_slowdown > SHARED && *machine.topology.contexts_per_core == 1 {
-        let part = machine.memory.shared_core_slowdown / 10;
-        text.push_str(&format!(
-            "Two processors slow each other down by {part} %: they may be contexts of one core. The system does not say so; if it is true, set \
-             contexts_per_core = 2 and cores_per_cache to half in the file.\n"
-        ));
+        warnings.push(messages::perhaps_shared_core(machine.memory.shared_core_slowdown));
     }
     let missing: Vec<&str> = calibration
         .quantities
@@ -78,7 +79,11 @@ fn said(calibration: &Calibration, path: &Path, is_default: bool) -> String {
         .map(|quantity| quantity.key)
         .collect();
     if !missing.is_empty() {
-        text.push_str(&format!("Not measured, the file says why: {}\n", missing.join(", ")));
+        warnings.push(messages::not_measured(&missing));
+    }
+    for warning in warnings {
+        text.push_str(&warning);
+        text.push('\n');
     }
     text
 }

@@ -6,12 +6,13 @@ use unconvoy_measure::output::{can_write, complain, print, write};
 
 use crate::grid::{Cell, Ended};
 use crate::points::{finish, simulate, write_json};
-use crate::validate::{How, Validation};
+use crate::validate::{Options, Validation};
 
-/// Simulates what was measured, at these thread counts if there are any, and reports.
+/// Simulates the recorded rows, restricted to `threads` unless that is empty, and prints the
+/// report.
 pub(super) fn run(
     validation: &Validation,
-    how: How,
+    options: Options,
     threads: &[u32],
     jobs: Option<u32>,
     json: Option<&Path>,
@@ -24,13 +25,13 @@ pub(super) fn run(
         complain(&warning);
     }
     let is_asked = |cell: &Cell| threads.is_empty() || threads.contains(&(cell.x as u32));
-    let cells: Vec<Cell> = validation.cells(how).into_iter().filter(is_asked).collect();
+    let cells: Vec<Cell> = validation.cells(options).into_iter().filter(is_asked).collect();
     let keep = |ended: &Ended| {
-        let report = validation.report(ended, how);
+        let report = validation.report(ended, options);
         json.map_or(Ok(()), |path| write_json(path, &report))
     };
     let ended = simulate(jobs, &cells, &keep)?;
-    let text = validation.report(&ended, how).markdown();
+    let text = validation.report(&ended, options).markdown();
     if let Some(path) = markdown {
         write(path, &text)?;
     }

@@ -3,27 +3,34 @@
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use crate::messages;
 use crate::outcome::{Point, Stop, advance};
 use crate::pair;
 use crate::simulation::Simulation;
 use crate::workload;
 
-/// What each process did.
+/// Throughput of each process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// Transactions per second of the first.
+    /// Transactions per second of the first process.
     pub own_per_s: f64,
-    /// Of the other.
+    /// Transactions per second of the other.
     pub other_per_s: f64,
 }
 
-/// `point`'s program, beside another process of the same kind.
-pub(super) fn beside(point: &Point, other: &str, threads: u32, stop: &Stop) -> anyhow::Result<Shares> {
-    let mut simulation = Simulation::new(&point.machine, point.seed).context("no memory for the machine")?;
+/// Runs `point`'s program beside another process with the same program.
+pub(super) fn beside(
+    point: &Point,
+    other: &str,
+    threads: u32,
+    stop: &Stop,
+) -> anyhow::Result<Shares> {
+    let mut simulation =
+        Simulation::new(&point.machine, point.seed).context(messages::no_memory())?;
     let mut begin = |lock: &str, threads: u32| -> anyhow::Result<workload::Running> {
         let process = simulation.process();
-        // Overload is what is too much in the system (ASPLOS 2010, section 3.1.1), not in the process.
-        simulation.see_all(process);
+        // Overload is a property of the system (ASPLOS 2010, section 3.1.1), not of one process.
+        simulation.read_machine_load(process);
         let pair = pair::named(lock).map_err(anyhow::Error::msg)?;
         Ok(workload::start(&mut simulation, process, &point.workload, pair, threads))
     };

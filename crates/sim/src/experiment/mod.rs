@@ -1,4 +1,4 @@
-//! What is simulated to answer one question: a point of a grid, two processes, a change of the load.
+//! Experiments: a point of a grid, two processes, a change of the load, and others.
 
 mod bump;
 mod interference;
@@ -17,85 +17,97 @@ pub use projection::{Predicted, Projection};
 pub enum Task {
     /// One program with a number of threads.
     Point(Point),
-    /// The same under the lock-contention-aware scheduler.
+    /// A point under the lock-contention-aware scheduler.
     Scheduled(Point, Scheduling),
-    /// The same beside another process of the same program: its lock and threads.
+    /// A point beside another process of the same program, with this lock and number of threads.
     Beside(Point, String, u32),
     /// Changes of the sleep target.
     Bump(Bump),
-    /// One program whose controllers aim at so many contexts; how many of its threads run, at this interval in
-    /// nanoseconds.
+    /// Number of running threads while the controllers aim at the given number of contexts, sampled
+    /// at an interval in nanoseconds.
     Watched(Point, f64, u64),
-    /// A program of Syncchar's validation: predicted, and run with transactions.
+    /// A validation program of Syncchar: the prediction and the run with transactions.
     Predicted(Predicted),
 }
 
-/// What it gave.
+/// The result of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// Of [`Task::Point`] and [`Task::Scheduled`].
+    /// Result of [`Task::Point`] and [`Task::Scheduled`].
     Outcome(Outcome),
-    /// Of [`Task::Beside`].
+    /// Result of [`Task::Beside`].
     Shares(Shares),
-    /// Of [`Task::Bump`].
+    /// Result of [`Task::Bump`].
     Reactions(Vec<Reaction>),
-    /// Of [`Task::Watched`]: times in nanoseconds and threads.
+    /// Result of [`Task::Watched`]: nanoseconds and numbers of threads.
     Counts(Vec<(u64, u32)>),
-    /// Of [`Task::Predicted`].
+    /// Result of [`Task::Predicted`].
     Projection(Projection),
 }
 
 impl Measured {
-    /// The outcome of a point.
+    /// The outcome, for a point.
     pub fn outcome(&self) -> Option<&Outcome> {
         if let Measured::Outcome(outcome) = self { Some(outcome) } else { None }
     }
 
-    /// What was predicted.
+    /// The projection, for a prediction.
     pub fn projection(&self) -> Option<&Projection> {
         if let Measured::Projection(projection) = self { Some(projection) } else { None }
     }
 }
 
 impl Task {
-    /// Simulates it.
+    /// Simulates the experiment.
     ///
     /// # Errors
     ///
-    /// As [`simulate`].
+    /// See [`simulate`].
     pub fn run(&self, stop: &Stop) -> anyhow::Result<Measured> {
         match self {
             Task::Point(point) => Ok(Measured::Outcome(simulate(point, stop)?)),
-            Task::Scheduled(point, scheduling) => Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?)),
+            Task::Scheduled(point, scheduling) => {
+                Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?))
+            }
             Task::Beside(point, lock, threads) => {
                 Ok(Measured::Shares(interference::beside(point, lock, *threads, stop)?))
             }
             Task::Bump(bump) => Ok(Measured::Reactions(bump.run(stop)?)),
-            Task::Watched(point, aim, every_ns) => Ok(Measured::Counts(bump::watch(point, *aim, *every_ns, stop)?)),
+            Task::Watched(point, aim, every_ns) => {
+                Ok(Measured::Counts(bump::watch(point, *aim, *every_ns, stop)?))
+            }
             Task::Predicted(predicted) => Ok(Measured::Projection(predicted.run(stop)?)),
         }
     }
 
-    /// About how much work it is, to begin with the longest: threads and seconds.
+    /// Rough amount of work (threads times seconds), by which a grid starts the longest experiments
+    /// first.
     pub fn size(&self) -> f64 {
         match self {
-            Task::Point(point) | Task::Watched(point, ..) => f64::from(point.threads) * point.seconds,
-            Task::Scheduled(point, scheduling) => f64::from(point.threads) * (point.seconds + scheduling.settle_s),
+            Task::Point(point) | Task::Watched(point, ..) => {
+                f64::from(point.threads) * point.seconds
+            }
+            Task::Scheduled(point, scheduling) => {
+                f64::from(point.threads) * (point.seconds + scheduling.warm_up_s)
+            }
             Task::Beside(point, _, others) => f64::from(point.threads + others) * point.seconds,
-            Task::Bump(bump) => f64::from(bump.threads) * bump.targets.len() as f64 * bump.hold_ns as f64 / 1e9,
+            Task::Bump(bump) => {
+                f64::from(bump.threads) * bump.targets.len() as f64 * bump.hold_ns as f64 / 1e9
+            }
             Task::Predicted(predicted) => f64::from(predicted.sections) / 1e4,
         }
     }
 }
 
 impl Task {
-    /// Has the experiment's chances come from `seed`.
+    /// Replaces the random seed.
     pub fn reseed(&mut self, seed: u64) {
         match self {
-            Task::Point(point) | Task::Scheduled(point, _) | Task::Beside(point, ..) | Task::Watched(point, ..) => {
-                point.seed = seed
-            }
+            Task::Point(point)
+            | Task::Scheduled(point, _)
+            | Task::Beside(point, ..)
+            | Task::Watched(point, ..) => point.seed = seed,
             Task::Bump(bump) => bump.seed = seed,
             Task::Predicted(predicted) => predicted.seed = seed,
         }

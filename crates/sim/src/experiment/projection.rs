@@ -1,56 +1,60 @@
-//! Syncchar's prediction against the machine's transactions (Porter, Hofmann and Witchel 2008, section 5, Figures 5 and 6).
+//! Syncchar's prediction compared with the machine's transactions (Porter, Hofmann and Witchel
+//! 2008, section 5, Figures 5 and 6).
 //!
-//! The program runs under a lock of the kernel, which gives its execution time and the address sets of its sections; the
-//! model makes a speed-up of these. Then it runs with transactions. All the time is the lock's: 32 threads want it.
+//! First the program runs under a kernel lock, which gives the execution time and the address sets
+//! of the sections. From the address sets, the model predicts a speed-up. Then the program runs
+//! with transactions. The predicted speed-up applies to the whole execution time, because 32
+//! threads contend for the lock throughout.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use unconvoy_syncchar::{Access, Analysis, Estimate, Options, Section};
 
+use crate::messages;
 use crate::outcome::{Stop, Stopped};
 use crate::pair::{self, TRANSACTIONAL};
 use crate::parameters::Parameters;
 use crate::workload::validation::{Execution, Program, Recorded, THREADS};
 
-/// Executions of which means are taken: "a mean of 4 simulated executions".
+/// Number of executions averaged: "a mean of 4 simulated executions".
 const EXECUTIONS: u64 = 4;
 
-/// A program to be predicted.
+/// A program for a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicted {
-    /// On what; it has transactions.
+    /// The machine, which has transactions.
     pub machine: Parameters,
     /// The program.
     pub program: Program,
-    /// Its lock, of the kernel.
+    /// Its lock, a kernel lock.
     pub lock: String,
-    /// Sections of each thread.
+    /// Sections per thread.
     pub sections: u32,
-    /// Of all that is left to chance.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// What was predicted, and what came.
+/// A prediction and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Projection {
     /// Mean execution time under the lock, in nanoseconds.
     pub locked_ns: f64,
-    /// With transactions.
+    /// Mean execution time with transactions.
     pub transacted_ns: f64,
-    /// Of the sections, by cache line, as hardware finds conflicts.
+    /// The model's estimate. It detects conflicts by cache line, as hardware does.
     pub estimate: Estimate,
 }
 
 impl Projection {
-    /// The execution time that the model expects of transactions.
+    /// Predicted execution time with transactions.
     pub fn projected_ns(&self) -> f64 {
         self.locked_ns / self.estimate.speed_up()
     }
 
-    /// By how much of the time with transactions that is wrong; positive where the model expects too long a time.
+    /// Relative error of the prediction; positive if the predicted time is too long.
     pub fn error(&self) -> f64 {
         self.projected_ns() / self.transacted_ns - 1.0
     }
@@ -80,20 +84,26 @@ impl Predicted {
 
     fn estimate(&self) -> anyhow::Result<Estimate> {
         let processors = self.machine.topology.contexts() as u32;
-        let mut analysis = Analysis::new(Options { processors: vec![processors], ..Options::default() })?;
+        let mut analysis =
+            Analysis::new(Options { processors: vec![processors], ..Options::default() })?;
         for recorded in self.execution(&self.lock, true, self.seed)?.address_sets()? {
-            analysis.section(Section { lock: 0, thread: recorded.thread, ..Section::default() }, accesses(&recorded));
+            analysis.section(
+                Section { lock: 0, thread: recorded.thread, ..Section::default() },
+                accesses(&recorded),
+            );
         }
-        let of_lock = analysis.finish().into_iter().next().context("no section was recorded")?;
-        of_lock.estimates.first().map(|both| both.line).ok_or_else(|| anyhow!("nothing was estimated"))
+        let of_lock =
+            analysis.finish().into_iter().next().context(messages::no_section_recorded())?;
+        of_lock.estimates.first().map(|both| both.line).context(messages::no_estimate())
     }
 }
 
-/// The accesses of a section, word by word. A cell's place is that of its four bytes.
+/// The accesses of a section, word by word. A cell covers four bytes.
 fn accesses(recorded: &Recorded) -> Vec<Access> {
     let mut words: BTreeMap<u64, Access> = BTreeMap::new();
     let mut touch = |place: u64, reads: bool| {
-        let word = words.entry(place & !7).or_insert(Access { address: place & !7, ..Access::default() });
+        let word =
+            words.entry(place & !7).or_insert(Access { address: place & !7, ..Access::default() });
         let bytes = 0xf << (place & 4);
         if reads {
             word.read |= bytes;

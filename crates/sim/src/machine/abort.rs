@@ -1,26 +1,28 @@
-//! Transactions that end before their section does: how a thread learns of that.
+//! How a thread returns to the beginning of an aborted transaction.
 //!
-//! A processor puts its registers back. Here the thread unwinds, from wherever it learned of the
-//! abort to a frame that has the beginning in it ([`retry`](super::retry)). So what the section
-//! owned is dropped, as in any Rust program that panics; no hook runs, and nothing is printed. (To
-//! copy stacks, as `setjmp` would have it, would free memory twice or never as soon as a section
-//! owns some.)
+//! A processor restores its registers. Here, the thread unwinds from the point where it detects the
+//! abort to the frame that began the transaction ([`retry`](super::retry)). Unwinding drops the
+//! section's values, as after a panic in any Rust program, but runs no panic hook and prints
+//! nothing. Jumping back as `longjmp` does, or restoring a copy of the stack, would leak memory
+//! that the section owns or free it twice.
 //!
-//! What unwinding drops must not wait for anything simulated.
+//! A destructor that unwinding runs must not wait for a simulated event.
 
 use std::panic::resume_unwind;
+
+use unconvoy::primitive::Abort;
 
 use super::memory::Access;
 use super::running::{is_inside, with};
 use super::transactions::{CELL_BYTES, Cause};
 
-/// What an aborted transaction unwinds with.
+/// Panic payload of an aborted transaction.
 pub(super) struct Undone;
 
-/// Unwinds to the beginning if the calling thread's transaction has been undone while the thread
-/// was suspended.
+/// Unwinds to the beginning of the calling thread's transaction if another thread undid it while
+/// the caller was suspended.
 #[inline(always)]
-pub(super) fn learn_of_abort() {
+pub(super) fn check_for_abort() {
     if with(|machine| machine.transactions.have_pending_aborts()) {
         unwind_if_aborted();
     }
@@ -29,7 +31,9 @@ pub(super) fn learn_of_abort() {
 #[cold]
 fn unwind_if_aborted() {
     let is_aborted = with(|machine| {
-        let Some(cause) = machine.transactions.learn_of_abort(machine.current) else { return false };
+        let Some(cause) = machine.transactions.take_pending_abort(machine.current) else {
+            return false;
+        };
         machine.transactions.restart(machine.current, cause);
         true
     });
@@ -38,14 +42,13 @@ fn unwind_if_aborted() {
     }
 }
 
-/// Undoes the calling thread's transaction, which it is inside of, and unwinds to its beginning.
+/// Undoes the calling thread's transaction and unwinds to its beginning. The caller is inside it.
 fn abort(cause: Cause) -> ! {
     with(|machine| machine.abort(cause));
     resume_unwind(Box::new(Undone))
 }
 
-/// An access to `address` takes effect: the calling thread's, which may be in a transaction, or
-/// meet one.
+/// Applies the calling thread's access to `address` to the running transactions, its own included.
 #[inline(always)]
 pub(super) fn take_effect(address: usize, access: Access) {
     if with(|machine| machine.transactions.watch_accesses()) {
@@ -60,28 +63,29 @@ fn meet_transactions(address: usize, access: Access) {
     }
 }
 
-/// The calling thread is about to write to `place`, where a [cell](super::SimulatedCell) is.
+/// Saves the value of a [cell](super::SimulatedCell) before the calling thread writes to it.
 ///
 /// # Safety
 ///
-/// It is valid for reads, and for writes for as long as the machine's memory if it is in that.
+/// `place` is valid for reads. If it lies in the machine's memory, it is valid for writes as long
+/// as that memory exists.
 #[inline(always)]
 pub(super) unsafe fn will_change<T>(place: *mut T) {
-    const { assert!(size_of::<T>() <= CELL_BYTES, "a cell of a simulated machine has room in its undo log") };
+    const { assert!(size_of::<T>() <= CELL_BYTES, "a cell does not fit the undo log") };
     if is_inside() && with(|machine| machine.transactions.watch_accesses()) {
-        // SAFETY: the caller's; `T` is no larger than a cell.
+        // SAFETY: the caller guarantees validity; `T` is no larger than a cell.
         unsafe { remember(place.cast(), size_of::<T>()) };
     }
 }
 
 /// # Safety
 ///
-/// As [`will_change`], for `len` bytes.
+/// See [`will_change`], for `len` bytes.
 #[cold]
 unsafe fn remember(place: *mut u8, len: usize) {
     with(|machine| {
         if machine.memory.line_of(place.addr()).is_some() {
-            // SAFETY: the caller's; in the machine's memory it stays valid for longer than the
+            // SAFETY: the caller guarantees validity; the machine's memory outlives the
             // transaction.
             unsafe { machine.transactions.remember(machine.current, place, len) };
         }
@@ -93,7 +97,21 @@ pub fn in_transaction() -> bool {
     is_inside() && with(|machine| machine.transactions.is_live(machine.current))
 }
 
-/// The calling thread does what no transaction can hold.
+/// The lock that the calling thread's transaction has elided; 0 outside a transaction.
+pub(crate) fn elided_lock() -> usize {
+    if !is_inside() {
+        return 0;
+    }
+    with(|machine| machine.transactions.elided_lock(machine.current))
+}
+
+/// Records the lock that the calling thread's transaction has elided.
+pub(crate) fn set_elided_lock(address: usize) {
+    with(|machine| machine.transactions.set_elided_lock(machine.current, address));
+}
+
+/// Aborts the calling thread's transaction, if any, before an operation that no transaction
+/// supports.
 #[inline]
 pub(crate) fn leave_transaction() {
     if in_transaction() {
@@ -101,10 +119,10 @@ pub(crate) fn leave_transaction() {
     }
 }
 
-/// Undoes the calling thread's transaction, and goes back to its beginning. Does nothing outside of
-/// one.
-pub fn abort_transaction() {
+/// Aborts the calling thread's transaction and returns to its beginning, which reports `because`.
+/// Does nothing outside a transaction.
+pub fn abort_transaction(because: Abort) {
     if in_transaction() {
-        abort(Cause::Explicit);
+        abort(Cause::Explicit(because));
     }
 }

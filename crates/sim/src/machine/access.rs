@@ -1,16 +1,16 @@
-//! Accesses to simulated memory: when they take effect, and what those see that poll.
+//! Accesses to simulated memory: when they take effect, and how they wake pollers.
 
-use super::abort::{learn_of_abort, take_effect};
+use super::abort::{check_for_abort, take_effect};
 use super::memory::Access;
 use super::running::{is_inside, suspend, with};
 use super::scheduler::Flight;
 
-/// An access may take effect so much before what should have happened first: less than any line
-/// needs from one core to another, so that none is seen to be somewhere too early. (Without this,
-/// every access of a busy machine is an event.)
+/// How far an access may run ahead of simulated time. This is less than the latency of any transfer
+/// between cores, so that no core sees a line too early. If no access could run ahead, every access
+/// on a busy machine would be an event.
 const LOOK_AHEAD_NS: u64 = 10;
 
-/// Waits until nothing else is to happen before the caller's clock.
+/// Waits until no event is due before the caller's clock.
 #[inline(always)]
 pub(super) fn synchronise() {
     if with(|machine| machine.clock.is_ahead(0)) {
@@ -18,21 +18,21 @@ pub(super) fn synchronise() {
     }
 }
 
-/// Waits until nothing else is to happen before the caller's clock, which is ahead of that.
+/// Waits until no event is due before the caller's clock, which is ahead of the next event.
 #[cold]
 pub(super) fn wait(flight: Flight) {
     wait_in_flight(flight);
-    learn_of_abort();
+    check_for_abort();
 }
 
-/// The same in the middle of an access: the caller learns of an abort.
+/// Same as [`wait`], in the middle of an access; the caller checks for an abort.
 #[cold]
 fn wait_in_flight(flight: Flight) {
     with(|machine| machine.suspend_until(flight, machine.clock.now));
     suspend();
 }
 
-/// The calling thread accesses `address`, which takes effect on return.
+/// Accesses `address` from the calling thread. The access takes effect on return.
 #[inline(always)]
 fn access(address: usize, access: Access) {
     if !is_inside() {
@@ -41,37 +41,35 @@ fn access(address: usize, access: Access) {
     if with(|machine| machine.clock.is_ahead(LOOK_AHEAD_NS)) {
         wait(Flight::Work(0));
     }
-    let transfer =
-        with(|machine| machine.memory.begin(&mut machine.clock.now, machine.current, machine.core, address, access));
+    let transfer = with(|machine| {
+        machine.memory.begin(&mut machine.clock.now, machine.current, machine.core, address, access)
+    });
     if let Some(transfer) = transfer {
         if with(|machine| machine.clock.is_ahead(0)) {
             wait_in_flight(Flight::Work(0));
         }
         with(|machine| machine.memory.end(machine.current, transfer));
-        learn_of_abort();
+        check_for_abort();
     }
     take_effect(address, access);
 }
 
-/// A load from `address`.
 #[inline(always)]
 pub(crate) fn load(address: usize) {
     access(address, Access::Load);
 }
 
-/// A store to `address`.
 #[inline(always)]
 pub(crate) fn store(address: usize) {
     access(address, Access::Store);
 }
 
-/// A read-modify-write of `address`.
 #[inline(always)]
 pub(crate) fn read_modify_write(address: usize) {
     access(address, Access::ReadModifyWrite);
 }
 
-/// What is at `address` has become something else by the access before.
+/// Reports that the preceding access changed the value at `address`.
 #[inline(always)]
 pub(super) fn changed(address: usize) {
     if is_inside() {
@@ -83,7 +81,7 @@ pub(super) fn changed(address: usize) {
     }
 }
 
-/// The calling thread makes a full fence.
+/// Executes a full fence on the calling thread.
 pub(crate) fn fence() {
     with(|machine| machine.clock.now = machine.memory.fence(machine.current, machine.clock.now));
 }

@@ -1,5 +1,5 @@
-//! What a simulated thread does beside accesses to memory: work, look at the clock, wait, sleep,
-//! and say what it is at.
+//! Operations of a simulated thread other than memory accesses: work, read the clock, wait, sleep,
+//! and report its activity.
 
 use super::abort::{in_transaction, leave_transaction, take_effect};
 use super::access::{load, synchronise, wait};
@@ -8,36 +8,36 @@ use super::memory::Access;
 use super::running::{is_inside, is_running, spawn, suspend, with};
 use super::scheduler::{Activity, Flight, State};
 
-/// Nanoseconds of simulated time.
+/// Reads the clock, in nanoseconds of simulated time.
 pub fn now() -> u64 {
     if !is_inside() {
         return if is_running() { time() } else { 0 };
     }
     with(|machine| {
         machine.clock.now += machine.parameters.memory.clock_ns;
-        machine.memory.note_clock(machine.current);
+        machine.memory.record_clock_read(machine.current);
     });
     synchronise();
     time()
 }
 
-/// The calling thread computes for `ns` nanoseconds, longer if its core has other contexts at work.
+/// Computes for `ns` nanoseconds, longer if other contexts of the core are busy.
 pub fn work(ns: u64) {
     with(|machine| {
-        let others = u64::from(machine.scheduler.busy_in_core(machine.core).saturating_sub(1));
+        let others = u64::from(machine.scheduler.active_in_core(machine.core).saturating_sub(1));
         let slowdown = u64::from(machine.parameters.memory.shared_core_slowdown) * others;
         machine.clock.now += ns + ns * slowdown / 1000;
-        machine.memory.note_change(machine.current);
+        machine.memory.record_change(machine.current);
     });
 }
 
-/// As [`work`], in picoseconds; what is left of a nanosecond is one or none, by chance.
+/// Same as [`work`], in picoseconds. Rounds the fraction of a nanosecond up or down at random.
 pub(crate) fn work_ps(ps: u64) {
     let (ns, part) = (ps / 1000, ps % 1000);
     work(ns + u64::from(part != 0 && random(1000) < part));
 }
 
-/// The time that the calling thread's clock shows, without what a look at it costs.
+/// The calling thread's clock, without the cost of reading it.
 pub(crate) fn time() -> u64 {
     with(|machine| machine.clock.now)
 }
@@ -47,118 +47,103 @@ pub(crate) fn core() -> usize {
     with(|machine| machine.core)
 }
 
-/// The calling thread spends `ns` nanoseconds that no other context has a part in.
+/// Spends `ns` nanoseconds, unaffected by other contexts.
 pub(crate) fn spend(ns: u64) {
     with(|machine| machine.clock.now += ns);
 }
 
-/// The calling thread looks at the clock until `ns` nanoseconds have passed.
+/// Reads the clock in a loop until `ns` nanoseconds have passed.
 pub(crate) fn delay(ns: u64) {
     leave_transaction();
     synchronise();
     with(|machine| {
         machine.clock.now += ns.max(machine.parameters.memory.clock_ns);
-        machine.memory.note_change(machine.current);
+        machine.memory.record_change(machine.current);
     });
     if with(|machine| machine.clock.is_ahead(0)) {
         wait(Flight::Until(time()));
     }
 }
 
-/// The calling thread has done one turn of a loop that polls.
+/// Ends one turn of a polling loop.
 pub(crate) fn pause() {
     leave_transaction();
     synchronise();
     with(|machine| machine.clock.now += machine.parameters.memory.pause_ns);
-    rest(Flight::Poll);
+    suspend_if_polling(Flight::Poll);
 }
 
-/// The calling thread has done one turn of a loop that counts its turns: the next one is simulated
-/// too.
+/// Ends one turn of a loop that counts its turns. The thread is not suspended: every turn is
+/// simulated.
 pub(crate) fn pause_counted() {
     leave_transaction();
     synchronise();
     with(|machine| {
         machine.clock.now += machine.parameters.memory.pause_ns;
-        machine.memory.note_change(machine.current);
+        machine.memory.record_change(machine.current);
     });
 }
 
-/// Suspends the calling thread if all that it did was to look.
-fn rest(flight: Flight) {
-    let rests = with(|machine| {
-        let span = machine.memory.rest(machine.current);
+/// Suspends the calling thread if its last turn only polled.
+fn suspend_if_polling(flight: Flight) {
+    let is_polling = with(|machine| {
+        let span = machine.memory.begin_polling(machine.current);
         if let Some(span) = span {
             machine.suspend_until(flight, machine.clock.now + span);
         }
         span.is_some()
     });
-    if rests {
+    if is_polling {
         suspend();
     }
 }
 
-/// As [`pause`], but for up to `ns` nanoseconds, or until what is at `address` changes.
-pub(crate) fn doze(address: usize, ns: u64) {
-    leave_transaction();
-    synchronise();
-    let watches = with(|machine| {
-        let line = machine.memory.line_of(address);
-        if let Some(line) = line {
-            machine.memory.watch(machine.current, line);
-            machine.suspend_until(Flight::Poll, machine.clock.now + ns);
-        }
-        line.is_some()
-    });
-    if watches {
-        suspend();
-    }
-}
-
-/// The calling thread yields.
 pub(crate) fn yield_now() {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.yield_ns);
     synchronise();
+    enter_kernel();
     if with(Machine::yield_now) {
         suspend();
     } else {
-        rest(Flight::YieldingPoll);
+        suspend_if_polling(Flight::YieldingPoll);
     }
 }
 
-/// The calling thread parks on `address` unless `is_changed` says that it holds something else;
-/// until it is woken, or until `deadline`.
+/// Parks the calling thread on `address` until a wake-up or `deadline`. Returns at once if
+/// `is_changed` returns true: the word then has another value.
 pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.park_ns);
     load(address);
     synchronise();
+    enter_kernel();
     let is_late = deadline.is_some_and(|deadline| time() >= deadline);
-    take_effect(address, Access::Load); // it is read once more
+    take_effect(address, Access::Load); // The kernel reads the word once more.
     if is_late || is_changed() {
         return;
     }
     with(|machine| {
-        machine.memory.note_change(machine.current);
+        machine.memory.record_change(machine.current);
         machine.park(address, deadline);
     });
     suspend();
 }
 
-/// The calling thread wakes up to `count` threads that are parked on `address`.
+/// Wakes up to `count` threads parked on `address`.
 pub(crate) fn unpark(address: usize, count: u32) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.wake_call_ns);
     synchronise();
+    enter_kernel();
     with(|machine| {
-        machine.memory.note_change(machine.current);
+        machine.memory.record_change(machine.current);
         machine.unpark(address, count);
     });
     reschedule();
 }
 
-/// The calling thread sleeps for `ns` nanoseconds.
+/// Sleeps for `ns` nanoseconds.
 pub fn sleep(ns: u64) {
     leave_transaction();
     synchronise();
@@ -166,16 +151,21 @@ pub fn sleep(ns: u64) {
     suspend();
 }
 
-/// The calling thread waits for input or output for `ns` nanoseconds: an interrupt ends that, and
-/// no tick.
-pub fn away(ns: u64) {
+/// Waits for input or output for `ns` nanoseconds. An interrupt ends the wait, independently of
+/// timer ticks.
+pub fn wait_for_io(ns: u64) {
     leave_transaction();
     synchronise();
     with(|machine| machine.sleep_exactly(machine.clock.now + ns));
     suspend();
 }
 
-/// If the caller is to be preempted, now is the time.
+/// Records that the calling thread is in a system call.
+fn enter_kernel() {
+    with(|machine| machine.scheduler.enter_kernel(machine.current));
+}
+
+/// Gives up the processor if a preemption is due.
 fn reschedule() {
     let due = with(|machine| {
         let due = core::mem::take(&mut machine.preempt_due);
@@ -189,18 +179,17 @@ fn reschedule() {
     }
 }
 
-/// Whether `thread` is on a context at this moment, as Solaris tells a process in memory that it
-/// shares with it.
+/// Whether `thread` is on a context now. Solaris publishes this in memory shared with the process.
 pub(crate) fn is_on_processor(thread: u32) -> bool {
     with(|machine| machine.scheduler.task(thread).state() == State::Running)
 }
 
-/// The calling thread's number.
+/// Number of the calling thread.
 pub fn current() -> u32 {
     thread()
 }
 
-/// The calling thread asks not to be preempted, or does so no more.
+/// Requests a slice extension for the calling thread, or ends the request.
 pub(crate) fn ask_for_extension(asks: bool) {
     synchronise();
     let was_extended = with(|machine| {
@@ -212,10 +201,9 @@ pub(crate) fn ask_for_extension(asks: bool) {
     }
 }
 
-/// The calling thread is about to acquire a lock: under the lock-contention-aware scheduler it may
-/// have to go elsewhere.
+/// Prepares to acquire a lock: the lock-contention-aware scheduler may migrate the thread.
 pub(crate) fn before_lock() {
-    if !with(|machine| machine.scheduler.is_special()) {
+    if !with(|machine| machine.scheduler.has_special_set()) {
         return;
     }
     with(|machine| machine.clock.now += 2 * machine.parameters.memory.clock_ns);
@@ -225,8 +213,7 @@ pub(crate) fn before_lock() {
     }
 }
 
-/// The calling thread's task ends, and another one takes its place; both together take `ns`
-/// nanoseconds.
+/// Ends the calling thread's task and starts the next; the two together take `ns` nanoseconds.
 pub(crate) fn renew(ns: u64) {
     synchronise();
     if with(|machine| machine.renew(ns)) {
@@ -234,8 +221,7 @@ pub(crate) fn renew(ns: u64) {
     }
 }
 
-/// The calling thread is not preempted until it [allows](allow_preemption) that as often as it
-/// forbade it.
+/// Disables preemption of the calling thread. Calls nest; [`allow_preemption`] undoes one.
 pub(crate) fn forbid_preemption() {
     with(|machine| machine.scheduler.task_mut(machine.current).forbid_preemption());
 }
@@ -249,7 +235,7 @@ pub(crate) fn allow_preemption() {
     }
 }
 
-/// Starts a thread that is no load of its process: its controller.
+/// Starts the controller thread of a process. The process does not count it as load.
 pub(crate) fn start_controller(process: usize, name: &str, body: impl FnOnce() + 'static) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.spawn_ns);
@@ -258,27 +244,28 @@ pub(crate) fn start_controller(process: usize, name: &str, body: impl FnOnce() +
     reschedule();
 }
 
-/// Run and run-queue time of a process's threads, or of all.
+/// Run and run-queue time of the threads of `process`, or of all processes.
 pub(crate) fn run_times(process: Option<usize>) -> (u64, u64) {
     synchronise();
     with(|machine| machine.scheduler.accounts.run_times(process, machine.clock.now))
 }
 
-/// The calling thread reads the run and run-queue times of all threads of its process.
+/// Spends the time of reading the run and run-queue times of all threads of the caller's process.
 pub(crate) fn read_load() {
     with(|machine| {
         let scheduler = &machine.parameters.scheduler;
-        let threads = machine.scheduler.accounts.threads_of(machine.threads[machine.current as usize].process);
+        let threads = machine
+            .scheduler
+            .accounts
+            .threads_of(machine.threads[machine.current as usize].process);
         machine.clock.now += scheduler.sensor_ns + scheduler.sensor_thread_ns * u64::from(threads);
     });
 }
 
-/// Contexts of the machine.
 pub(crate) fn capacity() -> f64 {
     with(|machine| machine.scheduler.contexts() as f64)
 }
 
-/// The calling thread's number, its process, and what load control remembers of it.
 pub(crate) fn thread() -> u32 {
     with(|machine| machine.current)
 }
@@ -295,57 +282,70 @@ pub(crate) fn set_thread_state(state: unconvoy::load::ThreadState) {
     with(|machine| machine.threads[machine.current as usize].state = state);
 }
 
-/// A number for `address` that another run of the same simulation gives it too. What is on a stack
-/// is told apart by chance.
+/// A number for `address` that is the same in every run of a simulation. Stack addresses get random
+/// numbers.
 pub(crate) fn number_of(address: usize) -> u64 {
-    with(|machine| machine.memory.offset_of(address).map_or_else(|| machine.random.u64(..), |offset| offset as u64))
+    with(|machine| {
+        machine
+            .memory
+            .offset_of(address)
+            .map_or_else(|| machine.random.u64(..), |offset| offset as u64)
+    })
 }
 
-/// A random number below `limit`, of the machine's one sequence.
+/// A random number below `limit`, from the machine's only generator.
 pub fn random(limit: u64) -> u64 {
     with(|machine| machine.random.u64(0..limit))
 }
 
-/// Says what the calling thread is at from now on.
+/// Records what the calling thread does from now on.
 pub fn set_activity(activity: Activity) {
     synchronise();
-    with(|machine| machine.scheduler.accounts.set_activity(machine.current, activity, machine.clock.now));
+    with(|machine| {
+        machine.scheduler.accounts.set_activity(machine.current, activity, machine.clock.now)
+    });
 }
 
-/// The calling thread begins to acquire a lock. In a transaction nobody waits, and no time is kept
-/// of locks.
+/// Records that the calling thread begins to acquire a lock. Inside a transaction no thread waits,
+/// so nothing is recorded there.
 pub(crate) fn begin_wait(lock: usize) {
     synchronise();
     if !in_transaction() {
-        with(|machine| machine.scheduler.accounts.begin_wait(machine.current, lock, machine.clock.now));
+        with(|machine| {
+            machine.scheduler.accounts.begin_wait(machine.current, lock, machine.clock.now)
+        });
     }
 }
 
-/// The calling thread has acquired a lock.
+/// Records that the calling thread has acquired a lock.
 pub(crate) fn end_wait(lock: usize) {
     synchronise();
     if in_transaction() {
         enter_section();
     } else {
-        with(|machine| machine.scheduler.accounts.acquire(machine.current, lock, machine.clock.now));
+        with(|machine| {
+            machine.scheduler.accounts.acquire(machine.current, lock, machine.clock.now)
+        });
     }
 }
 
-/// The calling thread is in a critical section, without a lock.
+/// Records that the calling thread enters a critical section without a lock.
 pub(crate) fn enter_section() {
     synchronise();
     with(|machine| machine.scheduler.accounts.enter_section(machine.current, machine.clock.now));
 }
 
-/// The calling thread has left a critical section that it was in without a lock.
+/// Records that the calling thread leaves a critical section that it entered without a lock.
 pub(crate) fn leave_section() {
     synchronise();
     if !in_transaction() {
-        with(|machine| machine.scheduler.accounts.leave_section(machine.current, machine.clock.now));
+        with(|machine| {
+            machine.scheduler.accounts.leave_section(machine.current, machine.clock.now)
+        });
     }
 }
 
-/// The calling thread releases a lock.
+/// Records that the calling thread releases a lock.
 pub(crate) fn release(lock: usize) {
     synchronise();
     with(|machine| machine.scheduler.accounts.release(machine.current, lock, machine.clock.now));

@@ -1,7 +1,7 @@
-//! Atomic cells of the machine's memory.
+//! Atomic cells in the machine's memory.
 //!
-//! A cell has the size and the place of the real one, so that what shares a cache line there does
-//! so here.
+//! A cell has the size and alignment of the native atomic, so that the same fields share a cache
+//! line.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -12,7 +12,7 @@ use unconvoy::primitive::{Atomic, AtomicInt};
 use super::abort::will_change;
 use super::access::{changed, load, read_modify_write, store};
 
-/// The simulated machine as a type: what the algorithms are generic over.
+/// The simulated machine as a type parameter of the algorithms.
 #[derive(Debug, Clone, Copy)]
 pub struct Simulated;
 
@@ -20,10 +20,10 @@ pub struct Simulated;
 #[repr(transparent)]
 pub struct SimulatedCell<T>(UnsafeCell<T>);
 
-// SAFETY: all threads of a machine are coroutines on one thread of the host, and none is suspended
-// between the look at a cell and its change.
+// SAFETY: all threads of a machine are coroutines on one host thread. None is suspended between
+// reading a cell and changing it.
 unsafe impl<T> Sync for SimulatedCell<T> {}
-// SAFETY: as above.
+// SAFETY: see `Sync`.
 unsafe impl<T> Send for SimulatedCell<T> {}
 
 impl<T: Copy + PartialEq> SimulatedCell<T> {
@@ -34,14 +34,14 @@ impl<T: Copy + PartialEq> SimulatedCell<T> {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> T {
-        // SAFETY: as for `Sync`.
+        // SAFETY: see `Sync`.
         unsafe { *self.0.get() }
     }
 
     #[inline(always)]
     fn set(&self, value: T) {
         if self.get() != value {
-            // SAFETY: as for `Sync`.
+            // SAFETY: see `Sync`.
             unsafe {
                 will_change(self.0.get());
                 *self.0.get() = value;

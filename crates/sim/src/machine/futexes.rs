@@ -1,26 +1,25 @@
-//! Futexes and timers: who sleeps where, and until when. To wake is the
-//! [scheduler](super::scheduler)'s part.
+//! Futexes and timers: which threads sleep on which address, and until when. The
+//! [scheduler](super::scheduler) runs the woken threads.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::parameters::Scheduler;
 
-/// How a thread sleeps, if it does.
+/// The sleep of a thread, if any.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sleep {
-    /// The place that it is parked on.
-    place: Option<usize>,
-    /// Whether a timer will end it.
+    /// The address that it is parked on.
+    address: Option<usize>,
+    /// Whether a timer ends the sleep.
     is_timed: bool,
 }
 
-/// A machine's futexes.
 pub(crate) struct Futexes {
     timer_tick_ns: u64,
     timer_slack_ns: u64,
-    /// By place, in the order in which they came.
+    /// Sleepers by address, in order of arrival.
     parked: HashMap<usize, VecDeque<u32>>,
-    /// By thread.
+    /// Indexed by thread.
     sleeps: Vec<Sleep>,
 }
 
@@ -30,54 +29,55 @@ impl Futexes {
         Futexes { timer_tick_ns, timer_slack_ns, parked: HashMap::new(), sleeps: Vec::new() }
     }
 
-    /// A thread more.
     pub(crate) fn add_thread(&mut self) {
         self.sleeps.push(Sleep::default());
     }
 
-    /// `thread` parks on `place`.
-    pub(crate) fn park(&mut self, thread: u32, place: usize) {
-        self.sleeps[thread as usize].place = Some(place);
-        self.parked.entry(place).or_default().push_back(thread);
+    pub(crate) fn park(&mut self, thread: u32, address: usize) {
+        self.sleeps[thread as usize].address = Some(address);
+        self.parked.entry(address).or_default().push_back(thread);
     }
 
-    /// A timer will end the sleep of `thread`.
+    /// Records that a timer ends the sleep of `thread`.
     pub(crate) fn set_timed(&mut self, thread: u32) {
         self.sleeps[thread as usize].is_timed = true;
     }
 
-    /// The thread that has been parked on `place` the longest, which is not parked any more.
-    pub(crate) fn unpark(&mut self, place: usize) -> Option<u32> {
-        let queue = self.parked.get_mut(&place)?;
+    /// Removes the longest parked thread from the queue of `address`.
+    pub(crate) fn unpark(&mut self, address: usize) -> Option<u32> {
+        let queue = self.parked.get_mut(&address)?;
         let thread = queue.pop_front();
         if queue.is_empty() {
-            self.parked.remove(&place);
+            self.parked.remove(&address);
         }
         self.sleeps[thread? as usize] = Sleep::default();
         thread
     }
 
-    /// The sleep of `thread` is over: its time is up.
+    /// Ends the sleep of `thread` because its time is up.
     pub(crate) fn time_out(&mut self, thread: u32) {
-        let Sleep { place, .. } = core::mem::take(&mut self.sleeps[thread as usize]);
-        if let Some(queue) = place.and_then(|place| self.parked.get_mut(&place)) {
+        let Sleep { address, .. } = core::mem::take(&mut self.sleeps[thread as usize]);
+        if let Some(queue) = address.and_then(|address| self.parked.get_mut(&address)) {
             queue.retain(|&parked| parked != thread);
         }
     }
 
-    /// When a timer for the time `deadline` rings. Only `exact` ones do between two ticks, if
-    /// timers have ticks.
-    pub(crate) fn rings_at(&self, deadline: u64, exact: bool, now: u64) -> u64 {
+    /// When a timer for `deadline` fires. If the machine's timers have ticks, only `exact`
+    /// timers fire between two ticks.
+    pub(crate) fn fires_at(&self, deadline: u64, exact: bool, now: u64) -> u64 {
         let late = (deadline + self.timer_slack_ns).max(now + 1);
-        if exact || self.timer_tick_ns == 0 { late } else { late.next_multiple_of(self.timer_tick_ns) }
+        if exact || self.timer_tick_ns == 0 {
+            late
+        } else {
+            late.next_multiple_of(self.timer_tick_ns)
+        }
     }
 
-    /// Where `thread` is parked.
-    pub(crate) fn place_of(&self, thread: u32) -> Option<usize> {
-        self.sleeps[thread as usize].place
+    /// The address that `thread` is parked on.
+    pub(crate) fn parked_at(&self, thread: u32) -> Option<usize> {
+        self.sleeps[thread as usize].address
     }
 
-    /// Whether a timer will end the sleep of `thread`.
     pub(crate) fn is_timed(&self, thread: u32) -> bool {
         self.sleeps[thread as usize].is_timed
     }
@@ -97,35 +97,35 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_of_a_place_wake_in_the_order_in_which_they_came() {
+    fn sleepers_on_one_address_wake_in_order() {
         let mut futexes = futexes(0, 0);
-        for (thread, place) in [(2, 64), (0, 64), (1, 128), (3, 64)] {
-            futexes.park(thread, place);
+        for (thread, address) in [(2, 64), (0, 64), (1, 128), (3, 64)] {
+            futexes.park(thread, address);
         }
-        assert_eq!(futexes.place_of(0), Some(64));
+        assert_eq!(futexes.parked_at(0), Some(64));
         assert_eq!(
-            [64, 64, 64, 64, 128, 192].map(|place| futexes.unpark(place)),
+            [64, 64, 64, 64, 128, 192].map(|address| futexes.unpark(address)),
             [Some(2), Some(0), Some(3), None, Some(1), None]
         );
-        assert_eq!(futexes.place_of(0), None);
+        assert_eq!(futexes.parked_at(0), None);
     }
 
     #[test]
-    fn sleeper_whose_time_is_up_is_not_woken_again() {
+    fn timed_out_sleeper_is_not_woken_again() {
         let mut futexes = futexes(0, 0);
         (0..2).for_each(|thread| futexes.park(thread, 64));
         futexes.set_timed(0);
         assert!(futexes.is_timed(0) && !futexes.is_timed(1));
         futexes.time_out(0);
-        assert_eq!((futexes.is_timed(0), futexes.place_of(0)), (false, None));
+        assert_eq!((futexes.is_timed(0), futexes.parked_at(0)), (false, None));
         assert_eq!((futexes.unpark(64), futexes.unpark(64)), (Some(1), None));
     }
 
     #[test]
-    fn timers_ring_late_and_coarse_ones_at_ticks() {
-        assert_eq!(futexes(0, 50).rings_at(1_000, false, 0), 1_050);
-        assert_eq!(futexes(400, 50).rings_at(1_000, false, 0), 1_200);
-        assert_eq!(futexes(400, 50).rings_at(1_000, true, 0), 1_050);
-        assert_eq!(futexes(0, 0).rings_at(1_000, false, 5_000), 5_001, "not in the past");
+    fn timers_fire_late_and_coarse_ones_at_ticks() {
+        assert_eq!(futexes(0, 50).fires_at(1_000, false, 0), 1_050);
+        assert_eq!(futexes(400, 50).fires_at(1_000, false, 0), 1_200);
+        assert_eq!(futexes(400, 50).fires_at(1_000, true, 0), 1_050);
+        assert_eq!(futexes(0, 0).fires_at(1_000, false, 5_000), 5_001, "not in the past");
     }
 }

@@ -1,20 +1,20 @@
-//! The machine: simulated time, and who does what in it.
+//! The simulated machine.
 //!
-//! | part | idea |
+//! | part | contents |
 //! | --- | --- |
-//! | `clock` | what is going to happen when |
-//! | `memory` | lines, caches, store buffers; who polls what |
-//! | `scheduler` | run queues, slices, balance, the special set; where threads' time goes |
-//! | `transactions` | who has read and written what; what an abort takes back |
-//! | `futexes` | who sleeps where, and until when |
-//! | `interplay` | the machine, which owns these and passes one to the other |
-//! | `running` | how it runs its threads |
-//! | `access`, `calls`, `abort`, `retry` | what a thread does to the machine that it runs on |
-//! | `cell`, `data` | what programs are written with |
+//! | `clock` | future events in order of time |
+//! | `memory` | lines, caches and store buffers; which threads poll which lines |
+//! | `scheduler` | run queues, slices, balancing and the special set; where threads spend their time |
+//! | `transactions` | which threads have read and written which lines; what an abort undoes |
+//! | `futexes` | which threads sleep on which address, and until when |
+//! | `interplay` | the machine, which owns these parts and passes data between them |
+//! | `running` | the main loop, which runs the threads |
+//! | `access`, `calls`, `mwait`, `abort`, `retry` | operations of a thread on its machine |
+//! | `cell`, `data` | shared data of programs |
 //!
-//! Accesses take effect one at a time in the order of simulated time, so that the machine is
-//! sequentially consistent whatever the orderings say: it finds no missing fence. That is loom's
-//! part.
+//! Memory accesses take effect one at a time, in order of simulated time. The machine is therefore
+//! sequentially consistent, whatever memory orderings the code names, and never reveals a missing
+//! fence. Loom checks the fences.
 
 mod abort;
 mod access;
@@ -25,6 +25,7 @@ mod data;
 mod futexes;
 mod interplay;
 mod memory;
+mod mwait;
 mod retry;
 mod running;
 mod scheduler;
@@ -32,14 +33,15 @@ mod thread;
 mod transactions;
 mod zeroes;
 
-pub(crate) use abort::leave_transaction;
 pub use abort::{abort_transaction, in_transaction};
+pub(crate) use abort::{elided_lock, leave_transaction, set_elided_lock};
 pub(crate) use access::{fence, load, store};
 pub use calls::*;
 pub use cell::{Simulated, SimulatedCell};
 pub(crate) use data::Lines;
 pub use data::{Word, wait_for_word};
 pub use interplay::{Counts, Hang, Machine};
+pub(crate) use mwait::{has_mwait, mwait};
 pub use retry::{Refusal, has_transactions, recorded, transaction};
 pub(crate) use retry::{begin_transaction, end_transaction, restartable};
 pub(crate) use running::{is_inside, run, spawn, with};

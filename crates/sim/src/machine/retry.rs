@@ -1,17 +1,17 @@
-//! Transactions, as a thread sees them: how it gets back to the beginning.
+//! Transactions from a thread's point of view: how it returns to the beginning after an abort.
 //!
-//! An [aborted](super::abort) section runs any number of times: what it does beside the machine's
-//! memory is not taken back.
+//! An [aborted](super::abort) section may run any number of times. Its side effects outside the
+//! machine's memory are not undone.
 //!
-//! Locks that elide have their beginning in the middle of an acquire
-//! ([`Transactions::begin_transaction`](unconvoy::primitive::Transactions::begin_transaction)), which is to
-//! come back a second time with the reason. That call is on no frame of ours; so the acquire is run
-//! again from its start, and its beginnings report the aborts that there were, in their order,
-//! before one begins a transaction in earnest.
+//! An eliding lock begins its transaction in the middle of an acquire
+//! ([`Transactions::begin_transaction`](unconvoy::primitive::Transactions::begin_transaction)), and
+//! that call must return a second time with the cause of the abort. The call has no frame to unwind
+//! to. The whole acquire therefore runs again. Its calls of `begin_transaction` first report the
+//! earlier aborts, in order; only then does a call begin a transaction.
 //!
-//! *Not* as on a processor: what the lock does before its beginning is done again, in its time
-//! (`elided` reads its adaptation). And where no frame has the beginning in it, there is no
-//! transaction: a bare [`lock`](crate::pair::Lock::lock) takes the lock.
+//! *Unlike* on a processor, the lock's code before the beginning of the transaction runs again and
+//! takes time (`elided` reads its adaptation state). A bare [`lock`](crate::pair::Lock::lock)
+//! begins no transaction and takes the lock, because no enclosing frame can restart the acquire.
 
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
@@ -28,9 +28,9 @@ use super::transactions::{AddressSet, Attempts, Cause};
 /// Why a section did not run as a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The machine has none.
+    /// The machine has no transactions.
     Unavailable,
-    /// It has been undone, and would be again.
+    /// The transaction aborted for a cause that a retry does not remove.
     Aborted(Cause),
 }
 
@@ -49,9 +49,9 @@ pub(crate) fn begin_transaction() -> Begun {
         if transactions.begin_part(*current) {
             return Begun::Started;
         }
-        let has_some = transactions.parameters().is_some();
+        let is_available = transactions.parameters().is_some();
         let attempts = transactions.attempts(*current);
-        if !attempts.may_begin || !has_some {
+        if !attempts.may_begin || !is_available {
             return Begun::Unavailable;
         }
         if let Some(cause) = attempts.aborts.get(attempts.reported) {
@@ -63,7 +63,7 @@ pub(crate) fn begin_transaction() -> Begun {
     })
 }
 
-/// Ends the innermost transaction; the outermost takes effect. The caller is inside one.
+/// Ends the innermost transaction and commits if it is the outermost. The caller is inside one.
 pub(crate) fn end_transaction() {
     let is_part = with(|machine| {
         let is_part = machine.transactions.end_part(machine.current);
@@ -73,14 +73,14 @@ pub(crate) fn end_transaction() {
         is_part
     });
     if !is_part {
-        // A conflicting access until then undoes it.
+        // A conflicting access up to this point undoes the transaction.
         synchronise();
         with(|machine| machine.transactions.commit(machine.current));
     }
 }
 
-/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends it or
-/// releases the lock; both again for as often as that is undone.
+/// Runs `acquire`, in which a lock may begin a transaction, and `section`, which ends the
+/// transaction or releases the lock. Runs both again after each abort.
 pub(crate) fn restartable<R>(acquire: impl Fn(), mut section: impl FnMut() -> R) -> R {
     with_attempts(|attempts| attempts.aborts.clear());
     loop {
@@ -92,21 +92,21 @@ pub(crate) fn restartable<R>(acquire: impl Fn(), mut section: impl FnMut() -> R)
         });
         if let Some(result) = result {
             with_attempts(|attempts| attempts.aborts.clear());
-            with(|machine| machine.transactions.forget_age(machine.current));
+            with(|machine| machine.transactions.clear_age(machine.current));
             return result;
         }
     }
 }
 
-/// Runs `section` as a transaction, and again after conflicts and preemptions, until it takes
-/// effect. After a conflict it waits a random time first, longer from one to the next
-/// ([`Transactions`](crate::parameters::Transactions)). Inside of a transaction it is a part of
-/// that.
+/// Runs `section` as a transaction, and retries after conflicts and preemptions until it commits.
+/// Before a retry after a conflict, the thread waits for a random time, whose limit doubles with
+/// each conflict ([`Transactions`](crate::parameters::Transactions)). Inside a transaction,
+/// `section` becomes part of that transaction.
 ///
 /// # Errors
 ///
-/// It was undone for what a retry does not mend, or there are no transactions: it has to be run in
-/// another way.
+/// The machine has no transactions, or the abort's cause would recur. The caller must run the
+/// section in another way.
 pub fn transaction<R>(mut section: impl FnMut() -> R) -> Result<R, Refusal> {
     if in_transaction() {
         return Ok(section());
@@ -133,8 +133,8 @@ pub fn transaction<R>(mut section: impl FnMut() -> R) -> Result<R, Refusal> {
                 limit = (2 * limit).min(parameters.backoff_limit_ns);
             }
             None | Some(Cause::Conflict | Cause::Preempted) => {}
-            Some(cause @ (Cause::Capacity | Cause::Call | Cause::Explicit)) => {
-                with(|machine| machine.transactions.forget_age(machine.current));
+            Some(cause @ (Cause::Capacity | Cause::Call | Cause::Explicit(_))) => {
+                with(|machine| machine.transactions.clear_age(machine.current));
                 return Err(Refusal::Aborted(cause));
             }
         }
@@ -145,9 +145,9 @@ fn with_attempts<R>(work: impl FnOnce(&mut Attempts) -> R) -> R {
     with(|machine| work(machine.transactions.attempts(machine.current)))
 }
 
-/// What `section` returns, or `None` if the transaction that began in it has been undone.
+/// Runs `section`. Returns `None` if the transaction that began in it was undone.
 fn caught<R>(section: impl FnOnce() -> R) -> Option<R> {
-    // What a section has half done is the machine's memory, and has been undone.
+    // A half-executed section changed only the machine's memory, and those changes were undone.
     match catch_unwind(AssertUnwindSafe(section)) {
         Ok(result) => Some(result),
         Err(payload) if payload.is::<Undone>() => None,
@@ -155,15 +155,15 @@ fn caught<R>(section: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Runs `section`, and tells what it read and wrote: alone, and not what an attempt did that was
-/// undone. Sections in it that are recorded too are not in it.
+/// Runs `section` and records the memory it accessed. Aborted attempts leave no record. A recorded
+/// section nested in it is recorded separately.
 pub fn recorded<R>(section: impl FnOnce() -> R) -> (R, AddressSet) {
     let recording = Recording::begin();
     let result = section();
     (result, recording.end())
 }
 
-/// While it lives, accesses of the calling thread are recorded.
+/// Records the calling thread's accesses during its lifetime.
 struct Recording {
     before: Option<Box<AddressSet>>,
 }
@@ -185,7 +185,7 @@ impl Recording {
 }
 
 impl Drop for Recording {
-    /// The section was undone.
+    /// Discards the record of an aborted section.
     fn drop(&mut self) {
         exchange(self.before.take());
     }

@@ -1,10 +1,10 @@
-//! How a machine runs: one event after the other, and how its threads find it.
+//! The main loop of a machine, and how its threads find the machine.
 //!
-//! Every simulated thread is a coroutine; all of them, and the machine, run on one thread of the
-//! host. A thread runs ahead of simulated time as long as nothing else is to happen before the time
-//! that its own clock shows (the *horizon*; accesses to memory, up to some nanoseconds beyond it):
-//! work costs an addition, an access that its core's cache serves a few lookups. What would come
-//! too early waits: the thread announces when it goes on, and is suspended.
+//! Every simulated thread is a coroutine. All of them and the machine run on one host thread. A
+//! simulated thread runs ahead of simulated time until its own clock reaches the *horizon*, the
+//! time of the next event. (Memory accesses may pass the horizon by a few nanoseconds.) Work then
+//! costs one addition, and a cache hit a few lookups. An operation beyond the horizon waits: the
+//! thread schedules its resumption and is suspended.
 
 use std::cell::Cell;
 
@@ -13,18 +13,19 @@ use corosensei::CoroutineResult;
 use super::clock::Event;
 use super::interplay::{Hang, Machine, Progress};
 use super::scheduler::{Flight, State};
-use super::thread::{NOBODY, Thread};
+use super::thread::{NO_THREAD, Thread};
 
 thread_local! {
-    /// The machine whose thread runs on this thread of the host; null outside of simulated threads.
+        /// The machine whose thread runs on this host thread; null outside simulated threads.
     static RUNNING: Cell<*mut Machine> = const { Cell::new(core::ptr::null_mut()) };
 }
 
-/// Starts a thread of a process, whose sensor counts it if it `is_load`; its number.
+/// Starts a thread of a process and returns its number. The load sensor of the process counts it if
+/// `is_load`.
 ///
 /// # Panics
 ///
-/// There is no memory for its stack.
+/// Panics if the host has no memory for its stack.
 pub(crate) fn spawn(
     machine: &mut Machine,
     process: usize,
@@ -39,24 +40,24 @@ pub(crate) fn spawn(
     machine.add_thread(thread.expect("memory for a thread's stack"))
 }
 
-/// Simulates until the time `end`, or until all threads have ended.
+/// Simulates until `end`, or until all threads have ended.
 pub(crate) fn run(machine: &mut Machine, end: u64) -> Result<(), Hang> {
     let machine = core::ptr::from_mut(machine);
     let before = RUNNING.replace(machine);
     let result = loop {
-        // SAFETY: borrowed for this call; a simulated thread that runs in between has its own
-        // reference, which ends there.
+        // SAFETY: borrowed for this iteration; a simulated thread that runs in between has
+        // its own reference, which ends before `resume` returns.
         let this = unsafe { &mut *machine };
         match this.clock.next(end) {
             None => break Ok(()),
-            // SAFETY: as above.
+            // SAFETY: `this` is not used after `resume`.
             Some(Event::Resume { thread, .. }) => unsafe { resume(machine, thread) },
             Some(Event::Timer { thread, .. }) => this.time_out(thread),
             Some(Event::Tick { context }) => this.tick(context as usize),
             Some(Event::Balance) => match this.balance() {
-                Progress::Goes => {}
+                Progress::Continues => {}
                 Progress::Ended => break Ok(()),
-                Progress::Hangs(hang) => break Err(hang),
+                Progress::Hung(hang) => break Err(hang),
             },
         }
     };
@@ -64,59 +65,62 @@ pub(crate) fn run(machine: &mut Machine, end: u64) -> Result<(), Hang> {
     result
 }
 
-/// `thread`, on a context, goes on until it is suspended or ends.
+/// Runs `thread`, which has a context, until it is suspended or ends.
 ///
 /// # Safety
 ///
-/// `machine` is valid, and nobody has a reference to it.
+/// `machine` is valid, and no reference to it exists.
 unsafe fn resume(machine: *mut Machine, thread: u32) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let this = unsafe { &mut *machine };
+    this.scheduler.end_mwait(thread, this.clock.now);
     this.scheduler.task_mut(thread).set_flight(Flight::Work(0));
     let Some(mut body) = this.threads[thread as usize].body.take() else { return };
     this.current = thread;
     this.core = this.scheduler.core_of(thread);
     this.clock.begin_run();
     let result = body.resume(());
-    // SAFETY: the caller's; the thread that had a reference is suspended or has ended.
+    // SAFETY: guaranteed by the caller; the thread whose code held a reference is suspended or
+    // has ended.
     let this = unsafe { &mut *machine };
     match result {
         CoroutineResult::Return(()) => this.leave(State::Done),
         CoroutineResult::Yield(()) => this.threads[thread as usize].body = Some(body),
     }
-    this.current = NOBODY;
+    this.current = NO_THREAD;
 }
 
 /// Whether the caller is a simulated thread.
 #[inline(always)]
 pub(crate) fn is_inside() -> bool {
     let machine = RUNNING.get();
-    // SAFETY: set for as long as it is valid; nobody has a reference across calls.
-    !machine.is_null() && unsafe { (*machine).current } != NOBODY
+    // SAFETY: the pointer is set only while the machine is valid, and no reference lives across
+    // calls.
+    !machine.is_null() && unsafe { (*machine).current } != NO_THREAD
 }
 
-/// Whether the caller is called while a machine runs.
+/// Whether a machine runs on this host thread.
 pub(super) fn is_running() -> bool {
     !RUNNING.get().is_null()
 }
 
-/// Does something with the machine that the caller runs on. It must not suspend the caller.
+/// Passes the caller's machine to `work`, which must not suspend the caller.
 ///
 /// # Panics
 ///
-/// The caller is no simulated thread.
+/// Panics if no machine runs on this host thread.
 #[inline(always)]
 pub(crate) fn with<R>(work: impl FnOnce(&mut Machine) -> R) -> R {
     let machine = RUNNING.get();
-    assert!(!machine.is_null(), "not on a simulated machine");
-    // SAFETY: set for as long as it is valid; references do not outlive this function, and `work`
-    // suspends nobody.
+    assert!(!machine.is_null(), "called outside a simulated machine");
+    // SAFETY: the pointer is set only while the machine is valid. The reference ends with this
+    // function, and `work` suspends no thread.
     work(unsafe { &mut *machine })
 }
 
-/// Suspends the calling thread, which has announced when it goes on, or is blocked.
+/// Suspends the calling thread, which has scheduled its resumption or is blocked.
 pub(super) fn suspend() {
     let yielder = with(|machine| machine.threads[machine.current as usize].yielder);
-    // SAFETY: the running thread's own, which lives on the stack that this runs on.
+    // SAFETY: the running thread's own yielder, which lives on the current stack.
     unsafe { (*yielder).suspend(()) };
 }

@@ -1,13 +1,13 @@
-//! A simulated thread: a coroutine, and what the machine's parts do not know of it.
+//! A simulated thread: its coroutine, and the state that no other part of the machine keeps.
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use unconvoy::load::ThreadState;
 
-/// No thread, where a thread's number is expected.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// Stands for "no thread" where a thread number is expected.
+pub(super) const NO_THREAD: u32 = u32::MAX;
 
-/// Code runs on it, and a panic is formatted on it.
+/// Enough to run program code and to format a panic message.
 const STACK_BYTES: usize = 128 << 10;
 
 pub(super) type Body = Coroutine<(), (), (), DefaultStack>;
@@ -15,18 +15,17 @@ pub(super) type Body = Coroutine<(), (), (), DefaultStack>;
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    /// Whether the process's sensor counts it.
+    /// Whether the load sensor of its process counts it.
     pub(super) is_load: bool,
-    /// `None` while it runs, and once it has ended.
+    /// `None` while the thread runs and after it has ended.
     pub(super) body: Option<Body>,
-    /// With which it is suspended; null until it has run.
+    /// Suspends the thread; null until its first run.
     pub(super) yielder: *const Yielder<(), ()>,
-    /// What load control remembers of it.
     pub(super) state: ThreadState,
 }
 
 impl Thread {
-    /// A thread that does `body`, which is told of its yielder.
+    /// Creates a thread that runs `body`, which receives its yielder.
     pub(super) fn new(
         name: String,
         process: usize,
@@ -34,8 +33,9 @@ impl Thread {
         body: impl FnOnce(*const Yielder<(), ()>) + 'static,
     ) -> std::io::Result<Self> {
         let stack = DefaultStack::new(STACK_BYTES)?;
-        let body =
-            Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| body(core::ptr::from_ref(yielder)));
+        let body = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            body(core::ptr::from_ref(yielder))
+        });
         Ok(Thread {
             name,
             process,
@@ -50,9 +50,9 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         if let Some(body) = &mut self.body {
-            // A thread that has not ended is forgotten where it stands: to unwind it would run code
-            // of locks that expect a machine. SAFETY: what is on its stack is never used again; it
-            // is lost if it owns memory.
+            // Discard the stack of an unfinished thread without unwinding: its
+            // destructors would run lock code that needs a machine. SAFETY: no code
+            // uses the stack's values again. Memory that they own leaks.
             unsafe { body.force_reset() };
         }
     }

@@ -1,4 +1,4 @@
-//! How far simulation and measurement are apart. Pure.
+//! Errors and winners of a comparison between simulation and measurement, as pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use unconvoy_measure::statistics::Spread;
 /// A lock at one thread count, measured and simulated.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
     /// `CONTENTION+LOAD`.
     pub lock: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Operations per second that were measured.
+    /// Measured operations per second.
     pub measured: Spread,
-    /// The same of each run, with its round.
+    /// The measured operations per second of each run, with its round.
     pub runs: Vec<(u32, f64)>,
-    /// Those that were simulated.
+    /// Simulated operations per second.
     pub simulated: f64,
-    /// Of the simulation, relative to the measured median: 0.5 is half as much too much.
+    /// Relative error of the simulation against the measured median: 0.5 is 50 % too high.
     pub error: f64,
 }
 
@@ -32,87 +32,89 @@ impl Compared {
         (measured, runs): (Spread, Vec<(u32, f64)>),
         simulated: f64,
     ) -> Self {
-        let error = if measured.median > 0.0 { simulated / measured.median - 1.0 } else { f64::MAX };
+        let error =
+            if measured.median > 0.0 { simulated / measured.median - 1.0 } else { f64::MAX };
         Compared { workload, lock, threads, measured, runs, simulated, error }
     }
 
-    fn in_round(&self, round: u32) -> Option<f64> {
+    pub(super) fn in_round(&self, round: u32) -> Option<f64> {
         self.runs.iter().find(|run| run.0 == round).map(|run| run.1)
     }
 
-    fn in_other_rounds(&self, round: u32) -> Option<Spread> {
+    pub(super) fn in_other_rounds(&self, round: u32) -> Option<Spread> {
         Spread::of(self.runs.iter().filter(|run| run.0 != round).map(|run| run.1))
     }
 }
 
-/// Who wins at a thread count of a workload.
+/// The winners at a thread count of a workload.
 #[derive(Debug, Clone, Serialize)]
 pub struct Winner {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// The fastest lock in the measurement, by medians.
+    /// The lock with the highest measured median.
     pub measured: String,
-    /// The fastest one in the simulation.
+    /// The lock with the highest simulated throughput.
     pub simulated: String,
-    /// Measured throughput of the simulation's winner, relative to that of the measurement's: what following the
-    /// simulation's advice gives of the best.
+    /// Measured throughput of the simulation's winner relative to the measured winner: what a user
+    /// gets by following the simulation.
     pub of_best: f64,
-    /// Whether they are one and the same.
+    /// Whether the two winners are the same lock.
     pub same: bool,
-    /// Whether the simulation's winner is as fast as the measured one: its measured median is not more than
-    /// [`NEAR`] below the other's, or not below the other's slowest run.
+    /// Whether the simulation's winner is as fast as the measured one: its measured median is at
+    /// most [`NEAR`] below the other's median, or not below the other's slowest run.
     pub as_good: bool,
-    /// Whether the measurement cannot tell the two apart: that, or the simulation's winner's fastest run was not below the
-    /// other's slowest.
+    /// Whether the measurement cannot distinguish the two winners: either the simulated one is as
+    /// fast ([`as_good`](Self::as_good)), or its fastest run is not below the other's slowest.
     pub overlaps: bool,
 }
 
-/// Nearer than that, two locks are as fast.
+/// Relative difference up to which two locks count as equally fast.
 pub const NEAR: f64 = 0.03;
 
-/// What the measurement says of itself: how well one of its rounds foretells who wins the others. No simulation can be
+/// How well one round of the measurement predicts the winner of the others. No simulation can be
 /// expected to do better.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Repeatability {
-    /// Rounds of points, each against the other rounds of its point.
+    /// Number of rounds, over all points, compared with the other rounds of their point.
     pub rounds: usize,
-    /// Part of them whose winner is that of the others, by medians.
+    /// Fraction of rounds whose winner is also the winner of the other rounds, by medians.
     pub same_winner: f64,
-    /// Part of them whose winner is [as good](Winner::as_good) in the others.
+    /// Fraction of rounds whose winner is [as good](Winner::as_good) in the other rounds.
     pub as_good_winner: f64,
 }
 
-/// What the comparison comes to.
+/// The result of the comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// Rows that were compared.
+    /// Number of compared rows.
     pub rows: usize,
-    /// The median of the errors' sizes.
+    /// Median of the absolute errors.
     pub median_error: f64,
-    /// The same of each workload.
+    /// Median absolute error by workload.
     pub by_workload: BTreeMap<String, f64>,
-    /// The same of each thread count.
+    /// Median absolute error by thread count.
     pub by_threads: BTreeMap<u32, f64>,
-    /// The same of each contention manager.
+    /// Median absolute error by contention manager.
     pub by_contention: BTreeMap<String, f64>,
-    /// The same of each load manager.
+    /// Median absolute error by load manager.
     pub by_load: BTreeMap<String, f64>,
-    /// The median distance of a measurement's slowest or fastest run, whichever is farther, from its median: an error
-    /// that the measurement itself has.
+    /// Error of the measurement itself: the median, over the rows, of the distance from a row's
+    /// median to its farthest run.
     pub noise: f64,
-    /// Rows whose simulated throughput lies between the slowest and the fastest measured run, as a part of all.
+    /// Fraction of rows whose simulated throughput lies between the slowest and the fastest
+    /// measured run.
     pub within_spread: f64,
-    /// Thread counts of a workload.
+    /// Number of points: thread counts of workloads.
     pub points: usize,
-    /// Part of them in which simulation and measurement have the same winner.
+    /// Fraction of points where simulation and measurement have the same winner.
     pub same_winner: f64,
-    /// Part of them in which the simulation's winner is [as good](Winner::as_good).
+    /// Fraction of points where the simulation's winner is [as good](Winner::as_good).
     pub as_good_winner: f64,
-    /// Part of them in which the measurement cannot [tell](Winner::overlaps) the winners apart.
+    /// Fraction of points where the measurement cannot [distinguish](Winner::overlaps) the winners.
     pub overlapping_winner: f64,
-    /// The same of the measurement against itself.
+    /// Agreement of the measurement with itself.
     pub repeatability: Repeatability,
 }
 
@@ -140,21 +142,26 @@ fn points(rows: &[Compared]) -> BTreeMap<(&str, u32), Vec<&Compared>> {
     points
 }
 
-/// Each round of each point against the others of that point.
+/// Compares each round of each point with the other rounds of that point.
 fn repeatability(rows: &[Compared]) -> Repeatability {
     let (mut rounds, mut same, mut as_good) = (0, 0, 0);
     for rows in points(rows).into_values() {
-        let numbers: BTreeSet<u32> = rows.iter().flat_map(|row| &row.runs).map(|run| run.0).collect();
+        let numbers: BTreeSet<u32> =
+            rows.iter().flat_map(|row| &row.runs).map(|run| run.0).collect();
         for round in numbers {
             let here = rows.iter().filter_map(|row| Some((row, row.in_round(round)?)));
-            let elsewhere = || rows.iter().filter_map(|row| Some((row, row.in_other_rounds(round)?)));
+            let elsewhere =
+                || rows.iter().filter_map(|row| Some((row, row.in_other_rounds(round)?)));
             let chosen = here.max_by(|one, other| one.1.total_cmp(&other.1));
             let best = elsewhere().max_by(|one, other| one.1.median.total_cmp(&other.1.median));
             let (Some((chosen, _)), Some((best, best_elsewhere))) = (chosen, best) else {
                 continue;
             };
-            let of_chosen = elsewhere().find(|(row, _)| row.lock == chosen.lock).map_or(0.0, |(_, of)| of.median);
-            let is_near = of_chosen >= (1.0 - NEAR) * best_elsewhere.median || of_chosen >= best_elsewhere.min;
+            let of_chosen = elsewhere()
+                .find(|(row, _)| row.lock == chosen.lock)
+                .map_or(0.0, |(_, of)| of.median);
+            let is_near = of_chosen >= (1.0 - NEAR) * best_elsewhere.median
+                || of_chosen >= best_elsewhere.min;
             rounds += 1;
             same += usize::from(chosen.lock == best.lock);
             as_good += usize::from(chosen.lock == best.lock || is_near);
@@ -163,10 +170,11 @@ fn repeatability(rows: &[Compared]) -> Repeatability {
     Repeatability { rounds, same_winner: part(same, rounds), as_good_winner: part(as_good, rounds) }
 }
 
-/// The winners of all points.
 pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
     let winner = |((workload, threads), rows): ((&str, u32), Vec<&Compared>)| {
-        let best = rows.iter().max_by(|one, other| one.measured.median.total_cmp(&other.measured.median))?;
+        let best = rows
+            .iter()
+            .max_by(|one, other| one.measured.median.total_cmp(&other.measured.median))?;
         let chosen = rows.iter().max_by(|one, other| one.simulated.total_cmp(&other.simulated))?;
         let of_best = chosen.measured.median / best.measured.median;
         let (same, near) = (chosen.lock == best.lock, of_best >= 1.0 - NEAR);
@@ -184,7 +192,6 @@ pub(super) fn winners(rows: &[Compared]) -> Vec<Winner> {
     points(rows).into_iter().filter_map(winner).collect()
 }
 
-/// What `rows` come to.
 pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
     let half = |lock: &str, first: bool| {
         let (contention, load) = lock.split_once('+').unwrap_or((lock, ""));
@@ -202,11 +209,17 @@ pub(super) fn judge(rows: &[Compared], winners: &[Winner]) -> Verdict {
         by_contention: by(rows, |row| half(&row.lock, true)),
         by_load: by(rows, |row| half(&row.lock, false)),
         noise: median(rows.iter().map(farthest)),
-        within_spread: part(rows.iter().filter(|row| row.measured.contains(row.simulated)).count(), rows.len()),
+        within_spread: part(
+            rows.iter().filter(|row| row.measured.contains(row.simulated)).count(),
+            rows.len(),
+        ),
         points: winners.len(),
         same_winner: part(winners.iter().filter(|winner| winner.same).count(), winners.len()),
         as_good_winner: part(winners.iter().filter(|winner| winner.as_good).count(), winners.len()),
-        overlapping_winner: part(winners.iter().filter(|winner| winner.overlaps).count(), winners.len()),
+        overlapping_winner: part(
+            winners.iter().filter(|winner| winner.overlaps).count(),
+            winners.len(),
+        ),
         repeatability: repeatability(rows),
     }
 }
@@ -222,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_medians_of_sizes() {
+    fn verdict_errors_are_medians() {
         let rows = [
             compared("a+x", 1, &[10.0], 11.0),
             compared("b+x", 1, &[10.0], 5.0),
@@ -230,26 +243,29 @@ mod tests {
         ];
         let verdict = judge(&rows, &winners(&rows));
         assert_eq!((verdict.rows, verdict.median_error), (3, 0.25));
-        assert!((verdict.by_contention["a"] - 0.175).abs() < 1e-9 && verdict.by_load["y"] == 0.25, "{verdict:?}");
+        assert!(
+            (verdict.by_contention["a"] - 0.175).abs() < 1e-9 && verdict.by_load["y"] == 0.25,
+            "{verdict:?}"
+        );
         assert!((verdict.within_spread - 1.0 / 3.0).abs() < 1e-9 && verdict.noise == 0.0);
     }
 
     #[test]
-    fn a_winner_may_be_another_one_that_is_as_fast() {
+    fn winner_may_differ_and_be_as_fast() {
         let rows = [
-            // Another one, but 2 % slower.
+            // Another lock, but only 2 % slower.
             compared("a+x", 1, &[100.0], 9.0),
             compared("b+x", 1, &[98.0], 10.0),
-            // Another one, slower, but not than the winner's slowest run.
+            // Another lock, slower, but as fast as the winner's slowest run.
             compared("a+x", 2, &[80.0, 100.0, 120.0], 9.0),
             compared("b+x", 2, &[85.0], 10.0),
-            // Another one, whose fastest run was as fast as the winner's slowest.
+            // Another lock, whose fastest run was as fast as the winner's slowest.
             compared("a+x", 4, &[90.0, 100.0], 9.0),
             compared("b+x", 4, &[50.0, 91.0], 10.0),
-            // Another one.
+            // Another lock.
             compared("a+x", 6, &[100.0], 9.0),
             compared("b+x", 6, &[50.0], 10.0),
-            // The same.
+            // The same lock.
             compared("a+x", 8, &[100.0], 10.0),
             compared("b+x", 8, &[50.0], 9.0),
         ];
@@ -257,29 +273,38 @@ mod tests {
         let found: Vec<[bool; 3]> =
             winners.iter().map(|winner| [winner.same, winner.as_good, winner.overlaps]).collect();
         let (yes, no) = (true, false);
-        assert_eq!(found, [[no, yes, yes], [no, yes, yes], [no, no, yes], [no, no, no], [yes, yes, yes]]);
+        assert_eq!(
+            found,
+            [[no, yes, yes], [no, yes, yes], [no, no, yes], [no, no, no], [yes, yes, yes]]
+        );
         let verdict = judge(&rows, &winners);
         let parts = [verdict.same_winner, verdict.as_good_winner, verdict.overlapping_winner];
         assert_eq!((verdict.points, parts), (5, [0.2, 0.6, 0.8]));
     }
 
     #[test]
-    fn a_measurement_may_not_agree_with_itself() {
-        let told = |rows: &[Compared]| {
-            let Repeatability { rounds, same_winner, as_good_winner } = judge(rows, &winners(rows)).repeatability;
+    fn repeatability_of_changing_measurement_is_low() {
+        let agreement = |rows: &[Compared]| {
+            let Repeatability { rounds, same_winner, as_good_winner } =
+                judge(rows, &winners(rows)).repeatability;
             (rounds, same_winner, as_good_winner)
         };
         let steady = [compared("a+x", 1, &[10.0, 11.0], 1.0), compared("b+x", 1, &[9.0, 8.0], 1.0)];
-        assert_eq!(told(&steady), (2, 1.0, 1.0));
-        let changing = [compared("a+x", 1, &[10.0, 5.0], 1.0), compared("b+x", 1, &[9.0, 8.0], 1.0)];
-        assert_eq!(told(&changing), (2, 0.0, 0.0));
+        assert_eq!(agreement(&steady), (2, 1.0, 1.0));
+        let changing =
+            [compared("a+x", 1, &[10.0, 5.0], 1.0), compared("b+x", 1, &[9.0, 8.0], 1.0)];
+        assert_eq!(agreement(&changing), (2, 0.0, 0.0));
         let near = [compared("a+x", 1, &[10.0, 9.9], 1.0), compared("b+x", 1, &[9.9, 10.0], 1.0)];
-        assert_eq!(told(&near), (2, 0.0, 1.0));
-        assert_eq!(told(&[compared("a+x", 1, &[10.0], 1.0)]), (0, 0.0, 0.0), "one round has no others");
+        assert_eq!(agreement(&near), (2, 0.0, 1.0));
+        assert_eq!(
+            agreement(&[compared("a+x", 1, &[10.0], 1.0)]),
+            (0, 0.0, 0.0),
+            "one round has no others"
+        );
     }
 
     #[test]
-    fn nothing_comes_to_nothing() {
+    fn verdict_without_rows_is_zero() {
         let verdict = judge(&[], &winners(&[]));
         assert_eq!((verdict.rows, verdict.points, verdict.median_error), (0, 0, 0.0));
     }

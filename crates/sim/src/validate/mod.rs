@@ -1,16 +1,18 @@
-//! `unconvoy sim --validate`: what was measured on this machine, simulated, and how far apart the two are.
+//! `unconvoy sim --validate`: simulates what was measured on this machine, and compares the two.
 //!
-//! | part | what |
+//! | part | contents |
 //! | --- | --- |
-//! | [`record`] | what `unconvoy bench` measured |
+//! | [`record`] | measurements of `unconvoy bench` |
 //! | [`judge`] | errors and winners |
+//! | [`tail`] | the worst errors, and the order of the locks |
 //! | [`report`] | tables |
 //!
-//! The simulated machine has the parameters that it was calibrated with, and none is fitted to the record.
+//! The simulated machine has its calibrated parameters. None of them is fitted to the record.
 
 mod judge;
 mod record;
 mod report;
+mod tail;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,109 +22,104 @@ use serde::Serialize;
 
 use crate::experiment::Task;
 use crate::grid::{Cell, Ended};
+use crate::messages;
 use crate::outcome::Point;
 use crate::parameters::Parameters;
 pub use judge::{Compared, NEAR, Repeatability, Verdict, Winner};
 use record::Record;
+pub use tail::{Ranks, Tail};
 
-/// Threads beyond which rows are left out: the goal is for 1 to 32.
+/// Rows with more threads are left out: the accuracy goal covers 1 to 32 threads.
 pub const MOST_THREADS: u32 = 32;
 
-/// Of the programs of `unconvoy bench`, before they measure (`window_run` in their measure.h); seconds.
+/// Warm-up of the programs of `unconvoy bench` (`window_run` in their measure.h), in seconds.
 const WARM_UP: f64 = 0.05;
 
-/// What is compared.
+/// Records to compare with a simulated machine.
 #[derive(Debug)]
 pub struct Validation {
     machine: Parameters,
     records: Vec<Record>,
 }
 
-/// What is left behind.
+/// The report of a validation.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
-    /// That half of the numbers were not measured.
+    /// Always true: half of the numbers were not measured.
     pub simulated: bool,
-    /// Of this command.
+    /// Version of this command.
     pub unconvoy: &'static str,
-    /// What was simulated, and when it was calibrated.
+    /// The simulated machine, with the date of its calibration.
     pub machine: &'a Parameters,
-    /// Simulated seconds of each row.
+    /// Simulated seconds per row; `None`: as recorded.
     pub seconds: Option<f64>,
     /// Seed of the simulation.
     pub seed: u64,
     /// The command line.
     pub command: Vec<String>,
-    /// The records: file, machine and date.
+    /// File and machine of each record.
     pub records: Vec<[String; 2]>,
-    /// Rows of them that cannot be simulated.
+    /// Rows that cannot be simulated, with reasons.
     pub left_out: Vec<String>,
-    /// Whether all others were.
+    /// Whether all other rows were simulated.
     pub complete: bool,
-    /// Simulations that failed.
+    /// Failed simulations.
     pub failures: &'a [String],
-    /// What it comes to.
+    /// Summary of the comparison.
     pub verdict: Verdict,
-    /// Who wins where.
+    /// The tail of the errors.
+    pub tail: Tail,
+    /// Winners by workload and thread count.
     pub winners: Vec<Winner>,
-    /// Every row.
+    /// All compared rows.
     pub rows: Vec<Compared>,
 }
 
-/// How the simulation is run.
+/// Options of the simulation.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
-    /// Simulated seconds of a row, if not as many as were measured.
+pub struct Options {
+    /// Simulated seconds per row, if not as recorded.
     pub seconds: Option<f64>,
-    /// Of all that is left to chance.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Validation {
-    /// Reads the records, for `machine`.
+    /// Reads the records and pairs them with `machine`.
     ///
     /// # Errors
     ///
-    /// One cannot be read, or is none that can be simulated.
+    /// A record cannot be read or simulated.
     pub fn of(machine: Parameters, paths: &[PathBuf]) -> anyhow::Result<Self> {
         if paths.is_empty() {
-            bail!(
-                "--validate needs a record of this machine; make one with\n  \
-                 unconvoy bench counter --locks all --threads 1,2,4,8,16,32 --out counter\n  \
-                 unconvoy sim --validate counter.json"
-            );
+            bail!(messages::no_records());
         }
         let read = |path: &PathBuf| record::read(path, &machine, MOST_THREADS);
         let records = paths.iter().map(read).collect::<anyhow::Result<Vec<Record>>>()?;
         Ok(Validation { machine, records })
     }
 
-    /// What may make the comparison meaningless.
+    /// Warnings that cast doubt on the comparison.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         match &self.machine.calibrated {
-            None => warnings.push(
-                "this machine was not calibrated: its parameters are what is usual; unconvoy sim --calibrate measures them"
-                    .to_string(),
-            ),
+            None => warnings.push(messages::not_calibrated().to_string()),
             Some(calibrated) if calibrated.busy => {
-                warnings.push("the machine was busy when it was calibrated; do it again when it is idle".to_string());
+                warnings.push(messages::calibrated_while_busy().to_string());
             }
             Some(_) => {}
         }
         let contexts = self.machine.topology.contexts();
         for record in &self.records {
             if record.processors as usize != contexts {
-                let (file, processors) = (&record.file, record.processors);
-                warnings
-                    .push(format!("{file} is of a machine with {processors} processors, and this one has {contexts}"));
+                warnings.push(messages::other_machine(&record.file, record.processors, contexts));
             }
         }
         warnings
     }
 
-    /// What is to be simulated, row by row.
-    pub fn cells(&self, how: How) -> Vec<Cell> {
+    /// The cells to simulate, one per row.
+    pub fn cells(&self, options: Options) -> Vec<Cell> {
         let cell = |(number, record): (usize, &Record)| {
             let cell = |row: &record::Row| Cell {
                 panel: format!("{number} {}", row.title),
@@ -133,8 +130,8 @@ impl Validation {
                     workload: row.workload.clone(),
                     lock: row.lock.clone(),
                     threads: row.threads,
-                    seconds: how.seconds.unwrap_or(record.seconds),
-                    seed: how.seed,
+                    seconds: options.seconds.unwrap_or(record.seconds),
+                    seed: options.seed,
                     warm_up: Some(WARM_UP),
                     interval_ns: None,
                 }),
@@ -144,46 +141,67 @@ impl Validation {
         self.records.iter().enumerate().flat_map(cell).collect()
     }
 
-    /// Both sides of what has been simulated.
+    /// Measured and simulated throughput of the simulated rows.
     fn rows(&self, ended: &Ended) -> Vec<Compared> {
-        let place = |result: &'_ crate::grid::Result| (result.panel.clone(), result.series.clone(), result.x as u32);
+        let place = |result: &'_ crate::grid::Result| {
+            (result.panel.clone(), result.series.clone(), result.x as u32)
+        };
         let outcome = |result| Some((place(result), result.measured.outcome()?.per_s));
-        let outcomes: HashMap<(String, String, u32), f64> = ended.results.iter().filter_map(outcome).collect();
+        let outcomes: HashMap<(String, String, u32), f64> =
+            ended.results.iter().filter_map(outcome).collect();
         let simulated = |number: usize, row: &record::Row| {
-            outcomes.get(&(format!("{number} {}", row.title), row.lock.clone(), row.threads)).copied()
+            outcomes
+                .get(&(format!("{number} {}", row.title), row.lock.clone(), row.threads))
+                .copied()
         };
         let several = self.records.len() > 1;
         let compared = |(number, record): (usize, &Record)| {
             let compared = |row: &record::Row| {
                 let simulated = simulated(number, row)?;
-                // Two records of one workload are two sets of points.
-                let again =
-                    self.records[..number].iter().flat_map(|record| &record.rows).any(|other| other.title == row.title);
-                let title =
-                    if several && again { format!("{} ({})", row.title, record.file) } else { row.title.clone() };
-                Some(Compared::new(title, row.lock.clone(), row.threads, (row.measured, row.runs.clone()), simulated))
+                // A second record of a workload forms a separate set of points.
+                let again = self.records[..number]
+                    .iter()
+                    .flat_map(|record| &record.rows)
+                    .any(|other| other.title == row.title);
+                let title = if several && again {
+                    format!("{} ({})", row.title, record.file)
+                } else {
+                    row.title.clone()
+                };
+                Some(Compared::new(
+                    title,
+                    row.lock.clone(),
+                    row.threads,
+                    (row.measured, row.runs.clone()),
+                    simulated,
+                ))
             };
             record.rows.iter().filter_map(compared).collect::<Vec<_>>()
         };
         self.records.iter().enumerate().flat_map(compared).collect()
     }
 
-    /// What has been simulated so far, compared.
-    pub fn report<'a>(&'a self, ended: &'a Ended, how: How) -> Report<'a> {
+    /// Compares the rows simulated so far.
+    pub fn report<'a>(&'a self, ended: &'a Ended, options: Options) -> Report<'a> {
         let rows = self.rows(ended);
         let winners = judge::winners(&rows);
         Report {
             simulated: true,
             unconvoy: env!("CARGO_PKG_VERSION"),
             machine: &self.machine,
-            seconds: how.seconds,
-            seed: how.seed,
+            seconds: options.seconds,
+            seed: options.seed,
             command: std::env::args().collect(),
-            records: self.records.iter().map(|record| [record.file.clone(), record.machine.clone()]).collect(),
+            records: self
+                .records
+                .iter()
+                .map(|record| [record.file.clone(), record.machine.clone()])
+                .collect(),
             left_out: self.records.iter().flat_map(|record| record.left_out.clone()).collect(),
             complete: ended.complete,
             failures: &ended.failures,
             verdict: judge::judge(&rows, &winners),
+            tail: tail::tail(&rows),
             winners,
             rows,
         }

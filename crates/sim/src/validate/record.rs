@@ -1,4 +1,5 @@
-//! What `unconvoy bench counter` and `unconvoy bench hashtable` measured, as far as it can be simulated.
+//! Records of `unconvoy bench counter` and `unconvoy bench hashtable`: the parts that can be
+//! simulated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,17 +9,17 @@ use serde::Deserialize;
 use unconvoy_measure::record::SCHEMA;
 use unconvoy_measure::statistics::Spread;
 
-use crate::pair;
 use crate::parameters::Parameters;
 use crate::workload::{Workload, bench_counter, hashtable};
+use crate::{messages, pair};
 
-/// Of a record, what is compared.
+/// The compared parts of a record's file.
 #[derive(Deserialize)]
 struct File {
     schema: String,
     benchmark: String,
     context: Context,
-    parameters: Asked,
+    parameters: RunParameters,
     runs: Vec<Run>,
 }
 
@@ -31,7 +32,7 @@ struct Context {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct RunParameters {
     seconds: f64,
     #[serde(default = "usual_section")]
     section_ns: u64,
@@ -47,95 +48,95 @@ fn usual_section() -> u64 {
 
 #[derive(Deserialize)]
 struct Run {
-    cell: Place,
+    cell: CellKey,
     measured: BTreeMap<String, f64>,
     #[serde(default)]
     round: u32,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct CellKey {
     configuration: String,
     threads: u32,
     #[serde(default)]
     think: u64,
 }
 
-/// A record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// As the user named it.
+    /// File name as given by the user.
     pub(super) file: String,
     /// Processor, kernel and date.
     pub(super) machine: String,
-    /// Processors of that machine.
     pub(super) processors: u32,
-    /// Length of a measurement, seconds.
+    /// Length of a measurement, in seconds.
     pub(super) seconds: f64,
     pub(super) rows: Vec<Row>,
-    /// Rows that cannot be simulated, and why.
+    /// Rows that cannot be simulated, with reasons.
     pub(super) left_out: Vec<String>,
 }
 
-/// What was measured of one lock at one thread count.
+/// The measurements of one lock at one thread count.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) workload: Workload,
-    /// With its think time, if it has one.
+    /// Name of the workload, with the think time if it has one.
     pub(super) title: String,
     /// `CONTENTION+LOAD`.
     pub(super) lock: String,
     pub(super) threads: u32,
-    /// Operations per second.
     pub(super) measured: Spread,
-    /// The same of each run, with its round.
+    /// Operations per second of each run, with its round.
     pub(super) runs: Vec<(u32, f64)>,
 }
 
-/// Reads a record; rows with more than `most` threads are left out.
+/// Reads a record, without rows of more than `most` threads.
 ///
 /// # Errors
 ///
-/// It cannot be read, is no record, or of a benchmark or a lock that is not known here.
+/// The file cannot be read, is not a record, or has an unknown benchmark or lock.
 pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Result<Record> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let hint = "a record is the .json file that `unconvoy bench counter --locks all --out BASENAME` writes";
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
     let file: File =
-        serde_json::from_str(&text).with_context(|| format!("{name} is no record of a benchmark; {hint}"))?;
+        serde_json::from_str(&text).with_context(|| messages::not_a_benchmark_record(path))?;
     if file.schema != SCHEMA {
-        bail!("{name} is a record of the format {}, and {SCHEMA} is understood", file.schema);
+        bail!(messages::unknown_schema(path, &file.schema, SCHEMA));
     }
     if !["counter", "hashtable"].contains(&file.benchmark.as_str()) {
-        bail!("{name} is of the benchmark {}; counter and hashtable can be simulated", file.benchmark);
+        bail!(messages::unsupported_benchmark(path, &file.benchmark));
     }
     if file.parameters.latency {
-        bail!(
-            "{name} was measured with --latency, which costs each operation two looks at the clock; without it, please"
-        );
+        bail!(messages::measured_with_latency(path));
     }
     if !file.parameters.options.is_empty() {
-        bail!("{name} was measured with {}, which is not simulated", file.parameters.options.join(" "));
+        bail!(messages::measured_with_options(path, &file.parameters.options));
     }
     let mut samples: BTreeMap<(u64, u32, String), Vec<(u32, f64)>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u32> = BTreeMap::new();
     for Run { cell, measured, round } in file.runs {
         if cell.configuration == "libc" || cell.configuration == "libc-adaptive" {
-            *left_out.entry(format!("{}: not a lock of unconvoy", cell.configuration)).or_default() += 1;
+            *left_out
+                .entry(format!("{}: not a lock of unconvoy", cell.configuration))
+                .or_default() += 1;
         } else if cell.threads > most {
             *left_out.entry(format!("more than {most} threads")).or_default() += 1;
         } else {
-            let pair = pair::named(&cell.configuration).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
-            let ops = measured.get("ops_per_sec").with_context(|| format!("{name}: a run has no ops_per_sec"))?;
+            let pair =
+                pair::named(&cell.configuration).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
+            let ops = measured.get("ops_per_sec").with_context(|| messages::no_throughput(path))?;
             samples.entry((cell.think, cell.threads, pair.name())).or_default().push((round, *ops));
         }
     }
     let row = |((think, threads, lock), runs): ((u64, u32, String), Vec<(u32, f64)>)| {
         let (workload, title) = match file.benchmark.as_str() {
-            "counter" if think == 0 => (bench_counter(machine, file.parameters.section_ns, 0), "counter".to_string()),
-            "counter" => {
-                (bench_counter(machine, file.parameters.section_ns, think), format!("counter, think {think} ns"))
+            "counter" if think == 0 => {
+                (bench_counter(machine, file.parameters.section_ns, 0), "counter".to_string())
             }
+            "counter" => (
+                bench_counter(machine, file.parameters.section_ns, think),
+                format!("counter, think {think} ns"),
+            ),
             _ => (hashtable(machine), "hashtable".to_string()),
         };
         let measured = Spread::of(runs.iter().map(|&(_, ops)| ops))?;

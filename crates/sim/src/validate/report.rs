@@ -1,4 +1,4 @@
-//! A validation for people: Markdown, also on the terminal.
+//! The report of a validation as Markdown, also for the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -6,10 +6,11 @@ use std::fmt::{Display, Write as _};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::table::Table;
 
-use super::{MOST_THREADS, NEAR, Report};
+use super::tail::{self, FACTOR_GOAL, MEDIAN_GOAL, PERCENTILE_GOAL, RANK_GOAL};
+use super::{Compared, MOST_THREADS, NEAR, Ranks, Report};
 
-/// Rows that are shown of those with the largest errors.
-const WORST: usize = 20;
+/// Number of rows shown among those with the largest errors.
+const WORST: usize = 10;
 
 fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new("", header.iter().copied());
@@ -18,7 +19,7 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 fn percent(part: f64) -> String {
-    if part.abs() < 1000.0 { format!("{:.0} %", 100.0 * part) } else { "much".to_string() }
+    if part.abs() < 1000.0 { format!("{:.0} %", 100.0 * part) } else { "> 100,000 %".to_string() }
 }
 
 fn errors<K: Display>(what: &str, errors: &BTreeMap<K, f64>) -> String {
@@ -28,28 +29,89 @@ fn errors<K: Display>(what: &str, errors: &BTreeMap<K, f64>) -> String {
     table(&[what, "median error"], rows)
 }
 
+fn rows_table(rows: &[&Compared]) -> String {
+    let row = |row: &&Compared| {
+        vec![
+            row.workload.clone(),
+            row.lock.clone(),
+            row.threads.to_string(),
+            row.measured.text(|value| Unit::Plain.show(value)),
+            Unit::Plain.show(row.simulated),
+            percent(row.error),
+        ]
+    };
+    table(
+        &["workload", "lock", "threads", "measured, operations/s", "simulated", "error"],
+        rows.iter().map(row).collect(),
+    )
+}
+
+fn ranks_table(ranks: &[&Ranks]) -> String {
+    let row = |ranks: &&Ranks| {
+        vec![
+            ranks.workload.clone(),
+            ranks.threads.to_string(),
+            ranks.locks.to_string(),
+            ranks.rounds.map_or(String::new(), |rounds| format!("{rounds:.2}")),
+            format!("{:.2}", ranks.simulated),
+        ]
+    };
+    let header = ["workload", "threads", "locks", "correlation of the rounds", "of the simulation"];
+    table(&header, ranks.iter().map(row).collect())
+}
+
 impl Report<'_> {
-    /// Verdict, winners, errors by what they have in common, and the worst rows.
+    /// Formats the verdict, the winners, the errors by group, and the worst rows.
     pub fn markdown(&self) -> String {
         let verdict = &self.verdict;
         let mut text = String::from("# unconvoy sim --validate\n\n");
         if !self.complete {
-            text.push_str("**Not complete:** not all rows were simulated.\n\n");
+            text.push_str("**Incomplete:** some rows were not simulated.\n\n");
         }
         let goals = [
-            ("median error of throughput", verdict.median_error, "25 % or less", verdict.median_error <= 0.25),
-            ("points with the same winner", verdict.same_winner, "80 % or more", verdict.same_winner >= 0.8),
-            ("points whose simulated winner is as fast as the measured one", verdict.as_good_winner, "", true),
-            ("points whose two winners the measurement cannot tell apart", verdict.overlapping_winner, "", true),
             (
-                "rounds of the measurement whose winner is that of its other rounds",
+                "median error of throughput",
+                verdict.median_error,
+                "25 % or less",
+                verdict.median_error <= 0.25,
+            ),
+            (
+                "points with the same winner",
+                verdict.same_winner,
+                "80 % or more",
+                verdict.same_winner >= 0.8,
+            ),
+            (
+                "points whose simulated winner is as fast as the measured one",
+                verdict.as_good_winner,
+                "",
+                true,
+            ),
+            (
+                "points whose winners the measurement cannot distinguish",
+                verdict.overlapping_winner,
+                "",
+                true,
+            ),
+            (
+                "measured rounds with the same winner as the other rounds",
                 verdict.repeatability.same_winner,
                 "",
                 true,
             ),
-            ("rounds whose winner is as fast in the other rounds", verdict.repeatability.as_good_winner, "", true),
+            (
+                "measured rounds whose winner is as fast in the other rounds",
+                verdict.repeatability.as_good_winner,
+                "",
+                true,
+            ),
             ("rows simulated within the measured spread", verdict.within_spread, "", true),
-            ("median distance of a row's farthest run from its own median", verdict.noise, "", true),
+            (
+                "median distance between a row's median and its farthest run",
+                verdict.noise,
+                "",
+                true,
+            ),
         ];
         let row = |(what, value, goal, holds): (&str, f64, &str, bool)| {
             let verdict = if goal.is_empty() {
@@ -64,18 +126,21 @@ impl Report<'_> {
         text.push_str(&table(&["", "", "goal", "reached"], goals.into_iter().map(row).collect()));
         let _ = write!(
             text,
-            "\n\n{} rows, {} points. A point is a workload at a thread count. As fast: the measured median of the lock that wins in the simulation is at most {} below \
-             the fastest, or not below the slowest run of that. Cannot tell apart: that, or the fastest run of the former is not below the slowest of the latter.\n\n",
+            "\n\n{} rows, {} points. A point is a workload at a thread count. A simulated winner \
+             is as fast if its measured median is at most {} below the measured winner's, or not \
+             below the measured winner's slowest run. The winners cannot be distinguished if the \
+             simulated one is as fast, or its fastest run is not below the measured winner's \
+             slowest.\n\n",
             verdict.rows,
             verdict.points,
             percent(NEAR)
         );
         let winner = |winner: &super::Winner| {
             let verdict = match winner {
-                super::Winner { same: true, .. } => "the same",
+                super::Winner { same: true, .. } => "same",
                 super::Winner { as_good: true, .. } => "as fast",
-                super::Winner { overlaps: true, .. } => "not told apart",
-                _ => "ANOTHER",
+                super::Winner { overlaps: true, .. } => "indistinguishable",
+                _ => "DIFFERENT",
             };
             let of_best = percent(winner.of_best);
             vec![
@@ -87,31 +152,24 @@ impl Report<'_> {
                 of_best,
             ]
         };
-        let header = ["workload", "threads", "measured winner", "simulated winner", "", "its part of the best"];
+        let header = [
+            "workload",
+            "threads",
+            "measured winner",
+            "simulated winner",
+            "",
+            "relative throughput",
+        ];
         text.push_str(&table(&header, self.winners.iter().map(winner).collect()));
-        for (what, group) in
-            [("workload", &verdict.by_workload), ("contention", &verdict.by_contention), ("load", &verdict.by_load)]
-        {
+        for (what, group) in [
+            ("workload", &verdict.by_workload),
+            ("contention", &verdict.by_contention),
+            ("load", &verdict.by_load),
+        ] {
             let _ = write!(text, "\n\n{}", errors(what, group));
         }
         let _ = write!(text, "\n\n{}", errors("threads", &verdict.by_threads));
-        let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_by(|one, other| other.error.abs().total_cmp(&one.error.abs()));
-        let row = |row: &&super::Compared| {
-            vec![
-                row.workload.clone(),
-                row.lock.clone(),
-                row.threads.to_string(),
-                row.measured.text(|value| Unit::Plain.show(value)),
-                Unit::Plain.show(row.simulated),
-                percent(row.error),
-            ]
-        };
-        let worst = table(
-            &["workload", "lock", "threads", "measured, operations/s", "simulated", "error"],
-            rows.iter().take(WORST).map(row).collect(),
-        );
-        let _ = write!(text, "\n\nThe worst rows:\n\n{worst}\n\n");
+        let _ = write!(text, "\n\n{}", self.tail_markdown());
         for [file, machine] in &self.records {
             let _ = writeln!(text, "- {file}: measured on {machine}");
         }
@@ -122,12 +180,79 @@ impl Report<'_> {
             let _ = writeln!(text, "- FAILED: {failure}");
         }
         let _ = writeln!(text, "- {}", self.simulated_on());
-        let _ = writeln!(text, "- rows of up to {MOST_THREADS} threads; libc's own locks are not simulated");
+        let _ = writeln!(text, "- rows of up to {MOST_THREADS} threads, without libc's own locks");
+        text
+    }
+
+    /// Formats the tail: its goals, the worst rows, the order of the locks, and apart from these
+    /// the rows that the machine does not repeat.
+    fn tail_markdown(&self) -> String {
+        let tail = &self.tail;
+        let yes = |holds: bool| if holds { "yes" } else { "NO" }.to_string();
+        let goals = vec![
+            vec![
+                "median error".to_string(),
+                percent(tail.median_error),
+                format!("{} or less", percent(MEDIAN_GOAL)),
+                yes(tail.median_error <= MEDIAN_GOAL),
+            ],
+            vec![
+                "90th percentile of the errors".to_string(),
+                percent(tail.percentile_90),
+                format!("{} or less", percent(PERCENTILE_GOAL)),
+                yes(tail.percentile_90 <= PERCENTILE_GOAL),
+            ],
+            vec![
+                format!("rows off by more than {FACTOR_GOAL} times"),
+                tail.far_off.to_string(),
+                "0".to_string(),
+                yes(tail.far_off == 0),
+            ],
+            vec![
+                "rank correlation of the locks".to_string(),
+                format!("{:.2}", tail.rank_correlation),
+                format!("{RANK_GOAL} or more"),
+                yes(tail.rank_correlation >= RANK_GOAL),
+            ],
+        ];
+        let mut text = format!(
+            "{} rows whose runs are all within {} of their median:\n\n{}\n\n",
+            tail.rows,
+            percent(PERCENTILE_GOAL),
+            table(&["", "", "goal", "reached"], goals)
+        );
+        let (mut repeated, mut others): (Vec<&Compared>, Vec<&Compared>) =
+            self.rows.iter().partition(|row| tail::is_repeated(row));
+        for rows in [&mut repeated, &mut others] {
+            rows.sort_by(|one, other| {
+                tail::factor_to_runs(other).total_cmp(&tail::factor_to_runs(one))
+            });
+        }
+        repeated.truncate(WORST);
+        others.retain(|row| !row.measured.contains(row.simulated));
+        let _ = write!(text, "The worst rows among these:\n\n{}\n\n", rows_table(&repeated));
+        let (repeated, changing): (Vec<&Ranks>, Vec<&Ranks>) =
+            tail.ranks.iter().partition(|ranks| ranks.is_repeated());
+        let _ = write!(
+            text,
+            "Points whose rounds agree on the order of the locks:\n\n{}\n\n\
+             Points whose rounds do not agree:\n\n{}\n\n\
+             The machine does not repeat {} other rows. {} of them are simulated outside their \
+             runs, {} by more than {FACTOR_GOAL} times:\n\n{}\n\n",
+            ranks_table(&repeated),
+            ranks_table(&changing),
+            tail.unrepeated,
+            others.len(),
+            tail.unrepeated_far_off,
+            rows_table(&others),
+        );
         text
     }
 
     fn simulated_on(&self) -> String {
-        let seconds = self.seconds.map_or("as long as was measured".to_string(), |seconds| format!("{seconds} s each"));
+        let seconds = self
+            .seconds
+            .map_or("as long as measured".to_string(), |seconds| format!("{seconds} s each"));
         format!("simulated: {}; {seconds}; seed {}", self.machine.origin(), self.seed)
     }
 }

@@ -1,10 +1,11 @@
-//! The programs of `unconvoy bench` as it runs them by default: each turn with what it takes on the simulated machine, as far
-//! as that was measured.
+//! The programs of `unconvoy bench` with their default options. Their turns have the costs
+//! calibrated on the simulated machine, if it was calibrated.
 
 use super::step::{Step, Workload};
 use crate::parameters::{Parameters, Programs};
 
-/// On a machine that was not measured: some 30 instructions a turn, a chain of dependent loads along a list.
+/// Costs on a machine without calibration: about 30 instructions per turn, and a chain of dependent
+/// loads along a list.
 pub(crate) const USUAL: Programs = Programs {
     counter_turn_ps: 2_000,
     counter_dispatch_ps: 1_000,
@@ -15,28 +16,37 @@ pub(crate) const USUAL: Programs = Programs {
     table_dispatch_ps: 4_000,
 };
 
-/// What was measured on the machine, or else what is usual.
+/// The calibrated costs of the machine, or typical ones.
 fn programs(machine: &Parameters) -> Programs {
     machine.calibrated.as_ref().map_or(USUAL, |calibrated| calibrated.programs)
 }
 
-/// `unconvoy bench counter`: one lock, `section_ns` in it and `think_ns` out of it, by the clock, and one line of data.
+/// `unconvoy bench counter`: one lock and one line of data. A thread holds the lock for
+/// `section_ns` and then thinks for `think_ns`, both by the clock.
 ///
-/// The time of a turn is outside of the section: the clock that ends the section hides what is inside.
+/// The measured time of a turn is spent outside the section. Inside, it would have no effect,
+/// because the section ends at a time on the clock.
 pub fn bench_counter(machine: &Parameters, section_ns: u64, think_ns: u64) -> Workload {
     let programs = programs(machine);
-    let section = Step::Clocked { group: 0, ns: section_ns, lines: 1, dispatch_ps: programs.counter_dispatch_ps };
+    let section = Step::Clocked {
+        group: 0,
+        ns: section_ns,
+        lines: 1,
+        dispatch_ps: programs.counter_dispatch_ps,
+    };
     let think = (think_ns > 0).then_some(Step::Clock { ns: think_ns });
     let steps = [Some(section), Some(Step::Measured { ps: programs.counter_turn_ps }), think];
     Workload {
         name: "bench-counter".to_string(),
         locks: vec![1],
         in_kernel: false,
+        checkpoints: false,
         steps: steps.into_iter().flatten().collect(),
     }
 }
 
-/// `unconvoy bench hashtable`: 100 buckets with a lock each, and keys by Zipf's law whose hot set moves.
+/// `unconvoy bench hashtable`: 100 buckets with one lock each, and Zipf-distributed keys whose hot
+/// set moves.
 pub fn hashtable(machine: &Parameters) -> Workload {
     let programs = programs(machine);
     let table = Step::Table {
@@ -46,5 +56,11 @@ pub fn hashtable(machine: &Parameters) -> Workload {
         call_ps: programs.table_call_ps,
         dispatch_ps: programs.table_dispatch_ps,
     };
-    Workload { name: "hashtable".to_string(), locks: vec![100], in_kernel: false, steps: vec![table] }
+    Workload {
+        name: "hashtable".to_string(),
+        locks: vec![100],
+        in_kernel: false,
+        checkpoints: false,
+        steps: vec![table],
+    }
 }

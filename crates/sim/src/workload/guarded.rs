@@ -5,25 +5,35 @@ use crate::machine::{self, Word};
 use crate::pair::{Lock, Pair};
 use crate::simulation::Simulation;
 
-/// A lock and the data that it protects.
+/// A lock and the data it protects.
 pub(super) struct Guarded {
     pub(super) lock: Lock,
     data: Vec<Word>,
 }
 
 impl Guarded {
-    pub(super) fn new(simulation: &mut Simulation, process: usize, workload: &Workload, pair: &Pair) -> Self {
+    pub(super) fn new(
+        simulation: &mut Simulation,
+        process: usize,
+        workload: &Workload,
+        pair: &Pair,
+    ) -> Self {
         let lines = workload.steps.iter().map(|step| match step {
-            Step::Section { lines, .. } | Step::Clocked { lines, .. } | Step::Perhaps { lines, .. } => *lines,
+            Step::Section { lines, .. }
+            | Step::Clocked { lines, .. }
+            | Step::Perhaps { lines, .. } => *lines,
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);
-        let lock =
-            if workload.in_kernel { simulation.kernel_lock(process, pair) } else { simulation.lock(process, pair) };
+        let lock = if workload.in_kernel {
+            simulation.kernel_lock(process, pair)
+        } else {
+            simulation.lock(process, pair)
+        };
         Guarded { lock, data: (0..lines).map(|_| simulation.word()).collect() }
     }
 
-    /// One critical section that lasts until the clock says so.
+    /// Runs a critical section that ends at a time on the clock.
     pub(super) fn clocked(&self, ns: u64, lines: u32, call_ps: u64) {
         machine::work_ps(call_ps / 2);
         self.lock.lock();
@@ -35,7 +45,6 @@ impl Guarded {
         self.lock.unlock();
     }
 
-    /// One critical section.
     pub(super) fn section(&self, ns: u64, lines: u32) {
         self.lock.section(|| {
             for word in &self.data[..lines as usize] {

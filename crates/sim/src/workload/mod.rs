@@ -1,4 +1,4 @@
-//! What simulated programs do: transactions of work, critical sections and waits, over and over.
+//! Programs that the simulator runs: repeated transactions of work, critical sections and waits.
 
 mod bench;
 mod guarded;
@@ -15,5 +15,5 @@ pub mod validation;
 pub(crate) use bench::USUAL;
 pub use bench::{bench_counter, hashtable};
 pub use mixes::{WORKLOADS, counter, named, on};
-pub use running::{Running, start, start_apart};
+pub use running::{Running, start, start_staggered};
 pub use step::{Step, Workload};

@@ -1,14 +1,16 @@
-//! A program whose locks `unconvoy run --stats` has counted, as a workload.
+//! A workload made from a record of `unconvoy run --stats`.
 //!
-//! The record has each lock's acquisitions and the time that it was held. What it does not have is assumed, and
-//! [said](Profile::assumptions):
+//! The record has the acquisitions and the hold time of each lock. Everything else is assumed, and
+//! [listed](Profile::assumptions):
 //!
-//! - A turn of a thread is one acquisition of the lock that is acquired most; it takes each other lock with the
-//!   probability that the record has of it per such acquisition, one after the other and never inside one another.
+//! - A turn of a thread is one acquisition of the most acquired lock. The turn takes each other
+//!   lock with the probability that the record gives per such acquisition. Sections follow each
+//!   other and never nest.
 //! - Times in critical sections and between them are exponentially distributed about their means.
-//! - Between sections the threads computed for the rest of the processors' time: with at least as many processors as
-//!   threads, for what they neither held a lock nor waited; with fewer, for what they did not hold a lock, since
-//!   others ran while they waited.
+//! - Between sections the threads computed for the rest of the processors' time. With at least as
+//!   many processors as threads, the rest is the time in which the threads neither held a lock nor
+//!   waited. With fewer processors, it is the time in which they held no lock, because other
+//!   threads ran while they waited.
 //! - A section writes one line of shared data.
 
 use std::path::Path;
@@ -17,11 +19,11 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
 use super::step::{Step, Workload};
+use crate::messages;
 
-/// The format of records that is understood.
 const SCHEMA: &str = "unconvoy-stats-1";
 
-/// Locks that are simulated: those that are acquired most.
+/// Most locks that are simulated: the most acquired ones.
 const MOST: usize = 32;
 
 #[derive(Deserialize)]
@@ -43,31 +45,29 @@ struct Lock {
     hold_ns: u64,
 }
 
-/// A workload, and what is behind it.
+/// A workload and its assumptions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// The program.
+    /// The simulated program.
     pub workload: Workload,
-    /// What the record does not say, in sentences.
+    /// Assumptions about facts that the record lacks.
     pub assumptions: Vec<String>,
 }
 
-/// Reads the record that a program left which ran with `threads` threads.
+/// Reads the record of a program that ran with `threads` threads.
 ///
 /// # Errors
 ///
-/// It cannot be read, is no such record, or has no lock that was acquired.
+/// The file cannot be read, is not such a record, or has no acquired lock.
 pub fn read(path: &Path, threads: Option<u32>) -> anyhow::Result<Profile> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let hint = "a record is what `unconvoy run --stats FILE -- PROGRAM` writes";
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
     let record: Record =
-        serde_json::from_str(&text).with_context(|| format!("{name} is no record of locks; {hint}"))?;
+        serde_json::from_str(&text).with_context(|| messages::not_a_lock_record(path))?;
     if record.schema != SCHEMA {
-        bail!("{name} is a record of the format {}, and {SCHEMA} is understood", record.schema);
+        bail!(messages::unknown_schema(path, &record.schema, SCHEMA));
     }
     if record.locks.iter().all(|lock| lock.acquisitions == 0) || record.wall_ns == 0 {
-        bail!("{name} has no lock that was acquired");
+        bail!(messages::no_acquired_lock(path));
     }
     Ok(profile(record, threads))
 }
@@ -77,7 +77,10 @@ fn profile(mut record: Record, threads: Option<u32>) -> Profile {
     record.locks.sort_by_key(|lock| std::cmp::Reverse(lock.acquisitions));
     let all = record.locks.len();
     let left_out: u64 = record.locks.iter().skip(MOST).map(|lock| lock.acquisitions).sum();
-    let (turns, total) = (record.locks[0].acquisitions, record.locks.iter().map(|lock| lock.acquisitions).sum::<u64>());
+    let (turns, total) = (
+        record.locks[0].acquisitions,
+        record.locks.iter().map(|lock| lock.acquisitions).sum::<u64>(),
+    );
     let others = record.locks.iter().filter(|lock| lock.kind != "mutex").count();
 
     let processors = record.processors.max(1);
@@ -89,39 +92,58 @@ fn profile(mut record: Record, threads: Option<u32>) -> Profile {
     let mut assumptions = Vec::new();
     if threads.is_none() {
         assumptions.push(format!(
-            "the program ran with {ran_with} threads, one for each processor (--recorded-threads says how many)"
+            "the program ran with {ran_with} threads, one per processor (override with \
+             --recorded-threads)"
         ));
     }
-    let nobody = if ran_with <= processors { "neither held a lock nor waited" } else { "did not hold a lock" };
+    let condition = if ran_with <= processors {
+        "neither held a lock nor waited"
+    } else {
+        "did not hold a lock"
+    };
     assumptions.push(format!(
-        "its threads computed whenever they {nobody}: {} ns between two sections on average",
+        "its threads computed whenever they {condition}: {} ns between two sections on average",
         outside / total
     ));
     assumptions.push(
-        "times vary exponentially about their means; no section is inside another; each writes one line".to_string(),
+        "times are exponentially distributed; sections do not nest; each section writes one line"
+            .to_string(),
     );
     if others > 0 {
-        assumptions.push(format!("{others} reader-writer and spin locks are mutexes"));
+        assumptions.push(format!("{others} reader-writer and spin locks behave like mutexes"));
     }
     if all > MOST {
         let part = 100.0 * left_out as f64 / total as f64;
-        assumptions.push(format!("{} locks with {part:.1} % of the acquisitions are left out", all - MOST));
+        assumptions.push(format!(
+            "{} locks with {part:.1} % of the acquisitions are left out",
+            all - MOST
+        ));
     }
 
     record.locks.truncate(MOST);
-    // What is left out is time outside.
+    // Time under the locks left out counts as time between sections.
     let between = outside / turns / record.locks.len() as u64;
     let mut steps = Vec::new();
     for (group, lock) in record.locks.iter().enumerate() {
         let per_million = (lock.acquisitions as f64 / turns as f64 * 1e6).round().max(1.0) as u32;
         steps.push(Step::Varying { ns: between });
-        steps.push(Step::Perhaps { group, per_million, ns: lock.hold_ns / lock.acquisitions, lines: 1 });
+        steps.push(Step::Perhaps {
+            group,
+            per_million,
+            ns: lock.hold_ns / lock.acquisitions,
+            lines: 1,
+        });
     }
     let program = Path::new(&record.program)
         .file_name()
         .map_or(record.program.clone(), |name| name.to_string_lossy().into_owned());
-    let workload =
-        Workload { name: format!("profile of {program}"), locks: vec![1; record.locks.len()], steps, in_kernel: false };
+    let workload = Workload {
+        name: format!("profile of {program}"),
+        locks: vec![1; record.locks.len()],
+        steps,
+        in_kernel: false,
+        checkpoints: false,
+    };
     Profile { workload, assumptions }
 }
 
@@ -134,15 +156,22 @@ mod tests {
     }
 
     fn record(processors: u32, locks: Vec<Lock>) -> Record {
-        Record { schema: SCHEMA.to_string(), program: "/bin/a".to_string(), wall_ns: 1_000_000, processors, locks }
+        Record {
+            schema: SCHEMA.to_string(),
+            program: "/bin/a".to_string(),
+            wall_ns: 1_000_000,
+            processors,
+            locks,
+        }
     }
 
     #[test]
-    fn a_turn_is_an_acquisition_of_the_busiest_lock() {
+    fn turn_is_one_acquisition_of_the_busiest_lock() {
         let locks = vec![lock(250, 0, 50_000), lock(1_000, 100_000, 200_000), lock(0, 0, 0)];
         let Profile { workload, assumptions } = profile(record(2, locks), Some(2));
         assert_eq!((workload.name.as_str(), workload.locks.len()), ("profile of a", 2));
-        // 2 ms of processors, less 0.25 ms held and 0.1 ms waited, in 1000 turns of two sections.
+        // 2 ms of processor time, less 0.25 ms held and 0.1 ms waited, in 1000 turns of two
+        // sections.
         let expected = [
             Step::Varying { ns: 825 },
             Step::Perhaps { group: 0, per_million: 1_000_000, ns: 200, lines: 1 },
@@ -154,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_of_an_overloaded_program_leave_their_processor_to_others() {
+    fn overloaded_program_computes_while_others_wait() {
         let locks = || vec![lock(1_000, 900_000, 200_000)];
         let between = |threads| match profile(record(2, locks()), threads).workload.steps[0] {
             Step::Varying { ns } => ns,
@@ -165,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_locks_beyond_the_most_are_said_to_be_left_out() {
+    fn rare_locks_are_reported_as_left_out() {
         let locks = (0..40).map(|number| lock(1_000 - number, 0, 10)).collect();
         let Profile { workload, assumptions } = profile(record(1, locks), Some(1));
         assert_eq!(workload.locks.len(), MOST);

@@ -1,4 +1,4 @@
-//! The steps of a transaction.
+//! Execution of a transaction's steps.
 
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,8 +10,9 @@ use super::validation::Worker;
 use crate::machine::{self, Activity, Word};
 use crate::simulation::Simulation;
 
-/// The rows of a database that transactions lock for as long as they last. A waiter sleeps at once, and is handed the
-/// row: these are logical locks, that a database keeps in tables of its own, and no mutexes.
+/// The rows of a database. A transaction locks rows until it ends; a waiter sleeps at once and
+/// receives the row from its holder. These are logical locks, which a database keeps in its own
+/// tables, not mutexes.
 pub(super) struct Databases {
     rows: Vec<Row>,
     table: Option<Table>,
@@ -23,20 +24,24 @@ struct Row {
     word: Word,
 }
 
-/// Finding the row's entry in the table of locks.
+/// Time to find a row's entry in the lock table.
 const LOOK_UP_NS: u64 = 500;
 
 impl Databases {
     pub(super) fn new(simulation: &mut Simulation, steps: &[Step]) -> Self {
-        let rows = steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
-        let row =
-            |_| Row { is_held: Cell::new(false), waiters: RefCell::new(VecDeque::new()), word: simulation.word() };
+        let rows =
+            steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
+        let row = |_| Row {
+            is_held: Cell::new(false),
+            waiters: RefCell::new(VecDeque::new()),
+            word: simulation.word(),
+        };
         let rows = (0..rows.unwrap_or(0)).map(row).collect();
         let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
         Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
     }
 
-    /// Goes through the steps once.
+    /// Executes the steps once.
     pub(super) fn transaction(
         &self,
         steps: &[Step],
@@ -51,11 +56,15 @@ impl Databases {
                 Step::Varying { ns } => machine::work(exponential(ns)),
                 Step::Section { group, ns, lines } => {
                     let group = &locks[group];
-                    let which = if group.len() == 1 { 0 } else { machine::random(group.len() as u64) as usize };
+                    let which = if group.len() == 1 {
+                        0
+                    } else {
+                        machine::random(group.len() as u64) as usize
+                    };
                     group[which].section(ns, lines);
                 }
                 Step::Hold { rows } => {
-                    // In ascending order, so that nobody waits in a circle.
+                    // Lock rows in ascending order to prevent deadlock.
                     let row = machine::random(u64::from(rows)) as usize;
                     if held.last().is_none_or(|&last| row > last) {
                         self.hold(row);
@@ -87,12 +96,12 @@ impl Databases {
                 }
                 Step::Away { ns } => {
                     machine::set_activity(Activity::Away);
-                    machine::away(ns);
+                    machine::wait_for_io(ns);
                     machine::set_activity(Activity::Work);
                 }
                 Step::Validation { .. } => {
                     if let Some(worker) = worker.as_deref_mut() {
-                        worker.thinks();
+                        worker.think();
                         worker.section(|body| {
                             locks[0][0].lock.section(body);
                         });
@@ -100,7 +109,7 @@ impl Databases {
                 }
             }
         }
-        held.into_iter().for_each(|row| self.let_go(row));
+        held.into_iter().for_each(|row| self.release_row(row));
     }
 
     fn hold(&self, row: usize) {
@@ -110,12 +119,14 @@ impl Databases {
         if row.is_held.replace(true) {
             row.waiters.borrow_mut().push_back(machine::current());
             machine::set_activity(Activity::Away);
-            machine::wait_for_word(&row.word, || row.waiters.borrow().contains(&machine::current()));
+            machine::wait_for_word(&row.word, || {
+                row.waiters.borrow().contains(&machine::current())
+            });
             machine::set_activity(Activity::Work);
         }
     }
 
-    fn let_go(&self, row: usize) {
+    fn release_row(&self, row: usize) {
         machine::work(LOOK_UP_NS);
         let row = &self.rows[row];
         row.word.increment();
@@ -127,7 +138,7 @@ impl Databases {
     }
 }
 
-/// A random time about a mean of `ns` nanoseconds.
+/// A random time, exponentially distributed with a mean of `ns` nanoseconds.
 fn exponential(ns: u64) -> u64 {
     const STEPS: u64 = 1 << 32;
     let uniform = (machine::random(STEPS) + 1) as f64 / STEPS as f64;

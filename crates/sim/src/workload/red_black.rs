@@ -1,16 +1,16 @@
-//! A red-black tree in the simulated machine's memory (Guibas and Sedgewick, FOCS 1978; deletion as in Cormen et al.,
-//! *Introduction to Algorithms*, chapter 13).
+//! A red-black tree in the simulated machine's memory (Guibas and Sedgewick, FOCS 1978; deletion as
+//! in Cormen et al., *Introduction to Algorithms*, chapter 13).
 //!
-//! A node has a cache line of its own. Parent and colour share a word, as in Linux' `rbtree`, which the Syncchar report
-//! used: to colour a node is to write the word that says where it hangs.
+//! Each node has its own cache line. Parent and colour share a word, as in Linux' `rbtree`, which
+//! the Syncchar report used. A change of colour therefore writes the word with the parent link.
 //!
 //! | part of a node | word |
 //! | --- | --- |
 //! | key | 0 |
-//! | parent's number and colour | 1 |
+//! | number of the parent, and colour | 1 |
 //! | numbers of the left and the right child | 2, 3 |
 //!
-//! Every access is one of the simulated machine; nothing here locks.
+//! Every access goes to the simulated machine. The tree takes no locks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,52 +21,57 @@ use crate::machine;
 use crate::platform::SimulatedCell;
 use crate::simulation::Simulation;
 
-/// The number of no node.
+/// Stands for "no node".
 const NIL: u32 = 0;
 const RED: u32 = 1;
 
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
 
-/// What it takes to compare a key and to choose a child, beyond the accesses.
+/// Time to compare keys and choose a child, without the accesses.
 const VISIT_NS: u64 = 3;
 
-/// Nothing while the tree is set up, before the machine runs.
+/// Spends the time of one visit; no time while the tree is built before the machine runs.
 fn visit() {
     if machine::is_inside() {
         machine::work(VISIT_NS);
     }
 }
 
-/// A node that is in no tree, or in one.
+/// Number of a node, whether or not the node is in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeNumber(u32);
 
 #[repr(C, align(64))]
 struct Node {
     key: SimulatedCell<u32>,
-    /// The parent's number, doubled, and the colour.
+    /// The parent's number times two, plus the colour.
     up: SimulatedCell<u32>,
     children: [SimulatedCell<u32>; 2],
 }
 
-/// A tree of distinct keys, and nodes for it.
+/// A set of keys, with a pool of nodes.
 pub struct RedBlackTree {
     root: &'static SimulatedCell<u32>,
-    /// From number 1.
+    /// Nodes by number, from 1.
     nodes: Vec<&'static Node>,
 }
 
 impl RedBlackTree {
-    /// An empty tree, and `nodes` nodes that are not in it.
+    /// Creates an empty tree, and `nodes` nodes outside it.
     pub fn new(simulation: &mut Simulation, nodes: u32) -> (Self, Vec<NodeNumber>) {
         let cell = || SimulatedCell::new(0);
-        let node = |_| simulation.settle(Node { key: cell(), up: cell(), children: [cell(), cell()] });
-        let tree = RedBlackTree { nodes: (0..nodes).map(node).collect(), root: simulation.settle(cell()) };
+        let node =
+            |_| simulation.allocate(Node { key: cell(), up: cell(), children: [cell(), cell()] });
+        let tree = RedBlackTree {
+            nodes: (0..nodes).map(node).collect(),
+            root: simulation.allocate(cell()),
+        };
         (tree, (1..=nodes).map(NodeNumber).collect())
     }
 
-    /// Inserts `key` with the node `spare`; false, and the node is not used, if the tree has the key.
+    /// Inserts `key` in node `spare`. Returns false, and leaves the node unused, if the tree has
+    /// the key.
     pub fn insert(&self, key: u32, spare: NodeNumber) -> bool {
         let (mut parent, mut side, mut place) = (NIL, LEFT, self.root.load(Relaxed));
         while place != NIL {
@@ -92,7 +97,7 @@ impl RedBlackTree {
         true
     }
 
-    /// Removes `key`; its node, if the tree had it.
+    /// Removes `key` and returns its node, if the tree has the key.
     pub fn remove(&self, key: u32) -> Option<NodeNumber> {
         let mut place = self.root.load(Relaxed);
         while place != NIL {
@@ -128,12 +133,12 @@ impl RedBlackTree {
         up.store(up.load(Relaxed) & RED | parent << 1, Relaxed);
     }
 
-    /// Nobody is black.
+    /// Missing nodes are black.
     fn is_red(&self, number: u32) -> bool {
         number != NIL && self.node(number).up.load(Relaxed) & RED != 0
     }
 
-    /// Writes only what changes.
+    /// Colours a node; writes only if the colour changes.
     fn colour(&self, number: u32, red: bool) {
         let up = &self.node(number).up;
         let before = up.load(Relaxed);
@@ -147,7 +152,7 @@ impl RedBlackTree {
         if self.child(parent, LEFT) == of { LEFT } else { RIGHT }
     }
 
-    /// `new` hangs where `old` did.
+    /// Puts `new` in the position of `old` below `parent`.
     fn replace(&self, parent: u32, old: u32, new: u32) {
         if parent == NIL {
             self.root.store(new, Relaxed);
@@ -159,7 +164,7 @@ impl RedBlackTree {
         }
     }
 
-    /// `down` becomes the child, on `side`, of what was its child on the other side.
+    /// Rotates: `down` moves to `side` below its child on the other side.
     fn rotate(&self, down: u32, side: usize) {
         let up = self.child(down, 1 - side);
         let middle = self.child(up, side);
@@ -172,7 +177,7 @@ impl RedBlackTree {
         self.set_parent(down, up);
     }
 
-    /// `number` is red, and so may its parent be.
+    /// Restores the invariants after an insertion: `number` is red, and its parent may be.
     fn mend_insertion(&self, mut number: u32) {
         loop {
             let mut parent = self.parent(number);
@@ -182,7 +187,7 @@ impl RedBlackTree {
             if !self.is_red(parent) {
                 return;
             }
-            // Red, so it is not the root.
+            // The parent is red, and therefore not the root.
             let grandparent = self.parent(parent);
             let side = self.side_in(grandparent, parent);
             let uncle = self.child(grandparent, 1 - side);
@@ -244,7 +249,8 @@ impl RedBlackTree {
         }
     }
 
-    /// Paths through `number`, a child of `parent` and perhaps nobody, have one black node less than others.
+    /// Restores the invariants after a removal: paths through `number`, a child of `parent` or
+    /// missing, have one black node too few.
     fn mend_removal(&self, mut number: u32, mut parent: u32) {
         while parent != NIL && !self.is_red(number) {
             let side = self.side_in(parent, number);
@@ -278,12 +284,13 @@ impl RedBlackTree {
         }
     }
 
-    /// The keys, in order. To be asked while no simulated thread runs, and none is in the middle of a change.
+    /// Checks the invariants and returns the keys in order. Call it only while no simulated thread
+    /// runs or is in the middle of a change.
     ///
     /// # Errors
     ///
-    /// What is wrong with the tree: keys out of order, a red node with a red parent, paths with different numbers of
-    /// black nodes, a node that hangs elsewhere than it says.
+    /// Describes the violation: keys out of order, a red node with a red parent, paths with
+    /// different numbers of black nodes, or a wrong parent link.
     pub fn check(&self) -> Result<BTreeSet<u32>, String> {
         let root = self.root.load(Relaxed);
         if self.is_red(root) {
@@ -297,25 +304,37 @@ impl RedBlackTree {
         Ok(keys.into_iter().collect())
     }
 
-    /// The number of black nodes on each path down from `number`.
-    fn check_below(&self, number: u32, parent: u32, depth: usize, keys: &mut Vec<u32>) -> Result<u32, String> {
+    /// Checks a subtree and returns the number of black nodes on each path down from `number`.
+    fn check_below(
+        &self,
+        number: u32,
+        parent: u32,
+        depth: usize,
+        keys: &mut Vec<u32>,
+    ) -> Result<u32, String> {
         if number == NIL {
             return Ok(0);
         }
         if depth > self.nodes.len() {
-            return Err("it has a circle".to_string());
+            return Err("the tree has a cycle".to_string());
         }
         if self.parent(number) != parent {
-            return Err(format!("{number} hangs below {parent}, and says {}", self.parent(number)));
+            return Err(format!(
+                "node {number} is a child of {parent}, but its parent link says {}",
+                self.parent(number)
+            ));
         }
         if self.is_red(number) && self.is_red(parent) {
-            return Err(format!("{number} and its parent {parent} are red"));
+            return Err(format!("node {number} and its parent {parent} are both red"));
         }
         let left = self.check_below(self.child(number, LEFT), number, depth + 1, keys)?;
         keys.push(self.node(number).key.load(Relaxed));
         let right = self.check_below(self.child(number, RIGHT), number, depth + 1, keys)?;
         if left != right {
-            return Err(format!("below {number} there are {left} black nodes on the left, {right} on the right"));
+            return Err(format!(
+                "paths below node {number} have {left} black nodes on the left and {right} on the \
+                 right"
+            ));
         }
         Ok(left + u32::from(!self.is_red(number)))
     }

@@ -1,121 +1,140 @@
-//! What a program is made of.
+//! The parts of a program.
 
 use serde::{Deserialize, Serialize};
 
 use super::validation::Program;
 
-/// A program: every thread goes through these steps again and again.
+/// A program. Every thread repeats its steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// What results call it.
+    /// Name in results.
     pub name: String,
-    /// Groups of locks, by the number of locks in each; a step takes one of its group by chance.
+    /// Groups of locks, by number of locks; a step takes a random lock of its group.
     pub locks: Vec<u32>,
-    /// One transaction.
+    /// The steps of one transaction.
     pub steps: Vec<Step>,
-    /// Whether the locks are the operating system's: without owners and statistics, and who waits for a spin lock or
-    /// holds one is not preempted.
+    /// Whether the locks are kernel locks: without owners and statistics; waiters and holder of a
+    /// spin lock are not preempted.
     #[serde(default)]
     pub in_kernel: bool,
+    /// Whether threads pass a checkpoint at the end of each transaction, where they may sleep for
+    /// load.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub checkpoints: bool,
 }
 
-/// A part of a transaction. Times are nanoseconds.
+impl Workload {
+    /// The same program, with checkpoints.
+    #[must_use]
+    pub fn with_checkpoints(self) -> Self {
+        Workload { checkpoints: true, ..self }
+    }
+}
+
+/// A step of a transaction. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
-    /// Computation outside of critical sections, for exactly so long.
+    /// Computation outside critical sections, of fixed length.
     Work {
-        /// How long.
+        /// Length.
         ns: u64,
     },
-    /// The same, exponentially distributed about a mean.
+    /// Computation outside critical sections, of exponentially distributed length.
     Varying {
-        /// The mean.
+        /// Mean length.
         ns: u64,
     },
     /// A critical section.
     Section {
-        /// Which group's lock.
+        /// Group of the lock.
         group: usize,
-        /// Computation in it.
+        /// Computation in the section.
         ns: u64,
-        /// Cache lines of shared data that it writes.
+        /// Shared cache lines that the section writes.
         lines: u32,
     },
-    /// A row or table of a database is locked for the rest of the transaction: who has to wait sleeps.
+    /// A lock on a database row for the rest of the transaction. Waiters sleep.
     Hold {
-        /// Among so many rows, one by chance.
+        /// Number of rows, of which a random one is locked.
         rows: u32,
     },
-    /// A critical section that comes by chance, of exponentially distributed length.
+    /// A critical section that occurs at random, of exponentially distributed length.
     Perhaps {
-        /// Which group's lock.
+        /// Group of the lock.
         group: usize,
-        /// How often of a million times.
+        /// Probability in millionths.
         per_million: u32,
-        /// Mean of the computation in it.
+        /// Mean computation in the section.
         ns: u64,
-        /// Cache lines of shared data that it writes.
+        /// Shared cache lines that the section writes.
         lines: u32,
     },
-    /// Computation outside of critical sections whose time was measured: picoseconds.
+    /// Computation outside critical sections, of measured length.
     Measured {
-        /// How long.
+        /// Length in picoseconds.
         ps: u64,
     },
-    /// A critical section that looks at the clock until its time is over, whether or not it had a processor.
+    /// A critical section that reads the clock until its time is over. The time passes whether or
+    /// not the thread has a processor.
     Clocked {
-        /// Which group's lock.
+        /// Group of the lock.
         group: usize,
-        /// Until when.
+        /// Length on the clock.
         ns: u64,
-        /// Cache lines of shared data that it writes.
+        /// Shared cache lines that the section writes.
         lines: u32,
-        /// What the calls that lock and unlock take more with another lock than the default, picoseconds.
+        /// Extra cost of the calls that lock and unlock for a lock other than the default, in
+        /// picoseconds.
         dispatch_ps: u64,
     },
-    /// The same outside of critical sections.
+    /// A loop outside critical sections that reads the clock until its time is over.
     Clock {
-        /// Until when.
+        /// Length on the clock.
         ns: u64,
     },
-    /// An operation on the hash table of `unconvoy bench hashtable`, whose buckets have the locks of the first group.
-    /// Picoseconds.
+    /// An operation on the hash table of `unconvoy bench hashtable`. The first group has the locks
+    /// of the buckets. Times are in picoseconds.
     Table {
-        /// To choose a key and an operation.
+        /// Choice of a key and an operation.
         outside_ps: u64,
-        /// Under the lock, whatever the list.
+        /// Work under the lock, without the walk along the list.
         section_ps: u64,
-        /// For each node on the way to the key.
+        /// One node of the walk.
         visit_ps: u64,
-        /// What the calls that lock and unlock take beyond their accesses.
+        /// The calls that lock and unlock, without their accesses.
         call_ps: u64,
-        /// What they take more with another lock than the default.
+        /// Extra cost of the calls for a lock other than the default.
         dispatch_ps: u64,
     },
-    /// The task ends, by chance, and another one is started in its place.
+    /// End of the task at random; another one starts in its place.
     Renew {
-        /// In one of so many transactions; at least 1.
+        /// Mean number of transactions per task; at least 1.
         one_in: u32,
-        /// What both take.
+        /// Time of the end and the start together.
         ns: u64,
     },
     /// Input or output.
     Away {
-        /// How long.
+        /// Length.
         ns: u64,
     },
-    /// A critical section of a validation program, under the first lock, and what is before it. A workload has one
-    /// such step.
+    /// A critical section of a validation program under the first lock, preceded by computation. At
+    /// most one such step per workload.
     Validation {
-        /// Which.
+        /// The validation program.
         program: Program,
     },
 }
 
-/// `count` critical sections, and work of `work_ns` on average after each.
-pub(super) fn sections(group: usize, ns: u64, work_ns: u64, count: usize) -> impl Iterator<Item = Step> {
+/// `count` critical sections, each followed by work with a mean of `work_ns`.
+pub(super) fn sections(
+    group: usize,
+    ns: u64,
+    work_ns: u64,
+    count: usize,
+) -> impl Iterator<Item = Step> {
     let section = Step::Section { group, ns, lines: 1 };
     std::iter::repeat_n([section, Step::Varying { ns: work_ns }], count).flatten()
 }

@@ -1,10 +1,10 @@
-//! The hash table of `unconvoy bench hashtable`, with its lists as they are there: what an operation takes follows from
-//! how far its key is down the list, and which lines it finds changed by other cores.
+//! The hash table of `unconvoy bench hashtable`, with the same lists. The cost of an operation
+//! follows from the depth of its key in the list, and from the lines that other cores have changed.
 //!
-//! The lists themselves are the host's, so that a walk along one costs the simulation little. Which core has seen which
-//! line of nodes since it was last written is kept beside them: only lines that have to come from elsewhere are
-//! accessed in the simulated machine. The same lists, without a machine, are what
-//! [`calibrate`](crate::calibrate) measures the time of an operation with.
+//! The lists are in host memory, so that a walk costs the simulator little. The table tracks which
+//! cores have seen each line of nodes since its last write. Only lines that must be transferred are
+//! accessed in the simulated machine. [`calibrate`](crate::calibrate) measures an operation on the
+//! same lists without a machine.
 
 use std::cell::Cell;
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::machine::{self, Lines};
 use crate::pair::Lock;
 use crate::simulation::Simulation;
 
-/// Keys, buckets, Zipf's exponent and the shift of the hot set, as the program has them by default.
+/// The program's defaults: number of keys and buckets, Zipf's exponent, shift of the hot set.
 pub(crate) const KEYS: u32 = 10_000;
 const BUCKETS: u32 = 100;
 pub(crate) const THETA: f64 = 0.99;
@@ -22,21 +22,24 @@ const SHIFT_NS: u64 = 250_000_000;
 const REMOVES: u64 = 25;
 const WRITES: u64 = 50;
 
-/// Bytes of a node: a key, a value and a pointer.
+/// Bytes of a node: key, value and pointer.
 const NODE: usize = 24;
 
-/// Ranks by Zipf's law: the alias method (Walker 1977, Vose 1991), as in the program's `zipf.h`.
+/// Zipf-distributed ranks by the alias method (Walker 1977, Vose 1991), as in the program's
+/// `zipf.h`.
 pub(crate) struct Zipf {
-    /// Of each column, the share that is its own rank's, and whose the rest is.
+    /// For each column, the share of its own rank, and the rank that has the rest.
     columns: Vec<(f64, u32)>,
 }
 
 impl Zipf {
     pub(crate) fn new(count: u32, theta: f64) -> Self {
-        let mut own: Vec<f64> = (0..count).map(|rank| (f64::from(rank) + 1.0).powf(-theta)).collect();
+        let mut own: Vec<f64> =
+            (0..count).map(|rank| (f64::from(rank) + 1.0).powf(-theta)).collect();
         let sum: f64 = own.iter().rev().sum();
         own.iter_mut().for_each(|share| *share *= f64::from(count) / sum);
-        let (mut low, mut high): (Vec<u32>, Vec<u32>) = (0..count).partition(|&rank| own[rank as usize] < 1.0);
+        let (mut low, mut high): (Vec<u32>, Vec<u32>) =
+            (0..count).partition(|&rank| own[rank as usize] < 1.0);
         let mut alias: Vec<u32> = (0..count).collect();
         while let (Some(small), Some(large)) = (low.pop(), high.pop()) {
             alias[small as usize] = large;
@@ -54,7 +57,6 @@ impl Zipf {
     }
 }
 
-/// What an operation does with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Get,
@@ -72,26 +74,23 @@ impl Operation {
     }
 }
 
-/// Where a link to a node is.
+/// Location of a link to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// In the bucket.
+    /// The bucket.
     First,
-    /// In this key's node.
+    /// The node of this key.
     After(u32),
 }
 
-/// Who has to know what an operation touches.
+/// An observer of an operation's accesses.
 pub(crate) trait Touch {
-    /// A node is looked at.
     fn visit(&mut self, key: u32);
-    /// A node is written to.
     fn write(&mut self, key: u32);
-    /// The bucket's pointer is written to.
     fn write_bucket(&mut self);
 }
 
-/// How many nodes are looked at.
+/// Counts the nodes read.
 pub(crate) struct Visits(pub(crate) u64);
 
 impl Touch for Visits {
@@ -109,21 +108,21 @@ struct Node {
     next: Cell<*const Node>,
 }
 
-/// The buckets' lists.
 pub(crate) struct Lists {
-    /// By key, in the list or not. Neither moves nor shrinks: the pointers are into it.
+    /// Nodes by key, in a list or not. The array never moves or shrinks, because pointers point
+    /// into it.
     nodes: Box<[Node]>,
     first: Vec<Cell<*const Node>>,
 }
 
-/// What a key's value is.
+/// The correct value of a key.
 fn value_of(key: u32) -> u64 {
     let mixed = (u64::from(key) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed ^ mixed >> 31
 }
 
 impl Lists {
-    /// With every other key in it.
+    /// Creates lists with every other key.
     pub(crate) fn new() -> Self {
         let node = |key| Node { key, value: Cell::new(0), next: Cell::new(ptr::null()) };
         let lists = Lists {
@@ -161,22 +160,28 @@ impl Lists {
         (link, None)
     }
 
-    /// How far down its list a key is, if it is there.
+    /// Depth of a key in its list, if it is there.
     pub(crate) fn depth(&self, key: u32) -> Option<u64> {
         let mut visits = Visits(0);
         let (_, found) = self.find(key, &mut visits);
         found.map(|_| visits.0)
     }
 
-    /// Does it; whether the key was there.
+    /// Executes an operation and returns whether the key was there.
     ///
     /// # Panics
     ///
-    /// Two threads were in a bucket at a time, and left a key with a value that is not its own.
+    /// Panics if a key has a wrong value, because two threads were in its bucket at the same time.
     pub(crate) fn operate(&self, operation: Operation, key: u32, touch: &mut impl Touch) -> bool {
         let (link, found) = self.find(key, touch);
         match (operation, found) {
-            (Operation::Get, Some(node)) => assert_eq!(node.value.get(), value_of(key), "the lock did not exclude"),
+            (Operation::Get, Some(node)) => {
+                assert_eq!(
+                    node.value.get(),
+                    value_of(key),
+                    "two threads were in one critical section"
+                )
+            }
             (Operation::Insert, Some(node)) => {
                 touch.write(key);
                 node.value.set(value_of(key));
@@ -205,7 +210,7 @@ impl Lists {
     }
 }
 
-/// What an operation takes, in picoseconds, as calibrated.
+/// Calibrated costs of an operation, in picoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Costs {
     pub(super) outside_ps: u64,
@@ -214,12 +219,12 @@ pub(super) struct Costs {
     pub(super) call_ps: u64,
 }
 
-/// The table on a simulated machine.
+/// The hash table on a simulated machine.
 pub(super) struct Table {
     lists: Lists,
     zipf: Zipf,
     lines: Lines,
-    /// Cores that have each line of nodes as it was last written, one bit each.
+    /// For each line of nodes, one bit per core that has seen its last write.
     seen: Vec<Cell<u64>>,
     seed: u64,
 }
@@ -237,7 +242,7 @@ impl Table {
         fastrand::Rng::with_seed(self.seed ^ shift << 32).u32(0..KEYS)
     }
 
-    /// One operation, with the locks of the buckets.
+    /// Executes one operation under the lock of its bucket.
     pub(super) fn operation(&self, random: &mut fastrand::Rng, locks: &[Guarded], costs: Costs) {
         let key = (self.zipf.next(random) + self.hot_offset()) % KEYS;
         let operation = Operation::draw(random);
@@ -253,7 +258,7 @@ impl Table {
     }
 }
 
-/// Has the machine know of an operation.
+/// Accesses the machine's memory for an operation.
 struct Simulated<'a> {
     table: &'a Table,
     lock: Lock,
@@ -266,7 +271,7 @@ impl Simulated<'_> {
         key as usize * NODE / 64
     }
 
-    /// Of cores beyond the 64th none is noted, and all that they touch is accessed.
+    /// Cores above the 64th have no bit, so that all of their accesses go to the machine.
     fn bit(&self) -> u64 {
         1_u64.checked_shl(self.core as u32).unwrap_or(0)
     }
@@ -277,7 +282,7 @@ impl Touch for Simulated<'_> {
         self.visits += 1;
         let line = Self::line(key);
         let seen = &self.table.seen[line];
-        // A transaction has to read what it depends on.
+        // A transaction must read every line that it depends on.
         if seen.get() & self.bit() == 0 || machine::in_transaction() {
             machine::load(self.table.lines.address(line));
             seen.set(seen.get() | self.bit());
@@ -301,8 +306,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_stays_half_full_and_its_lists_whole() {
-        let (lists, zipf, mut random) = (Lists::new(), Zipf::new(KEYS, THETA), fastrand::Rng::with_seed(1));
+    fn table_stays_half_full() {
+        let (lists, zipf, mut random) =
+            (Lists::new(), Zipf::new(KEYS, THETA), fastrand::Rng::with_seed(1));
         for _ in 0..200_000 {
             let key = zipf.next(&mut random);
             lists.operate(Operation::draw(&mut random), key, &mut Visits(0));

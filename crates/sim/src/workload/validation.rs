@@ -1,21 +1,24 @@
-//! The programs that Syncchar's predictions were validated with (Porter and Witchel 2008, section 5): Prob, RW and
-//! RB-Tree.
+//! The programs that validated Syncchar's predictions (Porter and Witchel 2008, section 5): Prob,
+//! RW and RB-Tree.
 //!
 //! | program | a critical section | published |
 //! | --- | --- | --- |
-//! | Prob | with a probability of 50 % writes one shared variable, otherwise works on private data | the probability |
-//! | RW | one thread writes a shared data structure; all others read it, and work on private data with what they read | who writes |
+//! | Prob | writes one shared variable with a probability of 50 %, otherwise works on private data | the probability |
+//! | RW | one thread writes a shared structure; the others read it and work on private data | which threads write |
 //! | RB-Tree | inserts a random key into a red-black tree, or removes it | 75 % insertions, keys to 200 |
 //!
-//! All have one lock, and 32 threads with an equal number of sections. How long a section takes, and what there is between
-//! two, is not published; here a section that computes takes [`SECTION_NS`], and there are [`THINK_NS`] on average
-//! between two: of those that were tried (docs/evaluation/simulated.md) what comes nearest to what the report finds. A
-//! section of RB-Tree is as long as its accesses are. Nor is published when in a section the shared data
-//! are written: here a value is computed and then written, and read before it is worked with. Written first, half of
-//! Prob's sections would run one after the other from their beginning to their end, and no number of processors gain more
-//! than a factor of 2.6; with 32 the report predicts about 16 (the
-//! sections that do not write) and says that this is too little, so its own writes cannot be first. That is an inference:
-//! the report's numbers are in a figure that its text does not repeat.
+//! Each program has one lock, and 32 threads with equal numbers of sections. The report publishes
+//! neither the time of a section nor the time between sections. Here, a computing section takes
+//! [`SECTION_NS`], and [`THINK_NS`] pass between sections on average. Among the values tried
+//! (docs/evaluation/simulated.md), these come nearest to the report's findings. A section of
+//! RB-Tree takes as long as its accesses.
+//!
+//! Nor does the report say when a section writes the shared data. Here, a section first computes
+//! and then writes, or reads and then computes. If Prob wrote first, half of its sections would run
+//! one after the other in full, and no number of processors would gain more than a factor of 2.6.
+//! For 32 processors the report predicts a factor of about 16, from the sections that do not write,
+//! and says that the measured factor is higher. Its Prob therefore cannot write first. This is an
+//! inference, because the report gives the numbers only in a figure.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -26,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::red_black::{NodeNumber, RedBlackTree};
 use crate::machine::{self, Activity, AddressSet, TransactionCounts, Word};
+use crate::messages;
 use crate::pair::{Lock, Pair};
 use crate::parameters::Parameters;
 use crate::simulation::Simulation;
@@ -42,32 +46,32 @@ pub enum Program {
     RbTree,
 }
 
-/// Threads of each in the report.
+/// Number of threads of each program in the report.
 pub const THREADS: u32 = 32;
 
-/// Computation in a section: 200 instructions of the report's machine, as long as one access to its memory.
+/// Computation in a section: 200 instructions of the report's machine, the time of one access to
+/// its memory.
 const SECTION_NS: u64 = 200;
-/// Computation between two sections, on average.
+/// Mean computation between two sections.
 const THINK_NS: u64 = 400;
 
-/// Lines of RW's shared data structure.
 const SHARED_LINES: usize = 4;
-/// In percent, how many of RB-Tree's sections insert.
+/// Percentage of RB-Tree's sections that insert.
 const INSERTIONS: u64 = 75;
-/// RB-Tree's largest key; the smallest is 0.
+/// Largest key of RB-Tree; the smallest is 0.
 const LARGEST_KEY: u64 = 200;
 
-/// What a program's threads share.
+/// Data that a program's threads share.
 pub(super) struct Shared {
     program: Program,
     lines: Vec<Word>,
     tree: RedBlackTree,
-    /// Of the tree's nodes, those that no thread has.
+    /// Tree nodes that no thread owns.
     nodes: RefCell<Vec<NodeNumber>>,
     workers: Cell<u32>,
 }
 
-/// A thread of a program, and what is its own.
+/// A thread of a program, with its private data.
 pub(super) struct Worker {
     shared: Rc<Shared>,
     is_first: bool,
@@ -77,10 +81,12 @@ pub(super) struct Worker {
 }
 
 impl Shared {
-    /// The data of a program of up to `threads` threads. RB-Tree's tree has every other key.
+    /// Creates the data of a program with up to `threads` threads. RB-Tree's tree holds every other
+    /// key.
     pub(super) fn new(simulation: &mut Simulation, program: Program, threads: u32) -> Rc<Self> {
         let is_tree = program == Program::RbTree;
-        // Every key may be in the tree, and every thread have one that it is about to insert and one that it has removed.
+        // Enough if every key is in the tree, and every thread has one node to insert and one that
+        // it has removed.
         let count = if is_tree { LARGEST_KEY as u32 + 1 + 2 * threads } else { 0 };
         let (tree, mut nodes) = RedBlackTree::new(simulation, count);
         if is_tree {
@@ -101,24 +107,24 @@ impl Shared {
 }
 
 impl Worker {
-    /// The next thread of a program.
+    /// Creates the next thread of a program.
     pub(super) fn new(simulation: &mut Simulation, shared: &Rc<Shared>) -> Self {
         let number = shared.workers.replace(shared.workers.get() + 1);
         let spare = shared.nodes.borrow_mut().pop().into_iter().collect();
         Worker { shared: shared.clone(), is_first: number == 0, private: simulation.word(), spare }
     }
 
-    /// What is between two sections.
-    pub(super) fn thinks(&self) {
+    pub(super) fn think(&self) {
         machine::work(machine::random(2 * THINK_NS + 1));
     }
 
-    /// One critical section, in what `run` makes of it: a lock's, a transaction's, a recorded one.
+    /// Passes one critical section to `run`, which executes it under a lock, as a transaction, or
+    /// recorded.
     pub(super) fn section(&mut self, run: impl FnOnce(&mut dyn FnMut() -> Change)) {
         let plan = self.plan();
         let change = Cell::new(Change::Nothing);
         run(&mut || {
-            let result = self.carry_out(plan);
+            let result = self.execute(plan);
             change.set(result);
             result
         });
@@ -132,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// All that is left to chance: before the section, which may run more than once.
+    /// Makes all random choices before the section, which may run more than once.
     fn plan(&self) -> Plan {
         match self.shared.program {
             Program::Prob if machine::random(2) == 0 => Plan::Write,
@@ -146,7 +152,7 @@ impl Worker {
         }
     }
 
-    fn carry_out(&self, plan: Plan) -> Change {
+    fn execute(&self, plan: Plan) -> Change {
         let shared = &self.shared;
         match plan {
             Plan::Write => {
@@ -162,7 +168,8 @@ impl Worker {
                 shared.lines.iter().for_each(|line| line.set(machine::current()));
             }
             Plan::Read => {
-                let sum = shared.lines.iter().fold(0, |sum: u32, line| sum.wrapping_add(line.get()));
+                let sum =
+                    shared.lines.iter().fold(0, |sum: u32, line| sum.wrapping_add(line.get()));
                 machine::work(SECTION_NS);
                 self.private.set(sum);
             }
@@ -173,7 +180,9 @@ impl Worker {
                     return Change::Inserted;
                 }
             }
-            Plan::Remove(key) => return shared.tree.remove(key).map_or(Change::Nothing, Change::Removed),
+            Plan::Remove(key) => {
+                return shared.tree.remove(key).map_or(Change::Nothing, Change::Removed);
+            }
         }
         Change::Nothing
     }
@@ -189,27 +198,27 @@ enum Plan {
     Remove(u32),
 }
 
-/// What a section did to the program's nodes.
+/// Effect of a section on the program's nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No effect.
     Nothing,
-    /// The thread's spare node is in the tree.
+    /// The thread's spare node is now in the tree.
     Inserted,
-    /// This one is not any more.
+    /// This node is no longer in the tree.
     Removed(NodeNumber),
 }
 
-/// A program that has ended.
+/// The result of a completed program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// When its last thread ended, in nanoseconds.
+    /// When the last thread ended, in nanoseconds.
     pub ns: u64,
-    /// Critical sections of all threads.
+    /// Number of critical sections of all threads.
     pub sections: u64,
-    /// What came of the machine's transactions.
+    /// Outcomes of the machine's transactions.
     pub transactions: TransactionCounts,
-    /// Of RB-Tree, the keys that are left in the tree.
+    /// Keys left in RB-Tree's tree.
     pub keys: BTreeSet<u32>,
 }
 
@@ -219,58 +228,60 @@ impl Completion {
         self.sections as f64 * 1e9 / self.ns as f64
     }
 
-    /// Transactions that were undone for each that took effect; 0 if none did.
+    /// Aborts per commit; the number of aborts if nothing committed.
     pub fn aborts_per_commit(&self) -> f64 {
         self.transactions.aborts() as f64 / self.transactions.commits.max(1) as f64
     }
 }
 
-/// One critical section's address set, recorded while it ran under its lock. The lock's own words are not in it.
+/// The address set of one critical section under its lock, without the lock's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
-    /// Which thread, from 0.
+    /// Number of the thread, from 0.
     pub thread: u32,
-    /// What it accessed.
+    /// The accesses.
     pub set: AddressSet,
 }
 
-/// Some threads that go through an equal number of a program's sections, and stop: as the report measured execution
-/// times.
+/// An execution in which every thread runs an equal number of the program's sections and ends. The
+/// report measures execution times in this way.
 #[derive(Debug, Clone, Copy)]
 pub struct Execution<'a> {
-    /// On what.
+    /// The machine.
     pub machine: &'a Parameters,
-    /// Of what.
+    /// The program.
     pub program: Program,
-    /// How its sections exclude each other.
+    /// The lock, or transactions.
     pub pair: &'a Pair,
-    /// Whether that is a lock of the kernel, whose waiters and holder are not preempted. Of pairs that are locks.
+    /// Whether `pair` becomes a kernel lock, whose waiters and holder are not preempted. Only for
+    /// locks.
     pub in_kernel: bool,
-    /// How many threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Sections of each.
+    /// Sections per thread.
     pub sections: u32,
-    /// Of all that is left to chance.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Execution<'_> {
-    /// Runs it to its end.
+    /// Runs the program to its end.
     ///
     /// # Errors
     ///
-    /// There is no memory for the machine, the program hangs, or RB-Tree's tree is none any more.
+    /// The host has no memory for the machine, the program hangs, or RB-Tree's tree is corrupt.
     pub fn complete(&self) -> anyhow::Result<Completion> {
         self.run(|_: u32, lock: &Lock, body: &mut dyn FnMut() -> Change| {
             lock.section(body);
         })
     }
 
-    /// The same under a lock: what each section read and wrote, in the order of their ends.
+    /// Runs the program under a lock and returns the address sets of its sections, in the order of
+    /// their ends.
     ///
     /// # Errors
     ///
-    /// As of [`complete`](Self::complete).
+    /// See [`complete`](Self::complete).
     pub fn address_sets(&self) -> anyhow::Result<Vec<Recorded>> {
         let all = Rc::new(RefCell::new(Vec::new()));
         let kept = all.clone();
@@ -300,14 +311,14 @@ impl Execution<'_> {
             simulation.spawn(process, format!("thread {thread}"), move || {
                 machine::set_activity(Activity::Work);
                 for _ in 0..sections {
-                    worker.thinks();
+                    worker.think();
                     worker.section(|body| section(thread, &lock, body));
                 }
                 end.set(machine::now().max(end.get()));
             });
         }
         simulation.run(u64::MAX - 1)?;
-        let keys = shared.tree.check().map_err(|error| anyhow!("the tree is none any more: {error}"))?;
+        let keys = shared.tree.check().map_err(|error| anyhow!(messages::corrupt_tree(&error)))?;
         Ok(Completion {
             ns: end.get(),
             sections: u64::from(self.threads) * u64::from(sections),

@@ -1,13 +1,13 @@
-//! Locks of one kind together: an operating system has thousands of locks that are members of
-//! objects, and what is to be changed is their type.
+//! Groups locks of one kind. A kernel has thousands of locks in objects of few types, and a change
+//! to the code affects all locks of a type.
 
 use super::mean::averages;
 use super::names::Names;
 use super::record::{ClassReport, LockReport, LockTimes};
 use std::collections::BTreeMap;
 
-/// The classes of the locks that have one, longest held first. `unsampled` are those that were held
-/// and are not among the reports.
+/// The classes of all locks that have one, held longest first. `unsampled` locks were held but are
+/// not in the reports.
 pub(super) fn by_class(
     locks: &[LockReport],
     unsampled: &BTreeMap<u32, LockTimes>,
@@ -27,14 +27,18 @@ pub(super) fn by_class(
             others.entry(class).or_default().push(times);
         }
     }
-    let mut names: Vec<&str> = sampled.keys().copied().chain(others.keys().map(String::as_str)).collect();
+    let mut names: Vec<&str> =
+        sampled.keys().copied().chain(others.keys().map(String::as_str)).collect();
     names.sort_unstable();
     names.dedup();
     let class = |name: &str| {
-        let (reports, others) = (sampled.get(name).map_or(&[][..], Vec::as_slice), others.get(name));
+        let (reports, others) =
+            (sampled.get(name).map_or(&[][..], Vec::as_slice), others.get(name));
         let others = others.map_or(&[][..], Vec::as_slice);
         let mut times = LockTimes::default();
-        for part in reports.iter().filter_map(|lock| lock.times.as_ref()).chain(others.iter().copied()) {
+        for part in
+            reports.iter().filter_map(|lock| lock.times.as_ref()).chain(others.iter().copied())
+        {
             times.acquisitions += part.acquisitions;
             times.held += part.held;
             times.waited += part.waited;

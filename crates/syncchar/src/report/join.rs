@@ -1,17 +1,18 @@
-//! What the analysis found, joined with what was measured natively.
+//! Joins the results of the analysis with the measured times.
 
 use super::class::by_class;
 use super::mean::averages;
 use super::names::Names;
-use super::record::{Advised, Clock, LockReport, LockTimes, Report, Run, SCHEMA};
+use super::record::{Advised, LockReport, LockTimes, Report, Run, SCHEMA};
 use crate::advice::{Advice, advise};
 use crate::analysis::{Estimates, LockAnalysis, Options};
 use crate::estimate::Estimate;
+use crate::messages;
 use crate::projection::{Projection, projected_time, projected_time_of_all, weighted_average};
 use std::collections::{BTreeMap, HashMap};
 
 impl Report {
-    /// Joins what the analysis found with what was measured natively, by lock number, and names it.
+    /// Joins analysis and measured times by lock number, and adds names.
     pub fn new(
         run: Run,
         options: &Options,
@@ -19,45 +20,38 @@ impl Report {
         times: HashMap<u32, LockTimes>,
         names: &impl Names,
     ) -> Self {
-        // In order, so that sums are the same each time.
+        // Ordered, so that sums are reproducible.
         let mut times: BTreeMap<u32, LockTimes> = times.into_iter().collect();
         let all_held: f64 = times.values().map(|times| times.held).sum();
         let mut remarks = Vec::new();
         let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
         if cut_short > 0 {
-            remarks.push(format!(
-                "Sections of {} touched more than was recorded: what they gain is an upper bound.",
-                locks_of(cut_short)
-            ));
+            remarks.push(messages::sets_cut_short(cut_short));
         }
-        let partial = |lock: &&LockAnalysis| lock.estimates.iter().any(|estimates| estimates.partial);
+        let partial =
+            |lock: &&LockAnalysis| lock.estimates.iter().any(|estimates| estimates.partial);
         let partial = locks.iter().filter(partial).count();
         if partial > 0 {
-            remarks.push(format!(
-                "{} too rarely taken to fill a window for each number of processors: there, one sample is all that was compared.",
-                were(partial)
-            ));
+            remarks.push(messages::windows_not_filled(partial));
         }
         if locks.is_empty() {
-            remarks.push(
-                "No critical section was seen: the program took no lock that is known, or none while it was sampled."
-                    .into(),
-            );
+            remarks.push(messages::no_sections().into());
         }
-        let mut locks: Vec<LockReport> =
-            locks.into_iter().map(|analysis| LockReport::new(analysis, run.seconds, &mut times, names)).collect();
+        let mut locks: Vec<LockReport> = locks
+            .into_iter()
+            .map(|analysis| LockReport::new(analysis, run.seconds, &mut times, names))
+            .collect();
         let unsampled = times;
         if !unsampled.is_empty() {
-            let run = match run.clock {
-                Clock::Native => "in the native run",
-                Clock::Instructions => "at some time",
-            };
-            remarks.push(format!("{} held {run}, but no section was sampled: not listed.", were(unsampled.len())));
+            remarks.push(messages::locks_not_sampled(unsampled.len(), run.clock));
         }
         let held = |lock: &LockReport| lock.times.as_ref().map_or(-1.0, |times| times.held);
         locks.sort_by(|a, b| {
             let by_sections = || b.analysis.sections.cmp(&a.analysis.sections);
-            held(b).total_cmp(&held(a)).then_with(by_sections).then(a.analysis.lock.cmp(&b.analysis.lock))
+            held(b)
+                .total_cmp(&held(a))
+                .then_with(by_sections)
+                .then(a.analysis.lock.cmp(&b.analysis.lock))
         });
         let mut words = BTreeMap::new();
         let mut places = BTreeMap::new();
@@ -104,17 +98,24 @@ impl LockReport {
         let known = times.as_ref().zip(seconds.filter(|seconds| *seconds > 0.0));
         let share = known.map(|(times, seconds)| times.held / seconds);
         let project = |(times, total): (&LockTimes, f64)| -> Vec<Projection> {
-            let after = |estimate: &Estimate| projected_time(total, times.held, estimate.speed_up());
+            let after =
+                |estimate: &Estimate| projected_time(total, times.held, estimate.speed_up());
             analysis.estimates.iter().map(|estimates| projection(estimates, total, after)).collect()
         };
         let projections = known.map(project).unwrap_or_default();
-        let advised = |advice: Advice| Advised { advice, sentence: advice.sentence(|address| names.word(address)) };
+        let advised = |advice: Advice| Advised {
+            advice,
+            sentence: advice.sentence(|address| names.word(address)),
+        };
         LockReport {
             name: names.lock(analysis.lock).unwrap_or_else(|| format!("lock {}", analysis.lock)),
             class: names.class(analysis.lock),
             share,
             projections,
-            advice: advise(&analysis, |place| names.is_conditional_store(place)).into_iter().map(advised).collect(),
+            advice: advise(&analysis, |place| names.is_conditional_store(place))
+                .into_iter()
+                .map(advised)
+                .collect(),
             times,
             analysis,
         }
@@ -133,19 +134,15 @@ fn projection(estimates: &Estimates, total: f64, after: impl Fn(&Estimate) -> f6
     }
 }
 
-fn locks_of(locks: usize) -> String {
-    if locks == 1 { "1 lock".into() } else { format!("{locks} locks") }
-}
-
-fn were(locks: usize) -> String {
-    format!("{} {}", locks_of(locks), if locks == 1 { "was" } else { "were" })
-}
-
 fn all_locks(locks: &[LockReport], processors: &[u32], total: f64) -> Vec<Projection> {
     let project = |processors: &u32| {
-        let held: Vec<(f64, Estimates)> = locks.iter().filter_map(|lock| lock.held_at(*processors)).collect();
+        let held: Vec<(f64, Estimates)> =
+            locks.iter().filter_map(|lock| lock.held_at(*processors)).collect();
         let after = |which: fn(&Estimates) -> Estimate| {
-            projected_time_of_all(total, held.iter().map(|(held, both)| (*held, which(both).speed_up())))
+            projected_time_of_all(
+                total,
+                held.iter().map(|(held, both)| (*held, which(both).speed_up())),
+            )
         };
         let average = |which: fn(&Estimates) -> Estimate| {
             weighted_average(held.iter().map(|(held, both)| (*held, which(both).speed_up())))

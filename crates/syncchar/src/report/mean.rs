@@ -5,12 +5,18 @@ use crate::analysis::Estimates;
 use crate::estimate::Estimate;
 use crate::projection::weighted_average;
 
-pub(super) fn averages<'a>(locks: impl Iterator<Item = &'a LockReport> + Clone, processors: &[u32]) -> Vec<Average> {
+pub(super) fn averages<'a>(
+    locks: impl Iterator<Item = &'a LockReport> + Clone,
+    processors: &[u32],
+) -> Vec<Average> {
     let average = |processors: &u32| {
-        let held: Vec<(f64, Estimates)> = locks.clone().filter_map(|lock| lock.held_at(*processors)).collect();
+        let held: Vec<(f64, Estimates)> =
+            locks.clone().filter_map(|lock| lock.held_at(*processors)).collect();
         let mean = |which: fn(&Estimates) -> Estimate| {
             let part = |value: fn(&Estimate) -> f64| {
-                weighted_average(held.iter().map(|(held, estimates)| (*held, value(&which(estimates)))))
+                weighted_average(
+                    held.iter().map(|(held, estimates)| (*held, value(&which(estimates)))),
+                )
             };
             Some(Estimate {
                 threads: part(|estimate| estimate.threads)?,
@@ -19,7 +25,11 @@ pub(super) fn averages<'a>(locks: impl Iterator<Item = &'a LockReport> + Clone, 
                 density: part(|estimate| estimate.density)?,
             })
         };
-        Some(Average { processors: *processors, byte: mean(|both| both.byte)?, line: mean(|both| both.line)? })
+        Some(Average {
+            processors: *processors,
+            byte: mean(|both| both.byte)?,
+            line: mean(|both| both.line)?,
+        })
     };
     processors.iter().filter_map(average).collect()
 }

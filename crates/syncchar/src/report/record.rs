@@ -1,4 +1,4 @@
-//! What a report consists of, as JSON has it.
+//! The fields of a report, as in its JSON.
 
 use crate::advice::Advice;
 use crate::analysis::{Estimates, LockAnalysis, Options};
@@ -8,109 +8,109 @@ use crate::projection::Projection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of the JSON; it changes when a reader has to.
+/// The version of the JSON; it changes when readers must change.
 pub const SCHEMA: &str = "unconvoy-syncchar-1";
 
-/// What ran.
+/// The analysed run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Who collected the address sets.
+    /// The collector of the address sets.
     pub source: String,
     /// The program and its arguments.
     pub program: Vec<String>,
-    /// Run time without any instrument, seconds; nothing if it did not run so.
+    /// Run time without instrumentation in seconds; `None` without such a run.
     pub seconds: Option<f64>,
-    /// What times mean.
+    /// The clock behind the times.
     #[serde(default)]
     pub clock: Clock,
 }
 
-/// What the times of a report are measured by.
+/// The clock behind a report's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// A run without emulation, on this machine; shares are of its run time.
+    /// The clock of a run without emulation, on this machine. Shares refer to the run time.
     #[default]
     Native,
-    /// Instructions of all emulated processors, a nanosecond each, as in the paper's section 5;
-    /// shares are of all these but those that waited for locks.
+    /// Instructions of all emulated processors, a nanosecond each, as in section 5 of the paper.
+    /// Shares refer to the instructions not spent waiting for locks.
     Instructions,
 }
 
-/// What was measured of a lock while the program ran natively.
+/// A lock's measurements from the native run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockTimes {
-    /// Times it was acquired.
+    /// Number of acquisitions.
     pub acquisitions: u64,
-    /// Time it was held, seconds.
+    /// Time held, in seconds.
     pub held: f64,
-    /// Time that threads waited for it, all together, seconds.
+    /// Time that all threads together waited for it, in seconds.
     pub waited: f64,
 }
 
-/// The whole.
+/// The whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
     /// What ran.
     pub run: Run,
-    /// How it was analysed.
+    /// The options of the analysis.
     pub options: Options,
-    /// Longest held first, then those of which no time is known, by sections.
+    /// Held longest first; then locks without times, by number of sections.
     pub locks: Vec<LockReport>,
-    /// Time held of all locks as a share of the run time, those included that were never sampled.
+    /// Time held of all locks, including those never sampled, as a share of the run time.
     #[serde(default)]
     pub held: Option<f64>,
-    /// Sections of all locks that were analysed.
+    /// Number of analysed sections of all locks.
     #[serde(default)]
     pub sections: u64,
-    /// Locks of one kind together, longest held first: those of which a class is known.
+    /// Locks grouped by kind, held longest first, without those whose class is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassReport>,
-    /// Means over the locks, weighted by time held, for each number of processors: Table 2's last
-    /// row. Empty without times.
+    /// Means over the locks, weighted by time held, for each number of processors: the last row of
+    /// Table 2. Empty without times.
     pub average: Vec<Average>,
-    /// The program's gain if all locks' sections ran optimistically, for each number of processors.
-    /// Empty without times.
+    /// The program's gain if the sections of all locks ran optimistically, for each number of
+    /// processors. Empty without times.
     pub projections: Vec<Projection>,
-    /// Names of the words in this report that have one.
+    /// Names of the words in this report, where known.
     #[serde(with = "crate::address::names")]
     pub words: BTreeMap<u64, String>,
-    /// Names of the places in this report that have one.
+    /// Names of the places in this report, where known.
     pub places: BTreeMap<u32, String>,
-    /// What was not seen, or spoils the numbers; sentences.
+    /// Sentences about what was not seen or distorts the numbers.
     pub remarks: Vec<String>,
 }
 
 /// One lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockReport {
-    /// Its name, or else its number.
+    /// Its name, or its number if unnamed.
     pub name: String,
-    /// What all locks of its kind are called.
+    /// The name of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// What was measured natively, if anything was.
+    /// Measured times, if any.
     pub times: Option<LockTimes>,
     /// Time held as a share of the run time, from 0 to 1.
     pub share: Option<f64>,
-    /// What the address sets say.
+    /// The results of the analysis.
     pub analysis: LockAnalysis,
     /// The program's gain if only this lock's sections ran optimistically, for each number of
     /// processors. Empty without times.
     pub projections: Vec<Projection>,
-    /// What to do about it.
+    /// What to change.
     pub advice: Vec<Advised>,
 }
 
-/// Advice and its wording.
+/// Advice with its sentence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Advised {
-    /// For programs.
+    /// The advice, for programs that read the report.
     #[serde(flatten)]
     pub advice: Advice,
-    /// For people.
+    /// The advice as a sentence, for people.
     pub sentence: String,
 }
 
@@ -125,31 +125,36 @@ pub struct Average {
     pub line: Estimate,
 }
 
-/// All locks of a kind.
+/// The locks of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
-    /// What they are called.
+    /// The name of the kind.
     pub name: String,
-    /// How many there are, sampled or not.
+    /// Number of locks, sampled or not.
     pub locks: u64,
-    /// What was measured of all of them.
+    /// The sum of their times.
     pub times: LockTimes,
-    /// Time held as a share of the run time; the locks of a kind may be held at once, so that it
-    /// may exceed 1.
+    /// Time held as a share of the run time. It may exceed 1, because locks of a kind may be held
+    /// at once.
     pub share: Option<f64>,
-    /// Sections that were analysed.
+    /// Analysed sections.
     pub sections: u64,
-    /// Means over its locks, weighted by time held, for each number of processors: sections of
+    /// Means over its locks, weighted by time held, for each number of processors. Sections of
     /// different locks are not compared. Empty without times.
     pub average: Vec<Average>,
 }
 
 impl Report {
-    /// Names of places, each once: a line may have several instructions that access a word.
+    /// The distinct names of places: one source line may have several instructions that access a
+    /// word.
     pub fn names_of(&self, places: &[PlaceCount]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for place in places {
-            let name = self.places.get(&place.place).cloned().unwrap_or_else(|| format!("place {}", place.place));
+            let name = self
+                .places
+                .get(&place.place)
+                .cloned()
+                .unwrap_or_else(|| format!("place {}", place.place));
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -159,10 +164,11 @@ impl Report {
 }
 
 impl LockReport {
-    /// The estimates for so many processors, with the time held.
+    /// The estimates for a number of processors, with the time held.
     pub(super) fn held_at(&self, processors: u32) -> Option<(f64, Estimates)> {
         let times = self.times.as_ref()?;
-        let estimates = self.analysis.estimates.iter().find(|estimates| estimates.processors == processors)?;
+        let estimates =
+            self.analysis.estimates.iter().find(|estimates| estimates.processors == processors)?;
         Some((times.held, *estimates))
     }
 }

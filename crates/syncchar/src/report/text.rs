@@ -1,4 +1,4 @@
-//! The report for a terminal: Table 2, what the program would gain, then each lock.
+//! The report for a terminal: Table 2, the projected gain, then each lock.
 
 use super::record::{Clock, LockReport, Report};
 use crate::conflicts::{Histogram, HotSpot, PlaceCount};
@@ -6,13 +6,13 @@ use crate::estimate::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 
-/// Hot spots shown of each lock.
+/// Hot spots shown for each lock.
 const SPOTS: usize = 8;
 /// Kinds of locks shown.
 const KINDS: usize = 40;
 
 impl Report {
-    /// The report for a terminal, of the `most` longest held locks in detail.
+    /// The report for a terminal, with details of the `most` locks held longest.
     pub fn text(&self, most: usize) -> String {
         render(self, most)
     }
@@ -30,7 +30,7 @@ fn render(report: &Report, most: usize) -> String {
     }
     let hidden = report.locks.len().saturating_sub(most);
     if hidden > 0 {
-        let _ = writeln!(out, "\n{hidden} more locks are in the tables only.");
+        let _ = writeln!(out, "\n{hidden} more locks appear only in the tables.");
     }
     for remark in &report.remarks {
         let _ = writeln!(out, "\nnote: {remark}");
@@ -44,13 +44,14 @@ fn heading(report: &Report) -> String {
     if let Some(seconds) = run.seconds {
         let _ = match run.clock {
             Clock::Native => write!(out, "; native run {seconds:.3} s"),
-            Clock::Instructions => write!(out, "; {seconds:.3} s of work of all processors"),
+            Clock::Instructions => write!(out, "; {seconds:.3} s of work on all processors"),
         };
     }
     out.push_str(")\n");
     if run.clock == Clock::Instructions {
         out.push_str(
-            "Times are instructions of all processors, a nanosecond each; shares are of all these but those that waited for locks.\n",
+            "Times count instructions of all processors, a nanosecond each.\n\
+             Shares exclude instructions spent waiting for locks.\n",
         );
     }
     out
@@ -72,18 +73,29 @@ fn held(report: &Report) -> String {
     for lock in &report.locks {
         let analysis = &lock.analysis;
         let estimates = analysis.estimates.iter().map(|estimates| estimates.byte).collect();
-        table.add_row(row(lock.name.clone(), percent(lock.share), analysis.sections.to_string(), estimates));
+        table.add_row(row(
+            lock.name.clone(),
+            percent(lock.share),
+            analysis.sections.to_string(),
+            estimates,
+        ));
     }
     if !report.average.is_empty() {
         let estimates = report.average.iter().map(|average| average.byte).collect();
-        table.add_row(row("Weighted Average".into(), percent(report.held), report.sections.to_string(), estimates));
+        table.add_row(row(
+            "weighted average".into(),
+            percent(report.held),
+            report.sections.to_string(),
+            estimates,
+        ));
     }
     format!(
-        "\nData independence and conflict density by byte, for each number of processors; sections are those analysed.\n{table}\n"
+        "\nData independence and conflict density by byte, per number of processors. \
+         `sections` is the number of sections analysed.\n{table}\n"
     )
 }
 
-/// Locks by kind, where some kind has several.
+/// Locks grouped by kind, if some kind has several.
 fn kinds(report: &Report) -> String {
     if report.classes.iter().all(|class| class.locks < 2) {
         return String::new();
@@ -98,15 +110,24 @@ fn kinds(report: &Report) -> String {
         let times = &class.times;
         let mut row = vec![class.name.clone(), class.locks.to_string(), percent(class.share)];
         row.extend([times.acquisitions.to_string(), format!("{:.6}", times.waited)]);
-        let mean = |n: &u32| class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte);
-        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+        let mean = |n: &u32| {
+            class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte)
+        };
+        let number =
+            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
         row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.independence))));
         row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.density))));
         table.add_row(row);
     }
     let hidden = report.classes.len().saturating_sub(KINDS);
-    let more = if hidden > 0 { format!("{hidden} more kinds are in the JSON report only.\n") } else { String::new() };
-    format!("\nLocks of one kind together; sections of different locks are not compared.\n{table}\n{more}")
+    let more = if hidden > 0 {
+        format!("{hidden} more kinds appear only in the JSON report.\n")
+    } else {
+        String::new()
+    };
+    format!(
+        "\nLocks grouped by kind. Sections of different locks are not compared.\n{table}\n{more}"
+    )
 }
 
 /// Speed-ups of sections and program.
@@ -126,13 +147,19 @@ fn gain(report: &Report) -> String {
     for lock in &report.locks {
         let mut row = vec![lock.name.clone()];
         let estimates = &lock.analysis.estimates;
-        row.extend(estimates.iter().map(|estimates| both(estimates.byte.speed_up(), estimates.line.speed_up())));
+        row.extend(
+            estimates
+                .iter()
+                .map(|estimates| both(estimates.byte.speed_up(), estimates.line.speed_up())),
+        );
         row.extend(lock.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
         table.add_row(row);
     }
     if projected {
         let mut row = vec!["all locks".to_string()];
-        row.extend(report.projections.iter().map(|gain| both(gain.sections, gain.sections_by_line)));
+        row.extend(
+            report.projections.iter().map(|gain| both(gain.sections, gain.sections_by_line)),
+        );
         row.extend(report.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
         table.add_row(row);
         let mut row = vec!["run time, s".to_string()];
@@ -140,7 +167,10 @@ fn gain(report: &Report) -> String {
         row.extend(report.projections.iter().map(|gain| format!("{:.3}", gain.seconds)));
         table.add_row(row);
     }
-    format!("\nIf sections ran optimistically: by byte, and in brackets by cache line where that differs.\n{table}\n")
+    format!(
+        "\nSpeed-up with optimistic sections: by byte; in brackets by cache line, if different.\n\
+         {table}\n"
+    )
 }
 
 fn detail(report: &Report, lock: &LockReport) -> String {
@@ -169,10 +199,13 @@ fn detail(report: &Report, lock: &LockReport) -> String {
         );
     }
     if analysis.histogram.conflicts > 0 {
-        let _ = writeln!(out, "  words by the share of conflicts that they are in:");
+        let _ = writeln!(out, "  words by the share of conflicts:");
         let Histogram { words, workset, conflicts } = analysis.histogram;
-        let rows: Vec<String> =
-            Histogram::ROWS.iter().zip(words).map(|(row, words)| format!("{row}: {words}")).collect();
+        let rows: Vec<String> = Histogram::ROWS
+            .iter()
+            .zip(words)
+            .map(|(row, words)| format!("{row}: {words}"))
+            .collect();
         let _ = writeln!(out, "    {}", rows.join("  "));
         let _ = writeln!(out, "    mean workset {workset:.0} words, {conflicts} conflicts sampled");
     }
@@ -182,9 +215,9 @@ fn detail(report: &Report, lock: &LockReport) -> String {
     for line in analysis.false_sharing.iter().take(1) {
         let _ = writeln!(
             out,
-            "  the line of {} is falsely shared by {} pairs of sections",
-            word(report, line.word),
-            line.pairs
+            "  false sharing: {} pairs of sections in the cache line of {}",
+            line.pairs,
+            word(report, line.word)
         );
     }
     out
@@ -193,7 +226,7 @@ fn detail(report: &Report, lock: &LockReport) -> String {
 fn hot_spot(report: &Report, spot: &HotSpot) -> String {
     let places = |places: &[PlaceCount]| report.names_of(places).join(", ");
     let mut out = format!(
-        "  {}: in {} of the conflicts, the only word of {}\n",
+        "  {}: in {} of the conflicts, in {} alone\n",
         word(report, spot.address),
         percent(Some(spot.share)),
         percent(Some(spot.alone))
@@ -218,7 +251,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "unknown".into(), |share| format!("{:.2}%", 100.0 * share))
 }
 
-/// A table whose columns from `numbers` on are numbers.
+/// A table whose columns from index `numbers` on are right-aligned numbers.
 fn table(header: Vec<String>, numbers: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);

@@ -1,8 +1,8 @@
-//! QEMU's plug-in interface: what its versions 1 (QEMU 7.2) and 4 (QEMU 10.0) have in common of
-//! what the plug-ins use of `include/qemu/qemu-plugin.h` (GPL-2.0-or-later).
+//! The part of QEMU's plug-in interface that the plug-ins use and that its versions 1 (QEMU 7.2)
+//! and 4 (QEMU 10.0) share, from `include/qemu/qemu-plugin.h` (GPL-2.0-or-later).
 //!
-//! Declared here, since there is little of it and no generator has to be installed: the functions
-//! are resolved by QEMU's own symbols when it loads the plug-in.
+//! The declarations are written by hand: the part is small, and builds need no generator. The
+//! functions resolve to QEMU's own symbols when QEMU loads the plug-in.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -14,47 +14,47 @@ pub type Id = u64;
 pub struct Info {
     /// The emulated architecture.
     pub target_name: *const c_char,
-    /// The oldest version of the interface that this QEMU has.
+    /// The oldest interface version that this QEMU supports.
     pub version_min: c_int,
-    /// The newest one.
+    /// The newest interface version that this QEMU supports.
     pub version_cur: c_int,
-    /// System mode, not user mode.
+    /// System mode rather than user mode.
     pub system_emulation: bool,
-    /// Of system emulation alone: virtual processors at the start.
+    /// Virtual processors at the start; system mode only.
     pub smp_vcpus: c_int,
-    /// Likewise the most of them.
+    /// The most virtual processors; system mode only.
     pub max_vcpus: c_int,
 }
 
-/// `struct qemu_plugin_tb`: a translation block, while it is being translated.
+/// `struct qemu_plugin_tb`: a translation block during its translation.
 #[repr(C)]
 pub struct Block {
     _opaque: [u8; 0],
 }
 
-/// `struct qemu_plugin_insn`: an instruction of such a block.
+/// `struct qemu_plugin_insn`: an instruction of a [`Block`].
 #[repr(C)]
 pub struct Instruction {
     _opaque: [u8; 0],
 }
 
-/// `enum qemu_plugin_cb_flags`: a callback that has the registers in the processor's state. QEMU
-/// 7.2 ignores it.
+/// `enum qemu_plugin_cb_flags`: the processor's state holds the registers during the callback. QEMU
+/// 7.2 ignores the flag.
 pub const READS_REGISTERS: c_int = 1;
 
 /// `enum qemu_plugin_mem_rw`: loads and stores.
 pub const READ_WRITE: c_int = 3;
 
-/// At QEMU's end.
+/// Called when QEMU exits.
 pub type AtExit = extern "C" fn(Id, *mut c_void);
-/// Before an instruction.
+/// Called before an instruction executes.
 pub type Executed = unsafe extern "C" fn(c_uint, *mut c_void);
-/// After an instruction's access.
+/// Called after an instruction accessed memory.
 pub type Accessed = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// When a block is translated.
+/// Called when a block is translated.
 pub type Translated = extern "C" fn(Id, *mut Block);
 
-#[allow(missing_docs, reason = "QEMU's header has it")]
+#[allow(missing_docs, reason = "documented in QEMU's header")]
 unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: Translated);
     pub fn qemu_plugin_register_atexit_cb(id: Id, callback: AtExit, data: *mut c_void);

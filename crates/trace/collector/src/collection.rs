@@ -1,7 +1,8 @@
-//! What all threads of a collector share.
+//! State shared by all threads of a collector.
 
 use crate::locks::Locks;
 use crate::log::{self, Log};
+use crate::messages;
 use crate::notes::Notes;
 use crate::options::Options;
 use crate::places::Places;
@@ -9,41 +10,52 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use unconvoy_trace_stream::{Context, End, Json, MAGIC, Record, append};
 
-/// Apart, since it has two megabytes.
+/// The table of locks is not part of [`Collection`], because its size is two megabytes.
 static LOCKS: Locks = Locks::new();
 
-/// The locks of what is emulated.
+/// The locks of the emulated program or kernel.
 pub fn locks() -> &'static Locks {
     &LOCKS
 }
 
 /// See the [module](self).
 pub struct Collection {
-    /// What was asked for.
+    /// The options of the plug-in.
     pub options: Options,
     /// The stream.
     pub log: Log,
     places: Places,
-    /// What could not be seen.
+    /// What the collector could not see.
     pub notes: Notes,
     sections: AtomicU64,
 }
 
 impl Collection {
-    /// Begins the stream; what hinders it otherwise.
+    /// Starts the stream.
+    ///
+    /// # Errors
+    ///
+    /// The output file cannot be opened; the text says why.
     pub fn new(options: Options) -> Result<Self, String> {
         let out = &options.out;
         let file = File::options().write(true).create(true).truncate(true).open(out);
-        let log = Log::new(file.map_err(|error| format!("{}: {error}", out.display()))?);
+        let log = Log::new(file.map_err(|error| messages::file(out, error))?);
         log.append(&MAGIC);
-        Ok(Collection { options, log, places: Places::new(), notes: Notes::new(), sections: AtomicU64::new(0) })
+        Ok(Collection {
+            options,
+            log,
+            places: Places::new(),
+            notes: Notes::new(),
+            sections: AtomicU64::new(0),
+        })
     }
 
-    /// Writes what runs, and how it is sampled.
+    /// Writes the context record.
     pub fn write_context(&self, source: &str, program: &[String], processors: u32) {
-        let Options { rate, seed, .. } = self.options;
+        let Options { rate, sampling, seed, .. } = self.options;
         let version = env!("CARGO_PKG_VERSION");
-        let context = Context { source, program, rate, processors, page_size: 4096, seed, version };
+        let context =
+            Context { source, program, rate, sampling, processors, page_size: 4096, seed, version };
         self.log.append_record(&Record::Context(&context.json()));
     }
 
@@ -52,14 +64,20 @@ impl Collection {
         self.places.number(&self.log, pc)
     }
 
-    /// A section was written.
+    /// Counts a written section.
     pub fn count_section(&self) {
         self.sections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes the locks' totals and the end record, and ends the stream. `is_timed`: their times,
-    /// too; `complete` adds what only one front end knows.
-    pub fn finish(&self, is_timed: bool, exit_status: Option<i32>, complete: impl FnOnce(Json) -> Json) {
+    /// Writes the locks' totals and the end record, and ends the stream. `is_timed` adds the times
+    /// for which locks were held and waited for; `complete` adds the front end's keys to the end
+    /// record.
+    pub fn finish(
+        &self,
+        is_timed: bool,
+        exit_status: Option<i32>,
+        complete: impl FnOnce(Json) -> Json,
+    ) {
         let (mut out, mut seen) = (Vec::new(), 0);
         let mut all = locks().all();
         all.sort_unstable_by_key(|lock| lock.number);
@@ -75,7 +93,12 @@ impl Collection {
                 out.clear();
             }
         }
-        let end = End { sections: self.sections.load(Ordering::Relaxed), seen, lost: self.log.lost(), exit_status };
+        let end = End {
+            sections: self.sections.load(Ordering::Relaxed),
+            seen,
+            lost: self.log.lost(),
+            exit_status,
+        };
         append(&mut out, &Record::End(&complete(end.open_json()).finish()));
         self.log.end(&out);
     }

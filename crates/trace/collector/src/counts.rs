@@ -1,13 +1,13 @@
-//! What one thread has counted of locks, before it adds that to their totals: several threads may
-//! use one lock, and adding is a shared write.
+//! One thread's counts of lock acquisitions. Threads that share a lock would contend for its
+//! totals, so each thread counts here and adds to the totals later.
 
 use crate::locks::{Lock, Totals};
 
-/// Locks by a hash of their addresses, one each; another one that comes to a place sends the former
-/// away.
+/// A direct-mapped cache of locks, indexed by a hash of the address. A collision evicts the older
+/// lock, whose counts are then added to its totals.
 pub struct Counts {
     slots: Box<[Slot]>,
-    /// Places with something that the locks' totals lack.
+    /// Slots with counts that are not in the locks' totals yet.
     pending: Vec<u16>,
 }
 
@@ -20,14 +20,17 @@ struct Slot {
 }
 
 impl Counts {
-    /// Of so many locks at a time, a power of two up to 65536.
+    /// A cache of `locks` slots, a power of two up to 65536.
     pub fn new(locks: usize) -> Self {
         assert!(locks.is_power_of_two() && locks <= 1 << 16, "{locks}");
-        Counts { slots: vec![Slot::default(); locks].into_boxed_slice(), pending: Vec::with_capacity(locks) }
+        Counts {
+            slots: vec![Slot::default(); locks].into_boxed_slice(),
+            pending: Vec::with_capacity(locks),
+        }
     }
 
-    /// The lock at `address` and what is counted of it: that which was counted last if it `fits`,
-    /// else what `find` finds.
+    /// Returns the lock at `address` with this thread's counts of it. The lock is the cached one if
+    /// `fits` accepts it, and otherwise the result of `find`.
     #[inline]
     pub fn of(
         &mut self,
@@ -49,7 +52,7 @@ impl Counts {
         Some((lock, &mut slot.totals))
     }
 
-    /// Adds all to the locks' totals.
+    /// Adds all counts to the locks' totals.
     pub fn publish(&mut self) {
         for index in self.pending.drain(..) {
             let slot = &mut self.slots[usize::from(index)];

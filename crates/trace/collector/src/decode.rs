@@ -1,21 +1,25 @@
-//! What an instruction's bytes say, as far as it is of concern.
+//! Classifies instructions, as far as the collectors need.
 
-/// An instruction of x86-64: its opcode, and what its prefixes say.
+/// An x86-64 instruction's opcode and prefixes.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoded {
-    /// Its first bytes after the prefixes; 0 where there are fewer.
+    /// The first bytes after the prefixes; missing bytes are 0.
     pub opcode: [u8; 3],
-    /// Through the base address of gs.
+    /// Whether the instruction has the prefix that addresses memory relative to gs.
     pub is_by_gs: bool,
-    /// It reads what it writes, in one: it has a lock prefix, or is an exchange with memory.
+    /// Whether the instruction reads and writes memory in one access: it has a lock prefix, or
+    /// exchanges a register with memory.
     pub is_atomic: bool,
 }
 
 impl Decoded {
-    /// Of an instruction's bytes.
+    /// Decodes an instruction's bytes.
     pub fn new(bytes: &[u8]) -> Self {
         let is_prefix = |byte: &u8| {
-            matches!(byte, 0x66 | 0xf0 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x2e | 0x36 | 0x3e | 0x26 | 0x40..=0x4f)
+            matches!(
+                byte,
+                0x66 | 0xf0 | 0xf2 | 0xf3 | 0x64 | 0x65 | 0x2e | 0x36 | 0x3e | 0x26 | 0x40..=0x4f
+            )
         };
         let prefixes = bytes.iter().take_while(|byte| is_prefix(byte)).count();
         let (prefixes, rest) = bytes.split_at(prefixes);
@@ -24,23 +28,26 @@ impl Decoded {
         Decoded {
             opcode,
             is_by_gs: prefixes.contains(&0x65),
-            is_atomic: prefixes.contains(&0xf0) || matches!(opcode, [0x86 | 0x87, modrm, _] if modrm < 0xc0),
+            is_atomic: prefixes.contains(&0xf0)
+                || matches!(opcode, [0x86 | 0x87, modrm, _] if modrm < 0xc0),
         }
     }
 
-    /// Whether it jumps, calls or returns.
+    /// Whether the instruction jumps, calls or returns.
     pub fn ends_block(&self) -> bool {
         match self.opcode {
-            [0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, _] => true,
+            [0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb, ..]
+            | [0x0f, 0x80..=0x8f, _] => true,
             [0xff, modrm, _] => matches!(modrm >> 3 & 7, 2..=5),
             _ => false,
         }
     }
 
-    /// Whether it may access other memory than the stack that it pushes to, pops from, or jumps by.
+    /// Whether the instruction may access memory other than the stack slots of a push, a pop, a
+    /// call or a return.
     pub fn may_access(&self) -> bool {
         match self.opcode {
-            // A jump or a call by memory reads its target there.
+            // An indirect jump or call reads its target from memory.
             [0xff, ..] => true,
             [0x50..=0x5f | 0x68 | 0x6a | 0x9c | 0x9d | 0xc9, ..] => false,
             // Address computations and hints.
@@ -49,8 +56,8 @@ impl Decoded {
         }
     }
 
-    /// Whether it talks to a device by itself: by a port, or perhaps by a register of the
-    /// processor's (true).
+    /// Whether the instruction itself drives a device. `Some(false)` stands for port I/O,
+    /// `Some(true)` for a write of a model-specific register, which may belong to a device.
     pub fn does_io(&self) -> Option<bool> {
         match self.opcode {
             [0xe4..=0xe7 | 0xec..=0xef | 0x6c..=0x6f, ..] => Some(false),

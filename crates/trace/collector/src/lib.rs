@@ -1,36 +1,36 @@
-//! The core of the plug-ins of QEMU that collect address sets: all that they do in either mode, in
-//! any version of QEMU's interface. A front end adds what its mode needs ([`front::FrontEnd`]):
+//! The core of the QEMU plug-ins that collect address sets: everything that does not depend on
+//! QEMU's mode or on the version of its interface. A front end ([`front::FrontEnd`]) adds the rest:
 //! `unconvoy-plugin-user` for programs, `unconvoy-plugin-system` for a kernel.
 //!
-//! | module | idea |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`front`] | between QEMU and a front end: how a plug-in is installed, and the callbacks that are the same in all modes |
-//! | [`recorder`] | what a thread or virtual processor needs to sample sections |
-//! | [`vcpus`] | threads or processors by QEMU's numbers |
-//! | [`collection`] | what all of them share: the stream from its beginning to its end |
-//! | [`counts`] | what a thread has counted of locks |
+//! | [`front`] | the interface between QEMU and a front end: installation and common callbacks |
+//! | [`recorder`] | samples sections of one thread or virtual processor |
+//! | [`vcpus`] | threads or virtual processors by QEMU's numbers |
+//! | [`collection`] | the shared state: the stream from its first record to its last |
+//! | [`counts`] | a thread's counts of lock acquisitions |
 //! | [`set`] | an address set |
-//! | [`draw`] | which sections are sampled |
-//! | [`places`] | the numbers of places in the code |
-//! | [`locks`] | the locks that were used, and which bytes are theirs |
+//! | [`places`] | numbers of places in the code |
+//! | [`locks`] | the locks used so far, and which bytes belong to them |
 //! | [`shadow`] | a table over the program's memory |
-//! | [`log`] | the stream, in one order, without a lock on a section's path |
-//! | [`notes`] | what could not be seen |
-//! | [`options`] | what QEMU hands to a plug-in |
-//! | [`state`] | the emulated processor's registers, and the switch between code with and without memory callbacks |
-//! | [`memory`] | memory that need not be there |
-//! | [`decode`] | what instructions mean |
+//! | [`log`] | writes the stream in one order, without a mutex on the path of a section |
+//! | [`messages`] | errors and notes |
+//! | [`notes`] | what the collector could not see |
+//! | [`options`] | the options that QEMU passes to a plug-in |
+//! | [`state`] | the emulated processor's registers; switches memory callbacks on and off |
+//! | [`memory`] | reads memory that may be unmapped |
+//! | [`decode`] | classifies instructions |
 //! | [`api`] | declarations of QEMU's interface |
 
 pub mod api;
 pub mod collection;
 pub mod counts;
 pub mod decode;
-pub mod draw;
 pub mod front;
 pub mod locks;
 pub mod log;
 pub mod memory;
+pub mod messages;
 pub mod notes;
 pub mod options;
 pub mod places;

@@ -1,4 +1,4 @@
-//! The locks that the program has used, and which bytes of its memory are theirs.
+//! The locks that the program has used, and which bytes of its memory belong to them.
 
 use crate::shadow::{GRANULES, Shadow, granule};
 use std::collections::HashMap;
@@ -6,47 +6,60 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use unconvoy_trace_stream::{Counts, Held, Record, Region};
 
-/// What is counted of a lock.
+/// The counts of a lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals<N = u64> {
-    /// Times it was acquired.
+    /// Number of acquisitions.
     pub acquisitions: N,
-    /// Sections of it that were sampled.
+    /// Number of sampled sections.
     pub sampled: N,
     /// Acquisitions that had to wait.
     pub contended: N,
-    /// Instructions executed while it was held, where they are counted.
+    /// Instructions executed while the lock was held, if the collector counts them.
     pub held: N,
-    /// Instructions executed by those who waited for it.
+    /// Instructions executed while waiting for the lock, if the collector counts them.
     pub waited: N,
 }
 
-/// A lock in one of its lives: from its first acquisition until it is destroyed, initialised anew,
-/// or its memory is freed (section 4.1 of the paper). Never freed.
+/// One incarnation of a lock: from its first acquisition until it is destroyed or initialised
+/// again, or its memory is freed (section 4.1 of the paper). The value itself is never freed.
 pub struct Lock {
-    /// In the order of first acquisitions.
+    /// The lock's number, from 0, in order of first acquisition.
     pub number: u32,
     /// Its bytes.
     pub region: Region,
-    /// How many locks were there before.
+    /// Number of earlier locks at this address.
     pub incarnation: u32,
-    /// Where the caller of the first acquisition goes on.
+    /// Return address of the first acquisition.
     pub pc: u64,
     retired: AtomicBool,
-    /// Of the threads that have added theirs.
+    /// Sums of the counts that threads have published.
     totals: Totals<AtomicU64>,
-    /// Acquisitions when the totals were last written.
+    /// The number of acquisitions in the last written record.
     written: AtomicU64,
+    requests: Requests,
 }
 
+/// The number of requests so far, on its own cache line: each request changes it, and each thread
+/// that uses the lock reads the lock's other fields.
+#[derive(Default)]
+#[repr(align(64))]
+struct Requests(AtomicU64);
+
 impl Lock {
-    /// Its record, before its first section.
+    /// Numbers a request of the lock, from 0.
+    #[inline]
+    pub fn next_request(&self) -> u64 {
+        self.requests.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lock's record, to be written before its first section.
     pub fn record(&self) -> Record<'static> {
         let Lock { number, region, incarnation, pc, .. } = *self;
         Record::Lock(unconvoy_trace_stream::Lock { number, region, incarnation, pc, name: &[] })
     }
 
-    /// Adds what a thread has counted.
+    /// Adds a thread's counts.
     pub fn add(&self, more: &Totals) {
         let Totals { acquisitions, sampled, contended, held, waited } = &self.totals;
         for (total, more) in [
@@ -62,7 +75,7 @@ impl Lock {
         }
     }
 
-    /// The record of its totals, as they stand now.
+    /// The record of its current totals.
     pub fn counts(&self) -> Counts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let acquisitions = load(&self.totals.acquisitions);
@@ -78,11 +91,11 @@ impl Lock {
     }
 
     /// Whether it was acquired since its totals were last written.
-    pub fn has_news(&self) -> bool {
+    pub fn has_unwritten_counts(&self) -> bool {
         self.written.load(Ordering::Relaxed) != self.totals.acquisitions.load(Ordering::Relaxed)
     }
 
-    /// Whether this life of it is over: the next acquisition is of another lock.
+    /// Whether this incarnation has ended: the next acquisition is of another lock.
     #[inline]
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
@@ -91,14 +104,14 @@ impl Lock {
 
 const SHARDS: usize = 64;
 
-/// All locks. A thread asks it once for each lock that it uses, and then again when that lock has
+/// All locks. A thread looks up each lock that it uses once, and again after the lock has
 /// [retired](Lock::is_retired).
 pub struct Locks {
     by_address: [Mutex<Option<HashMap<u64, &'static Lock>>>; SHARDS],
-    /// The next lock's number. Held until that was announced: locks are announced in the order of
-    /// their numbers.
+    /// The next lock's number. The mutex is held until the lock's record is written, so that locks
+    /// are written in the order of their numbers.
     next: Mutex<u32>,
-    /// For each word of memory, the bytes that are a lock's.
+    /// For each word of memory, the bytes that belong to a lock.
     bytes: Shadow<AtomicU8>,
 }
 
@@ -109,14 +122,23 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// None yet.
+    /// An empty table.
     pub const fn new() -> Self {
-        Locks { by_address: [const { Mutex::new(None) }; SHARDS], next: Mutex::new(0), bytes: Shadow::new() }
+        Locks {
+            by_address: [const { Mutex::new(None) }; SHARDS],
+            next: Mutex::new(0),
+            bytes: Shadow::new(),
+        }
     }
 
-    /// The lock of a region, made if there is none or it has retired: then `announce` is called
-    /// before anybody else can have it.
-    pub fn find_or_make(&self, region: Region, pc: u64, announce: impl FnOnce(&Lock)) -> &'static Lock {
+    /// The lock of a region. Makes a new lock if there is none or the last one has retired;
+    /// `announce` then runs before any other thread can see the new lock.
+    pub fn find_or_make(
+        &self,
+        region: Region,
+        pc: u64,
+        announce: impl FnOnce(&Lock),
+    ) -> &'static Lock {
         let address = region.address;
         let mut shard = self.shard(address);
         let shard = shard.get_or_insert_default();
@@ -134,13 +156,14 @@ impl Locks {
             retired: AtomicBool::new(false),
             totals: Totals::default(),
             written: AtomicU64::new(0),
+            requests: Requests::default(),
         }));
         self.mark(region);
         announce(lock);
         *next += 1;
         drop(next);
-        // The earlier life's totals are still to be written, at the end: it is kept, under a key
-        // that no lock has.
+        // Keep the earlier incarnation under a key that is no lock's address, because its totals
+        // are written at the end.
         if let Some(earlier) = shard.insert(address, lock) {
             shard.insert(u64::MAX - u64::from(earlier.number), earlier);
         }
@@ -152,13 +175,17 @@ impl Locks {
         self.shard(address).as_ref()?.get(&address).copied()
     }
 
-    /// All locks that were ever made, in no order.
+    /// All locks ever made, in no particular order.
     pub fn all(&self) -> Vec<&'static Lock> {
         let shards = (0..SHARDS as u64).map(|shard| self.shard(shard << 3));
-        shards.flat_map(|shard| shard.iter().flat_map(|locks| locks.values().copied()).collect::<Vec<_>>()).collect()
+        shards
+            .flat_map(|shard| {
+                shard.iter().flat_map(|locks| locks.values().copied()).collect::<Vec<_>>()
+            })
+            .collect()
     }
 
-    /// The region is from now on a lock's or a condition's.
+    /// Marks the region as belonging to a lock or a condition variable.
     pub fn mark(&self, region: Region) {
         for (word, mask) in region.words() {
             if let Some(bytes) = self.bytes.make(word) {
@@ -167,7 +194,7 @@ impl Locks {
         }
     }
 
-    /// The lock or condition of the region is no more.
+    /// Ends the lock or condition variable of the region.
     pub fn retire(&self, region: Region) {
         for (word, mask) in region.words() {
             if let Some(bytes) = self.bytes.get(word) {
@@ -177,7 +204,7 @@ impl Locks {
         self.retire_at(region.address);
     }
 
-    /// Memory is given back: whatever locks were in it are no more.
+    /// Ends all locks in memory that is freed.
     pub fn retire_within(&self, memory: Region) {
         let end = memory.end();
         let mut at = memory.address & !7;
@@ -189,7 +216,7 @@ impl Locks {
                     if bytes.load(Ordering::Relaxed) != 0 {
                         bytes.store(0, Ordering::Relaxed);
                         self.retire_at(word);
-                        // A spin lock has 4 bytes.
+                        // A spin lock has 4 bytes, so the word may hold two.
                         self.retire_at(word + 4);
                     }
                 }
@@ -198,14 +225,14 @@ impl Locks {
         }
     }
 
-    /// Whether there ever was a lock near `address`: on its page, which a piece of memory that
-    /// begins there may leave.
+    /// Whether a lock ever was on the page of `address` or on the next one. A conservative check
+    /// for small allocations that start at `address`.
     pub fn may_be_within(&self, address: u64) -> bool {
         self.bytes.page(address).is_some()
             || self.bytes.page((address | (GRANULES as u64 * 8 - 1)).wrapping_add(1)).is_some()
     }
 
-    /// Which bytes of the word at `address` belong to locks.
+    /// The bytes of the word at `address` that belong to locks.
     pub fn bytes_of_word(&self, address: u64) -> u8 {
         self.bytes.get(address).map_or(0, |bytes| bytes.load(Ordering::Relaxed))
     }
@@ -216,7 +243,12 @@ impl Locks {
         }
     }
 
-    fn shard(&self, address: u64) -> std::sync::MutexGuard<'_, Option<HashMap<u64, &'static Lock>>> {
-        self.by_address[(address >> 3) as usize % SHARDS].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn shard(
+        &self,
+        address: u64,
+    ) -> std::sync::MutexGuard<'_, Option<HashMap<u64, &'static Lock>>> {
+        self.by_address[(address >> 3) as usize % SHARDS]
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,18 +1,19 @@
-//! The stream, as many threads write it: in one order, without a lock on a section's path.
+//! Writes one stream from many threads, in one order, without a mutex on the path of a section.
 //!
-//! A record's place is reserved by one addition to the current chunk's fill; its order is its place
-//! in the stream. So sections lie in the order of their numbers, and whoever still holds a lock
-//! while it appends keeps that lock's sections in the order of their unlocks. Whose reservation
-//! crosses the chunk's end seals it, makes the other chunk current, waits for those who are still
-//! copying, and writes: once per chunk, under a mutex.
+//! A thread reserves space for a record with one addition to the current chunk's fill. The record's
+//! position in the stream is its order, so sections lie in the order of their numbers. A thread
+//! that appends before it releases a lock keeps that lock's sections in the order of their unlocks.
+//! The thread whose reservation crosses the chunk's end seals the chunk: it makes the other chunk
+//! current, waits until all reserved records are copied, and writes the chunk. Sealing takes a
+//! mutex, once per chunk.
 //!
 //! **Invariants**
-//! 1. A chunk that is not current has a fill beyond its capacity: a late reservation fails, and is
-//!    made anew.
-//! 2. Of a chunk's reservations, exactly one starts within it and ends beyond it: that thread
-//!    seals.
-//! 3. A chunk becomes current again only after it was written, since the sealer holds `writer` from
-//!    before it changes `current` until it has written.
+//! 1. The fill of a chunk that is not current exceeds its capacity. A late reservation therefore
+//!    fails, and the thread reserves again in the current chunk.
+//! 2. Exactly one reservation of a chunk starts within the chunk and ends beyond it. That thread
+//!    seals the chunk.
+//! 3. A chunk becomes current again only after it was written: the sealer holds `writer` from
+//!    before it changes `current` until it has written the chunk.
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -22,20 +23,19 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use unconvoy_trace_stream::{Access, Record, Section, append, append_section};
 
-/// Bytes of a chunk; the longest record.
+/// Size of a chunk in bytes, and of the longest record.
 pub const CAPACITY: usize = 1 << 20;
 
-/// A crash of the program takes with it what was not written yet: at most that of this time.
+/// The interval between writes. A crash of the program loses at most the records of this time.
 pub const WRITE_EVERY: Duration = Duration::from_millis(100);
 
-/// How long copying a record may take a thread that is not scheduled, before the stream is given
-/// up.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the sealer waits for a descheduled thread to copy its record before it ends the stream.
+const COPY_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Chunk {
     fill: AtomicUsize,
     copied: AtomicUsize,
-    /// Where it starts in the stream.
+    /// The chunk's start in the stream.
     base: AtomicU64,
     bytes: UnsafeCell<Box<[u8]>>,
 }
@@ -46,30 +46,29 @@ pub struct Log {
     current: AtomicUsize,
     writer: Mutex<File>,
     started: Instant,
-    /// Milliseconds after `started` when something was last written.
+    /// Time of the last write, in milliseconds after `started`.
     written: AtomicU64,
     lost: AtomicU64,
     phase: Phase,
 }
 
-/// Every callback reads it: apart from what sections write.
+/// Every callback reads this field, so it has a cache line to itself that no section writes.
 #[repr(align(128))]
 struct Phase(AtomicU8);
 
-/// Records are appended.
+/// Accepts records.
 const OPEN: u8 = 0;
-/// What was appended is still written.
+/// Accepts no more records, and writes those already appended.
 const ENDING: u8 = 1;
-/// Nothing is written any more: the stream has ended, or the program became another, or this is a
-/// forked child.
+/// Writes nothing: the stream has ended, the program has called exec, or this is a forked child.
 const CLOSED: u8 = 2;
 
-// SAFETY: a chunk's bytes are written by whoever reserved them, each apart, and read by the sealer
+// SAFETY: each thread writes only the bytes of the chunk that it reserved. The sealer reads them
 // after all were copied (`copied`, acquire).
 unsafe impl Sync for Log {}
 
 impl Log {
-    /// A stream into `file`, empty so far: not even its magic is there.
+    /// A stream into `file`. The caller appends the magic first.
     pub fn new(file: File) -> Self {
         let chunk = |fill| Chunk {
             fill: AtomicUsize::new(fill),
@@ -93,8 +92,8 @@ impl Log {
         self.append_and(records, |_, _| {});
     }
 
-    /// Likewise; `place` is given the copy and where it starts in the stream, before anybody reads
-    /// it.
+    /// Like [`append`](Log::append). `place` receives the copy and its position in the stream,
+    /// before the sealer reads the copy.
     pub fn append_and(&self, records: &[u8], place: impl FnOnce(&mut [u8], u64)) {
         if records.len() > CAPACITY {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -103,19 +102,20 @@ impl Log {
         while !self.is_closed() {
             let index = self.current.load(Ordering::Acquire);
             let chunk = &self.chunks[index];
-            // Acquire: a chunk that became current again is empty, and its base is set (`seal`).
+            // Acquire: pairs with the release in `seal`. A chunk that became current again is empty
+            // and has its base.
             let start = chunk.fill.fetch_add(records.len(), Ordering::Acquire);
             let end = start + records.len();
             if end <= CAPACITY {
-                // SAFETY: these bytes were reserved by this thread alone, and the chunk is not
-                // written before `copied` has them.
+                // SAFETY: this thread alone reserved these bytes, and the sealer does not read them
+                // before `copied` includes them.
                 let copy = unsafe {
                     let to = (*chunk.bytes.get()).as_mut_ptr().add(start);
                     std::slice::from_raw_parts_mut(to, records.len())
                 };
                 copy.copy_from_slice(records);
                 place(copy, chunk.base.load(Ordering::Relaxed) + start as u64);
-                // Release: for the sealer, which reads these bytes.
+                // Release: pairs with the acquire in `seal`, which then reads the bytes.
                 chunk.copied.fetch_add(records.len(), Ordering::Release);
                 return;
             }
@@ -135,30 +135,35 @@ impl Log {
         self.append(&out);
     }
 
-    /// Appends the whole records in `out` and then a section, whose order becomes its place in the
-    /// stream; empties `out`.
+    /// Appends the complete records in `out`, then the section. The section's order is set to its
+    /// position in the stream. Empties `out`.
     pub fn append_section(&self, out: &mut Vec<u8>, section: &Section, entries: &[Access]) {
         let start = out.len();
         append_section(out, section, entries);
         self.append_and(out, |copy, base| {
-            // After the record's head, the lock's and the thread's number.
+            // The order is stored after the record's head and the numbers of lock and thread.
             let order = base + start as u64;
             copy[start + 16..start + 24].copy_from_slice(&order.to_le_bytes());
         });
         out.clear();
     }
 
-    /// Writes what is there, if nothing was written for a while.
+    /// Writes the pending records, unless a write happened within [`WRITE_EVERY`].
     pub fn write_if_due(&self) {
         let now = self.started.elapsed().as_millis() as u64;
         let last = self.written.load(Ordering::Relaxed);
         let due = now - last.min(now) >= WRITE_EVERY.as_millis() as u64;
-        if due && self.written.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if due
+            && self
+                .written
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
             self.write();
         }
     }
 
-    /// Writes what is there.
+    /// Writes the pending records.
     pub fn write(&self) {
         let index = self.current.load(Ordering::Acquire);
         let start = self.chunks[index].fill.fetch_add(CAPACITY + 1, Ordering::Acquire);
@@ -167,78 +172,84 @@ impl Log {
         }
     }
 
-    /// Writes what is there and, after it, these records; nothing comes after them, although other
-    /// threads may go on appending.
+    /// Writes the pending records, then `records`, and ends the stream. Records that other threads
+    /// append later are dropped.
     pub fn end(&self, records: &[u8]) {
-        if self.phase.0.compare_exchange(OPEN, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        if self
+            .phase
+            .0
+            .compare_exchange(OPEN, ENDING, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
             return;
         }
-        let patience = Instant::now();
-        while patience.elapsed() < PATIENCE {
+        let waiting = Instant::now();
+        while waiting.elapsed() < COPY_TIMEOUT {
             let index = self.current.load(Ordering::Acquire);
             let start = self.chunks[index].fill.fetch_add(CAPACITY + 1, Ordering::Acquire);
             if start <= CAPACITY {
                 self.seal(index, start, records);
                 break;
             }
-            // Another thread seals this chunk.
+            // Another thread is sealing this chunk.
             std::thread::yield_now();
         }
-        // Also if patience ran out.
+        // Close the stream even if the timeout has passed.
         self.close();
     }
 
-    /// Nothing is written from now on; what has not been is dropped.
+    /// Stops writing. Pending records are dropped.
     pub fn close(&self) {
         self.phase.0.store(CLOSED, Ordering::Relaxed);
     }
 
-    /// Whether it was [closed](Log::close), or [ends](Log::end).
+    /// Whether the stream was [closed](Log::close) or is [ending](Log::end).
     pub fn is_closed(&self) -> bool {
         self.phase.0.load(Ordering::Relaxed) != OPEN
     }
 
-    /// Records that are not in the stream, for want of space or of time.
+    /// Number of records missing from the stream, because the disk was full or a time limit passed.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// By the one thread that found chunk `index` full at `filled` (Invariant 2). `after` is
-    /// written with it, if it is the last.
+    /// Seals chunk `index`, which the calling thread found full at `filled` (Invariant 2). If it is
+    /// the last chunk, writes `after` as well.
     #[cold]
     fn seal(&self, index: usize, filled: usize, after: &[u8]) {
         let mut file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (chunk, next) = (&self.chunks[index], &self.chunks[1 - index]);
         next.base.store(chunk.base.load(Ordering::Relaxed) + filled as u64, Ordering::Relaxed);
         next.copied.store(0, Ordering::Relaxed);
-        // Release: whoever reserves in it sees its base (`append`).
+        // Release: pairs with the acquire in `append`; a thread that reserves in the chunk sees its
+        // base.
         next.fill.store(0, Ordering::Release);
         self.current.store(1 - index, Ordering::Release);
 
-        let patience = Instant::now();
-        // Acquire: with the release in `append`.
+        let waiting = Instant::now();
+        // Acquire: pairs with the release in `append`.
         while chunk.copied.load(Ordering::Acquire) < filled {
-            if patience.elapsed() > PATIENCE {
-                // Which record is incomplete is not known, and its thread may yet copy it: the
-                // stream ends here.
+            if waiting.elapsed() > COPY_TIMEOUT {
+                // Some record is incomplete. It is not known which one, and its thread may still
+                // copy it, so the stream ends here.
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 self.close();
                 return;
             }
             std::thread::yield_now();
         }
-        // SAFETY: all reservations below `filled` were copied, and by Invariant 1 there are no
-        // others.
+        // SAFETY: all reservations below `filled` were copied, and Invariant 1 excludes others.
         let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
         let closed = self.phase.0.load(Ordering::Relaxed) == CLOSED;
         if !closed && file.write_all(bytes).and_then(|()| file.write_all(after)).is_err() {
-            // A full disk, or a reader that is gone: a part may have been written, so that nothing
-            // can follow.
+            // The disk is full, or the pipe is closed. Part of the chunk may have been written, so
+            // no other chunk can follow.
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.close();
         }
         if !after.is_empty() {
-            // Still under the mutex: whoever waits to seal the next chunk finds the stream ended.
+            // Close the stream before the mutex is released: a thread that waits to seal the next
+            // chunk then finds the stream ended.
             self.close();
         }
         self.written.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! Memory that is read by addresses, and need not be there.
+//! Reads memory that may be unmapped.
 
-/// Of a process or of a guest.
+/// The memory of a process or a guest.
 pub trait Memory {
-    /// Copies the bytes at `address` to `to`; whether all of them are there.
+    /// Copies the bytes at `address` to `to`. Returns whether all of them were readable.
     fn read(&self, address: u64, to: &mut [u8]) -> bool;
 
-    /// The word of 8 bytes at `address`.
+    /// The 8-byte word at `address`.
     fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
@@ -17,7 +17,7 @@ pub trait Memory {
         self.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
     }
 
-    /// The string at `address`, without its end, or its first bytes if it has more than `most`.
+    /// The string at `address` without its terminator, cut to `most` bytes.
     fn string(&self, address: u64, most: usize) -> Vec<u8> {
         let mut string = Vec::new();
         while string.len() < most {
@@ -31,7 +31,7 @@ pub trait Memory {
     }
 }
 
-/// This process's: by a system call that fails where reading would fault.
+/// This process's memory, read by a system call that fails where a load would fault.
 pub struct OwnMemory;
 
 impl Memory for OwnMemory {
@@ -39,7 +39,7 @@ impl Memory for OwnMemory {
         let size = to.len();
         let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: size };
         let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
-        // SAFETY: it writes at most that many bytes to `to`; what it cannot read it reports.
+        // SAFETY: the call writes at most `size` bytes to `to` and reports unreadable addresses.
         unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == size as isize }
     }
 }

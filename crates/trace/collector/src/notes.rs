@@ -1,8 +1,8 @@
-//! What could not be seen, in words, for whoever reads the report.
+//! What the collector could not see, in sentences for the reader of the report.
 
 use std::sync::Mutex;
 
-/// The most notes that are kept.
+/// The most notes kept.
 const NOTES: usize = 32;
 
 /// See the [module](self).
@@ -10,12 +10,12 @@ const NOTES: usize = 32;
 pub struct Notes(Mutex<Vec<String>>);
 
 impl Notes {
-    /// No notes yet.
+    /// Starts without notes.
     pub const fn new() -> Self {
         Notes(Mutex::new(Vec::new()))
     }
 
-    /// Remembers one, once, unless there are too many.
+    /// Adds a note, unless it is there already or there are too many.
     pub fn add(&self, what: String) {
         let mut notes = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if notes.len() < NOTES && !notes.contains(&what) {
@@ -23,7 +23,7 @@ impl Notes {
         }
     }
 
-    /// Those so far.
+    /// The notes so far.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

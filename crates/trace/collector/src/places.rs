@@ -1,4 +1,4 @@
-//! The numbers of places in the code, each written when it is first asked for.
+//! Numbers of places in the code. Each place is written to the stream at its first use.
 
 use crate::log::Log;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// No places yet.
+    /// Starts without places.
     pub const fn new() -> Self {
         Places { numbers: OnceLock::new() }
     }
@@ -23,7 +23,7 @@ impl Places {
         let mut numbers = numbers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let next = numbers.len() as u32 + 1;
         *numbers.entry(pc).or_insert_with(|| {
-            // Before anybody else can have the number.
+            // Write the record before another thread can see the number.
             log.append_record(&Record::Place(Place { number: next, pc }));
             next
         })

@@ -1,60 +1,64 @@
-//! What a thread or virtual processor needs to sample sections, whichever mode it runs in.
+//! Samples the sections of one thread or virtual processor, in either mode.
 
 use crate::api;
 use crate::collection::{Collection, locks};
 use crate::counts::Counts;
-use crate::draw::Draws;
+use crate::locks::Lock;
 use crate::set::Set;
 use crate::state::State;
+use unconvoy_trace_stream::sampling::{Draws, Sampling};
 use unconvoy_trace_stream::{Access, Section};
 
-/// Bytes of records that are written together with a section; with the largest section, less than
-/// the log takes.
+/// The most bytes of records about a section's words that are written together with the section.
+/// Together with the largest section they stay below [`CAPACITY`](crate::log::CAPACITY).
 const AT_ONCE: usize = 1 << 15;
 
-/// See the [module](self). Each is used by its own thread alone.
+/// See the [module](self). Only the processor's own thread uses it.
 pub struct Recorder {
-    /// Its registers.
+    /// The processor's registers.
     pub state: State,
-    /// What it has counted of locks.
+    /// The processor's counts of lock acquisitions.
     pub counts: Counts,
     rate: u32,
+    sampling: Sampling,
+    seed: u64,
     words: usize,
-    draws: Draws,
     spare: Vec<Set>,
     out: Vec<u8>,
     shapes: [Shape; 32],
 }
 
-/// What QEMU says of an access, decoded.
+/// QEMU's description of an access, decoded.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     information: u32,
-    /// Bytes; 0: nothing here.
+    /// Size of the access in bytes; 0 in an empty slot.
     size: u8,
     is_store: bool,
 }
 
 impl Recorder {
-    /// Of the thread or processor of this number; it counts so many locks by itself.
-    pub fn new(collection: &Collection, number: u32, state: State, locks: usize) -> Self {
+    /// The recorder of a thread or processor, with a cache of counts for `locks` locks.
+    pub fn new(collection: &Collection, state: State, locks: usize) -> Self {
         let options = &collection.options;
         Recorder {
             state,
             counts: Counts::new(locks),
             rate: options.rate,
+            sampling: options.sampling,
+            seed: options.seed,
             words: options.words,
-            draws: Draws::new(options.seed, number),
             spare: Vec::new(),
             out: Vec::new(),
             shapes: [Shape::default(); 32],
         }
     }
 
-    /// Whether the section that begins is to be sampled.
+    /// Whether to sample the section that begins. Called once for each request of the lock.
     #[inline]
-    pub fn draw(&mut self) -> bool {
-        self.draws.draw(self.rate)
+    pub fn draw(&self, lock: &Lock) -> bool {
+        let draws = Draws::new(self.sampling, self.rate, self.seed, lock.number);
+        self.rate == 1 || draws.is_sampled(lock.next_request())
     }
 
     /// An empty set for a sampled section.
@@ -62,9 +66,9 @@ impl Recorder {
         self.spare.pop().unwrap_or_else(|| Set::new(self.words))
     }
 
-    /// A sampled section ends: it is written, while its lock is still held, so that a lock's
-    /// sections come in their order. `describe` appends records that say what was touched, before
-    /// it.
+    /// Writes a sampled section that ends. Call it while the lock is still held, so that a lock's
+    /// sections are written in order. `describe` appends records that describe the words touched;
+    /// they precede the section.
     #[inline(never)]
     pub fn close(
         &mut self,
@@ -76,7 +80,8 @@ impl Recorder {
         let (accesses, cut_short) = set.finish(locks());
         for access in accesses {
             describe(access, &mut self.out);
-            // A section and what describes it may be more than the log takes at once.
+            // A section and the records about its words may together exceed the log's longest
+            // record.
             if self.out.len() > AT_ONCE {
                 collection.log.append(&self.out);
                 self.out.clear();
@@ -90,16 +95,19 @@ impl Recorder {
         self.spare.push(set);
     }
 
-    /// Of an access, as QEMU hands it to the callback at hand: its bytes, and whether it is a
-    /// store. QEMU is asked once for each value, of which there are few.
+    /// The number of bytes of an access and whether it is a store, from the value that QEMU passed
+    /// to the current callback. Few distinct values occur, so they are cached.
     #[inline]
     pub(crate) fn shape(&mut self, information: u32) -> (u64, bool) {
         let shape = &mut self.shapes[(information.wrapping_mul(0x9e37_79b9) >> 27) as usize];
         if shape.information != information || shape.size == 0 {
-            // SAFETY: by the caller, QEMU has just handed it over; the functions look at its bits
-            // alone.
-            let (shift, is_store) =
-                unsafe { (api::qemu_plugin_mem_size_shift(information), api::qemu_plugin_mem_is_store(information)) };
+            // SAFETY: QEMU has just passed this value; the functions only decode its bits.
+            let (shift, is_store) = unsafe {
+                (
+                    api::qemu_plugin_mem_size_shift(information),
+                    api::qemu_plugin_mem_is_store(information),
+                )
+            };
             *shape = Shape { information, size: 1 << shift.min(6), is_store };
         }
         (shape.size.into(), shape.is_store)

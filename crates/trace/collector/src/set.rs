@@ -1,19 +1,19 @@
-//! The address set of one section: words of 8 bytes, with the bytes read and written, and the
-//! places that did so first.
+//! The address set of one section. For each 8-byte word it has the bytes read and written, the
+//! first place that read the word, and the first place that wrote it.
 
 use crate::locks::Locks;
 use unconvoy_trace_stream::{Access, flag};
 
-/// A hash set of words, emptied in constant time, since sections are many and small.
+/// A hash set of words. Clearing takes constant time, because sections are many and small.
 pub struct Set {
     entries: Vec<Access>,
-    /// Open addressing, linear probing. An index into `entries` in the low half, valid if the high
-    /// half is `epoch`.
+    /// Open addressing with linear probing. The low half of a slot is an index into `entries`,
+    /// valid if the high half equals `epoch`.
     index: Vec<u64>,
     epoch: u32,
-    /// Most words.
+    /// Greatest number of words.
     limit: usize,
-    /// The entry that was accessed last: most accesses are next to each other.
+    /// The entry accessed last: consecutive accesses often touch the same word.
     last: usize,
     cut_short: bool,
 }
@@ -24,7 +24,7 @@ impl Set {
         Set { entries: Vec::new(), index: vec![0; 128], epoch: 1, limit, last: 0, cut_short: false }
     }
 
-    /// Empties it.
+    /// Empties the set.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.cut_short = false;
@@ -36,8 +36,8 @@ impl Set {
         }
     }
 
-    /// The section ends: its words without those bytes that are locks', each once, in the order of
-    /// their first accesses; and its flag if there were too many.
+    /// Ends the section. Returns its words, without bytes of locks, in the order of first access,
+    /// and [`flag::CUT_SHORT`] if words were dropped.
     pub fn finish(&mut self, locks: &Locks) -> (&[Access], u32) {
         self.entries.retain_mut(|entry| {
             let others = !locks.bytes_of_word(entry.address);
@@ -51,7 +51,8 @@ impl Set {
     /// Adds an access.
     #[inline]
     pub fn add(&mut self, access: &Access) {
-        let is_last = self.entries.get(self.last).is_some_and(|entry| entry.address == access.address);
+        let is_last =
+            self.entries.get(self.last).is_some_and(|entry| entry.address == access.address);
         if !is_last {
             match self.find(access.address) {
                 Some(at) => self.last = at,
@@ -61,7 +62,7 @@ impl Set {
         self.entries[self.last].merge(access);
     }
 
-    /// Where the word's entry is, made if there is none; nothing if the set is full.
+    /// The index of the word's entry, which is created if needed. `None` if the set is full.
     fn find(&mut self, word: u64) -> Option<usize> {
         let slots = self.index.len() - 1;
         let mut slot = hash(word) & slots;
@@ -82,7 +83,7 @@ impl Set {
         let at = self.entries.len();
         self.entries.push(Access { address: word, ..Access::default() });
         self.index[slot] = u64::from(self.epoch) << 32 | at as u64;
-        // At most half full.
+        // Keeps the table at most half full.
         if self.entries.len() * 2 > self.index.len() {
             self.grow();
         }

@@ -1,14 +1,14 @@
-//! A table over the program's address space: `T` for each granule of 8 bytes, made page by page
-//! when first set, read without a lock.
+//! A table over the program's address space with one `T` for each granule of 8 bytes. Pages are
+//! allocated at the first write and read without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 const PAGE: u32 = 12;
-/// Granules of a page.
+/// Number of granules in a page.
 pub const GRANULES: usize = 1 << (PAGE - 3);
-/// Bits of an address of x86-64 that tell; those above are like the highest of them, which is set
-/// in the kernel's.
+/// Significant bits of an x86-64 address. The bits above equal the highest of them, which is 1 in
+/// kernel addresses.
 const BITS: u32 = 48;
 /// Two levels of directories above the pages.
 const UPPER: usize = 1 << 18;
@@ -17,7 +17,7 @@ const LOWER: usize = 1 << (BITS - 18 - PAGE);
 type Page<T> = [T; GRANULES];
 type Lower<T> = [AtomicPtr<Page<T>>; LOWER];
 
-/// See the [module](self). `T` is an atomic for which zero bytes mean "nothing".
+/// See the [module](self). `T` is an atomic type whose all-zero bytes mean "nothing".
 pub struct Shadow<T: 'static> {
     upper: [AtomicPtr<Lower<T>>; UPPER],
 }
@@ -29,29 +29,28 @@ impl<T> Default for Shadow<T> {
 }
 
 impl<T> Shadow<T> {
-    /// Nothing anywhere.
+    /// An empty table.
     pub const fn new() -> Self {
         Shadow { upper: [const { AtomicPtr::new(ptr::null_mut()) }; UPPER] }
     }
 
-    /// The granules of the page of `address`, if any of them was ever set.
+    /// The page of `address`, if one of its granules was ever written.
     pub fn page(&self, address: u64) -> Option<&Page<T>> {
         let (upper, lower) = indices(address)?;
-        // Acquire: with the release in `install`; likewise below.
+        // Acquire, here and below: pairs with the release in `install`.
         let directory = self.upper[upper].load(Ordering::Acquire);
-        // SAFETY: it is null or was installed, and is never freed; likewise below.
+        // SAFETY: null, or installed and never freed.
         let directory = unsafe { directory.as_ref() }?;
         // SAFETY: as above.
         unsafe { directory[lower].load(Ordering::Acquire).as_ref() }
     }
 
-    /// The granule of `address`, if any of its page was ever set.
+    /// The granule of `address`, if its page exists.
     pub fn get(&self, address: u64) -> Option<&T> {
         self.page(address).map(|page| &page[granule(address)])
     }
 
-    /// The granule of `address`, to be set. Nothing for addresses that no program has, or without
-    /// memory.
+    /// The granule of `address`, for writing. `None` for a non-canonical address or without memory.
     pub fn make(&self, address: u64) -> Option<&T> {
         let (upper, lower) = indices(address)?;
         let directory: &Lower<T> = install(&self.upper[upper])?;
@@ -59,7 +58,7 @@ impl<T> Shadow<T> {
     }
 }
 
-/// Which granule of its page.
+/// Index of the granule in its page.
 pub fn granule(address: u64) -> usize {
     (address >> 3) as usize % GRANULES
 }
@@ -75,8 +74,8 @@ fn install<X>(slot: &AtomicPtr<X>) -> Option<&X> {
     let mut at = slot.load(Ordering::Acquire);
     if at.is_null() {
         let size = size_of::<X>();
-        // SAFETY: a fresh mapping; its zero bytes are a valid X, which is of atomics. Its pages
-        // cost nothing before they are used.
+        // SAFETY: a fresh mapping; zero bytes are a valid X, which consists of atomics. Untouched
+        // pages cost nothing.
         let fresh = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -90,10 +89,15 @@ fn install<X>(slot: &AtomicPtr<X>) -> Option<&X> {
         if fresh == libc::MAP_FAILED {
             return None;
         }
-        at = match slot.compare_exchange(ptr::null_mut(), fresh.cast(), Ordering::AcqRel, Ordering::Acquire) {
+        at = match slot.compare_exchange(
+            ptr::null_mut(),
+            fresh.cast(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
             Ok(_) => fresh.cast(),
             Err(other) => {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no other thread has seen the mapping.
                 unsafe { libc::munmap(fresh, size) };
                 other
             }

@@ -1,46 +1,47 @@
-//! What a plug-in keeps of each virtual processor, which in user mode is a thread of the program.
+//! A plug-in's state for each virtual processor, which in user mode is a thread of the program.
 
 use std::ffi::c_uint;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// By QEMU's numbers. Each is used by its own thread alone.
+/// A table indexed by QEMU's numbers. Only the processor's own thread uses its entry.
 pub struct Vcpus<T: 'static, const N: usize>([AtomicPtr<T>; N]);
 
 impl<T, const N: usize> Vcpus<T, N> {
-    /// None yet.
+    /// An empty table.
     ///
     /// # Safety
     ///
-    /// Whoever has it asks for a number in callbacks that its own processor makes alone, which do
-    /// not nest; for [all](Self::all), while none is in a callback. In [`take`](Self::take)'s
-    /// callback the number is another processor's from then on.
+    /// Callers pass a number to [`get`](Self::get), [`put`](Self::put) and [`take`](Self::take)
+    /// only in callbacks on that processor's own thread; callbacks do not nest. After
+    /// [`take`](Self::take) the number may belong to another processor. Callers use
+    /// [`all`](Self::all) only while no processor is in a callback.
     pub const unsafe fn new() -> Self {
         Vcpus([const { AtomicPtr::new(ptr::null_mut()) }; N])
     }
 
-    /// What was put there.
+    /// The entry, if there is one.
     #[inline]
     pub fn get(&self, number: c_uint) -> Option<&'static mut T> {
         let slot = self.0.get(number as usize)?;
-        // SAFETY: it is null or from `put`, and by `new` nobody else has it.
+        // SAFETY: null or from `put`; by `new`, no other reference exists.
         unsafe { slot.load(Ordering::Relaxed).as_mut() }
     }
 
-    /// Puts it there; nothing if the number is too large.
+    /// Stores an entry. `None` if the number is too large.
     pub fn put(&self, number: c_uint, value: T) -> Option<&'static mut T> {
         self.0.get(number as usize)?.store(Box::into_raw(Box::new(value)), Ordering::Relaxed);
         self.get(number)
     }
 
-    /// Takes it away.
+    /// Removes an entry.
     pub fn take(&self, number: c_uint) -> Option<Box<T>> {
         let taken = self.0.get(number as usize)?.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: it is from `put`, and by `new` nobody has it any more.
+        // SAFETY: from `put`; by `new`, no other reference exists.
         (!taken.is_null()).then(|| unsafe { Box::from_raw(taken) })
     }
 
-    /// All of them.
+    /// All entries.
     pub fn all(&self) -> impl Iterator<Item = &'static mut T> {
         (0..N as c_uint).filter_map(|number| self.get(number))
     }

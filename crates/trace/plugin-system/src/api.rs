@@ -1,17 +1,17 @@
-//! QEMU's plug-in interface, version 4: what this plug-in uses of `include/qemu/qemu-plugin.h` as
-//! of QEMU 10.0 (GPL-2.0-or-later) beside what all versions have
-//! ([`unconvoy_trace_collector::api`]), and of glib for its arguments.
+//! The part of QEMU's plug-in interface that only version 4 has, from `include/qemu/qemu-plugin.h`
+//! of QEMU 10.0 (GPL-2.0-or-later), and the part of glib that its arguments need.
+//! [`unconvoy_trace_collector::api`] has the part common to all versions.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use unconvoy_trace_collector::api::{Block, Id, Instruction};
 
-/// `struct qemu_plugin_scoreboard`: memory of each virtual processor.
+/// `struct qemu_plugin_scoreboard`: memory for each virtual processor.
 #[repr(C)]
 pub struct Scoreboard {
     _opaque: [u8; 0],
 }
 
-/// `qemu_plugin_u64`: a word of each virtual processor.
+/// `qemu_plugin_u64`: a word for each virtual processor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Word {
@@ -39,7 +39,7 @@ pub struct RegisterDescriptor {
     pub feature: *const c_char,
 }
 
-/// `GArray`; `len` in elements.
+/// `GArray`; `len` counts elements.
 #[repr(C)]
 pub struct Array {
     pub data: *mut c_char,
@@ -59,11 +59,15 @@ pub const ADD: c_int = 0;
 pub type Simple = extern "C" fn(Id);
 
 unsafe extern "C" {
-    /// Stops all processors, forgets all translations and callbacks, and calls back before the
-    /// processors go on.
+    /// Stops all processors, drops all translations and callbacks, and calls back before the
+    /// processors resume.
     pub fn qemu_plugin_reset(id: Id, callback: Simple);
 
-    pub fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut c_void, most: usize) -> usize;
+    pub fn qemu_plugin_insn_data(
+        instruction: *const Instruction,
+        to: *mut c_void,
+        most: usize,
+    ) -> usize;
 
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         block: *mut Block,
@@ -77,11 +81,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut Scoreboard;
     pub fn qemu_plugin_scoreboard_find(score: *mut Scoreboard, vcpu: c_uint) -> *mut c_void;
 
-    /// Of the calling thread's processor.
+    /// The registers of the calling thread's processor.
     pub fn qemu_plugin_get_registers() -> *mut Array;
-    /// Appends to `to`; the bytes, or -1.
+    /// Appends the value to `to`. Returns its size in bytes, or -1.
     pub fn qemu_plugin_read_register(register: *mut Register, to: *mut ByteArray) -> c_int;
-    /// Of the calling thread's processor; replaces what is in `to`.
+    /// Reads memory of the calling thread's processor into `to`, replacing its content.
     pub fn qemu_plugin_read_memory_vaddr(address: u64, to: *mut ByteArray, size: usize) -> bool;
 
     pub fn g_byte_array_new() -> *mut ByteArray;

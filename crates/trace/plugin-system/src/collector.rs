@@ -1,7 +1,8 @@
-//! What the processors share.
+//! State shared by all processors.
 
 use crate::api;
 use crate::layout::Layout;
+use crate::messages;
 use crate::objects::{Caches, Offsets};
 use crate::options::Options;
 use crate::symbols::Symbols;
@@ -11,45 +12,43 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use unconvoy_trace_collector::api::Id;
 use unconvoy_trace_collector::collection::Collection;
+use unconvoy_trace_collector::messages as shared;
 
-/// The course of collecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// For the guest to say that it begins.
+    /// Waits for the guest's start signal.
     Waiting,
-    /// All translations are about to be forgotten.
+    /// QEMU is about to drop all translations.
     Beginning,
     Collecting,
-    /// All are about to be forgotten again.
+    /// QEMU is about to drop all translations again.
     Ending,
     Ended,
 }
 
-/// See the [module](self).
 pub struct Collector {
     pub collection: Collection,
     pub id: Id,
     pub processors: usize,
     pub symbols: Symbols,
     pub offsets: Option<Offsets>,
-    /// A [`Phase`].
     pub phase: AtomicU8,
     scoreboard: Scoreboard,
-    /// Set when collecting begins.
+    /// Set when the collection starts.
     pub sampling: OnceLock<Sampling>,
-    /// The numbers of threads, by where their stacks begin.
+    /// Numbers of threads, by the start of their stacks.
     threads: Mutex<HashMap<u64, u32>>,
 }
 
 struct Scoreboard(*mut api::Scoreboard);
 
-// SAFETY: QEMU's, made once, and meant for all threads.
+// SAFETY: created once by QEMU, which lets all threads use it.
 unsafe impl Send for Scoreboard {}
 // SAFETY: as above.
 unsafe impl Sync for Scoreboard {}
 
-/// What is known of the guest when collecting begins.
+/// Facts about the guest at the start of the collection.
 #[derive(Debug, Default)]
 pub struct Sampling {
     /// Whether sections can be sampled at all.
@@ -60,29 +59,35 @@ pub struct Sampling {
 
 static COLLECTOR: OnceLock<Collector> = OnceLock::new();
 
-/// The collector, once the plug-in is installed.
+/// Available once the plug-in is installed.
 pub fn collector() -> Option<&'static Collector> {
     COLLECTOR.get()
 }
 
 impl Collector {
-    /// Begins the stream; what hinders it otherwise. Each processor counts in `counted` bytes.
-    pub fn set_up(id: Id, processors: usize, counted: usize, options: Options) -> Result<(), String> {
+    /// Starts the stream. The scoreboard has `counted` bytes for each processor.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened, the symbols are unusable, or the plug-in is loaded twice.
+    pub fn set_up(
+        id: Id,
+        processors: usize,
+        counted: usize,
+        options: Options,
+    ) -> Result<(), String> {
         let text = |path: &Path| {
-            let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = std::fs::read(path).map_err(|error| shared::file(path, error))?;
             Ok::<_, String>(String::from_utf8_lossy(&text).into_owned())
         };
         let symbols = Symbols::parse(&text(&options.symbols)?);
-        let symbols = symbols.map_err(|error| format!("{}: {error}", options.symbols.display()))?;
+        let symbols = symbols.map_err(|error| shared::file(&options.symbols, error))?;
         let (offsets, note) = match &options.offsets {
             Some(path) => match Offsets::parse(&text(path)?) {
                 Ok(offsets) => (Some(offsets), None),
-                Err(what) => (None, Some(format!("objects of the heap have no names: {}: {what}", path.display()))),
+                Err(error) => (None, Some(messages::bad_offsets(path, &error))),
             },
-            None => {
-                let note = "objects of the heap have no names, and a lock in freed memory stays the same: no offsets were given";
-                (None, Some(note.to_string()))
-            }
+            None => (None, Some(messages::no_offsets())),
         };
         let collection = Collection::new(options.common)?;
         note.into_iter().for_each(|note| collection.notes.add(note));
@@ -99,10 +104,9 @@ impl Collector {
             sampling: OnceLock::new(),
             threads: Mutex::default(),
         };
-        COLLECTOR.set(collector).map_err(|_| "the plug-in was loaded twice".to_string())
+        COLLECTOR.set(collector).map_err(|_| shared::loaded_twice())
     }
 
-    /// Where collecting is.
     #[inline]
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
@@ -114,17 +118,19 @@ impl Collector {
         }
     }
 
-    /// From one phase to the next; whether it was this call that did it.
+    /// Changes the phase if it is `from`. Returns whether this call changed it.
     pub fn advance(&self, from: Phase, to: Phase) -> bool {
-        self.phase.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.phase
+            .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
-    /// What the processors count in.
+    /// Memory for the processors' counts of instructions.
     pub fn scoreboard(&self) -> *mut api::Scoreboard {
         self.scoreboard.0
     }
 
-    /// What is known of the guest, once collecting has begun.
+    /// Facts about the guest, once the collection has started.
     pub fn sampling(&self) -> &Sampling {
         static NOTHING: OnceLock<Sampling> = OnceLock::new();
         self.sampling.get().unwrap_or_else(|| NOTHING.get_or_init(Sampling::default))
@@ -134,7 +140,7 @@ impl Collector {
         self.threads.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The number of the thread with the stack that begins at `stack`.
+    /// The number of the thread whose stack starts at `stack`.
     pub fn thread(&self, stack: u64) -> u32 {
         let mut threads = self.threads();
         let next = threads.len() as u32;

@@ -1,22 +1,22 @@
-//! The guest's memory, as the processor that calls back has it mapped.
+//! The guest's memory, in the address space of the calling processor.
 
 use crate::api;
 use unconvoy_trace_collector::memory::Memory;
 
-/// See the [module](self); to be asked in callbacks alone. An answer takes about a microsecond: a
-/// walk of the page tables.
+/// See the [module](self). Usable only in callbacks. A read walks the page tables and takes about a
+/// microsecond.
 pub struct Guest;
 
 impl Memory for Guest {
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         thread_local! {
-            /// One for each thread, never freed: it is asked for all the time.
+            /// One buffer per thread, never freed because reads are frequent.
             static BUFFER: *mut api::ByteArray =
                 // SAFETY: no preconditions.
                 unsafe { api::g_byte_array_new() };
         }
         BUFFER.with(|buffer| {
-            // SAFETY: the array is this thread's own, and has as many bytes as its length says.
+            // SAFETY: the array belongs to this thread and has `len` bytes.
             unsafe {
                 let got = api::qemu_plugin_read_memory_vaddr(address, *buffer, to.len());
                 if !got || ((**buffer).len as usize) < to.len() {

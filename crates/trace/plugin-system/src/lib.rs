@@ -1,42 +1,49 @@
-//! A plug-in of QEMU's system mode (plug-in interface version 4, as QEMU 10.0 has it) that samples
-//! the address sets of the Linux kernel's critical sections under spin locks, for Syncchar
-//! ("Predicting and Tuning the Performance of Multicore Systems", Porter, Hofmann and Witchel,
-//! 2008, sections 4 to 6).
+//! A plug-in for QEMU's system mode (plug-in interface version 4, as in QEMU 10.0). It samples the
+//! address sets of the Linux kernel's critical sections under spin locks for Syncchar ("Predicting
+//! and Tuning the Performance of Multicore Systems", Porter, Hofmann and Witchel, 2008, sections 4
+//! to 6).
 //!
 //! ```text
-//! qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-smap,-la57 -smp 8 ... -plugin libunconvoy_plugin_system.so,out=FILE,symbols=FILE
+//! qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-smap,-la57 -smp 8 ... \
+//!     -plugin libunconvoy_plugin_system.so,out=FILE,symbols=FILE
 //! ```
 //!
-//! Collecting begins when the guest sets its host name to `unconvoy-begin`, and ends when it sets
-//! it to `unconvoy-end`. Until then, and from then on, the guest runs at QEMU's own speed.
+//! The collection starts when the guest sets its host name to `unconvoy-begin` and ends when the
+//! guest sets it to `unconvoy-end`. Before and after, the guest runs at QEMU's own speed.
 //!
-//! | file | idea |
+//! | file | purpose |
 //! | --- | --- |
-//! | `translate` | what is inserted into the guest's code |
-//! | `course` | the course of collecting |
-//! | `processor` | what a virtual processor holds, and what it touches meanwhile |
-//! | `collector` | what the processors share |
+//! | `translate` | inserts callbacks into the guest's code |
+//! | `lifecycle` | starts and ends the collection |
+//! | `processor` | the locks a virtual processor holds, and the memory its sections touch |
+//! | `frees` | ends the locks in freed memory |
+//! | `devices` | recognizes accesses to devices |
+//! | `collector` | the state shared by all processors |
 //! | `objects` | the kernel's heap |
-//! | `layout` | where the kernel keeps what is a processor's own |
-//! | `symbols`, `returns` | where the functions are that lock and free, and where they return |
-//! | `guest`, `registers` | the guest's memory and registers, as the interface has them |
-//! | `api` | what the interface has in this version alone |
+//! | `layout` | per-processor memory and stacks |
+//! | `symbols`, `returns` | find the functions that lock and free, and their returns |
+//! | `guest`, `registers` | the guest's memory and registers through the interface |
+//! | `messages` | errors and notes |
+//! | `api` | the part of the interface specific to version 4 |
 //!
-//! What it has in common with the plug-in of the user mode is in `unconvoy-trace-collector`, what
-//! is written in `unconvoy-trace-stream`.
+//! The parts shared with the user-mode plug-in are in `unconvoy-trace-collector`;
+//! `unconvoy-trace-stream` has the output format.
 //!
-//! Not seen: bit spin locks, sequence locks, locks that sleep (mutexes, semaphores, RCU), and spin
-//! locks whose functions a kernel has inlined. Left out of sets: locks, the own stack, memory of
-//! user space, what the locking functions themselves touch, and what is the processor's own, unless
-//! the lock lies there, too.
+//! The plug-in does not see bit spin locks, sequence locks, sleeping locks (mutexes, semaphores,
+//! RCU), or spin locks whose functions are inlined into the kernel. Address sets leave out locks,
+//! the section's own stack, user memory, accesses of the locking functions themselves, and
+//! per-processor memory unless the lock lies there, too.
 
 #![cfg(target_arch = "x86_64")]
 
 mod api;
 mod collector;
-mod course;
+mod devices;
+mod frees;
 mod guest;
 mod layout;
+mod lifecycle;
+mod messages;
 mod objects;
 mod options;
 mod processor;
@@ -58,12 +65,15 @@ plugin!(Collector, version = 4);
 impl FrontEnd for Collector {
     type Vcpu = Processor;
 
-    fn install(id: Id, Target { name, is_system, processors }: &Target, arguments: &[String]) -> Result<(), String> {
-        let count = usize::try_from(*processors).ok().filter(|count| (1..=PROCESSORS).contains(count));
+    fn install(
+        id: Id,
+        Target { name, is_system, processors }: &Target,
+        arguments: &[String],
+    ) -> Result<(), String> {
+        let count =
+            usize::try_from(*processors).ok().filter(|count| (1..=PROCESSORS).contains(count));
         let Some(count) = count.filter(|_| *is_system && name == "x86_64") else {
-            return Err(format!(
-                "it is for qemu-system-x86_64 with up to {PROCESSORS} processors, not for {processors} of {name}"
-            ));
+            return Err(messages::wrong_target(PROCESSORS, *processors, name));
         };
         let options = options::parse(arguments.iter().map(String::as_str))?;
         Collector::set_up(id, count, size_of::<Instructions>(), options)?;

@@ -1,27 +1,30 @@
-//! The kernel's heap: which object of which slab cache an address lies in.
+//! The kernel's heap: the slab object that contains an address.
 //!
-//! Where members lie in structures differs from kernel to kernel; the `offsets` option's file says
-//! it, lines of `key=value`, decimal or with 0x:
+//! The offsets of members in structures differ between kernels. The file of the `offsets` option
+//! has them in lines of `key=value`, decimal or hexadecimal with 0x:
 //!
-//! | key | what |
+//! | key | value |
 //! | --- | --- |
 //! | `sizeof_page` | bytes of `struct page` |
-//! | `compound_head` | offset of that in `struct page` |
-//! | `slab_cache` | offset of that in `struct slab` |
-//! | `kmem_cache_name`, `kmem_cache_size`, `kmem_cache_object_size`, `kmem_cache_list` | offsets of `name`, `size`, `object_size` and `list` in `struct kmem_cache` |
-//! | `sizeof_pglist_data` | bytes of that, if the memory nodes are to be objects, too; need not be there |
+//! | `compound_head` | its offset in `struct page` |
+//! | `slab_cache` | its offset in `struct slab` |
+//! | `kmem_cache_name` | offset of `name` in `struct kmem_cache` |
+//! | `kmem_cache_size`, `kmem_cache_object_size` | offsets of `size` and `object_size` in `struct kmem_cache` |
+//! | `kmem_cache_list` | offset of `list` in `struct kmem_cache` |
+//! | `sizeof_pglist_data` | bytes of `struct pglist_data`; optional, records the memory nodes as objects |
 //!
-//! An address of the direct map has its `struct page`, or that of the first page if there are
-//! several. That is a slab if what would be its cache is one of the kernel's caches.
+//! An address in the direct map has a `struct page`. In a compound page, the `struct page` of the
+//! first page counts. The page is a slab if its `slab_cache` points to one of the kernel's caches.
 
 use crate::layout::{KERNEL, Layout};
+use crate::messages;
 use crate::symbols::Symbols;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use unconvoy_trace_collector::memory::Memory;
 use unconvoy_trace_stream::{Record, Region};
 
-/// From the file of offsets.
+/// The content of the file of offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
     sizeof_page: u64,
@@ -35,18 +38,25 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// From the file's text; what is missing or wrong otherwise.
+    /// Parses the file's text.
+    ///
+    /// # Errors
+    ///
+    /// A malformed line or a missing key; the text says which.
     pub fn parse(text: &str) -> Result<Offsets, String> {
         let mut values = HashMap::new();
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let (key, value) = line.split_once('=').ok_or_else(|| format!("{line}: not of the form key=value"))?;
+        for line in
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            let (key, value) =
+                line.split_once('=').ok_or_else(|| messages::malformed_offset(line))?;
             let number = match value.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16),
                 None => value.parse(),
             };
-            values.insert(key, number.map_err(|_| format!("{line}: not a number"))?);
+            values.insert(key, number.map_err(|_| messages::malformed_offset(line))?);
         }
-        let get = |key: &str| values.get(key).copied().ok_or_else(|| format!("there is no {key}"));
+        let get = |key: &str| values.get(key).copied().ok_or_else(|| messages::missing_offset(key));
         Ok(Offsets {
             sizeof_page: get("sizeof_page")?,
             compound_head: get("compound_head")?,
@@ -60,7 +70,6 @@ impl Offsets {
     }
 }
 
-/// A slab cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     pub name: Vec<u8>,
@@ -69,7 +78,7 @@ pub struct Cache {
     pub object_size: u64,
 }
 
-/// The kernel's caches, when collecting began.
+/// The kernel's caches at the start of the collection.
 #[derive(Debug)]
 pub struct Caches {
     offsets: Offsets,
@@ -78,23 +87,33 @@ pub struct Caches {
     by_address: HashMap<u64, Cache>,
 }
 
-/// More caches than any kernel has: a list that does not end.
+/// More caches than any kernel has: the list is corrupt.
 const MOST: usize = 10_000;
 
 impl Caches {
-    /// Reads them from the guest, in a callback. Nothing if they cannot be found.
-    pub fn look(memory: &dyn Memory, symbols: &Symbols, layout: &Layout, offsets: Offsets) -> Option<Self> {
+    /// Reads the caches from the guest, in a callback. `None` if they cannot be found.
+    pub fn read(
+        memory: &dyn Memory,
+        symbols: &Symbols,
+        layout: &Layout,
+        offsets: Offsets,
+    ) -> Option<Self> {
         let head = symbols.variable("slab_caches")?;
         let mut by_address = HashMap::new();
         let mut at = memory.word(head)?;
         while at != head && by_address.len() < MOST {
             let cache = at.wrapping_sub(offsets.list);
             let name = memory.word(cache + offsets.name)?;
-            let (size, object_size) =
-                (memory.half_word(cache + offsets.size)?, memory.half_word(cache + offsets.object_size)?);
+            let (size, object_size) = (
+                memory.half_word(cache + offsets.size)?,
+                memory.half_word(cache + offsets.object_size)?,
+            );
             if size > 0 {
                 let name = memory.string(name, 64);
-                by_address.insert(cache, Cache { name, size: size.into(), object_size: object_size.into() });
+                by_address.insert(
+                    cache,
+                    Cache { name, size: size.into(), object_size: object_size.into() },
+                );
             }
             at = memory.word(at)?;
         }
@@ -107,12 +126,11 @@ impl Caches {
         })
     }
 
-    /// Bytes of a page's structure.
     pub fn sizeof_page(&self) -> u64 {
         self.offsets.sizeof_page
     }
 
-    /// So many pages were freed, the first of which has this structure.
+    /// Records that the kernel freed `pages` pages, the first of which has this structure.
     pub fn free_pages(&self, structure: u64, pages: u64) {
         let Some(offset) = structure.checked_sub(self.page_structures) else { return };
         let first = self.direct_map / 4096 + offset / self.offsets.sizeof_page;
@@ -121,36 +139,40 @@ impl Caches {
         }
     }
 
-    /// The memory nodes, which are no slab's. In a callback.
+    /// The memory nodes, which belong to no slab. In a callback.
     pub fn nodes(&self, memory: &dyn Memory, symbols: &Symbols) -> Vec<Region> {
-        /// More than a guest has.
+        /// More nodes than a guest has.
         const NODES: u64 = 64;
-        let (Some(array), Some(size)) = (symbols.variable("node_data"), self.offsets.sizeof_pglist_data) else {
+        let (Some(array), Some(size)) =
+            (symbols.variable("node_data"), self.offsets.sizeof_pglist_data)
+        else {
             return Vec::new();
         };
-        let nodes = (0..NODES).map_while(|index| memory.word(array + index * 8).filter(|node| *node >= KERNEL));
+        let nodes = (0..NODES)
+            .map_while(|index| memory.word(array + index * 8).filter(|node| *node >= KERNEL));
         nodes.map(|node| Region::new(node, size)).collect()
     }
 
-    /// The cache at this address of the guest.
     pub fn get(&self, address: u64) -> Option<&Cache> {
         self.by_address.get(&address)
     }
 
-    /// The slab of the page of `address`: the address of its cache, and of its first object. By two
-    /// or three reads of the guest's memory.
+    /// The slab that contains `address`: the addresses of its cache and of its first object. Takes
+    /// two or three reads of guest memory.
     fn slab(&self, memory: &dyn Memory, address: u64) -> Option<(u64, u64)> {
-        // Of four-level page tables.
+        // The direct map's size with four-level page tables.
         const LARGEST: u64 = 64 << 40;
-        let physical = address.checked_sub(self.direct_map).filter(|physical| *physical < LARGEST)?;
+        let physical =
+            address.checked_sub(self.direct_map).filter(|physical| *physical < LARGEST)?;
         let Offsets { sizeof_page, compound_head, slab_cache, .. } = self.offsets;
         let mut page = self.page_structures + (physical >> 12) * sizeof_page;
         let head = memory.word(page + compound_head)?;
         if head & 1 != 0 {
-            // The first page's structure; or, since Linux 7.1, what to mask the address of this one
-            // by.
+            // The word is the address of the first page's structure or, since Linux 7.1, a mask
+            // that turns the address of this page's structure into the first one's.
             let first = head - 1;
-            let is_address = first.checked_sub(self.page_structures).is_some_and(|offset| offset < LARGEST >> 6);
+            let is_address =
+                first.checked_sub(self.page_structures).is_some_and(|offset| offset < LARGEST >> 6);
             page = if is_address { first } else { page & first };
         }
         let cache = memory.word(page + slab_cache)?;
@@ -159,22 +181,22 @@ impl Caches {
     }
 }
 
-/// Times that pages were freed, by page, several each: a page that was freed may have become
-/// another cache's.
+/// The number of frees of pages, in slots hashed by page. After its free, a page may belong to
+/// another cache.
 static FREED: [AtomicU32; 1 << 14] = [const { AtomicU32::new(0) }; 1 << 14];
 
 fn freed(page: u64) -> &'static AtomicU32 {
     &FREED[page as usize % FREED.len()]
 }
 
-/// Pages whose slabs a processor remembers, and objects that it has written: by page or address,
-/// one each.
+/// Entries of each of a processor's two direct-mapped caches: pages with their slabs, and objects
+/// already written to the stream.
 const REMEMBERED: usize = 4096;
 
-/// A page's slab is asked for again after so many sections: not every way to free a page is known.
+/// Sections after which a page's slab is read again: not every way to free a page is observed.
 const FORGET_AFTER: u32 = 1000;
 
-/// What a processor remembers, so that it reads the guest's memory seldom.
+/// A processor's cache, which saves most reads of guest memory.
 pub struct View {
     pages: Vec<Page>,
     taken: Vec<(u64, u64)>,
@@ -184,10 +206,10 @@ pub struct View {
 #[derive(Clone, Copy, Default)]
 struct Page {
     number: u64,
-    /// The section then, and how often the page had been freed.
+    /// The section counter and the page's number of frees when the page was read from guest memory.
     seen: u32,
     freed: u32,
-    /// 0: it is no slab.
+    /// The slab cache; 0 if the page is not a slab.
     cache: u64,
     first: u64,
 }
@@ -200,7 +222,6 @@ impl Page {
     }
 }
 
-/// An object of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
     pub address: u64,
@@ -208,12 +229,13 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// As the stream has it.
     pub fn record(self) -> Record<'a> {
-        Record::Object(unconvoy_trace_stream::Object { region: self.region(), name: &self.cache.name })
+        Record::Object(unconvoy_trace_stream::Object {
+            region: self.region(),
+            name: &self.cache.name,
+        })
     }
 
-    /// Its bytes.
     pub fn region(self) -> Region {
         Region::new(self.address, self.cache.object_size)
     }
@@ -224,25 +246,34 @@ impl View {
         View { pages: vec![Page::default(); REMEMBERED], taken: vec![(0, 0); REMEMBERED], now: 0 }
     }
 
-    /// Another section is looked at.
     pub fn next_section(&mut self) {
         self.now = self.now.wrapping_add(1);
     }
 
-    /// The object that `address` lies in.
-    pub fn object<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+    /// The object that contains `address`, from the cache or from guest memory.
+    pub fn object<'a>(
+        &mut self,
+        memory: &dyn Memory,
+        caches: &'a Caches,
+        address: u64,
+    ) -> Option<Object<'a>> {
         let number = address >> 12;
         let page = &self.pages[number as usize % REMEMBERED];
-        let is_old =
-            page.freed != freed(number).load(Ordering::Relaxed) || self.now.wrapping_sub(page.seen) > FORGET_AFTER;
+        let is_old = page.freed != freed(number).load(Ordering::Relaxed)
+            || self.now.wrapping_sub(page.seen) > FORGET_AFTER;
         if page.number != number || is_old {
             return self.object_now(memory, caches, address);
         }
         page.object(caches, address)
     }
 
-    /// Likewise, whatever is remembered.
-    pub fn object_now<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+    /// The object that contains `address`, always read from guest memory.
+    pub fn object_now<'a>(
+        &mut self,
+        memory: &dyn Memory,
+        caches: &'a Caches,
+        address: u64,
+    ) -> Option<Object<'a>> {
         let number = address >> 12;
         let freed = freed(number).load(Ordering::Relaxed);
         let (cache, first) = caches.slab(memory, address).unwrap_or((0, 0));
@@ -251,12 +282,18 @@ impl View {
         page.object(caches, address)
     }
 
-    /// Likewise, unless it was taken lately.
-    pub fn take_new<'a>(&mut self, memory: &dyn Memory, caches: &'a Caches, address: u64) -> Option<Object<'a>> {
+    /// The object that contains `address`, or `None` if a recent call returned it.
+    pub fn take_new<'a>(
+        &mut self,
+        memory: &dyn Memory,
+        caches: &'a Caches,
+        address: u64,
+    ) -> Option<Object<'a>> {
         let object = self.object(memory, caches, address)?;
         let cache = std::ptr::from_ref(object.cache) as u64;
         let slot = (object.address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let taken = &mut self.taken[slot as usize % REMEMBERED];
-        (std::mem::replace(taken, (object.address, cache)) != (object.address, cache)).then_some(object)
+        (std::mem::replace(taken, (object.address, cache)) != (object.address, cache))
+            .then_some(object)
     }
 }

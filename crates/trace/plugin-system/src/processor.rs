@@ -1,18 +1,17 @@
-//! One virtual processor: which locks it holds, which of these sections are sampled, and what they
+//! One virtual processor: the locks it holds, which of their sections are sampled, and what they
 //! touch.
 //!
-//! A spin lock's holder is not preempted, so that open sections are its processor's. A section is
-//! drawn when its lock is acquired, and from then on the processor runs blocks with memory
-//! callbacks ([`State::watch`]), until it holds no drawn lock any more. Accesses count as the
-//! section's only from the stack on which it acquired the lock: an interrupt's handler has another,
-//! and so has the thread that the scheduler goes on with.
+//! A spin lock's holder is not preempted, so open sections belong to the processor. A section is
+//! drawn when its lock is acquired. From then on the processor runs blocks with memory callbacks
+//! ([`State::watch`]), until it holds no drawn lock. Only accesses from the stack on which the lock
+//! was acquired belong to the section: an interrupt handler runs on another stack, and so does the
+//! thread that the scheduler switches to.
 
-use crate::api;
 use crate::collector::{Collector, Sampling, collector};
 use crate::guest::Guest;
-use crate::layout;
-use crate::objects::{Cache, View};
+use crate::objects::View;
 use crate::symbols::Function;
+use crate::{devices, frees, layout};
 use std::collections::HashMap;
 use unconvoy_trace_collector::collection::locks;
 use unconvoy_trace_collector::front::{Vcpu, guarded};
@@ -24,26 +23,26 @@ use unconvoy_trace_collector::state::{State, register};
 use unconvoy_trace_collector::vcpus::Vcpus;
 use unconvoy_trace_stream::{Access, Record, Region, Section, append, flag};
 
-/// The most virtual processors.
 pub const PROCESSORS: usize = 1024;
 
-/// Made at a processor's first callback, and never freed.
-// SAFETY: they are asked for by numbers that QEMU hands to a callback, on that processor's own
-// thread; callbacks do not nest. All are asked for while all processors are stopped.
+/// Each entry is made at a processor's first callback and never freed.
+// SAFETY: QEMU passes the number to callbacks on that processor's own thread, and callbacks do not
+// nest. `all` is used only while all processors are stopped.
 pub static BY_NUMBER: Vcpus<Processor, PROCESSORS> = unsafe { Vcpus::new() };
 
-/// Locks whose counts a processor keeps, before it adds them to the lock's.
+/// Locks in a processor's cache of counts.
 const CACHED: usize = 1024;
 
-/// Acquisitions that a processor may be within at a time: it spins for one, and in an interrupt for
-/// another. More are some that never returned.
+/// The most acquisitions in progress on one processor, which may spin for one lock, be interrupted,
+/// and spin for another. Surplus entries belong to functions that never returned.
 const PENDING: usize = 16;
 
-/// Locks that a processor may hold at a time. More are some whose release was not seen.
+/// Locks that a processor may hold at a time. Surplus entries belong to locks whose release was not
+/// seen.
 const HELD: usize = 64;
 
-/// What the translated code counts by itself: instructions executed. Each processor adds to its own
-/// at every block, so that they lie apart: two cache lines, which processors may fetch together.
+/// Instructions executed, counted by the translated code. Each processor updates its counts at
+/// every block, so they fill two cache lines, which processors may prefetch as a pair.
 #[repr(C)]
 pub struct Instructions {
     pub kernel: u64,
@@ -51,18 +50,17 @@ pub struct Instructions {
     _apart: [u64; 14],
 }
 
-/// See the [module](self).
 pub struct Processor {
     number: usize,
     recorder: Recorder,
     instructions: *const Instructions,
     pending: Vec<Pending>,
     held: Vec<Held>,
-    /// How many of the held locks are sampled.
+    /// The number of held locks that are sampled.
     sampled: usize,
     view: View,
     threads: HashMap<u64, u32>,
-    /// In instructions.
+    /// Instructions executed while waiting for locks.
     waited: u64,
     unmatched: u64,
     abandoned: u64,
@@ -71,15 +69,15 @@ pub struct Processor {
 /// An acquiring function between its entry and its return.
 struct Pending {
     lock: Region,
-    /// It may fail.
+    /// Whether it may fail.
     tries: bool,
-    /// The stack pointer at its entry, where the return address lies.
+    /// The stack pointer at the entry; the return address lies there.
     stack: u64,
-    /// When it began to wait.
+    /// The instruction count when the wait began.
     waits: Option<u64>,
 }
 
-/// A section between the acquisition of its lock and the release.
+/// A section between the acquisition and the release of its lock.
 struct Held {
     lock: &'static Lock,
     since: u64,
@@ -91,21 +89,21 @@ struct Sample {
     flags: u32,
     thread: u32,
     stack: Region,
-    /// The lock lies in per-processor memory: what it protects may lie there, too, and another
-    /// thread comes to it from another processor.
+    /// Whether the lock lies in per-processor memory. The data that it protects may lie there, too,
+    /// and threads on other processors may access the data.
     of_processor: bool,
 }
 
-/// What a processor has seen, for the end record.
+/// A processor's totals for the end record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub kernel: u64,
     pub user: u64,
     pub waited: u64,
-    /// Releases of locks that this processor did not hold: acquired before collecting began, or on
+    /// Releases of locks that this processor did not hold: acquired before the collection, or on
     /// another processor.
     pub unmatched: u64,
-    /// Locks whose release was not seen for too long.
+    /// Locks dropped because their release was not seen.
     pub abandoned: u64,
     /// Locks held at the end.
     pub open: u64,
@@ -133,12 +131,16 @@ impl Vcpu for Processor {
 }
 
 impl Processor {
-    /// The counts of instructions are what the translated code adds to, for as long as the process
-    /// lives.
-    pub fn new(collector: &Collector, number: usize, state: State, instructions: *const Instructions) -> Self {
+    /// `instructions` are the counts that the translated code updates as long as the process lives.
+    pub fn new(
+        collector: &Collector,
+        number: usize,
+        state: State,
+        instructions: *const Instructions,
+    ) -> Self {
         Processor {
             number,
-            recorder: Recorder::new(&collector.collection, number as u32, state, CACHED),
+            recorder: Recorder::new(&collector.collection, state, CACHED),
             instructions,
             pending: Vec::new(),
             held: Vec::new(),
@@ -151,10 +153,9 @@ impl Processor {
         }
     }
 
-    /// Instructions that this processor has executed in the kernel; within a block, the whole
-    /// block's.
+    /// Kernel instructions executed by this processor. The count includes all of the current block.
     fn now(&self) -> u64 {
-        // SAFETY: by `new`; only this processor's own thread, which is here, adds to it.
+        // SAFETY: by `new`; only this thread updates the counts.
         unsafe { (&raw const (*self.instructions).kernel).read_volatile() }
     }
 
@@ -162,25 +163,33 @@ impl Processor {
         self.recorder.state.register(which)
     }
 
-    /// A function is entered, with the first instruction of a block of so many.
+    /// The processor enters a function, in a block of `block` instructions.
     pub fn enter(&mut self, collector: &Collector, function: Function, block: u64) {
         let first = self.register(register::RDI);
         match function {
-            Function::Acquire { size } => self.ask(Region::new(first, size.into()), false),
-            Function::Try { size } => self.ask(Region::new(first, size.into()), true),
+            Function::Acquire { size } => self.request(Region::new(first, size.into()), false),
+            Function::Try { size } => self.request(Region::new(first, size.into()), true),
             Function::Release => self.release(collector, first, self.now().saturating_sub(block)),
             Function::Wait => self.wait(first, self.now().saturating_sub(block)),
-            Function::Free => self.free(collector, first, None),
-            Function::FreeOfCache => self.free(collector, self.register(register::RSI), Some(first)),
-            Function::FreeMany => self.free_many(collector),
-            Function::FreePages => free_pages(collector, first, self.register(register::RSI) as u32),
-            Function::Name => {}
+            Function::Free => frees::free_object(&mut self.view, collector, first, None),
+            Function::FreeOfCache => {
+                let object = self.register(register::RSI);
+                frees::free_object(&mut self.view, collector, object, Some(first));
+            }
+            Function::FreeMany => {
+                let (count, array) = (self.register(register::RSI), self.register(register::RDX));
+                frees::free_objects(&mut self.view, collector, count, array);
+            }
+            Function::FreePages => {
+                frees::free_pages(collector, first, self.register(register::RSI) as u32);
+            }
+            Function::SetHostname => {}
         }
     }
 
-    fn ask(&mut self, lock: Region, tries: bool) {
+    fn request(&mut self, lock: Region, tries: bool) {
         let stack = self.register(register::RSP);
-        // One that goes on as another (a jump), or was left without a return.
+        // The previous function made a tail call to this one, or was left without a return.
         if self.pending.last().is_some_and(|last| last.stack == stack) {
             self.pending.pop();
         }
@@ -190,18 +199,21 @@ impl Processor {
         self.pending.push(Pending { lock, tries, stack, waits: None });
     }
 
-    /// The slow path of a lock: `now` without the block that begins here.
+    /// Records that the slow path of a lock starts. `now` excludes the current block.
     fn wait(&mut self, lock: u64, now: u64) {
-        // A writer's slow path takes the spin lock within its lock.
-        if let Some(pending) = self.pending.last_mut().filter(|pending| pending.lock.contains(lock)) {
+        // The slow path of a reader-writer lock's writer takes the spin lock inside that lock.
+        if let Some(pending) = self.pending.last_mut().filter(|pending| pending.lock.contains(lock))
+        {
             pending.waits.get_or_insert(now);
         }
     }
 
-    /// A function that locks, or waits for one, is about to return.
+    /// A function that locks or waits is about to return.
     pub fn return_from_lock(&mut self, collector: &Collector) {
         let stack = self.register(register::RSP);
-        let Some(at) = self.pending.iter().rposition(|pending| pending.stack == stack) else { return };
+        let Some(at) = self.pending.iter().rposition(|pending| pending.stack == stack) else {
+            return;
+        };
         self.pending.truncate(at + 1);
         let Some(pending) = self.pending.pop() else { return };
         if !pending.tries || self.register(register::RAX) as u8 != 0 {
@@ -224,23 +236,31 @@ impl Processor {
             self.sampled -= usize::from(abandoned.sample.is_some());
         }
         let sampling = collector.sampling();
-        let sample = (sampling.works && self.recorder.draw())
+        let sample = (sampling.works && self.recorder.draw(lock))
             .then(|| self.open_section(collector, sampling, lock, pending.stack));
         self.sampled += usize::from(sample.is_some());
         self.held.push(Held { lock, since: now, sample });
         self.switch();
     }
 
-    fn open_section(&mut self, collector: &Collector, sampling: &Sampling, lock: &Lock, pointer: u64) -> Box<Sample> {
+    fn open_section(
+        &mut self,
+        collector: &Collector,
+        sampling: &Sampling,
+        lock: &Lock,
+        pointer: u64,
+    ) -> Box<Sample> {
         let stack = sampling.layout.stack(self.number, pointer);
-        let thread = *self.threads.entry(stack.address).or_insert_with(|| collector.thread(stack.address));
+        let thread =
+            *self.threads.entry(stack.address).or_insert_with(|| collector.thread(stack.address));
         let of_processor = sampling.layout.is_per_cpu(lock.region.address);
         Box::new(Sample { set: self.recorder.open(), flags: 0, thread, stack, of_processor })
     }
 
-    /// A lock is released, at `now`; its section is written if it was sampled.
+    /// Releases a lock at `now` and writes its section if it was sampled.
     fn release(&mut self, collector: &Collector, address: u64, now: u64) {
-        let Some(at) = self.held.iter().rposition(|held| held.lock.region.address == address) else {
+        let Some(at) = self.held.iter().rposition(|held| held.lock.region.address == address)
+        else {
             self.unmatched += 1;
             return;
         };
@@ -255,8 +275,8 @@ impl Processor {
         }
     }
 
-    /// Has the processor run blocks with memory callbacks or not: called where the block ends with
-    /// a return, or belongs to a locking function.
+    /// Switches memory callbacks on or off. Called only in a block that ends with a return or
+    /// belongs to a locking function.
     fn switch(&self) {
         let watch = self.sampled > 0;
         if self.recorder.state.is_watching() != watch {
@@ -267,26 +287,32 @@ impl Processor {
     fn close_section(&mut self, collector: &Collector, lock: &Lock, sample: Sample) {
         let Sample { set, flags, thread, .. } = sample;
         self.view.next_section();
-        let (caches, section) = (&collector.sampling().caches, Section { lock: lock.number, thread, order: 0, flags });
+        let (caches, section) =
+            (&collector.sampling().caches, Section { lock: lock.number, thread, order: 0, flags });
         self.recorder.close(&collector.collection, section, set, |access, out| {
-            let object = caches.as_ref().and_then(|caches| self.view.take_new(&Guest, caches, access.address));
+            let object = caches
+                .as_ref()
+                .and_then(|caches| self.view.take_new(&Guest, caches, access.address));
             if let Some(object) = object {
                 append(out, &object.record());
             }
         });
     }
 
-    /// The kernel accesses memory, in a block with memory callbacks.
+    /// Records an access of the kernel, from a block with memory callbacks.
     #[inline]
     fn record(&mut self, Sampling { layout, .. }: &Sampling, access: &Access, information: u32) {
         let pointer = self.register(register::RSP);
         let own = layout.is_own(self.number, access.address);
         let device = layout::may_be_device(access.address);
         for sample in self.held.iter_mut().filter_map(|held| held.sample.as_mut()) {
-            if !sample.stack.contains(pointer) || sample.stack.contains(access.address) || own && !sample.of_processor {
+            if !sample.stack.contains(pointer)
+                || sample.stack.contains(access.address)
+                || own && !sample.of_processor
+            {
                 continue;
             }
-            if device && is_device(information, access.address) {
+            if device && devices::is_device(information, access.address) {
                 sample.flags |= flag::IO;
             } else {
                 sample.set.add(access);
@@ -294,10 +320,10 @@ impl Processor {
         }
     }
 
-    /// It talks to a device by an instruction of its own; or by a write to this register of the
-    /// processor's.
+    /// Flags the open sections: the processor drives a device by an I/O instruction, or by a write
+    /// to a model-specific register (`by_register`).
     pub fn mark_io(&mut self, by_register: bool) {
-        if by_register && !is_device_register(self.register(register::RCX) as u32) {
+        if by_register && !devices::is_device_register(self.register(register::RCX) as u32) {
             return;
         }
         let pointer = self.register(register::RSP);
@@ -308,8 +334,13 @@ impl Processor {
         }
     }
 
-    /// The lock, which is made known, with its counts.
-    fn counted(&mut self, collector: &Collector, pending: &Pending) -> Option<(&'static Lock, &mut Totals)> {
+    /// Returns the requested lock with this processor's counts of it. A new lock is first written
+    /// to the stream.
+    fn counted(
+        &mut self,
+        collector: &Collector,
+        pending: &Pending,
+    ) -> Option<(&'static Lock, &mut Totals)> {
         let (view, region) = (&mut self.view, pending.lock);
         self.recorder.counts.of(
             region.address,
@@ -319,13 +350,20 @@ impl Processor {
                     return Some(lock);
                 }
                 let caller = Guest.word(pending.stack).unwrap_or(0);
-                // Its object goes before it, so that a reader knows what it lies in, whatever is
-                // there later; looked up anew, and written even if there is none.
+                // The record of the object that contains the lock precedes the lock's record. A
+                // reader then knows the object even if its memory is reused. The object is read
+                // from guest memory. If there is none, an empty record is written.
                 let mut out = Vec::new();
                 if let Some(caches) = &collector.sampling().caches {
-                    let none = unconvoy_trace_stream::Object { region: Region::new(region.address, 0), name: &[] };
+                    let none = unconvoy_trace_stream::Object {
+                        region: Region::new(region.address, 0),
+                        name: &[],
+                    };
                     let object = view.object_now(&Guest, caches, region.address);
-                    append(&mut out, &object.map_or(Record::Object(none), |object| object.record()));
+                    append(
+                        &mut out,
+                        &object.map_or(Record::Object(none), |object| object.record()),
+                    );
                 }
                 Some(locks().find_or_make(region, caller, |lock| {
                     append(&mut out, &lock.record());
@@ -335,41 +373,17 @@ impl Processor {
         )
     }
 
-    /// The counts of a lock that it holds.
+    /// The counts of a held lock.
     fn known(&mut self, lock: &'static Lock) -> &mut Totals {
         let counts = &mut self.recorder.counts;
-        counts.of(lock.region.address, |counted| std::ptr::eq(counted, lock), || Some(lock)).expect("it was given").1
+        counts
+            .of(lock.region.address, |counted| std::ptr::eq(counted, lock), || Some(lock))
+            .expect("`find` returns a lock")
+            .1
     }
 
-    /// An object is freed: whatever locks were in it are no more. `cache` is its slab cache, if the
-    /// caller knows it.
-    fn free(&mut self, collector: &Collector, address: u64, cache: Option<u64>) {
-        if address < layout::KERNEL || !locks().may_be_within(address) {
-            return;
-        }
-        let Some(caches) = &collector.sampling().caches else { return };
-        let of_cache = |cache: &Cache| Region::new(address, cache.object_size);
-        let known = cache.and_then(|cache| caches.get(cache)).map(of_cache);
-        let object = known.or_else(|| Some(self.view.object(&Guest, caches, address)?.region()));
-        if let Some(object) = object {
-            locks().retire_within(object);
-        }
-    }
-
-    fn free_many(&mut self, collector: &Collector) {
-        /// More than the kernel frees at once: an array of a page has 512.
-        const MOST: u64 = 4096;
-        let (count, array) = (self.register(register::RSI), self.register(register::RDX));
-        let mut pointers = vec![0; count.min(MOST) as usize * 8];
-        if Guest.read(array, &mut pointers) {
-            for pointer in pointers.chunks_exact(8) {
-                self.free(collector, u64::from_le_bytes(pointer.try_into().expect("eight bytes")), None);
-            }
-        }
-    }
-
-    /// Collecting ends: its counts are published, with the time of what is still held. Sections
-    /// that it is in are never written: they have no unlock.
+    /// Ends the collection: publishes the counts, with the hold times of locks still held. Open
+    /// sections are never written, because they have no unlock.
     pub fn finish(&mut self) -> Seen {
         let now = self.now();
         let open = std::mem::take(&mut self.held);
@@ -384,36 +398,4 @@ impl Processor {
         let Processor { waited, unmatched, abandoned, .. } = *self;
         Seen { kernel: now, user, waited, unmatched, abandoned, open: open.len() as u64 }
     }
-}
-
-/// The pages with the structure at `structure` are freed: a page of the page tables has its lock
-/// there.
-fn free_pages(collector: &Collector, structure: u64, order: u32) {
-    /// Beyond the largest order.
-    const ORDERS: u32 = 20;
-    let Some(caches) = &collector.sampling().caches else { return };
-    if structure < layout::KERNEL || order >= ORDERS {
-        return;
-    }
-    caches.free_pages(structure, 1 << order);
-    if locks().may_be_within(structure) {
-        locks().retire_within(Region::new(structure, caches.sizeof_page() << order));
-    }
-}
-
-/// Whether the access is a device's, which QEMU knows within its callback.
-#[cold]
-fn is_device(information: u32, address: u64) -> bool {
-    // SAFETY: called within the access's callback, with what that was given; the result is valid as
-    // long.
-    unsafe {
-        let hardware = api::qemu_plugin_get_hwaddr(information, address);
-        !hardware.is_null() && api::qemu_plugin_hwaddr_is_io(hardware)
-    }
-}
-
-/// Model-specific registers behind which there is a device: the interrupt controller's, and the
-/// timer's deadline.
-fn is_device_register(number: u32) -> bool {
-    matches!(number, 0x800..=0x8ff | 0x6e0)
 }

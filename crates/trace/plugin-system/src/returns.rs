@@ -1,13 +1,13 @@
-//! Where a kernel's functions return.
+//! Recognizes where a kernel's functions return.
 
 use crate::symbols::Symbols;
 use unconvoy_trace_stream::Region;
 
-/// The longest instruction of x86-64.
+/// The longest x86-64 instruction.
 pub const LONGEST: usize = 15;
 
-/// Whether the instruction at `at` returns from the function in `code`: a return, or a jump to what
-/// returns for it.
+/// Whether the instruction at `at` returns from the function in `code`: by a return instruction, or
+/// by a jump to a return thunk.
 pub fn returns(symbols: &Symbols, code: Region, at: u64, bytes: &[u8]) -> bool {
     let after = at.wrapping_add(bytes.len() as u64);
     match bytes {

@@ -1,39 +1,39 @@
-//! The kernel's functions that lock, unlock, wait and free, and its variables that say where its
-//! memory is.
+//! The kernel's functions that lock, unlock, wait and free, and the variables that locate its
+//! memory.
 
+use crate::messages;
 use std::collections::{BTreeSet, HashMap};
 use unconvoy_trace_stream::Region;
 
-/// What a function means to its caller's sections.
+/// What a function does to its caller's sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// It has the lock in its first argument when it returns.
+    /// Holds the lock of its first argument when it returns.
     Acquire { size: u32 },
-    /// It has, if it returns true.
+    /// Holds the lock if it returns true.
     Try { size: u32 },
-    /// Its first argument is released.
+    /// Releases the lock of its first argument.
     Release,
-    /// It waits for the lock in its first argument.
+    /// Waits for the lock of its first argument.
     Wait,
-    /// It frees the object that its first argument points to.
+    /// Frees the object of its first argument.
     Free,
-    /// It frees the object that its second argument points to, of the slab cache in the first.
+    /// Frees the object of its second argument, from the slab cache of the first.
     FreeOfCache,
-    /// It frees objects: their number is its second argument, the third points to an array of
-    /// pointers to them.
+    /// Frees several objects: the second argument is their number, the third an array of pointers.
     FreeMany,
-    /// It frees pages: its first argument points to their structure, the second is the logarithm of
-    /// their number.
+    /// Frees pages: the first argument points to their structure, the second is the base-2
+    /// logarithm of their number.
     FreePages,
-    /// `sethostname(2)`, by which the guest says when to begin and when to end.
-    Name,
+    /// `sethostname(2)`, by which the guest starts and ends the collection.
+    SetHostname,
 }
 
-/// Where a function lies that locks, unlocks or waits.
+/// The code of a function that locks, unlocks or waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     pub region: Region,
-    /// A lock may be acquired when it returns.
+    /// Whether it may hold a lock when it returns.
     pub acquires: bool,
 }
 
@@ -41,22 +41,19 @@ pub struct Code {
 const SPIN: u32 = 4;
 const READ_WRITE: u32 = 8;
 
-/// Without these nothing can be collected.
+/// Required symbols.
 const NECESSARY: &[&str] = &["_raw_spin_lock", "_raw_spin_unlock", "__x64_sys_sethostname"];
 
-/// See the [module](self).
 #[derive(Debug, Default)]
 pub struct Symbols {
     functions: HashMap<u64, Function>,
-    /// Where functions lie that lock, unlock or wait: what they touch themselves is not a
-    /// section's.
+    /// Functions that lock, unlock or wait. Their own accesses do not belong to a section.
     locking: Vec<Code>,
-    /// What returns for others, where a kernel is built so.
+    /// Return thunks, if the kernel is built with them.
     thunks: Vec<u64>,
     variables: HashMap<&'static str, u64>,
 }
 
-/// Variables that are asked for.
 const VARIABLES: &[&str] = &[
     "__per_cpu_start",
     "__per_cpu_offset",
@@ -70,20 +67,26 @@ const VARIABLES: &[&str] = &[
 ];
 
 impl Symbols {
-    /// From the text of `/proc/kallsyms`; what is missing otherwise.
+    /// Parses the text of `/proc/kallsyms`.
+    ///
+    /// # Errors
+    ///
+    /// A malformed line, missing symbols, or addresses hidden from an unprivileged reader.
     pub fn parse(text: &str) -> Result<Symbols, String> {
         let mut symbols = Symbols::default();
         let mut names = HashMap::<&str, u64>::new();
-        // Where functions begin.
+        // Start addresses of all functions.
         let mut code = BTreeSet::new();
         for (number, line) in text.lines().enumerate() {
             let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
-                return Err(format!("line {} of the symbols is not of the form ADDRESS TYPE NAME", number + 1));
+            let (Some(address), Some(kind), Some(name)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                return Err(messages::malformed_symbol(number + 1));
             };
             let address = u64::from_str_radix(address, 16)
-                .map_err(|_| format!("line {} of the symbols: {address} is not an address", number + 1))?;
-            // A module's symbol of the same name is another.
+                .map_err(|_| messages::malformed_address(number + 1, address))?;
+            // A module's symbol may have the same name: skip it.
             if fields.next().is_none() {
                 names.entry(name).or_insert(address);
             }
@@ -92,11 +95,12 @@ impl Symbols {
             }
         }
         if !names.is_empty() && names.values().all(|address| *address == 0) {
-            return Err("all symbols are 0: they were read without privilege (kernel.kptr_restrict)".to_string());
+            return Err(messages::hidden_symbols());
         }
-        let missing: Vec<&str> = NECESSARY.iter().filter(|name| !names.contains_key(**name)).copied().collect();
+        let missing: Vec<&str> =
+            NECESSARY.iter().filter(|name| !names.contains_key(**name)).copied().collect();
         if !missing.is_empty() {
-            return Err(format!("the kernel's symbols lack {}", missing.join(", ")));
+            return Err(messages::missing_symbols(&missing));
         }
         for (name, address) in &names {
             if !code.contains(address) {
@@ -116,16 +120,17 @@ impl Symbols {
             }
         }
         symbols.locking.sort_unstable_by_key(|code| code.region.address);
-        symbols.variables = VARIABLES.iter().filter_map(|name| Some((*name, *names.get(name)?))).collect();
+        symbols.variables =
+            VARIABLES.iter().filter_map(|name| Some((*name, *names.get(name)?))).collect();
         Ok(symbols)
     }
 
-    /// The function that begins at `pc`, if it is of concern.
+    /// The function that starts at `pc`, if it is observed.
     pub fn function(&self, pc: u64) -> Option<Function> {
         self.functions.get(&pc).copied()
     }
 
-    /// The function that `pc` lies in, if it locks, unlocks or waits.
+    /// The locking, unlocking or waiting function that contains `pc`.
     pub fn locking_code(&self, pc: u64) -> Option<&Code> {
         let after = self.locking.partition_point(|code| code.region.address <= pc);
         self.locking[..after].last().filter(|code| code.region.contains(pc))
@@ -136,28 +141,37 @@ impl Symbols {
         self.thunks.contains(&target)
     }
 
-    /// Where a variable is.
     pub fn variable(&self, name: &str) -> Option<u64> {
         self.variables.get(name).copied()
     }
 
-    /// How many functions are listened to, by what they mean.
+    /// The number of observed functions of each kind, in words.
     pub fn counts(&self) -> Vec<String> {
         let count = |what: &str, is: fn(&Function) -> bool| {
-            format!("{} that {what}", self.functions.values().filter(|function| is(function)).count())
+            format!(
+                "{} that {what}",
+                self.functions.values().filter(|function| is(function)).count()
+            )
         };
         vec![
-            count("lock", |function| matches!(function, Function::Acquire { .. } | Function::Try { .. })),
+            count("lock", |function| {
+                matches!(function, Function::Acquire { .. } | Function::Try { .. })
+            }),
             count("unlock", |function| *function == Function::Release),
             count("wait", |function| *function == Function::Wait),
             count("free", |function| {
-                matches!(function, Function::Free | Function::FreeOfCache | Function::FreeMany | Function::FreePages)
+                matches!(
+                    function,
+                    Function::Free
+                        | Function::FreeOfCache
+                        | Function::FreeMany
+                        | Function::FreePages
+                )
             }),
         ]
     }
 }
 
-/// By their numbers.
 const FUNCTIONS: [Function; 11] = [
     Function::Acquire { size: SPIN },
     Function::Acquire { size: READ_WRITE },
@@ -169,33 +183,35 @@ const FUNCTIONS: [Function; 11] = [
     Function::FreeOfCache,
     Function::FreeMany,
     Function::FreePages,
-    Function::Name,
+    Function::SetHostname,
 ];
 
 impl Function {
-    /// A number for it, to go through a callback's data.
+    /// A number for a callback's data.
     pub fn number(self) -> u64 {
         FUNCTIONS.iter().position(|function| *function == self).unwrap_or(0) as u64
     }
 
-    /// The function of a [number](Function::number).
+    /// The function with this [number](Function::number).
     pub fn numbered(number: u64) -> Function {
         FUNCTIONS[number as usize]
     }
 
-    /// Whether it locks, unlocks or waits.
     fn locks(self) -> bool {
-        matches!(self, Function::Acquire { .. } | Function::Try { .. } | Function::Release | Function::Wait)
+        matches!(
+            self,
+            Function::Acquire { .. } | Function::Try { .. } | Function::Release | Function::Wait
+        )
     }
 }
 
-/// What the kernel's function of this name means.
+/// What the kernel function of this name does.
 fn function(name: &str) -> Option<Function> {
     match name {
-        "__x64_sys_sethostname" => return Some(Function::Name),
+        "__x64_sys_sethostname" => return Some(Function::SetHostname),
         "kfree" => return Some(Function::Free),
-        // The second's first argument is no cache; what it frees after a grace period is not used
-        // any more.
+        // The first argument of `kvfree_call_rcu` is not a cache. The memory it frees after a grace
+        // period is no longer in use.
         "kmem_cache_free" | "kvfree_call_rcu" => return Some(Function::FreeOfCache),
         "kmem_cache_free_bulk" => return Some(Function::FreeMany),
         "__free_frozen_pages" | "free_unref_page" => return Some(Function::FreePages),
@@ -207,13 +223,15 @@ fn function(name: &str) -> Option<Function> {
         _ => {}
     }
     let name = name.strip_prefix("_raw_")?;
-    let (size, name) = match (name.strip_prefix("spin_"), name.strip_prefix("read_"), name.strip_prefix("write_")) {
-        (Some(rest), ..) => (SPIN, rest),
-        (_, Some(rest), _) | (_, _, Some(rest)) => (READ_WRITE, rest),
-        _ => return None,
-    };
-    // What follows is how interrupts are kept away; but these are parts that the compiler has split
-    // off (`_raw_spin_lock.cold`).
+    let (size, name) =
+        match (name.strip_prefix("spin_"), name.strip_prefix("read_"), name.strip_prefix("write_"))
+        {
+            (Some(rest), ..) => (SPIN, rest),
+            (_, Some(rest), _) | (_, _, Some(rest)) => (READ_WRITE, rest),
+            _ => return None,
+        };
+    // The rest of the name says how interrupts are disabled. A dot marks a part that the compiler
+    // split off (`_raw_spin_lock.cold`).
     if name.contains('.') {
         return None;
     }

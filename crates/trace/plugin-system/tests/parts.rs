@@ -1,10 +1,13 @@
-//! The parts that need no QEMU. The plug-in's library cannot be linked without one, so they are compiled again here.
+//! The parts that need no QEMU, compiled into this test because the plug-in itself does not link
+//! without QEMU.
 
 #![cfg(target_arch = "x86_64")]
-#![allow(dead_code, reason = "each part is used as far as it is tested")]
+#![allow(dead_code, reason = "the tests use a part")]
 
 #[path = "../src/layout.rs"]
 mod layout;
+#[path = "../src/messages.rs"]
+mod messages;
 #[path = "../src/objects.rs"]
 mod objects;
 #[path = "../src/options.rs"]
@@ -22,7 +25,7 @@ use unconvoy_trace_collector::decode::Decoded;
 use unconvoy_trace_collector::memory::Memory;
 use unconvoy_trace_stream::Region;
 
-/// What is enough, and what must not be taken for more.
+/// The required symbols, and some that resemble observed functions.
 const SYMBOLS: &str = "\
     ffffffff81000000 T _raw_spin_lock\n\
     ffffffff81000040 T _raw_spin_lock_irq_disable\n\
@@ -47,11 +50,11 @@ const SYMBOLS: &str = "\
     ffffffffc0000000 t _raw_spin_lock\t[module]\n";
 
 fn symbols() -> Symbols {
-    Symbols::parse(SYMBOLS).expect("enough")
+    Symbols::parse(SYMBOLS).expect("valid input")
 }
 
 #[test]
-fn symbols_say_where_to_listen() {
+fn symbols_map_addresses_to_functions() {
     let symbols = symbols();
     let function = |offset: u64| symbols.function(0xffff_ffff_8100_0000 + offset);
     assert_eq!(function(0), Some(Function::Acquire { size: 4 }));
@@ -59,15 +62,21 @@ fn symbols_say_where_to_listen() {
     assert_eq!(function(0x80), Some(Function::Try { size: 4 }));
     assert_eq!(function(0xc0), Some(Function::Acquire { size: 8 }));
     assert_eq!(function(0x100), Some(Function::Try { size: 8 }));
-    assert_eq!((function(0x140), function(0x180)), (Some(Function::Release), Some(Function::Release)));
-    assert_eq!((function(0x1c0), function(0x600)), (None, None), "a part split off, and padding");
+    assert_eq!(
+        (function(0x140), function(0x180)),
+        (Some(Function::Release), Some(Function::Release))
+    );
+    assert_eq!((function(0x1c0), function(0x600)), (None, None), "a split-off part, and padding");
     assert_eq!((function(0x200), function(0x300)), (Some(Function::Wait), Some(Function::Free)));
-    assert_eq!(symbols.function(0xffff_ffff_c000_0000), None, "a module's");
+    assert_eq!(symbols.function(0xffff_ffff_c000_0000), None, "a module's symbol");
     let code = |offset: u64| symbols.locking_code(0xffff_ffff_8100_0000 + offset);
     let region = Region::between(0xffff_ffff_8100_0040, 0xffff_ffff_8100_0080);
     assert_eq!(code(0x41), Some(&symbols::Code { region, acquires: true }));
-    assert!(code(0x141).is_some_and(|code| !code.acquires) && code(0x2ff).is_some_and(|code| code.acquires));
-    assert_eq!(code(0x301), None, "it only frees");
+    assert!(
+        code(0x141).is_some_and(|code| !code.acquires)
+            && code(0x2ff).is_some_and(|code| code.acquires)
+    );
+    assert_eq!(code(0x301), None, "a function that only frees");
     assert_eq!(symbols.variable("pcpu_hot"), Some(0x1000));
     assert_eq!(symbols.counts()[..2], ["5 that lock", "2 that unlock"].map(String::from));
     for offset in (0..0x600).step_by(0x40) {
@@ -78,22 +87,23 @@ fn symbols_say_where_to_listen() {
 }
 
 #[test]
-fn symbols_that_are_missing_are_named() {
-    let refused = |text: &str| Symbols::parse(text).expect_err("too little");
+fn missing_symbols_are_named() {
+    let rejected = |text: &str| Symbols::parse(text).expect_err("invalid symbols");
     let without = |name: &str| {
-        let lines: Vec<&str> = SYMBOLS.lines().filter(|line| !line.ends_with(&format!(" {name}"))).collect();
-        refused(&lines.join("\n"))
+        let lines: Vec<&str> =
+            SYMBOLS.lines().filter(|line| !line.ends_with(&format!(" {name}"))).collect();
+        rejected(&lines.join("\n"))
     };
     assert_eq!(without("_raw_spin_unlock"), "the kernel's symbols lack _raw_spin_unlock");
     assert_eq!(without("__x64_sys_sethostname"), "the kernel's symbols lack __x64_sys_sethostname");
-    assert!(refused("").contains("_raw_spin_lock, _raw_spin_unlock"));
-    assert!(refused("0000000000000000 T _raw_spin_lock\n").contains("privilege"));
-    assert!(refused("what is this").contains("line 1"));
-    assert!(refused("a T b\nmore\n").contains("line 2"));
+    assert!(rejected("").contains("_raw_spin_lock, _raw_spin_unlock"));
+    assert!(rejected("0000000000000000 T _raw_spin_lock\n").contains("as root"));
+    assert!(rejected("what is this").contains("line 1"));
+    assert!(rejected("a T b\nmore\n").contains("line 2"));
 }
 
 #[test]
-fn returns_are_found_in_all_their_forms() {
+fn return_instructions_and_thunk_jumps_are_recognized() {
     let symbols = symbols();
     let code = Region::between(0xffff_ffff_8100_0000, 0xffff_ffff_8100_0040);
     let returns = |bytes: &[u8]| returns::returns(&symbols, code, 0xffff_ffff_8100_0010, bytes);
@@ -102,13 +112,20 @@ fn returns_are_found_in_all_their_forms() {
         [&[0xe9][..], &offset.to_le_bytes()].concat()
     };
     assert!(returns(&[0xc3]) && returns(&[0xf3, 0xc3]) && returns(&[0xc2, 8, 0]));
-    assert!(returns(&jump(0xffff_ffff_8100_0400)), "by a thunk");
-    assert!(!returns(&jump(0xffff_ffff_8100_0200)), "to its slow path, which returns for it");
-    assert!(!returns(&jump(0xffff_ffff_8100_0020)) && !returns(&[0x90]) && !returns(&[0xe8, 0, 0, 0, 0]));
+    assert!(returns(&jump(0xffff_ffff_8100_0400)), "a jump to a return thunk");
+    assert!(
+        !returns(&jump(0xffff_ffff_8100_0200)),
+        "a tail call of the slow path, which returns instead"
+    );
+    assert!(
+        !returns(&jump(0xffff_ffff_8100_0020))
+            && !returns(&[0x90])
+            && !returns(&[0xe8, 0, 0, 0, 0])
+    );
 }
 
 #[test]
-fn instructions_are_known_by_their_bytes() {
+fn instructions_are_classified_by_bytes() {
     let decoded = Decoded::new;
     // add %gs:0x10, %rax; lock cmpxchg %edx, (%rdi); xchg %eax, (%rdi); xchg %eax, %ecx
     assert!(decoded(&[0x65, 0x48, 0x03, 0x04, 0x25, 0x10, 0, 0, 0]).is_by_gs);
@@ -138,11 +155,11 @@ fn instructions_are_known_by_their_bytes() {
     assert_eq!(decoded(&[0x0f, 0x32]).does_io(), None);
 }
 
-/// Words at addresses; counts how often it is asked.
+/// Words by address; counts the reads.
 #[derive(Default)]
 struct Words {
     words: BTreeMap<u64, u64>,
-    asked: Cell<usize>,
+    reads: Cell<usize>,
 }
 
 impl Words {
@@ -154,7 +171,7 @@ impl Words {
 
 impl Memory for Words {
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
-        self.asked.set(self.asked.get() + 1);
+        self.reads.set(self.reads.get() + 1);
         to.iter_mut().enumerate().all(|(index, byte)| {
             let at = address + index as u64;
             let word = self.words.get(&(at & !7));
@@ -173,65 +190,84 @@ fn kernel() -> Words {
     let words = Words::default()
         .with(0xffff_ffff_8200_0000, &UNITS)
         .with(0xffff_ffff_8200_0100, &[0x10_0000, 0xffff_8880_0000_0000, 0xffff_ea00_0000_0000]);
-    // In a structure: the current task, a count, the task's stack, the interrupts' stack, more.
+    // One structure: the current task, a count, the task's stack, the interrupt stack, others.
     let hot = |stack| [KERNEL, 1, 0xffff_c900_0040_4000, stack, 0, 7, 0, 0];
     words.with(UNITS[0] + 0x1000, &hot(stacks[0])).with(UNITS[1] + 0x1000, &hot(stacks[1]))
 }
 
 #[test]
-fn a_processors_own_is_found() {
+fn layout_finds_per_processor_memory_and_stacks() {
     let mut notes = Vec::new();
-    let layout = Layout::look(&kernel(), &symbols(), 2, &mut |note| notes.push(note));
+    let layout = Layout::read(&kernel(), &symbols(), 2, &mut |note| notes.push(note));
     assert!(notes.is_empty(), "{notes:?}");
     assert!(layout.is_own(0, UNITS[0]) && layout.is_own(1, UNITS[1] + 0xf_ffff));
-    assert!(!layout.is_own(0, UNITS[1]) && !layout.is_own(2, UNITS[0]), "another's");
+    assert!(
+        !layout.is_own(0, UNITS[1]) && !layout.is_own(2, UNITS[0]),
+        "another processor's memory"
+    );
     assert!(layout.is_per_cpu(UNITS[1]) && !layout.is_per_cpu(UNITS[1] + 0x10_0000));
-    // An interrupt's stack is not aligned as a task's is.
-    assert_eq!(layout.stack(0, 0xffff_c900_0000_4f00), Region::between(0xffff_c900_0000_1000, 0xffff_c900_0000_5000));
-    assert_eq!(layout.stack(1, 0xffff_c900_0000_4f00).address, 0xffff_c900_0000_4000, "not that processor's");
+    // An interrupt stack has another alignment than a task's.
+    assert_eq!(
+        layout.stack(0, 0xffff_c900_0000_4f00),
+        Region::between(0xffff_c900_0000_1000, 0xffff_c900_0000_5000)
+    );
+    assert_eq!(
+        layout.stack(1, 0xffff_c900_0000_4f00).address,
+        0xffff_c900_0000_4000,
+        "another processor's interrupt stack"
+    );
     let task = layout.stack(0, 0xffff_c900_0040_3f00);
     assert_eq!((task.address, task.size), (0xffff_c900_0040_0000, STACK));
     assert_eq!(layout::unfit(0, &layout), None);
     assert!(layout::unfit(1 << 21, &layout).is_some_and(|why| why.contains("-smap")));
     let five = Layout { direct_map: 0xff11_0000_0000_0000, ..layout };
     assert!(layout::unfit(0, &five).is_some_and(|why| why.contains("-la57")));
-    assert!(layout::may_be_device(0xffff_c900_0000_0000) && layout::may_be_device(0xffff_ffff_ff5f_b000));
-    assert!(!layout::may_be_device(0xffff_8880_0000_0000) && !layout::may_be_device(0xffff_ffff_8100_0000));
+    assert!(
+        layout::may_be_device(0xffff_c900_0000_0000)
+            && layout::may_be_device(0xffff_ffff_ff5f_b000)
+    );
+    assert!(
+        !layout::may_be_device(0xffff_8880_0000_0000)
+            && !layout::may_be_device(0xffff_ffff_8100_0000)
+    );
 }
 
 #[test]
-fn what_is_not_found_is_noted() {
+fn missing_layout_is_noted() {
     let mut notes = Vec::new();
-    let layout = Layout::look(&Words::default(), &symbols(), 2, &mut |note| notes.push(note));
+    let layout = Layout::read(&Words::default(), &symbols(), 2, &mut |note| notes.push(note));
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert_eq!(
         layout.stack(0, 0xffff_c900_0040_3f00).address,
         0xffff_c900_0040_0000,
-        "the stack is found all the same"
+        "task stacks need no symbols"
     );
     assert!(!layout.is_own(0, UNITS[0]));
 }
 
-const OFFSETS: &str = "# of some kernel\nsizeof_page=64\ncompound_head=0x8\nslab_cache=8\nkmem_cache_name=16\n\
-    kmem_cache_size=0\nkmem_cache_object_size=4\nkmem_cache_list=24\nsizeof_pglist_data=0x2000\n";
+const OFFSETS: &str = "# of some kernel\nsizeof_page=64\ncompound_head=0x8\nslab_cache=8\n\
+    kmem_cache_name=16\nkmem_cache_size=0\nkmem_cache_object_size=4\nkmem_cache_list=24\n\
+    sizeof_pglist_data=0x2000\n";
 
 #[test]
-fn offsets_are_all_or_none() {
+fn incomplete_or_malformed_offsets_are_rejected() {
     assert!(objects::Offsets::parse(OFFSETS).is_ok());
     let without = OFFSETS.replace("slab_cache=8\n", "");
-    assert_eq!(objects::Offsets::parse(&without), Err("there is no slab_cache".to_string()));
+    assert_eq!(objects::Offsets::parse(&without), Err("no slab_cache".to_string()));
     for wrong in ["slab_cache", "slab_cache=eight", "slab_cache=0xg"] {
         assert!(objects::Offsets::parse(wrong).is_err_and(|what| what.contains(wrong)), "{wrong}");
     }
 }
 
 #[test]
-fn objects_are_found_by_what_is_in_them() {
+fn view_finds_object_of_address() {
     const DIRECT: u64 = 0xffff_8880_0000_0000;
     const PAGES: u64 = 0xffff_ea00_0000_0000;
     const CACHE: u64 = 0xffff_8880_0010_0000;
     let name = u64::from_le_bytes(*b"dentry\0\0");
-    // One cache of objects of 192 bytes each 200; a slab of four pages from page 16, whose last points to the first, the others to a mask.
+    // One cache with objects of 192 bytes, 200 bytes apart, and one slab of four pages from page
+    // 16. The structure of the last page has the address of the first one; the two between have a
+    // mask.
     let tail = PAGES + 16 * 64 + 1;
     let mask = !(4 * 64 - 1) | 1;
     let head = 0xffff_ffff_8200_0118;
@@ -245,28 +281,35 @@ fn objects_are_found_by_what_is_in_them() {
         .with(PAGES + 19 * 64, &[0, tail])
         .with(PAGES + 20 * 64, &[0, DIRECT]);
     let (symbols, offsets) = (symbols(), objects::Offsets::parse(OFFSETS).expect("complete"));
-    let layout = Layout::look(&memory, &symbols, 2, &mut |note| panic!("{note}"));
-    let caches = objects::Caches::look(&memory, &symbols, &layout, offsets).expect("a cache");
+    let layout = Layout::read(&memory, &symbols, 2, &mut |note| panic!("{note}"));
+    let caches = objects::Caches::read(&memory, &symbols, &layout, offsets).expect("a cache");
     assert_eq!(caches.nodes(&memory, &symbols), [Region::new(DIRECT + 0x5000, 0x2000)]);
     let mut view = objects::View::new();
     let slab = DIRECT + 0x10_000;
-    for (address, object) in [(0, 0), (191, 0), (200, 200), (0x1000, 4000), (0x2fff, 12_200), (0x3010, 12_200)] {
+    for (address, object) in
+        [(0, 0), (191, 0), (200, 200), (0x1000, 4000), (0x2fff, 12_200), (0x3010, 12_200)]
+    {
         let found = view.object(&memory, &caches, slab + address).expect("in the slab");
         assert_eq!((found.address - slab, found.cache.object_size), (object, 192), "{address:#x}");
         assert_eq!(found.cache.name, b"dentry");
     }
-    assert_eq!(view.object(&memory, &caches, DIRECT + 0x14_000), None, "no cache's page");
-    assert_eq!(view.object(&memory, &caches, 0xffff_ffff_8100_0000), None, "no page's");
-    let asked = memory.asked.get();
-    assert!(
-        view.take_new(&memory, &caches, slab + 300).is_some() && view.take_new(&memory, &caches, slab + 301).is_none()
+    assert_eq!(view.object(&memory, &caches, DIRECT + 0x14_000), None, "a page of no cache");
+    assert_eq!(
+        view.object(&memory, &caches, 0xffff_ffff_8100_0000),
+        None,
+        "outside the direct map"
     );
-    assert_eq!(memory.asked.get(), asked, "it remembers");
-    // The page becomes another cache's, which is seen in a while.
+    let reads = memory.reads.get();
+    assert!(
+        view.take_new(&memory, &caches, slab + 300).is_some()
+            && view.take_new(&memory, &caches, slab + 301).is_none()
+    );
+    assert_eq!(memory.reads.get(), reads, "answered from the view");
+    // The page goes to another cache, which the view notices after a while.
     memory.words.insert(PAGES + 16 * 64 + 8, 0);
     (0..1001).for_each(|_| view.next_section());
     assert_eq!(view.object(&memory, &caches, slab + 300), None);
-    // At once, if it was seen to be freed; and for whoever asks for what is there now.
+    // The view notices at once if the free was observed. `object_now` always notices.
     for page in [16, 17] {
         memory.words.insert(PAGES + 16 * 64 + 8, CACHE);
         (0..1001).for_each(|_| view.next_section());
@@ -279,17 +322,54 @@ fn objects_are_found_by_what_is_in_them() {
 }
 
 #[test]
-fn options_have_ranges() {
+fn options_out_of_range_are_rejected() {
     let parse = |text: &str| options::parse(text.split(',').filter(|option| !option.is_empty()));
-    let defaults = parse("out=x,symbols=y").expect("enough");
+    let defaults = parse("out=x,symbols=y").expect("valid input");
     assert_eq!(
         (defaults.common.rate, defaults.common.seed, defaults.common.words, defaults.offsets),
         (10, 1, 1 << 14, None)
     );
     assert!(parse("out=x,symbols=y,offsets=z,rate=1,seed=0,words=1").is_ok());
-    for wrong in
-        ["", "out=x", "symbols=y", "out=x,symbols=y,rate=0", "out=x,symbols=y,words=40001", "out=x,symbols=y,heap=on"]
-    {
+    assert!(parse("out=x,symbols=y,sampling=independent").is_ok());
+    for wrong in [
+        "",
+        "out=x",
+        "symbols=y",
+        "out=x,symbols=y,rate=0",
+        "out=x,symbols=y,sampling=all",
+        "out=x,symbols=y,words=40001",
+        "out=x,symbols=y,heap=on",
+    ] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn every_message() {
+    let messages = [
+        messages::wrong_target(1024, 2000, "x86_64"),
+        messages::no_symbols_option().to_string(),
+        messages::malformed_symbol(3),
+        messages::malformed_address(3, "what"),
+        messages::hidden_symbols(),
+        messages::missing_symbols(&["_raw_spin_lock", "_raw_spin_unlock"]),
+        messages::malformed_offset("slab_cache=eight"),
+        messages::missing_offset("slab_cache"),
+        messages::bad_offsets("kernel.offsets".as_ref(), "no slab_cache"),
+        messages::no_offsets(),
+        messages::no_slab_caches(),
+        messages::no_per_cpu_memory(),
+        messages::no_interrupt_stacks(),
+        messages::has_smap(),
+        messages::five_level_page_tables(),
+        messages::never_began(),
+        messages::unknown_state(),
+        messages::one_thread_for_all(),
+    ];
+    for message in &messages {
+        println!("{message}");
+        assert!(message.len() <= 120 && !message.ends_with('.'), "{message}");
+    }
+    let functions = include_str!("../src/messages.rs").matches("\npub fn ").count();
+    assert_eq!(functions, messages.len(), "list each message function above");
 }

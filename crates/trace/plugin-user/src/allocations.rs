@@ -1,4 +1,4 @@
-//! What a thread allocates, and what it knows of the program's heap.
+//! A thread's allocations and its view of the program's heap.
 
 use crate::collector::{Collector, heap};
 use crate::guest;
@@ -8,7 +8,6 @@ use unconvoy_trace_collector::collection::locks;
 use unconvoy_trace_collector::state::{State, register};
 use unconvoy_trace_stream::{Access, Record, Region, append};
 
-/// See the [module](self).
 #[derive(Default)]
 pub struct Allocations {
     current: Option<Allocating>,
@@ -21,21 +20,29 @@ struct Allocating {
     stack: u64,
     returns_to: u64,
     size: u64,
-    /// Where the address is stored, if it is not returned.
+    /// The address at which the allocator stores its result, if it does not return it.
     stored_at: Option<u64>,
     site: u32,
 }
 
 impl Allocations {
-    /// An allocator is entered.
-    pub fn enter(&mut self, collector: &Collector, stack: u64, returns_to: u64, (size, stored_at): (u64, Option<u64>)) {
-        // What an allocator allocates by another (`operator new` by `malloc`) is the outer's.
+    pub fn enter(
+        &mut self,
+        collector: &Collector,
+        stack: u64,
+        returns_to: u64,
+        (size, stored_at): (u64, Option<u64>),
+    ) {
+        // An allocator that calls another (`operator new` calls `malloc`) counts as one allocation.
         if self.current.as_ref().is_some_and(|outer| stack < outer.stack) {
             return;
         }
         let frames = [returns_to, 0, 0, 0];
         let site = self.sites.get(&frames).copied().or_else(|| {
-            let mut returns = collector.allocator_returns.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut returns = collector
+                .allocator_returns
+                .write()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             returns.insert(returns_to);
             let site = heap().site(frames)?;
             self.sites.insert(frames, site);
@@ -44,7 +51,7 @@ impl Allocations {
         self.current = site.map(|site| Allocating { stack, returns_to, size, stored_at, site });
     }
 
-    /// An allocator's caller goes on, at `pc`.
+    /// Checks whether the allocator returned to `pc`.
     pub fn return_to(&mut self, pc: u64, state: State, thread: u32) {
         let Some(allocating) = &self.current else { return };
         if allocating.returns_to != pc || state.register(register::RSP) != allocating.stack + 8 {
@@ -53,7 +60,7 @@ impl Allocations {
         let result = state.register(register::RAX);
         let address = match allocating.stored_at {
             None => result,
-            // SAFETY: the allocator has succeeded, and just stored it there.
+            // SAFETY: the allocator has succeeded and just stored its result there.
             Some(at) if result == 0 => unsafe { guest::read::<u64>(at) },
             Some(_) => 0,
         };
@@ -63,19 +70,19 @@ impl Allocations {
         self.current = None;
     }
 
-    /// A piece is given back.
+    /// Frees an allocation and retires the locks in it.
     pub fn free(address: u64) {
         if let Some(piece) = heap().remove(address) {
             locks().retire_within(piece);
         }
     }
 
-    /// Appends the piece that an access is in, unless it is known already.
+    /// Appends the record of the allocation that contains an access, unless it was written before.
     pub fn describe(&mut self, access: &Access, out: &mut Vec<u8>) {
         self.describe_at(access.address + u64::from(access.touched().trailing_zeros()), out);
     }
 
-    /// Likewise of an address.
+    /// The same for an address.
     pub fn describe_at(&mut self, address: u64, out: &mut Vec<u8>) {
         if let Some(piece) = heap().take_new(address, &mut self.view) {
             append(out, &Record::Allocation(piece.allocation()));

@@ -1,6 +1,6 @@
-//! QEMU's plug-in interface, version 1: what this plug-in uses of `include/qemu/qemu-plugin.h` as
-//! of QEMU 7.2 (GPL-2.0-or-later) beside what all versions have
-//! ([`unconvoy_trace_collector::api`]).
+//! The part of QEMU's plug-in interface that only version 1 has, from `include/qemu/qemu-plugin.h`
+//! of QEMU 7.2 (GPL-2.0-or-later). [`unconvoy_trace_collector::api`] has the part common to all
+//! versions.
 
 use std::ffi::{c_char, c_uint, c_void};
 use unconvoy_trace_collector::api::{Id, Instruction};
@@ -18,6 +18,6 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
     pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
-    /// The result is QEMU's to keep, from glib: not freed here, it is one string.
+    /// A string that QEMU allocates with glib. Not freed here: it is a single string.
     pub fn qemu_plugin_path_to_binary() -> *const c_char;
 }

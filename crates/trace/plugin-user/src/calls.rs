@@ -1,7 +1,8 @@
-//! The program's system calls, and what they mean to its sections and to collecting.
+//! What the program's system calls mean for its sections and for the collection.
 
 use crate::collector::{Collector, collector};
 use crate::guest::Program;
+use crate::messages;
 use crate::system_calls::{self, number};
 use crate::thread::BY_NUMBER;
 use std::ffi::c_uint;
@@ -10,7 +11,6 @@ use unconvoy_trace_collector::api::Id;
 use unconvoy_trace_collector::front::guarded;
 use unconvoy_trace_collector::memory::Memory as _;
 
-/// The program makes a call.
 #[allow(clippy::too_many_arguments, reason = "the interface's own signature")]
 pub extern "C" fn call(
     _: Id,
@@ -37,9 +37,15 @@ pub extern "C" fn call(
             }
         }
         match number {
-            number::MMAP if a3 & libc::PROT_EXEC as u64 != 0 => collector.mapped.store(true, Ordering::Relaxed),
+            number::MMAP if a3 & libc::PROT_EXEC as u64 != 0 => {
+                collector.mapped.store(true, Ordering::Relaxed)
+            }
             number::RT_SIGACTION if a2 != 0 => handle_signal(collector, a1, a2),
-            number::KILL | number::TKILL | number::TGKILL | number::RT_SIGQUEUEINFO | number::RT_TGSIGQUEUEINFO => {
+            number::KILL
+            | number::TKILL
+            | number::TGKILL
+            | number::RT_SIGQUEUEINFO
+            | number::RT_TGSIGQUEUEINFO => {
                 send_signal(collector, number, [a1, a2, a3, a4]);
             }
             number::CLONE if a1 & libc::CLONE_THREAD as u64 != 0 => {}
@@ -54,7 +60,6 @@ pub extern "C" fn call(
     });
 }
 
-/// And is back.
 pub extern "C" fn return_from_call(_: Id, vcpu: c_uint, number: i64, _: i64) {
     guarded::<Collector>(|| {
         if let (true, Some(_), Some(thread)) = (is_copy(number), collector(), BY_NUMBER.get(vcpu)) {
@@ -67,15 +72,15 @@ fn is_copy(call: i64) -> bool {
     matches!(call, number::CLONE | number::CLONE3 | number::FORK | number::VFORK)
 }
 
-/// Whether the program's string at `path` names something to execute.
+/// Whether the program's string at `path` names an executable file.
 fn is_executable(path: u64) -> bool {
     let mut path = Program.string(path, libc::PATH_MAX as usize);
     path.push(0);
-    // SAFETY: a string.
+    // SAFETY: a terminated string.
     !path.starts_with(&[0]) && unsafe { libc::access(path.as_ptr().cast(), libc::X_OK) } == 0
 }
 
-/// What the program does about a signal; of interest is the one that `abort` sends.
+/// Tracks whether the program handles or ignores SIGABRT, which `abort` sends.
 fn handle_signal(collector: &Collector, signal: u64, action: u64) {
     if signal == libc::SIGABRT as u64
         && let Some(handler) = Program.word(action)
@@ -84,15 +89,24 @@ fn handle_signal(collector: &Collector, signal: u64, action: u64) {
     }
 }
 
-/// The program sends a signal. Of two that it sends itself it is known that it does not survive
-/// them: all is written. (A program that blocks SIGABRT and sends it to itself is listened to no
-/// longer.) Of others nobody knows: what is there is written, and of those that programs end
-/// themselves by, counts too.
+/// Prepares the stream for a signal that the program sends. SIGKILL to itself is fatal, and so is
+/// SIGABRT without a handler, so the stream is completed first. (If the program merely blocks
+/// SIGABRT, the collection still ends.) Before any other signal the pending records are written. If
+/// programs commonly end themselves with that signal, the locks' counts are written as well.
 fn send_signal(collector: &Collector, number: i64, arguments: [u64; 4]) {
     match system_calls::signal_to_self(number, arguments) {
         Some(libc::SIGKILL) => return collector.finish(),
-        Some(libc::SIGABRT) if !collector.survives_abort.load(Ordering::Relaxed) => return collector.finish(),
-        Some(libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGABRT | libc::SIGSEGV | libc::SIGTERM) => {
+        Some(libc::SIGABRT) if !collector.survives_abort.load(Ordering::Relaxed) => {
+            return collector.finish();
+        }
+        Some(
+            libc::SIGHUP
+            | libc::SIGINT
+            | libc::SIGQUIT
+            | libc::SIGABRT
+            | libc::SIGSEGV
+            | libc::SIGTERM,
+        ) => {
             collector.write_counts();
         }
         _ => {}
@@ -100,16 +114,14 @@ fn send_signal(collector: &Collector, number: i64, arguments: [u64; 4]) {
     collector.collection.log.write();
 }
 
-/// Before an `exec`: the new program is not emulated, or by another QEMU, so that all is written
-/// now.
+/// Completes the stream before an `exec`: the new program runs natively or under another QEMU.
 fn become_another(collector: &Collector) {
     publish_all();
-    collector.note("the program replaced itself (exec): what came after was not seen".to_string());
+    collector.note(messages::replaced_by_exec());
     collector.finish();
 }
 
-/// None of the program's threads runs translated code any more: what they have counted is
-/// published.
+/// Publishes the counts of all threads. None of them runs translated code any longer.
 pub fn publish_all() {
     BY_NUMBER.all().for_each(|thread| thread.publish_counts());
 }

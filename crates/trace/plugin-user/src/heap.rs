@@ -1,5 +1,5 @@
-//! Pieces of heap that live, and who asked for them: recorded when a sampled section touches them,
-//! or a lock lies in them.
+//! Live heap allocations and their call sites. An allocation is recorded when a sampled section
+//! touches it or a lock lies in it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unconvoy_trace_collector::shadow::{Shadow, granule};
 use unconvoy_trace_stream::{Allocation, Region};
 
-/// Where the allocator's caller goes on, and its callers; 0 for none.
+/// Return addresses, the allocator's caller first; 0 for none.
 pub type Frames = [u64; 4];
 
-/// Where it was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub region: Region,
@@ -19,49 +18,49 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// As the stream has it.
     pub fn allocation(&self) -> Allocation<'_> {
         let frames = self.frames.iter().position(|frame| *frame == 0).unwrap_or(self.frames.len());
         Allocation::new(self.region, self.thread, &self.frames[..frames])
     }
 }
 
-/// Pieces up to this many bytes are found by walking back from an address; larger ones are in a
-/// map, under a mutex: they are few.
+/// Allocations up to this size are found by walking back from an address. The few larger ones are
+/// in a map, under a mutex.
 const SMALL: u64 = 1 << 14;
 
-/// How far is walked before the large ones are asked. By judgement: most pieces are smaller than
-/// that.
+/// Bytes to walk back before searching the large allocations. Chosen by judgement: most allocations
+/// are smaller.
 const NEAR: u64 = 256;
 
-/// A granule where a small piece starts: 1, whether it was taken, 16 bits of its size less one, 20
-/// of its site, 26 of its thread.
+/// The word of a granule where a small allocation starts. Bit 0 is 1. Bit 1 says whether the
+/// allocation was taken: a caller has written its record. Then follow 16 bits of size - 1, 20 of
+/// the site and 26 of the thread.
 const STARTS: u64 = 1;
 const TAKEN: u64 = 2;
 const SITES: u32 = 1 << 20;
 const THREADS: u32 = 1 << 26;
 
-/// What a thread knows by itself, so that most sections need not ask: a copy of where the large
-/// pieces are, and pages that no small piece reaches into.
+/// A thread's cache, so that most sections need no mutex: the positions of the large allocations,
+/// and pages that no small allocation reaches into.
 #[derive(Default)]
 pub struct View {
     changes: u64,
-    /// With whether it was taken.
+    /// The large allocations, and whether each was taken.
     pieces: Vec<(Region, bool)>,
-    /// By page, one each: its number, and how many pages of small pieces there were then.
+    /// Pages that no small allocation reaches into, direct-mapped: the page's number, and the value
+    /// of [`Heap::pages`] when that was found.
     without: Vec<(u64, u64)>,
 }
 
-/// Pages that a thread remembers.
+/// Pages cached by a thread.
 const WITHOUT: usize = 256;
 
-/// See the [module](self).
 pub struct Heap {
     small: Shadow<AtomicU64>,
-    /// Counts the pages of `small`.
+    /// Number of pages in `small`.
     pages: AtomicU64,
     large: Mutex<BTreeMap<u64, (Piece, bool)>>,
-    /// Counts the changes of `large`; 0 while there never was one.
+    /// Number of changes of `large`.
     changes: AtomicU64,
     sites: Mutex<Option<Sites>>,
 }
@@ -83,8 +82,8 @@ impl Heap {
         }
     }
 
-    /// The number of a site, for [`Heap::add`]; a thread keeps those that it has asked for. Nothing
-    /// if there are too many.
+    /// The number of a site for [`Heap::add`]; threads cache it. `None` if there are too many
+    /// sites.
     pub fn site(&self, frames: Frames) -> Option<u32> {
         let mut sites = self.sites.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let sites = sites.get_or_insert_default();
@@ -100,7 +99,6 @@ impl Heap {
         Some(next)
     }
 
-    /// A piece now lives.
     pub fn add(&self, Region { address, size }: Region, thread: u32, site: u32) {
         if size > SMALL {
             let region = Region::new(address, size.min(u64::MAX - address));
@@ -119,7 +117,7 @@ impl Heap {
         }
     }
 
-    /// The piece at `address` is given back; what it was, if it was known.
+    /// Removes the allocation at `address` and returns its bytes, if it was known.
     pub fn remove(&self, address: u64) -> Option<Region> {
         if let Some(granule) = self.small.get(address) {
             let piece = granule.load(Ordering::Relaxed);
@@ -136,8 +134,9 @@ impl Heap {
         Some(piece.region)
     }
 
-    /// The piece that `address` is in, unless it was taken before. `view` is the asking thread's
-    /// own.
+    /// Takes the allocation that contains `address`: returns it to one caller only, which writes
+    /// its record. `None` if there is no allocation or it was taken before. `view` is the calling
+    /// thread's own.
     pub fn take_new(&self, address: u64, view: &mut View) -> Option<Piece> {
         let (page, pages) = (address >> 12, self.pages.load(Ordering::Relaxed));
         if view.without.is_empty() {
@@ -147,12 +146,14 @@ impl Heap {
         let without = &mut view.without[page as usize % WITHOUT];
         if *without == (page, pages) {
             small = false;
-        } else if !(0..=SMALL >> 12).any(|back| self.small.page(address.saturating_sub(back << 12)).is_some()) {
+        } else if !(0..=SMALL >> 12)
+            .any(|back| self.small.page(address.saturating_sub(back << 12)).is_some())
+        {
             *without = (page, pages);
             small = false;
         }
-        // Mostly it is near its piece's start, or in a large one: only then is it worth walking
-        // far.
+        // Most addresses are near the start of their allocation or in a large one: try both before
+        // a long walk.
         if small && let Some(found) = self.take_small(address, NEAR) {
             return found;
         }
@@ -162,10 +163,10 @@ impl Heap {
         if small { self.take_small(address, SMALL).flatten() } else { None }
     }
 
-    /// Nothing if `address` is in no large piece.
+    /// `None` if `address` is in no large allocation; `Some(None)` if that was taken before.
     fn take_large(&self, address: u64, view: &mut View) -> Option<Option<Piece>> {
-        // Relaxed: a piece that another thread just made is handed over by what the program
-        // synchronises with.
+        // Relaxed: if another thread has just made the allocation, this thread knows its address by
+        // the program's own synchronization.
         let changes = self.changes.load(Ordering::Relaxed);
         if view.changes != changes {
             let large = self.large();
@@ -173,7 +174,8 @@ impl Heap {
             view.pieces.clear();
             view.pieces.extend(large.values().map(|(piece, taken)| (piece.region, *taken)));
         }
-        let at = view.pieces.partition_point(|(region, _)| region.address <= address).checked_sub(1)?;
+        let at =
+            view.pieces.partition_point(|(region, _)| region.address <= address).checked_sub(1)?;
         let (region, taken) = &mut view.pieces[at];
         if !region.contains(address) {
             return None;
@@ -186,7 +188,8 @@ impl Heap {
         Some((!std::mem::replace(taken, true)).then_some(*piece))
     }
 
-    /// Nothing if `address` is in no small piece that starts at most `far` before it.
+    /// `None` if `address` is in no small allocation that starts at most `far` before it;
+    /// `Some(None)` if that was taken before.
     fn take_small(&self, address: u64, far: u64) -> Option<Option<Piece>> {
         let mut at = address & !7;
         let lowest = address.saturating_sub(far);
@@ -202,25 +205,35 @@ impl Heap {
                 continue;
             }
             if address - at >= size(piece) {
-                // Behind it, and so in none that starts before.
+                // The address is past the end of this allocation, hence in no allocation that
+                // starts before it.
                 return None;
             }
-            // Another thread may free it now, and allocate another there: taking one twice or not
-            // is all that comes of it.
+            // Another thread may now free this allocation and allocate here again. At worst one
+            // allocation is taken twice or not at all.
             if piece & TAKEN != 0
-                || granule.compare_exchange(piece, piece | TAKEN, Ordering::Relaxed, Ordering::Relaxed).is_err()
+                || granule
+                    .compare_exchange(piece, piece | TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_err()
             {
                 return Some(None);
             }
             let frames = self.frames((piece >> 18) as u32 % SITES);
-            return Some(Some(Piece { region: Region::new(at, size(piece)), thread: (piece >> 38) as u32, frames }));
+            return Some(Some(Piece {
+                region: Region::new(at, size(piece)),
+                thread: (piece >> 38) as u32,
+                frames,
+            }));
         }
         None
     }
 
     fn frames(&self, site: u32) -> Frames {
         let sites = self.sites.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        sites.as_ref().and_then(|sites| sites.frames.get(site as usize).copied()).unwrap_or_default()
+        sites
+            .as_ref()
+            .and_then(|sites| sites.frames.get(site as usize).copied())
+            .unwrap_or_default()
     }
 
     fn large(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Piece, bool)>> {
@@ -228,7 +241,7 @@ impl Heap {
     }
 }
 
-/// Of a small piece, as in its granule; a piece of no bytes counts as one of 1.
+/// The size of a small allocation from its granule's word; a size of 0 counts as 1.
 fn size(piece: u64) -> u64 {
     (piece >> 2 & 0xffff) + 1
 }

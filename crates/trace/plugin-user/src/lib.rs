@@ -1,29 +1,29 @@
-//! A plug-in of QEMU's user mode (plug-in interface version 1, as QEMU 7.2 of Debian 12 has it)
-//! that samples the address sets of an unmodified program's critical sections, for Syncchar
-//! ("Predicting and Tuning the Performance of Multicore Systems", Porter, Hofmann and Witchel,
-//! 2008, section 4).
+//! A plug-in for QEMU's user mode (plug-in interface version 1, as in QEMU 7.2 of Debian 12). It
+//! samples the address sets of an unmodified program's critical sections for Syncchar ("Predicting
+//! and Tuning the Performance of Multicore Systems", Porter, Hofmann and Witchel, 2008, section 4).
 //!
 //! ```text
 //! qemu-x86_64 -plugin libunconvoy_plugin_user.so,out=FILE,rate=10 PROGRAM ARGUMENTS...
 //! ```
 //!
-//! | file | idea |
+//! | file | purpose |
 //! | --- | --- |
-//! | `rhythm` | the plug-in's own thread, which writes when nobody else does |
-//! | `translate` | what is inserted into the program's code |
-//! | `calls`, `system_calls` | its system calls |
-//! | `thread`, `allocations` | what a thread holds and allocates, and what it touches meanwhile |
-//! | `collector` | what the threads share |
-//! | `modules` | where the functions are that lock and allocate |
-//! | `locks`, `heap` | what the memory is that is touched |
+//! | `flusher` | the plug-in's own thread, which writes while the program makes no callbacks |
+//! | `translate` | inserts callbacks into the program's code |
+//! | `calls`, `system_calls` | the program's system calls |
+//! | `thread`, `allocations` | the locks a thread holds, the memory it allocates and touches |
+//! | `collector` | the state shared by all threads |
+//! | `modules` | finds the functions that lock and allocate |
+//! | `locks`, `heap` | describe the memory touched |
 //! | `guest` | the program's memory |
-//! | `api` | what the interface has in this version alone |
+//! | `messages` | errors and notes |
+//! | `api` | the part of the interface specific to version 1 |
 //!
-//! What it has in common with the plug-in of the system mode is in `unconvoy-trace-collector`, what
-//! is written in `unconvoy-trace-stream`.
+//! The parts shared with the system-mode plug-in are in `unconvoy-trace-collector`;
+//! `unconvoy-trace-stream` has the output format.
 //!
-//! Not seen: locks that are no functions of the C library (futexes of a program's own, Rust's and
-//! Go's), other processes than the first, and what runs after `exec`.
+//! The plug-in does not see locks outside the C library (a program's own futexes, Rust's and Go's
+//! locks), child processes, or anything after `exec`.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -31,12 +31,13 @@ mod allocations;
 mod api;
 mod calls;
 mod collector;
+mod flusher;
 mod guest;
 mod heap;
 mod locks;
+mod messages;
 mod modules;
 mod options;
-mod rhythm;
 mod system_calls;
 mod thread;
 mod translate;
@@ -55,11 +56,11 @@ impl FrontEnd for Collector {
 
     fn install(id: Id, target: &Target, arguments: &[String]) -> Result<(), String> {
         if target.name != "x86_64" || target.is_system {
-            return Err(format!("it is for qemu-x86_64, not for {}", target.name));
+            return Err(messages::wrong_target(&target.name));
         }
         Collector::set_up(options::parse(arguments.iter().map(String::as_str))?)?;
-        rhythm::start().map_err(|error| format!("it has no thread of its own: {error}"))?;
-        // SAFETY: the functions live as long as the process, and so does what they use.
+        flusher::start().map_err(messages::no_thread)?;
+        // SAFETY: the functions and their data live as long as the process.
         unsafe {
             libc::pthread_atfork(None, None, Some(in_child));
             api::qemu_plugin_register_vcpu_init_cb(id, translate::thread_ended);
@@ -98,7 +99,7 @@ impl FrontEnd for Collector {
     }
 }
 
-/// A forked child writes nothing: the stream is its parent's.
+/// A forked child writes nothing: the stream belongs to its parent.
 extern "C" fn in_child() {
     if let Some(collector) = collector() {
         collector.collection.log.close();

@@ -1,7 +1,8 @@
-//! What is mapped where, and where the functions are that the plug-in listens to.
+//! The files mapped by the program, and the addresses of the functions that the plug-in observes.
 
 use crate::guest;
 use crate::locks::Lockable;
+use crate::messages;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt;
@@ -9,29 +10,28 @@ use std::path::{Path, PathBuf};
 use unconvoy_trace_collector::notes::Notes;
 use unconvoy_trace_stream::Region;
 
-/// What a function does, and with which arguments.
+/// What a function does, and which arguments it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
     /// Acquires the lock of the first argument.
     Lock(Lockable),
-    /// Tries to; whether it did is its result.
+    /// Tries to acquire it; the result says whether it did.
     TryLock(Lockable),
     Unlock(Lockable),
     /// Initialises or destroys it.
     Remake(Lockable),
-    /// Waits for the condition of the first argument, the mutex of the second released meanwhile.
+    /// Waits for the condition of the first argument with the mutex of the second.
     Wait,
-    /// Signals, initialises, or destroys the condition of the first argument.
+    /// Signals, initialises or destroys the condition of the first argument.
     Condition,
-    /// Allocates; which of the arguments tell the size.
     Allocate(Size),
-    /// Gives back the piece of the first argument, and allocates as much as the second says.
+    /// Frees the allocation of the first argument and allocates the size in the second.
     Reallocate,
-    /// Gives back the piece of the first argument.
+    /// Frees the allocation of the first argument.
     Free,
 }
 
-/// Where an allocation's size is told, and its address.
+/// Which arguments hold an allocation's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
     First,
@@ -45,8 +45,8 @@ pub enum Size {
 use Function::{Allocate, Condition, Free, Lock, Reallocate, Remake, TryLock, Unlock, Wait};
 use Lockable::{Mutex, Read, ReadWrite, Spin, Write};
 
-/// The functions listened to. Where two share an address (glibc's `pthread_spin_init` is its
-/// `pthread_spin_unlock`), the earlier line counts.
+/// The observed functions. If two share an address (glibc's `pthread_spin_init` is its
+/// `pthread_spin_unlock`), the earlier entry counts.
 const FUNCTIONS: &[(&str, Function)] = &[
     ("pthread_mutex_lock", Lock(Mutex)),
     ("pthread_mutex_trylock", TryLock(Mutex)),
@@ -89,7 +89,6 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("free", Free),
 ];
 
-/// A mapped piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub region: Region,
@@ -97,51 +96,50 @@ pub struct Mapping {
     pub path: PathBuf,
 }
 
-/// The program's files in memory.
 #[derive(Default)]
 pub struct Modules {
-    /// What was mapped before the program: QEMU's, in the host's addresses.
+    /// Mappings made before the program started: QEMU's own, as host addresses.
     own: Vec<Region>,
     mappings: Vec<Mapping>,
-    /// Files that were searched for functions, by path and where they are.
+    /// Files already searched for functions, with their base addresses.
     searched: Vec<(PathBuf, u64)>,
     functions: HashMap<u64, &'static Function>,
-    /// The same by name, and whether it is in the C library.
+    /// The found functions: index into [`FUNCTIONS`], address, and whether it is in the C library.
     by_name: Vec<(usize, u64, bool)>,
-    /// Where the dynamic linker's own code is; empty if there is none.
+    /// The dynamic linker's code; empty if there is none.
     linker: Region,
-    /// Linkage tables that nobody has [taken](Modules::take_linkage).
+    /// Linkage tables not [taken](Modules::take_linkage) yet.
     linkage: Vec<Region>,
-    /// For the report: how many of the functions were found in which file.
+    /// For the report: number of functions found in each file.
     found: BTreeMap<PathBuf, usize>,
     notes: Notes,
 }
 
 impl Modules {
-    /// Knows nothing; what is mapped now is not the program's.
+    /// Excludes everything mapped so far, which is QEMU's.
     pub fn before_program() -> Self {
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
         let own = maps.split(|byte| *byte == b'\n').filter_map(parse).map(|mapping| mapping.region);
         Modules { own: own.collect(), ..Modules::default() }
     }
 
-    /// Whether all locking functions are the C library's, so that its locks have the layout that is
-    /// known.
+    /// Whether all locking functions are the C library's, so that its locks have the known layout.
     pub fn locks_are_libcs(&self) -> bool {
         let locking = |line: usize| !matches!(FUNCTIONS[line].1, Allocate(_) | Reallocate | Free);
         self.by_name.iter().all(|(line, _, libc)| *libc || !locking(*line))
     }
 
-    /// Looks at what is mapped now. The mappings that were not there before are returned.
-    pub fn look(&mut self, program: &Path) -> Vec<Mapping> {
+    /// Scans the current mappings. Returns the new ones.
+    pub fn scan(&mut self, program: &Path) -> Vec<Mapping> {
         let Ok(maps) = std::fs::read("/proc/self/maps") else {
-            self.notes.add("/proc/self/maps cannot be read: no functions were found".to_string());
+            self.notes.add(messages::no_maps());
             return Vec::new();
         };
         let mut fresh = Vec::new();
         for mut mapping in maps.split(|byte| *byte == b'\n').filter_map(parse) {
             let region = mapping.region;
-            let own = self.own.iter().any(|own| region.address < own.end() && own.address < region.end());
+            let own =
+                self.own.iter().any(|own| region.address < own.end() && own.address < region.end());
             mapping.region.address = guest::address(region.address);
             if !own && !self.mappings.contains(&mapping) {
                 fresh.push(mapping.clone());
@@ -150,7 +148,10 @@ impl Modules {
         }
         for mapping in &fresh {
             if mapping.offset == 0
-                && !self.searched.iter().any(|(path, base)| path == &mapping.path && *base == mapping.region.address)
+                && !self
+                    .searched
+                    .iter()
+                    .any(|(path, base)| path == &mapping.path && *base == mapping.region.address)
             {
                 self.searched.push((mapping.path.clone(), mapping.region.address));
                 self.search(mapping, program);
@@ -159,55 +160,51 @@ impl Modules {
         fresh
     }
 
-    /// The function that begins at `pc`.
     pub fn function(&self, pc: u64) -> Option<&'static Function> {
         self.functions.get(&pc).copied()
     }
 
-    /// Where the linkage tables are of files that were not there before.
+    /// The linkage tables of newly mapped files.
     pub fn take_linkage(&mut self) -> Vec<Region> {
         std::mem::take(&mut self.linkage)
     }
 
-    /// Where the dynamic linker's own code is.
     pub fn linker(&self) -> Region {
         self.linker
     }
 
-    /// Files in which functions were found, with how many.
     pub fn found(&self) -> &BTreeMap<PathBuf, usize> {
         &self.found
     }
 
-    /// What went wrong.
     pub fn notes(&self) -> Vec<String> {
         self.notes.all()
     }
 
-    /// Finds the functions in a file whose first piece is mapped so.
+    /// Finds the functions in a file whose first piece is mapped at `mapping`.
     fn search(&mut self, mapping: &Mapping, program: &Path) {
         let name = mapping.path.file_name().unwrap_or_default().to_string_lossy();
         let is_program = mapping.path == program;
         let is_linker = name.starts_with("ld-linux") || name.starts_with("ld-2.");
         if is_linker {
-            // All of its mappings; it has no gaps.
+            // The linker consists of all mappings of its file, which are contiguous.
             let base = mapping.region.address;
-            let pieces =
-                self.mappings.iter().filter(|other| other.path == mapping.path && other.region.address >= base);
+            let pieces = self
+                .mappings
+                .iter()
+                .filter(|other| other.path == mapping.path && other.region.address >= base);
             let end = pieces.map(|piece| piece.region.end()).max().unwrap_or(mapping.region.end());
             self.linker = Region::between(base, end);
         }
-        // The linker has an allocator of its own under the same names, for the time before the
-        // program's is there.
+        // The dynamic linker has its own allocator under the same names, used before the program's
+        // exists.
         if is_linker || !(is_program || name.contains(".so")) {
             return;
         }
         let bytes = match std::fs::read(&mapping.path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                return self
-                    .notes
-                    .add(format!("{} cannot be read ({error}): its functions are not known", mapping.path.display()));
+                return self.notes.add(messages::unreadable_module(&mapping.path, error));
             }
         };
         let file = match object::File::parse(&*bytes) {
@@ -215,20 +212,26 @@ impl Modules {
             // Not every mapped file is code.
             Err(_) => return,
         };
-        // Where its lowest segment asked to be; the first mapping is of that segment.
+        // The link address of the lowest segment, which the first mapping belongs to.
         let asked = file.segments().map(|segment| segment.address() & !0xfff).min().unwrap_or(0);
         let bias = mapping.region.address.wrapping_sub(asked);
-        for section in file.sections().filter(|section| matches!(section.name(), Ok(".got" | ".got.plt"))) {
+        for section in
+            file.sections().filter(|section| matches!(section.name(), Ok(".got" | ".got.plt")))
+        {
             self.linkage.push(Region::new(section.address().wrapping_add(bias), section.size()));
         }
         let mut here: Vec<(usize, u64)> = Vec::new();
-        // The symbol table proper has a static program's functions; a library's are dynamic
-        // symbols, stripped or not.
+        // Static programs have their functions in the symbol table; libraries have dynamic symbols,
+        // stripped or not.
         let statics = is_program.then(|| file.symbols()).into_iter().flatten();
         for symbol in file.dynamic_symbols().chain(statics) {
-            let defined = symbol.is_definition() && symbol.address() != 0 && symbol.kind() == SymbolKind::Text;
+            let defined = symbol.is_definition()
+                && symbol.address() != 0
+                && symbol.kind() == SymbolKind::Text;
             let Ok(name) = symbol.name() else { continue };
-            if let Some(line) = FUNCTIONS.iter().position(|(function, _)| defined && *function == name) {
+            if let Some(line) =
+                FUNCTIONS.iter().position(|(function, _)| defined && *function == name)
+            {
                 here.push((line, symbol.address().wrapping_add(bias)));
             }
         }
@@ -238,13 +241,13 @@ impl Modules {
             return;
         }
         *self.found.entry(mapping.path.clone()).or_default() += here.len();
-        // A static program has the C library's.
+        // A static program contains the C library.
         let libc = ["libc.so", "libc-2.", "libpthread"].iter().any(|start| name.starts_with(start))
             || is_program && file.dynamic_symbols().next().is_none();
         self.by_name.extend(here.into_iter().map(|(line, address)| (line, address, libc)));
         self.by_name.sort_unstable();
-        // A function that another library or the program has too replaces the C library's, and most
-        // often calls it: listening to both would count twice.
+        // A function that another library or the program defines replaces the C library's and
+        // usually calls it. Observing both would count twice.
         self.functions.clear();
         for (line, address, libc) in &self.by_name {
             if !libc || self.by_name.iter().all(|(other, _, libc)| other != line || *libc) {
@@ -254,7 +257,7 @@ impl Modules {
     }
 }
 
-/// A line of `/proc/self/maps`, if it is of a file; in the host's addresses.
+/// Parses a line of `/proc/self/maps` that maps a file; host addresses.
 fn parse(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let (base, end) = std::str::from_utf8(fields.next()?).ok()?.split_once('-')?;

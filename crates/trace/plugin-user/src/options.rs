@@ -1,22 +1,27 @@
 //! The plug-in's options: `-plugin libunconvoy_plugin_user.so,out=FILE,rate=10`.
 
-/// What every collector is asked for.
+use crate::messages;
+
 pub use unconvoy_trace_collector::options::Options;
 
-/// Reads QEMU's `name=value` arguments, and of `heap` whether allocations are recorded, `on` or
-/// `off`; on. They cost every `malloc` and `free` of the program. What is wrong with them
-/// otherwise.
+/// Parses QEMU's `name=value` arguments. The result has the common options, and whether to record
+/// allocations: `heap=on` (default) or `heap=off`. Recording has a cost per `malloc` and `free`.
+///
+/// # Errors
+///
+/// An unknown, malformed or missing option; the text says which.
 pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Options, bool), String> {
     let mut heap = true;
-    let options = Options::parse(arguments, "out, rate, seed, words and heap", |name, value| {
-        if name == "heap" {
-            heap = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(format!("heap={value}: neither on nor off")),
-            };
-        }
-        Ok(name == "heap")
-    })?;
+    let options =
+        Options::parse(arguments, "out, rate, sampling, seed, words and heap", |name, value| {
+            if name == "heap" {
+                heap = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(messages::heap_option(value)),
+                };
+            }
+            Ok(name == "heap")
+        })?;
     Ok((options, heap))
 }

@@ -1,6 +1,6 @@
-//! System calls of x86-64 Linux, by what they mean to a section.
+//! Classifies the system calls of x86-64 Linux by their effect on a section.
 
-/// Numbers that the plug-in acts on.
+/// Calls that the plug-in handles.
 pub mod number {
     pub const MMAP: i64 = 9;
     pub const RT_SIGACTION: i64 = 13;
@@ -18,9 +18,9 @@ pub mod number {
     pub const CLONE3: i64 = 435;
 }
 
-/// Calls that optimistic concurrency need not undo, so that a section which makes them may still be
-/// independent: they ask the kernel for something that does not change, for memory that nobody else
-/// has (an abort would keep it), or they are a part of synchronisation itself.
+/// Calls that optimistic concurrency need not undo, so a section that makes them may still be
+/// independent: they query something constant, obtain memory that no other thread has (an abort
+/// would keep it), or are part of synchronization itself.
 const HARMLESS: &[i64] = &[
     9,   // mmap
     10,  // mprotect
@@ -43,19 +43,19 @@ const HARMLESS: &[i64] = &[
     334, // rseq
 ];
 
-/// Whether a section that makes the call does I/O (section 4.1 of the paper: it is never reported
-/// as independent). mmap does, of a file.
+/// Whether a section that makes the call does I/O (section 4.1 of the paper: such sections are
+/// never independent). Mapping a file is I/O.
 pub fn is_io(number: i64, arguments: [u64; 4]) -> bool {
     let maps_file = number == number::MMAP && arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
     maps_file || !HARMLESS.contains(&number)
 }
 
-/// The signal that the call sends, if it sends one to this process or one of its threads.
+/// The signal that the call sends to this process or to the calling thread, if any.
 pub fn signal_to_self(number: i64, [first, second, third, _]: [u64; 4]) -> Option<i32> {
     // SAFETY: no preconditions; QEMU's process and threads are the program's.
     let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
     let (to_self, signal) = match number {
-        // 0: its process group, and so itself.
+        // 0 addresses the caller's process group, which includes the caller.
         number::KILL => (first as i32 == process || first as i32 == 0, second),
         number::RT_SIGQUEUEINFO => (first as i32 == process, second),
         number::TGKILL | number::RT_TGSIGQUEUEINFO => (first as i32 == process, third),

@@ -1,12 +1,12 @@
 //! One thread of the program: which of its sections are sampled, and what they touch.
 //!
-//! A section is drawn when its lock is asked for, and from then on the thread runs blocks with
+//! A section is drawn when the thread requests its lock. From then on the thread runs blocks with
 //! memory callbacks ([`State::watch`](unconvoy_trace_collector::state::State::watch)), until it
-//! holds no drawn lock any more. What the locking functions touch themselves is not the section's:
-//! between such a function's entry and its return nothing is recorded. The return is seen because
-//! the blocks with callbacks, where a call may return to, ask ([`Thread::return_to`]); outside of
-//! drawn sections nobody needs to know it, since acquisitions are counted by their releases, which
-//! nothing can fail.
+//! holds no drawn lock. The accesses of a locking function itself do not belong to the section, so
+//! nothing is recorded between the function's entry and its return. The return is visible because
+//! blocks with callbacks check for it wherever a call may return to ([`Thread::return_to`]).
+//! Outside drawn sections no return needs to be seen: acquisitions are counted at the release,
+//! which cannot fail.
 
 use crate::allocations::Allocations;
 use crate::collector::Collector;
@@ -24,38 +24,36 @@ use unconvoy_trace_collector::state::{State, register};
 use unconvoy_trace_collector::vcpus::Vcpus;
 use unconvoy_trace_stream::{Access, Region, Section, flag};
 
-/// The most threads at a time that are listened to; QEMU numbers them anew when they end.
+/// The most concurrent threads. QEMU reuses the numbers of ended threads.
 pub const THREADS: usize = 1 << 15;
 
-/// Made at a thread's first callback, and taken away when it ends.
-// SAFETY: they are asked for by numbers that QEMU hands to a callback, on that number's own thread;
-// callbacks do not nest. All are asked for when QEMU ends or the process becomes another, and no
-// thread runs translated code any more.
+/// Each entry is made at a thread's first callback and removed when the thread ends.
+// SAFETY: QEMU passes the number to callbacks on that number's own thread, and callbacks do not
+// nest. `all` is used only when QEMU exits or the process calls exec: no thread runs translated
+// code then.
 pub static BY_NUMBER: Vcpus<Thread, THREADS> = unsafe { Vcpus::new() };
 
-/// Locks whose counts a thread keeps, before it adds them to the lock's.
+/// Locks in a thread's cache of counts.
 const CACHED: usize = 512;
 
-/// How much lies above a thread's first frame: its own control block and thread-local variables.
-/// glibc puts them on the stack's end.
+/// Room above a thread's first frame for its control block and thread-local variables, which glibc
+/// puts at the end of the stack.
 const ABOVE_FRAMES: u64 = 1 << 16;
 
-/// See the [module](self).
 pub struct Thread {
     recorder: Recorder,
     allocations: Allocations,
     forgetting: Forgetting,
     number: u32,
-    /// As the kernel has it, and glibc in a mutex's owner.
+    /// The kernel's thread number, which glibc stores as a mutex's owner.
     id: u32,
-    /// Sampled sections that it is in, the outermost first.
+    /// Sampled sections in progress, the outermost first.
     open: Vec<Open>,
-    /// The locking function that it is in, if that matters.
+    /// The locking function in progress, if a section is sampled or drawn.
     inside: Option<Inside>,
-    /// Accesses are recorded.
     is_recording: bool,
     stack: Region,
-    /// [`Collector::requests`], when it last published its counts.
+    /// [`Collector::requests`] at the last publication of counts.
     requests: u32,
 }
 
@@ -68,10 +66,10 @@ struct Open {
 /// A locking function between its entry and its return.
 struct Inside {
     function: Function,
-    /// The stack pointer at its entry, where the return address lies.
+    /// The stack pointer at the entry; the return address lies there.
     stack: u64,
     returns_to: u64,
-    /// The lock whose section was drawn, if it is acquired.
+    /// The lock to sample once it is acquired.
     drawn: Option<&'static Lock>,
 }
 
@@ -96,7 +94,7 @@ impl Thread {
     pub fn new(collector: &Collector, state: State) -> Self {
         let number = collector.threads.fetch_add(1, Ordering::Relaxed);
         Thread {
-            recorder: Recorder::new(&collector.collection, number, state, CACHED),
+            recorder: Recorder::new(&collector.collection, state, CACHED),
             allocations: Allocations::default(),
             forgetting: Forgetting::of_this_thread(),
             number,
@@ -110,14 +108,13 @@ impl Thread {
         }
     }
 
-    /// A function is entered.
     pub fn enter(&mut self, collector: &Collector, function: Function) {
         let state = self.recorder.state;
         let [stack, first] = [register::RSP, register::RDI].map(|which| state.register(which));
-        // SAFETY: the call that comes here has just pushed it.
+        // SAFETY: the call instruction has just pushed the return address.
         let returns_to = unsafe { guest::read::<u64>(stack) };
         let second = || state.register(register::RSI);
-        // The size that is asked for, and where the address is stored if it is not returned.
+        // The requested size, and the address that receives the result if it is not returned.
         let request = match function {
             Function::Free => return Allocations::free(first),
             Function::Reallocate => {
@@ -134,28 +131,40 @@ impl Thread {
     }
 
     #[inline]
-    fn enter_locking(&mut self, collector: &Collector, function: Function, first: u64, stack: u64, returns_to: u64) {
+    fn enter_locking(
+        &mut self,
+        collector: &Collector,
+        function: Function,
+        first: u64,
+        stack: u64,
+        returns_to: u64,
+    ) {
         if collector.requests() != self.requests {
             self.requests = collector.requests();
             self.publish_counts();
         }
-        // What the dynamic linker does with its own lock is not recorded, so that lock would seem
-        // to protect nothing.
+        // Ignore the dynamic linker's lock. The linker's accesses are not recorded, so its lock
+        // would seem to protect nothing.
         if collector.is_linker(returns_to) {
             return;
         }
         if let Some(inside) = &self.inside {
-            // A locking function that another calls, or goes on as, is that one's own business.
-            // Else the other was left without a return (a jump, a cancellation).
-            let goes_on = stack == inside.stack && returns_to == inside.returns_to && function != inside.function;
+            // A nested call or a tail call of another locking function belongs to the function in
+            // progress. Otherwise the function in progress was left without a return (a jump, a
+            // cancellation).
+            let goes_on = stack == inside.stack
+                && returns_to == inside.returns_to
+                && function != inside.function;
             if stack < inside.stack || goes_on {
                 return;
             }
         }
         let mut drawn = None;
         match function {
-            Function::Lock(kind) => drawn = self.ask(collector, kind, first, returns_to, true),
-            Function::TryLock(kind) => drawn = self.ask(collector, kind, first, returns_to, false),
+            Function::Lock(kind) => drawn = self.request(collector, kind, first, returns_to, true),
+            Function::TryLock(kind) => {
+                drawn = self.request(collector, kind, first, returns_to, false)
+            }
             Function::Unlock(kind) => self.release(collector, kind, first),
             Function::Remake(kind) => {
                 self.open.retain(|open| open.lock.region.address != first);
@@ -164,15 +173,16 @@ impl Thread {
             Function::Condition => mark_condition(first),
             Function::Wait => {
                 mark_condition(first);
-                drawn = self.wait(collector, self.recorder.state.register(register::RSI), returns_to);
+                drawn =
+                    self.wait(collector, self.recorder.state.register(register::RSI), returns_to);
             }
             Function::Allocate(_) | Function::Reallocate | Function::Free => {}
         }
         let watch = drawn.is_some() || !self.open.is_empty();
         self.inside = watch.then_some(Inside { function, stack, returns_to, drawn });
         self.is_recording = false;
-        // Here and nowhere else: a block that changes it may be chained to one of either kind, and
-        // this one belongs to a locking function.
+        // Change the flag only here, in a block of a locking function: QEMU may chain a block that
+        // changes the flag to blocks with or without memory callbacks.
         let state = self.recorder.state;
         if state.is_watching() {
             self.forgetting.forget();
@@ -182,7 +192,7 @@ impl Thread {
         }
     }
 
-    /// In a block with memory callbacks, at `pc`, where a call may return to.
+    /// Checks, in a block with memory callbacks, whether the locking function returned to `pc`.
     pub fn return_to(&mut self, collector: &Collector, pc: u64) {
         let Some(inside) = &self.inside else { return };
         let state = self.recorder.state;
@@ -190,8 +200,8 @@ impl Thread {
             return;
         }
         let result = state.register(register::RAX) as i32;
-        // A robust mutex of a dead owner is acquired, too; a wait that times out has its mutex
-        // back.
+        // A function that returns EOWNERDEAD has acquired a robust mutex. A wait that times out has
+        // acquired the mutex again.
         let acquired = match inside.function {
             Function::Wait => matches!(result, 0 | libc::ETIMEDOUT | libc::EOWNERDEAD),
             _ => matches!(result, 0 | libc::EOWNERDEAD),
@@ -203,38 +213,40 @@ impl Thread {
         self.is_recording = !self.open.is_empty();
     }
 
-    /// An allocator's caller goes on, at `pc`.
+    /// Checks whether the allocator returned to `pc`.
     pub fn return_from_allocator(&mut self, pc: u64) {
         self.allocations.return_to(pc, self.recorder.state, self.number);
     }
 
-    /// It does I/O, or may wait for what another section does.
+    /// Flags the open sections: the thread does I/O, or may wait for another section.
     pub fn mark_io(&mut self) {
         if self.inside.is_none() {
             self.open.iter_mut().for_each(|open| open.flags |= flag::IO);
         }
     }
 
-    /// Before its state is copied to a thread that knows nothing of sampling.
+    /// Switches memory callbacks off, before the state is copied to a thread or process that starts
+    /// without sampling.
     pub fn pause_watching(&self) {
         self.recorder.state.watch(false);
     }
 
-    /// After that.
+    /// Switches memory callbacks on again after the copy, if a section is sampled or drawn.
     pub fn resume_watching(&self) {
         if !self.open.is_empty() || self.inside.is_some() {
             self.recorder.state.watch(true);
         }
     }
 
-    /// What it has counted goes into the locks' totals: before it may sleep for long, when all are
-    /// asked, and at its end. Sections that it is in then are never written: they have no unlock.
+    /// Adds the thread's counts to the locks' totals. Called before the thread may sleep for long,
+    /// on request, and when the thread ends. Sections open at the end of the thread are never
+    /// written, because they have no unlock.
     pub fn publish_counts(&mut self) {
         self.recorder.counts.publish();
     }
 
-    /// A lock is asked for; the lock if its section is drawn.
-    fn ask(
+    /// The thread requests a lock. Returns the lock if its section is drawn.
+    fn request(
         &mut self,
         collector: &Collector,
         kind: Lockable,
@@ -245,11 +257,11 @@ impl Thread {
         let id = self.id;
         let (lock, totals) = self.counted(collector, kind, address, pc)?;
         if collector.layout_known() {
-            // SAFETY: it is known as a lock.
+            // SAFETY: the address is known as a lock.
             let words = unsafe { Words::known(address) };
             if words.is_busy(kind) {
-                if kind == Lockable::Mutex && words.is_repeated_by(id) {
-                    // The section goes on.
+                if kind == Lockable::Mutex && words.is_reacquired_by(id) {
+                    // A recursive acquisition: the section continues.
                     return None;
                 }
                 if waits {
@@ -260,10 +272,11 @@ impl Thread {
         if self.open.iter().any(|open| open.lock.region.address == address) {
             return None;
         }
-        self.recorder.draw().then_some(lock)
+        self.recorder.draw(lock).then_some(lock)
     }
 
-    /// A lock is released; by whom it is not held is not known here, and no program does that.
+    /// The thread releases a lock. A release by a thread that does not hold the lock is not
+    /// detected; correct programs never do that.
     fn release(&mut self, collector: &Collector, kind: Lockable, address: u64) {
         let id = self.id;
         let Some((_, totals)) = self.known(address) else {
@@ -271,7 +284,7 @@ impl Thread {
             return;
         };
         if collector.layout_known() && kind == Lockable::Mutex {
-            // SAFETY: it is known as a lock, and held.
+            // SAFETY: the address is known as a lock, which is held.
             let words = unsafe { Words::known(address) };
             collector.check_owner(words.is_owned_by(id));
             if words.outlasts_unlock(id) {
@@ -282,17 +295,16 @@ impl Thread {
         self.close_section(collector, address, 0);
     }
 
-    /// It waits for a condition: the mutex's section ends, and another begins when it has it back.
-    /// What it still holds is held by one that waits, as for I/O.
+    /// The thread waits for a condition: the mutex's section ends, and another begins after the
+    /// wait. Outer sections contain the wait and are flagged as I/O.
     fn wait(&mut self, collector: &Collector, address: u64, pc: u64) -> Option<&'static Lock> {
         let (lock, totals) = self.counted(collector, Lockable::Mutex, address, pc)?;
         totals.acquisitions += 1;
         self.close_section(collector, address, flag::WAITED);
         self.open.iter_mut().for_each(|open| open.flags |= flag::IO);
-        self.recorder.draw().then_some(lock)
+        self.recorder.draw(lock).then_some(lock)
     }
 
-    /// A sampled section begins.
     fn open_section(&mut self, collector: &Collector, lock: &'static Lock) {
         let stack = self.recorder.state.register(register::RSP);
         if !self.stack.contains(stack) {
@@ -301,11 +313,14 @@ impl Thread {
         self.open.push(Open { lock, set: self.recorder.open(), flags: 0 });
     }
 
-    /// A section ends; it is written if it was sampled.
+    /// Ends a section and writes it if it was sampled.
     fn close_section(&mut self, collector: &Collector, address: u64, flags: u32) {
-        let Some(at) = self.open.iter().position(|open| open.lock.region.address == address) else { return };
+        let Some(at) = self.open.iter().position(|open| open.lock.region.address == address) else {
+            return;
+        };
         let Open { lock, set, flags: before } = self.open.remove(at);
-        let section = Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags };
+        let section =
+            Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags };
         self.recorder.close(&collector.collection, section, set, |access, out| {
             if collector.has_heap {
                 self.allocations.describe(access, out);
@@ -316,7 +331,8 @@ impl Thread {
         }
     }
 
-    /// The lock at `address`, which is made known, with its counts. Nothing if there is no memory.
+    /// Returns the lock at `address` with this thread's counts of it. A new lock is first written
+    /// to the stream. `None` if the memory is not mapped.
     #[inline]
     fn counted(
         &mut self,
@@ -329,17 +345,23 @@ impl Thread {
         self.recorder.counts.of(address, |lock| !lock.is_retired(), make)
     }
 
-    /// The lock at `address` with its counts, if it was ever acquired.
+    /// Returns the lock at `address` with this thread's counts of it, if the lock was ever
+    /// acquired.
     #[inline]
     fn known(&mut self, address: u64) -> Option<(&'static Lock, &mut Totals)> {
         self.recorder.counts.of(address, |_| true, || locks().find(address))
     }
 }
 
-/// A lock is seen for the first time in this life of it: it is made known, with the piece of the heap
-/// that it lies in, by which it is known also if no sampled section touches anything else there.
+/// Records a lock at its first acquisition in this incarnation, with the heap allocation that
+/// contains it: the allocation identifies the lock even if no sampled section touches it.
 #[cold]
-fn make_known(collector: &Collector, allocations: &mut Allocations, region: Region, pc: u64) -> Option<&'static Lock> {
+fn make_known(
+    collector: &Collector,
+    allocations: &mut Allocations,
+    region: Region,
+    pc: u64,
+) -> Option<&'static Lock> {
     Program.half_word(region.address)?;
     let log = &collector.collection.log;
     let mut is_new = false;
@@ -361,17 +383,22 @@ fn mark_condition(address: u64) {
     }
 }
 
-/// The stack that the pointer is into: its mapping, up to where the program's first frame was, or a
-/// little above the thread's.
+/// The stack that contains `pointer`: its mapping, up to the program's first frame or a little
+/// above the frames of a later thread.
 fn stack_around(collector: &Collector, pointer: u64, first_thread: bool) -> Region {
     let host = guest::host(pointer);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mapping = maps.lines().find_map(|line| {
         let (base, end) = line.split(' ').next()?.split_once('-')?;
-        let mapping = Region::between(u64::from_str_radix(base, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+        let mapping = Region::between(
+            u64::from_str_radix(base, 16).ok()?,
+            u64::from_str_radix(end, 16).ok()?,
+        );
         mapping.contains(host).then_some(mapping)
     });
-    let Some(mapping) = mapping else { return Region::between(pointer & !0xfff, (pointer | 0xfff) + 1) };
+    let Some(mapping) = mapping else {
+        return Region::between(pointer & !0xfff, (pointer | 0xfff) + 1);
+    };
     let (base, end) = (guest::address(mapping.address), guest::address(mapping.end()));
     let initial = collector.calibration.initial_stack();
     let end = match first_thread && initial >= pointer && initial < end {

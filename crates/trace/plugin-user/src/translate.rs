@@ -1,11 +1,11 @@
-//! What is inserted into the program's code, as QEMU translates it: callbacks at the entries of the
-//! functions listened to, and in the blocks of sampled sections at each access and wherever a call
-//! may return to. The rest of the program runs at QEMU's own speed, see
-//! [`unconvoy_trace_collector::state`].
+//! Inserts callbacks into the program's code while QEMU translates it: at the entries of observed
+//! functions, and, in the blocks of sampled sections, at each access and wherever a call may return
+//! to. All other code runs at QEMU's own speed, see [`unconvoy_trace_collector::state`].
 
 use crate::api;
 use crate::collector::{Collector, collector};
 use crate::guest::{self, Phase};
+use crate::messages;
 use crate::modules::Function;
 use crate::thread::{BY_NUMBER, THREADS, Thread};
 use std::ffi::{c_uint, c_void};
@@ -17,7 +17,6 @@ use unconvoy_trace_collector::front::{Block, Instruction, guarded};
 use unconvoy_trace_collector::state::State;
 use unconvoy_trace_collector::with_state;
 
-/// A block is translated.
 pub fn translate(collector: &Collector, block: &Block) {
     match collector.calibration.phase() {
         Phase::Found => listen(collector, block),
@@ -33,7 +32,7 @@ fn calibrate(block: &Block) {
     if ONCE.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: an instruction of the block being translated.
+    // SAFETY: an instruction of the block in translation.
     guest::set_base(pc, unsafe { api::qemu_plugin_insn_haddr(first.as_ptr()) } as u64);
     first.on_execution(begin_stub, pc);
     instructions.for_each(|instruction| instruction.on_access(first_accessed, 0));
@@ -43,17 +42,19 @@ fn listen(collector: &Collector, block: &Block) {
     let (pc, instructions) = (block.address(), block.instructions());
     let Some(first) = instructions.clone().next() else { return };
     let is_linker = collector.is_linker(pc);
-    // The dynamic linker maps a file piece by piece; it has all when it returns.
+    // The dynamic linker maps a file piece by piece. All pieces exist once it returns.
     if !is_linker && collector.mapped.load(Ordering::Relaxed) {
-        collector.look_at_modules();
+        collector.scan_modules();
     }
     let function = collector.modules().function(pc);
-    let of_heap =
-        |function: &Function| matches!(function, Function::Allocate(_) | Function::Reallocate | Function::Free);
+    let of_heap = |function: &Function| {
+        matches!(function, Function::Allocate(_) | Function::Reallocate | Function::Free)
+    };
     if let Some(function) = function.filter(|function| collector.has_heap || !of_heap(function)) {
         first.on_execution(entered_stub, ptr::from_ref(function) as u64);
     }
-    let returns = collector.allocator_returns.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let returns =
+        collector.allocator_returns.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     if returns.contains(&pc) {
         first.on_execution(allocated_stub, pc);
     }
@@ -66,32 +67,35 @@ fn listen(collector: &Collector, block: &Block) {
     }
     for instruction in instructions {
         let decoded = Decoded::new(bytes_of(&instruction));
-        // QEMU 7.2 sets a pointer to the callbacks of an instruction that uses its helper
-        // functions, and clears it after the instruction: too late for those that end a block,
-        // whose jump needs a helper. A later helper of an instruction without callbacks would
-        // follow the pointer, to memory that a flush of the translations has freed. All that they
-        // touch is the own stack, and the word that an indirect one reads its target from.
+        // If an instruction with callbacks calls a helper function of QEMU, QEMU 7.2 sets a pointer
+        // to these callbacks, and clears the pointer after the instruction. An instruction that
+        // ends a block may leave the block with the pointer still set, if its jump needs a helper.
+        // A later helper of an instruction without callbacks would then follow the pointer into
+        // memory that a flush of the translations has freed. So instructions that end a block get
+        // no callback. They touch only the thread's own stack and the word that an indirect jump
+        // reads its target from.
         if !decoded.ends_block() {
-            // What the dynamic linker touches when it binds a function at its first call is not the
-            // section's.
-            let place = if is_linker { 0 } else { collector.collection.place(instruction.address()) };
+            // Accesses of the dynamic linker, which binds a function at its first call, do not
+            // belong to the section.
+            let place =
+                if is_linker { 0 } else { collector.collection.place(instruction.address()) };
             instruction.record::<Collector>(place, decoded.is_atomic);
         }
     }
 }
 
 fn bytes_of<'a>(instruction: &Instruction<'a>) -> &'a [u8] {
-    // SAFETY: an instruction of the block being translated, and its bytes, which are there as long.
+    // SAFETY: an instruction of the block in translation; its bytes live as long as the block.
     unsafe {
         let bytes: *const u8 = api::qemu_plugin_insn_data(instruction.as_ptr()).cast();
         std::slice::from_raw_parts(bytes, api::qemu_plugin_insn_size(instruction.as_ptr()))
     }
 }
 
-/// Whether the instruction before `pc` may be a call: then a call may return here. That it is none
-/// costs a question at run time.
+/// Whether the instruction before `pc` may be a call, so that a call may return to `pc`. A false
+/// positive only costs a check at run time.
 fn follows_call(pc: u64) -> bool {
-    // The page before may not be there.
+    // The previous page may be unmapped.
     if pc & 0xfff < 7 {
         return true;
     }
@@ -120,7 +124,7 @@ extern "C" fn begin(_: c_uint, pc: *mut c_void, state: *mut u64) {
         if let Some(collector) = collector() {
             collector.calibration.check_state(pc as u64, state as u64);
             collector.write_context();
-            collector.look_at_modules();
+            collector.scan_modules();
         }
     });
 }
@@ -134,16 +138,16 @@ extern "C" fn first_accessed(_: c_uint, _: u32, address: u64, _: *mut c_void) {
 }
 
 extern "C" fn entered(vcpu: c_uint, function: *mut c_void, state: *mut u64) {
-    // SAFETY: registered after the calibration, with the state in rbp, of the thread that is here.
+    // SAFETY: registered after the calibration; `state` was in rbp on this thread.
     let state = unsafe { State::new(state) };
     guarded::<Collector>(|| {
         let Some(collector) = collector() else {
-            // Nothing is collected any more.
+            // The collection has ended.
             return if state.is_watching() {
                 state.watch(false)
             };
         };
-        // SAFETY: `listen` gave it a function that lives for ever.
+        // SAFETY: `listen` passed a function with static lifetime.
         let function = unsafe { *function.cast::<Function>() };
         if let Some(thread) = BY_NUMBER.get(vcpu).or_else(|| make_thread(collector, vcpu, state)) {
             thread.enter(collector, function);
@@ -170,14 +174,14 @@ extern "C" fn allocated(vcpu: c_uint, pc: *mut c_void, _: *mut u64) {
 #[cold]
 fn make_thread(collector: &Collector, vcpu: c_uint, state: State) -> Option<&'static mut Thread> {
     if vcpu as usize >= THREADS {
-        collector.note(format!("more than {THREADS} threads at a time: those beyond were not listened to"));
+        collector.note(messages::too_many_threads(THREADS));
         return None;
     }
     state.make_current();
     BY_NUMBER.put(vcpu, Thread::new(collector, state))
 }
 
-/// The processor's thread has ended, or another begins under its number.
+/// Called when a thread ends, or when another one begins under its number.
 pub extern "C" fn thread_ended(_: Id, vcpu: c_uint) {
     guarded::<Collector>(|| {
         if let Some(mut thread) = BY_NUMBER.take(vcpu) {

@@ -1,17 +1,19 @@
-//! Address sets of small programs, exactly, with every section sampled.
+//! Exact address sets of small programs, with every section sampled.
 
 mod support;
 
 use support::{Run, run, skipped};
 use unconvoy_trace_stream::flag;
 
-/// Two threads, `body` each with `long self` 0 or 1, between declarations and a `main` that tells the addresses.
-fn two_threads(globals: &str, body: &str, tell: &str) -> String {
+/// A C program with two threads that run `body`, where `long self` is 0 or 1. `print` prints
+/// addresses at the end of `main`.
+fn two_threads(globals: &str, body: &str, print: &str) -> String {
     format!(
-        "{globals}\nstatic void *work(void *argument) {{ long self = (long)argument; {body} return NULL; }}\n\
+        "{globals}\nstatic void *work(void *argument) {{ long self = (long)argument; {body} \
+            return NULL; }}\n\
          int main(void) {{ pthread_t threads[2];\n\
          for (long i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, (void *)i);\n\
-         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);\n{tell}\nreturn 0; }}"
+         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);\n{print}\nreturn 0; }}"
     )
 }
 
@@ -23,14 +25,15 @@ fn complete(run: &Run) {
 }
 
 #[test]
-fn disjoint_elements_under_one_lock() {
+fn disjoint_elements_give_one_word_per_thread() {
     if skipped() {
         return;
     }
     let program = two_threads(
         "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long a[16];",
-        "for (int i = 0; i < 500; i++) { pthread_mutex_lock(&m); a[self * 8]++; pthread_mutex_unlock(&m); }",
-        "TELL(m); TELL(a);",
+        "for (int i = 0; i < 500; i++) { pthread_mutex_lock(&m); a[self * 8]++; \
+            pthread_mutex_unlock(&m); }",
+        "PRINT(m); PRINT(a);",
     );
     let run = run(&program, &[], "rate=1");
     complete(&run);
@@ -42,25 +45,34 @@ fn disjoint_elements_under_one_lock() {
         let (address, (read, written, reader, writer)) = section.words.first_key_value().unwrap();
         assert_eq!((*read, *written), (0xff, 0xff));
         for pc in [reader, writer] {
-            let module = run.modules.iter().find(|(base, end, _)| (base..end).contains(&pc)).expect("a module");
+            let module = run
+                .modules
+                .iter()
+                .find(|(base, end, _)| (base..end).contains(&pc))
+                .expect("a module");
             assert!(module.2.ends_with("program"));
         }
         threads.entry(section.thread).or_default().insert(*address);
     }
-    let sets: Vec<_> = threads.into_values().map(|set| set.into_iter().collect::<Vec<_>>()).collect();
+    let sets: Vec<_> =
+        threads.into_values().map(|set| set.into_iter().collect::<Vec<_>>()).collect();
     assert!(sets == [[array], [array + 64]] || sets == [[array + 64], [array]], "{sets:x?}");
-    assert!(run.context.contains("\"source\":\"qemu-user\"") && run.context.contains("program\"],\"rate\":1,"));
+    assert!(
+        run.context.contains("\"source\":\"qemu-user\"")
+            && run.context.contains("program\"],\"rate\":1,")
+    );
 }
 
 #[test]
-fn all_write_one_counter() {
+fn shared_counter_is_in_every_section() {
     if skipped() {
         return;
     }
     let program = two_threads(
         "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long counter;",
-        "for (int i = 0; i < 500; i++) { pthread_mutex_lock(&m); counter++; pthread_mutex_unlock(&m); }",
-        "TELL(m); TELL(counter); printf(\"total=%ld\\n\", counter);",
+        "for (int i = 0; i < 500; i++) { pthread_mutex_lock(&m); counter++; \
+            pthread_mutex_unlock(&m); }",
+        "PRINT(m); PRINT(counter); printf(\"total=%ld\\n\", counter);",
     );
     let run = run(&program, &[], "rate=1");
     complete(&run);
@@ -68,28 +80,30 @@ fn all_write_one_counter() {
     let sections = run.sections_of(run.lock("m"));
     assert_eq!(sections.len(), 1000);
     assert!(sections.iter().all(|section| Run::words(section) == [run.address("counter")]));
-    // Those of one thread each are within the other's: both were seen.
+    // Both threads contribute.
     assert!(sections.iter().any(|section| section.thread != sections[0].thread));
 }
 
 #[test]
-fn an_access_belongs_to_every_lock_held() {
+fn access_under_nested_locks_is_in_both_sections() {
     if skipped() {
         return;
     }
-    let program = "static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER, inner = PTHREAD_MUTEX_INITIALIZER;\n\
+    let program = "static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER, inner = \
+        PTHREAD_MUTEX_INITIALIZER;\n\
         static long before, within, after;\n\
         int main(void) { for (int i = 0; i < 3; i++) {\n\
-        pthread_mutex_lock(&outer); before = 1; pthread_mutex_lock(&inner); within = 1; pthread_mutex_unlock(&inner); after = 1;\n\
+        pthread_mutex_lock(&outer); before = 1; pthread_mutex_lock(&inner); within = 1; \
+        pthread_mutex_unlock(&inner); after = 1;\n\
         pthread_mutex_unlock(&outer); }\n\
-        TELL(outer); TELL(inner); TELL(before); TELL(within); TELL(after); return 0; }";
+        PRINT(outer); PRINT(inner); PRINT(before); PRINT(within); PRINT(after); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let mut outer = ["before", "within", "after"].map(|name| run.address(name));
     outer.sort();
     assert_eq!(run.sections_of(run.lock("outer")).len(), 3);
     for section in run.sections_of(run.lock("outer")) {
-        assert_eq!(Run::words(section), outer, "neither lock's own words");
+        assert_eq!(Run::words(section), outer, "the words of neither lock");
         assert!(section.words.values().all(|(read, written, ..)| (*read, *written) == (0, 0xff)));
     }
     for section in run.sections_of(run.lock("inner")) {
@@ -98,18 +112,21 @@ fn an_access_belongs_to_every_lock_held() {
 }
 
 #[test]
-fn a_trylock_that_fails_begins_no_section() {
+fn failed_trylock_starts_no_section() {
     if skipped() {
         return;
     }
-    // The main thread holds it while the other tries, and what the other then touches is in no section of its own.
-    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long mine, others, later;\n\
-        static void *work(void *argument) { int failed = 0; for (int i = 0; i < 10; i++) if (pthread_mutex_trylock(&m)) { failed++; others++; }\n\
+    // The main thread holds the lock while the other tries. The other's accesses are in no section.
+    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long mine, \
+        others, later;\n\
+        static void *work(void *argument) { int failed = 0; for (int i = 0; i < 10; i++) if \
+        (pthread_mutex_trylock(&m)) { failed++; others++; }\n\
         printf(\"failed=%d\\n\", failed); return NULL; }\n\
         int main(void) { pthread_t thread; pthread_mutex_lock(&m); mine = 1;\n\
-        pthread_create(&thread, NULL, work, NULL); pthread_join(thread, NULL); pthread_mutex_unlock(&m);\n\
+        pthread_create(&thread, NULL, work, NULL); pthread_join(thread, NULL); \
+        pthread_mutex_unlock(&m);\n\
         if (pthread_mutex_trylock(&m) == 0) { later++; pthread_mutex_unlock(&m); }\n\
-        TELL(m); TELL(mine); TELL(others); TELL(later); return 0; }";
+        PRINT(m); PRINT(mine); PRINT(others); PRINT(later); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     assert_eq!(run.printed("failed"), "10");
@@ -122,17 +139,20 @@ fn a_trylock_that_fails_begins_no_section() {
 }
 
 #[test]
-fn a_wait_ends_a_section_and_begins_another() {
+fn condition_wait_splits_section() {
     if skipped() {
         return;
     }
-    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c = PTHREAD_COND_INITIALIZER;\n\
+    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c \
+        = PTHREAD_COND_INITIALIZER;\n\
         static long before, ready, after;\n\
-        static void *work(void *argument) { pthread_mutex_lock(&m); ready = 1; pthread_cond_signal(&c); pthread_mutex_unlock(&m); return NULL; }\n\
-        int main(void) { pthread_t thread; pthread_mutex_lock(&m); pthread_create(&thread, NULL, work, NULL); before = 1;\n\
+        static void *work(void *argument) { pthread_mutex_lock(&m); ready = 1; \
+        pthread_cond_signal(&c); pthread_mutex_unlock(&m); return NULL; }\n\
+        int main(void) { pthread_t thread; pthread_mutex_lock(&m); pthread_create(&thread, NULL, \
+        work, NULL); before = 1;\n\
         while (!ready) pthread_cond_wait(&c, &m);\n\
         after = 1; pthread_mutex_unlock(&m); pthread_join(thread, NULL);\n\
-        TELL(m); TELL(c); TELL(before); TELL(ready); TELL(after); return 0; }";
+        PRINT(m); PRINT(c); PRINT(before); PRINT(ready); PRINT(after); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let lock = run.lock("m");
@@ -141,64 +161,82 @@ fn a_wait_ends_a_section_and_begins_another() {
     let [before, ready, after, c] = ["before", "ready", "after", "c"].map(|name| run.address(name));
     assert_eq!(sections[0].flags & flag::WAITED, flag::WAITED);
     assert!(sections[0].words.contains_key(&before) && !sections[0].words.contains_key(&after));
-    assert_eq!((Run::words(sections[1]), sections[1].flags), (vec![ready], 0), "nothing of the condition");
+    assert_eq!(
+        (Run::words(sections[1]), sections[1].flags),
+        (vec![ready], 0),
+        "no word of the condition variable"
+    );
     let mut last = [ready, after];
     last.sort();
     assert_eq!((Run::words(sections[2]), sections[2].flags), (last.to_vec(), 0));
-    assert!(run.sections.iter().all(|section| section.words.keys().all(|word| !(c..c + 48).contains(word))));
+    assert!(
+        run.sections
+            .iter()
+            .all(|section| section.words.keys().all(|word| !(c..c + 48).contains(word)))
+    );
 }
 
 #[test]
-fn a_lock_destroyed_and_initialised_is_another() {
+fn reinitialised_lock_is_another_incarnation() {
     if skipped() {
         return;
     }
     let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long x;\n\
         static void *zeroed(void) { return memset(malloc(sizeof m), 0, sizeof m); }\n\
-        static void once(pthread_mutex_t *lock) { pthread_mutex_lock(lock); x++; pthread_mutex_unlock(lock); }\n\
-        int main(void) { once(&m); once(&m); pthread_mutex_destroy(&m); pthread_mutex_init(&m, NULL); once(&m);\n\
-        pthread_mutex_t *heap = zeroed(); printf(\"heap=%p\\n\", (void *)heap); once(heap); free(heap);\n\
-        long *reused = zeroed(); printf(\"reused=%p\\n\", (void *)reused); pthread_mutex_lock(&m); reused[1] = 1; pthread_mutex_unlock(&m); free(reused);\n\
+        static void once(pthread_mutex_t *lock) { pthread_mutex_lock(lock); x++; \
+        pthread_mutex_unlock(lock); }\n\
+        int main(void) { once(&m); once(&m); pthread_mutex_destroy(&m); pthread_mutex_init(&m, \
+        NULL); once(&m);\n\
+        pthread_mutex_t *heap = zeroed(); printf(\"heap=%p\\n\", (void *)heap); once(heap); \
+        free(heap);\n\
+        long *reused = zeroed(); printf(\"reused=%p\\n\", (void *)reused); \
+        pthread_mutex_lock(&m); reused[1] = 1; pthread_mutex_unlock(&m); free(reused);\n\
         heap = zeroed(); printf(\"again=%p\\n\", (void *)heap); once(heap);\n\
-        TELL(m); return 0; }";
+        PRINT(m); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let locks = run.locks_at(run.address("m"));
-    let lives: Vec<_> = locks.iter().map(|lock| (lock.incarnation, lock.acquisitions, lock.sampled)).collect();
+    let lives: Vec<_> =
+        locks.iter().map(|lock| (lock.incarnation, lock.acquisitions, lock.sampled)).collect();
     assert_eq!(lives, [(0, 2, 2), (1, 2, 2)]);
-    // Freed memory holds no lock any more: neither is what it is used for next left out, nor is another lock there the same.
+    // Freed memory holds no lock: its next use is recorded, and a new lock there is another lock.
     let heap = run.address("heap");
     assert_eq!((run.address("reused"), run.address("again")), (heap, heap));
-    let lives: Vec<_> = run.locks_at(heap).iter().map(|lock| (lock.incarnation, lock.acquisitions)).collect();
+    let lives: Vec<_> =
+        run.locks_at(heap).iter().map(|lock| (lock.incarnation, lock.acquisitions)).collect();
     assert_eq!(lives, [(0, 1), (1, 1)]);
     assert_eq!(Run::words(run.sections_of(locks[1])[1]), [heap + 8]);
 }
 
 #[test]
-fn a_section_that_does_io_is_marked() {
+fn section_with_io_is_flagged() {
     if skipped() {
         return;
     }
-    let program = "#include <sched.h>\nstatic pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static long x;\n\
+    let program = "#include <sched.h>\nstatic pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; \
+        static long x;\n\
         int main(void) { pthread_mutex_lock(&m); x = 1; pthread_mutex_unlock(&m);\n\
         pthread_mutex_lock(&m); (void)!write(1, \"inside\\n\", 7); pthread_mutex_unlock(&m);\n\
         pthread_mutex_lock(&m); sched_yield(); x = 1; pthread_mutex_unlock(&m);\n\
-        TELL(m); return 0; }";
+        PRINT(m); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     assert!(run.stdout().starts_with("inside\n"));
-    let flags: Vec<_> = run.sections_of(run.lock("m")).iter().map(|section| section.flags).collect();
+    let flags: Vec<_> =
+        run.sections_of(run.lock("m")).iter().map(|section| section.flags).collect();
     assert_eq!(flags, [0, flag::IO, 0]);
 }
 
 #[test]
-fn a_recursive_lock_is_one_section() {
+fn recursive_lock_is_one_section() {
     if skipped() {
         return;
     }
-    let program = "static pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; static long a, b, c;\n\
-        int main(void) { for (int i = 0; i < 2; i++) { pthread_mutex_lock(&m); a = 1; pthread_mutex_lock(&m); b = 1; pthread_mutex_unlock(&m);\n\
-        c = 1; pthread_mutex_unlock(&m); } TELL(m); TELL(a); TELL(b); TELL(c); return 0; }";
+    let program = "static pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; static long \
+        a, b, c;\n\
+        int main(void) { for (int i = 0; i < 2; i++) { pthread_mutex_lock(&m); a = 1; \
+        pthread_mutex_lock(&m); b = 1; pthread_mutex_unlock(&m);\n\
+        c = 1; pthread_mutex_unlock(&m); } PRINT(m); PRINT(a); PRINT(b); PRINT(c); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let lock = run.lock("m");
@@ -209,32 +247,41 @@ fn a_recursive_lock_is_one_section() {
 }
 
 #[test]
-fn bytes_are_told_apart() {
+fn byte_accesses_have_exact_masks() {
     if skipped() {
         return;
     }
-    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static _Alignas(64) volatile struct { char bytes[8]; char wide[16]; } s;\n\
-        int main(void) { pthread_mutex_lock(&m); s.bytes[3] = 1; (void)s.bytes[5]; *(volatile int *)&s.wide[6] = 1; pthread_mutex_unlock(&m);\n\
-        TELL(m); TELL(s); return 0; }";
+    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static _Alignas(64) \
+        volatile struct { char bytes[8]; char wide[16]; } s;\n\
+        int main(void) { pthread_mutex_lock(&m); s.bytes[3] = 1; (void)s.bytes[5]; *(volatile int \
+        *)&s.wide[6] = 1; pthread_mutex_unlock(&m);\n\
+        PRINT(m); PRINT(s); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let s = run.address("s");
     let sections = run.sections_of(run.lock("m"));
-    let masks: Vec<_> = sections[0].words.iter().map(|(word, (read, written, ..))| (*word, *read, *written)).collect();
+    let masks: Vec<_> = sections[0]
+        .words
+        .iter()
+        .map(|(word, (read, written, ..))| (*word, *read, *written))
+        .collect();
     assert_eq!(masks, [(s, 1 << 5, 1 << 3), (s + 8, 0, 0xc0), (s + 16, 0, 0x03)]);
 }
 
 #[test]
-fn the_own_stack_is_left_out_and_anothers_is_not() {
+fn own_stack_is_excluded_other_stack_is_recorded() {
     if skipped() {
         return;
     }
     let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n\
-        static void *work(void *argument) { volatile long *of_main = argument; volatile long own[4]; own[0] = 0;\n\
-        pthread_mutex_lock(&m); own[1] = 1; *of_main = 2; pthread_mutex_unlock(&m); return NULL; }\n\
-        int main(void) { pthread_t thread; volatile long local = 0; pthread_mutex_lock(&m); local = 1; pthread_mutex_unlock(&m);\n\
+        static void *work(void *argument) { volatile long *of_main = argument; volatile long \
+        own[4]; own[0] = 0;\n\
+        pthread_mutex_lock(&m); own[1] = 1; *of_main = 2; pthread_mutex_unlock(&m); return NULL; \
+        }\n\
+        int main(void) { pthread_t thread; volatile long local = 0; pthread_mutex_lock(&m); local \
+        = 1; pthread_mutex_unlock(&m);\n\
         pthread_create(&thread, NULL, work, (void *)&local); pthread_join(thread, NULL);\n\
-        TELL(m); TELL(local); return 0; }";
+        PRINT(m); PRINT(local); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
     let sections = run.sections_of(run.lock("m"));
@@ -243,22 +290,27 @@ fn the_own_stack_is_left_out_and_anothers_is_not() {
 }
 
 #[test]
-fn read_write_and_spin_locks() {
+fn read_write_and_spin_locks_are_recorded() {
     if skipped() {
         return;
     }
-    let program = "static pthread_rwlock_t w = PTHREAD_RWLOCK_INITIALIZER; static pthread_spinlock_t s; static volatile long x; static int beside;\n\
+    let program = "static pthread_rwlock_t w = PTHREAD_RWLOCK_INITIALIZER; static \
+        pthread_spinlock_t s; static volatile long x; static int beside;\n\
         int main(void) { pthread_spin_init(&s, 0);\n\
-        pthread_rwlock_rdlock(&w); (void)x; pthread_rwlock_unlock(&w); pthread_rwlock_wrlock(&w); x = 1; pthread_rwlock_unlock(&w);\n\
+        pthread_rwlock_rdlock(&w); (void)x; pthread_rwlock_unlock(&w); pthread_rwlock_wrlock(&w); \
+        x = 1; pthread_rwlock_unlock(&w);\n\
         pthread_spin_lock(&s); x = 2; beside++; pthread_spin_unlock(&s);\n\
         if (pthread_spin_trylock(&s) == 0) { x = 3; pthread_spin_unlock(&s); }\n\
-        TELL(w); TELL(s); TELL(x); return 0; }";
+        PRINT(w); PRINT(s); PRINT(x); return 0; }";
     let run = run(program, &[], "rate=1");
     assert_eq!(run.error, None);
     let x = run.address("x");
     let sections = run.sections_of(run.lock("w"));
-    let masks: Vec<_> =
-        sections.iter().map(|section| section.words[&x]).map(|(read, written, ..)| (read, written)).collect();
+    let masks: Vec<_> = sections
+        .iter()
+        .map(|section| section.words[&x])
+        .map(|(read, written, ..)| (read, written))
+        .collect();
     assert_eq!((masks, sections.len()), (vec![(0xff, 0), (0, 0xff)], 2));
     let spin = run.lock("s");
     assert_eq!(spin.sampled, 2);
@@ -266,37 +318,51 @@ fn read_write_and_spin_locks() {
 }
 
 #[test]
-fn what_is_touched_on_the_heap_is_told_with_its_site() {
+fn touched_allocations_are_recorded_with_call_site() {
     if skipped() {
         return;
     }
     let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n\
-        int main(void) { long *small = malloc(80), *large = malloc(1 << 20), *zeroed = calloc(3, 40), *untouched = malloc(48);\n\
-        long *moved = realloc(malloc(24), 400); void *aligned; if (posix_memalign(&aligned, 256, 100)) return 1;\n\
-        for (int i = 0; i < 3; i++) { pthread_mutex_lock(&m); small[9] = 1; large[100000] = 1; zeroed[14]++; moved[49] = 1; ((long *)aligned)[1] = 1; pthread_mutex_unlock(&m); }\n\
-        printf(\"small=%p\\nlarge=%p\\nzeroed=%p\\nuntouched=%p\\nmoved=%p\\naligned=%p\\n\", small, large, zeroed, untouched, moved, aligned); TELL(main); return 0; }";
+        int main(void) { long *small = malloc(80), *large = malloc(1 << 20), *zeroed = calloc(3, \
+        40), *untouched = malloc(48);\n\
+        long *moved = realloc(malloc(24), 400); void *aligned; if (posix_memalign(&aligned, 256, \
+        100)) return 1;\n\
+        for (int i = 0; i < 3; i++) { pthread_mutex_lock(&m); small[9] = 1; large[100000] = 1; \
+        zeroed[14]++; moved[49] = 1; ((long *)aligned)[1] = 1; pthread_mutex_unlock(&m); }\n\
+        printf(\"small=%p\\nlarge=%p\\nzeroed=%p\\nuntouched=%p\\nmoved=%p\\naligned=%p\\n\", \
+        small, large, zeroed, untouched, moved, aligned); PRINT(main); return 0; }";
     let run = run(program, &[], "rate=1");
     complete(&run);
-    let mut told: Vec<_> = run.allocations.iter().map(|(address, size, _)| (*address, *size)).collect();
-    told.sort();
-    let sizes = [("small", 80), ("large", 1 << 20), ("zeroed", 120), ("moved", 400), ("aligned", 100)];
+    let mut recorded: Vec<_> =
+        run.allocations.iter().map(|(address, size, _)| (*address, *size)).collect();
+    recorded.sort();
+    let sizes =
+        [("small", 80), ("large", 1 << 20), ("zeroed", 120), ("moved", 400), ("aligned", 100)];
     let mut expected = sizes.map(|(name, size)| (run.address(name), size));
     expected.sort();
-    assert_eq!(told, expected, "each once, and not what no section touches");
+    assert_eq!(recorded, expected, "each touched allocation once");
     let main = run.address("main");
-    assert!(run.allocations.iter().all(|(.., site)| (main..main + 400).contains(site)), "{:x?}", run.allocations);
+    assert!(
+        run.allocations.iter().all(|(.., site)| (main..main + 400).contains(site)),
+        "{:x?}",
+        run.allocations
+    );
 }
 
 #[test]
-fn a_set_too_large_is_cut_short() {
+fn oversized_set_is_cut_short() {
     if skipped() {
         return;
     }
-    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static volatile long a[100];\n\
-        int main(void) { pthread_mutex_lock(&m); for (int i = 0; i < 100; i++) a[i] = i; pthread_mutex_unlock(&m);\n\
-        pthread_mutex_lock(&m); a[0] = 1; pthread_mutex_unlock(&m); TELL(m); return 0; }";
+    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static volatile long \
+        a[100];\n\
+        int main(void) { pthread_mutex_lock(&m); for (int i = 0; i < 100; i++) a[i] = i; \
+        pthread_mutex_unlock(&m);\n\
+        pthread_mutex_lock(&m); a[0] = 1; pthread_mutex_unlock(&m); PRINT(m); return 0; }";
     let run = run(program, &[], "rate=1,words=20");
     complete(&run);
-    let told: Vec<_> = run.sections_of(run.lock("m")).iter().map(|told| (told.words.len(), told.flags)).collect();
-    assert_eq!(told, [(20, flag::CUT_SHORT), (1, 0)]);
+    let sections = run.sections_of(run.lock("m"));
+    let sizes: Vec<_> =
+        sections.iter().map(|section| (section.words.len(), section.flags)).collect();
+    assert_eq!(sizes, [(20, flag::CUT_SHORT), (1, 0)]);
 }

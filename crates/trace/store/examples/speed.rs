@@ -1,4 +1,4 @@
-//! How long keeping ten million entries takes, how large the file is, how long reading takes, and how much memory.
+//! Measures writing and reading of ten million entries: time, file size and peak memory.
 //!
 //! ```text
 //! cargo run --release -p unconvoy-trace-store --example speed
@@ -27,7 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             read_place: word as u32 + 1,
             written_place: if word % 7 == 0 { word as u32 + 1 } else { 0 },
         }));
-        let section = Section { lock: order as u32 % 20, thread: order as u32 % 32, order: order * 10, flags: 0 };
+        let section = Section {
+            lock: order as u32 % 20,
+            thread: order as u32 % 32,
+            order: order * 10,
+            flags: 0,
+        };
         writer.write(&Record::Section(section, Entries::from(&entries[..])))?;
     }
     let mut file = writer.finish()?.into_inner()?;
@@ -52,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The most memory that the process had resident, in MiB; 0 where the system does not tell.
+/// Peak resident memory of the process in MiB; 0 if /proc does not say.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

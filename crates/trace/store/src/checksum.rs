@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// Where a row group is, and the CRC-32 of its bytes; as text in the table of contents.
+/// A row group's byte range and the CRC-32 of its bytes, stored as text in the table of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum {
     pub start: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    /// Under which key the checksum of a row group is kept.
+    /// The metadata key of a row group's checksum.
     pub fn key(group: usize) -> String {
         format!("unconvoy.group.{group}")
     }
@@ -29,7 +29,7 @@ impl Checksum {
         parts.next().is_none().then_some(Checksum { start, end, crc })
     }
 
-    /// Whether the file has these bytes there.
+    /// Whether the file's bytes in the range have this checksum.
     pub fn holds(&self, file: &File) -> io::Result<bool> {
         let mut hasher = crc32fast::Hasher::new();
         let mut piece = vec![0; PIECE];
@@ -53,7 +53,7 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// A writer that sums up what goes through it.
+/// A writer that computes the checksum of the bytes written through it.
 pub(crate) struct Summed<W> {
     pub to: W,
     written: u64,
@@ -66,13 +66,13 @@ impl<W> Summed<W> {
         Summed { to, written: 0, start: 0, hasher: crc32fast::Hasher::new() }
     }
 
-    /// Starts a sum here.
+    /// Starts a new checksum.
     pub fn start(&mut self) {
         self.start = self.written;
         self.hasher.reset();
     }
 
-    /// The sum since the start.
+    /// The checksum of the bytes since [`start`](Summed::start).
     pub fn checksum(&self) -> Checksum {
         Checksum { start: self.start, end: self.written, crc: self.hasher.clone().finalize() }
     }

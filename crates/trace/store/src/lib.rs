@@ -1,10 +1,12 @@
-//! A trace of address sets, kept: the records of [`unconvoy_trace_stream`] in one Parquet file, which DuckDB, Polars and others read.
+//! A trace of address sets in one Parquet file: the records of [`unconvoy_trace_stream`], readable
+//! by DuckDB, Polars and others.
 //!
-//! One row per record and per entry of a section, in the order of the stream; columns that a kind of row has no use for are null, which costs
-//! next to nothing. `docs/reference/trace.md` documents them. Files are written and read in pieces of [`GROUP`] and [`BATCH`] rows: no trace
-//! is ever held whole. A stream that was cut off can be kept too; it then has no end record.
+//! Each record and each entry of a section is one row, in stream order. Columns that a kind of row
+//! does not use are null, which costs next to nothing. `docs/reference/trace.md` documents them.
+//! Writer and reader work in pieces of [`GROUP`] and [`BATCH`] rows and never hold a whole trace.
+//! The file of a truncated stream has no end record.
 //!
-//! A Parquet file ends with its table of contents, so one that was cut off has none, and is refused whole.
+//! A truncated Parquet file is rejected as a whole: its table of contents is at its end.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,9 @@
-//! `unconvoy-parquet`: kept traces for `unconvoy predict --keep-trace` and `--analyse`.
+//! `unconvoy-parquet`: packs and unpacks traces for `unconvoy predict --keep-trace` and
+//! `--analyse`.
 //!
-//! Few users keep a trace, and the Parquet library is larger than the rest of the analysis, so this
-//! is a program of its own. Exit status: 0, 1 if a file or the stream is refused, 2 for wrong usage.
+//! This is a program of its own because few users keep a trace, and the Parquet library is larger
+//! than the rest of the analysis. Its exit status is 0 on success, 1 if the file or the stream is
+//! rejected, and 2 for wrong usage.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +15,9 @@ use std::process::ExitCode;
 use unconvoy_trace_store::{Reader, Writer};
 use unconvoy_trace_stream as stream;
 
-const USAGE: &str =
-    "usage: unconvoy-parquet pack < STREAM > TRACE.parquet\n       unconvoy-parquet unpack < TRACE.parquet > STREAM";
+const USAGE: &str = "\
+usage: unconvoy-parquet pack < STREAM > TRACE.parquet
+       unconvoy-parquet unpack < TRACE.parquet > STREAM";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -29,7 +32,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The caller puts the file's name before it.
+            // The caller prefixes the file's name.
             eprintln!("{error}");
             ExitCode::FAILURE
         }
@@ -42,7 +45,7 @@ fn pack() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         match from.next_record() {
             Ok(Some(record)) => to.write(&record)?,
-            // A stream that was cut off is kept without an end record.
+            // A truncated stream is packed without an end record.
             Ok(None) => break,
             Err(error) if error.is_cut_off() => break,
             Err(error) => return Err(error.into()),

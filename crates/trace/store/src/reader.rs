@@ -1,4 +1,4 @@
-//! Columns to rows, rows to records.
+//! Turns columns into rows and rows into records.
 
 use crate::checksum::Checksum;
 use crate::error::Error;
@@ -14,14 +14,15 @@ use unconvoy_trace_stream::{
     Access, Allocation, Counts, Entries, Held, Lock, Module, Object, Place, Record, Region, Section,
 };
 
-/// Rows that a reader decodes at once.
+/// Rows decoded at once.
 pub const BATCH: usize = 8 << 10;
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a kept trace, record by record: the records that were written, with text that was not UTF-8 replaced.
+/// Reads the records of a trace file. Text that was not UTF-8 comes back with replacement
+/// characters.
 pub struct Reader {
-    /// For checksums, which the decoder does not ask for.
+    /// The file again, to verify the checksums, which the decoder ignores.
     bytes: File,
     file: SerializedFileReader<File>,
     length: u64,
@@ -29,12 +30,12 @@ pub struct Reader {
     group: usize,
     columns: Option<Columns>,
     rows: VecDeque<Row>,
-    /// What the last record was made of.
+    /// The row that the last record borrows from.
     row: Option<Row>,
     entries: Vec<Access>,
 }
 
-/// A row group's columns, as they are read.
+/// The columns of the row group being read.
 struct Columns {
     /// Rows not read yet.
     left: usize,
@@ -45,22 +46,22 @@ struct Columns {
     frames: Column<Int64Type>,
 }
 
-/// A column and the batch that was read of it.
+/// A column and its current batch.
 struct Column<T: DataType> {
     reader: ColumnReaderImpl<T>,
     values: Vec<T::T>,
     definition: Vec<i16>,
     repetition: Vec<i16>,
-    /// The level at which there is a value.
+    /// The definition level of a value.
     defined: i16,
 }
 
 impl Reader {
-    /// Opens a kept trace.
+    /// Opens a trace file.
     ///
     /// # Errors
     ///
-    /// It is foreign, truncated or damaged, with the offset; or it cannot be read.
+    /// The file is foreign, truncated, damaged or unreadable; see [`Error::offset`].
     pub fn new(from: File) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Read(error.into());
         let length = from.metadata().map_err(failed)?.len();
@@ -69,7 +70,8 @@ impl Reader {
         if head[..] != MAGIC[..head.len()] {
             return Err(Error::Foreign);
         }
-        // Magic, length of the table of contents, magic again: less is no file.
+        // The shortest file has the magic, the length of the table of contents, and the magic
+        // again.
         if length < 12 || from.get_bytes(length - 4, 4).map_err(Error::Read)?[..] != *MAGIC {
             return Err(Error::Truncated { offset: length });
         }
@@ -93,11 +95,12 @@ impl Reader {
         })
     }
 
-    /// The next record, or nothing at the end. If the last one is no end record, a stream was kept that was cut off.
+    /// The next record, or `None` at the end. If the last record is not an end record, the stream
+    /// was truncated.
     ///
     /// # Errors
     ///
-    /// The file is damaged; reading on makes no sense.
+    /// The file is damaged. Do not read on after an error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
         let Some(row) = self.next_row()? else { return Ok(None) };
         let offset = self.offset();
@@ -112,11 +115,13 @@ impl Reader {
         record(row, &self.entries).map(Some).ok_or_else(|| missing(offset))
     }
 
-    /// Where the row group at hand starts.
+    /// The start of the current row group.
     fn offset(&self) -> u64 {
         let groups = self.file.metadata().row_groups();
         let at_hand = groups.get(self.group.saturating_sub(1));
-        at_hand.map_or(self.length, |group| group.columns().first().map_or(0, |column| column.byte_range().0))
+        at_hand.map_or(self.length, |group| {
+            group.columns().first().map_or(0, |column| column.byte_range().0)
+        })
     }
 
     fn next_row(&mut self) -> Result<Option<Row>, Error> {
@@ -138,20 +143,27 @@ impl Reader {
         Ok(self.rows.pop_front())
     }
 
-    /// Checks a row group's checksum, and that it covers the columns that would be read.
+    /// Checks that the group's checksum matches and covers all columns to be read.
     fn check(&self, group: usize) -> Result<(), Error> {
         let contents = self.file.metadata();
         let key = Checksum::key(group);
         let mut pairs = contents.file_metadata().key_value_metadata().into_iter().flatten();
         let value = pairs.find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
         let damaged = |what: &str| Error::Damaged { offset: self.offset(), what: what.into() };
-        let checksum = value.and_then(Checksum::parse).ok_or_else(|| damaged("a row group has no checksum"))?;
-        let covered = contents.row_group(group).columns().iter().all(|column| {
-            let (start, size) = column.byte_range();
-            checksum.start <= start && start.checked_add(size).is_some_and(|end| end <= checksum.end)
-        });
-        let holds = covered && checksum.holds(&self.bytes).map_err(|error| Error::Read(error.into()))?;
-        if holds { Ok(()) } else { Err(damaged("a row group has another checksum")) }
+        let checksum = value
+            .and_then(Checksum::parse)
+            .ok_or_else(|| damaged("a row group has no checksum"))?;
+        // The columns fill the range without a gap. A damaged offset would make the decoder begin
+        // within a column, after the dictionary that its pages need.
+        let end =
+            contents.row_group(group).columns().iter().try_fold(checksum.start, |at, column| {
+                let (start, size) = column.byte_range();
+                start.checked_add(size).filter(|_| start == at)
+            });
+        let covered = end == Some(checksum.end);
+        let holds =
+            covered && checksum.holds(&self.bytes).map_err(|error| Error::Read(error.into()))?;
+        if holds { Ok(()) } else { Err(damaged("checksum mismatch in a row group")) }
     }
 
     fn damaged(&self, error: ParquetError) -> Error {
@@ -159,19 +171,21 @@ impl Reader {
     }
 }
 
-/// What is impossible about a table of contents; the decoder takes much of it for granted.
+/// Finds an impossible value in the table of contents, because the decoder would trust it.
 fn impossible(contents: &ParquetMetaData, length: u64) -> Option<&'static str> {
     let columns = contents.file_metadata().schema_descr().num_columns();
     for group in contents.row_groups() {
         if group.num_columns() != columns || group.num_rows() < 0 {
-            return Some("a row group has too few columns or rows");
+            return Some("a row group has a wrong number of columns or rows");
         }
         for column in group.columns() {
             let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
             let (start, size) = (u64::try_from(start), u64::try_from(column.compressed_size()));
-            let (Ok(start), Ok(size)) = (start, size) else { return Some("a column starts or ends before the file") };
+            let (Ok(start), Ok(size)) = (start, size) else {
+                return Some("a column has a negative offset or size");
+            };
             if start.checked_add(size).is_none_or(|end| end > length) || column.num_values() < 0 {
-                return Some("a column reaches over the end of the file");
+                return Some("a column extends past the end of the file");
             }
         }
     }
@@ -179,7 +193,7 @@ fn impossible(contents: &ParquetMetaData, length: u64) -> Option<&'static str> {
 }
 
 fn missing(offset: u64) -> Error {
-    Error::Damaged { offset, what: "a row lacks what its kind has".into() }
+    Error::Damaged { offset, what: "a row lacks a column that its kind needs".into() }
 }
 
 fn entry(row: &Row) -> Option<Access> {
@@ -194,7 +208,7 @@ fn entry(row: &Row) -> Option<Access> {
     })
 }
 
-/// The record of a row; nothing if the row lacks a column that it needs.
+/// The record of a row; `None` if the row lacks a column that its kind needs.
 fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
     let text_at = |column: usize| row.texts[column].as_deref();
     let json = || std::str::from_utf8(text_at(text::JSON)?).ok();
@@ -223,10 +237,14 @@ fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
             };
             Record::Section(section, Entries::from(entries))
         }
-        // Each follows its section, which has taken it.
+        // The entry's section consumes it.
         Kind::Entry => return None,
-        Kind::Place => Record::Place(Place { number: row.words[word::PLACE]?, pc: row.longs[long::PC]? }),
-        Kind::Allocation => Record::Allocation(Allocation::new(region()?, row.words[word::THREAD]?, &row.frames)),
+        Kind::Place => {
+            Record::Place(Place { number: row.words[word::PLACE]?, pc: row.longs[long::PC]? })
+        }
+        Kind::Allocation => {
+            Record::Allocation(Allocation::new(region()?, row.words[word::THREAD]?, &row.frames))
+        }
         Kind::Counts => Record::Counts(Counts {
             lock: row.words[word::LOCK]?,
             acquisitions: row.longs[long::ACQUISITIONS]?,
@@ -249,8 +267,12 @@ impl Columns {
         Ok(Columns {
             left: usize::try_from(group.metadata().num_rows()).map_err(|_| inconsistent())?,
             record: Column::new(open(0)?, 0),
-            words: (WORDS..LONGS).map(|index| Ok(Column::new(open(index)?, 1))).collect::<Result<_, ParquetError>>()?,
-            longs: (LONGS..TEXTS).map(|index| Ok(Column::new(open(index)?, 1))).collect::<Result<_, ParquetError>>()?,
+            words: (WORDS..LONGS)
+                .map(|index| Ok(Column::new(open(index)?, 1)))
+                .collect::<Result<_, ParquetError>>()?,
+            longs: (LONGS..TEXTS)
+                .map(|index| Ok(Column::new(open(index)?, 1)))
+                .collect::<Result<_, ParquetError>>()?,
             texts: (TEXTS..FRAMES)
                 .map(|index| Ok(Column::new(open(index)?, 1)))
                 .collect::<Result<_, ParquetError>>()?,
@@ -265,8 +287,8 @@ impl Columns {
         self.record.read(count)?;
         let start = rows.len();
         for name in &self.record.values {
-            let kind =
-                Kind::named(name.data()).ok_or_else(|| ParquetError::General("a row of no known kind".into()))?;
+            let kind = Kind::named(name.data())
+                .ok_or_else(|| ParquetError::General("a row of unknown kind".into()))?;
             rows.push_back(Row::new(kind));
         }
         let rows = &mut rows.make_contiguous()[start..];
@@ -277,7 +299,9 @@ impl Columns {
             column.read(count)?.spread(|row, value| rows[row].longs[index] = Some(*value as u64));
         }
         for (index, column) in self.texts.iter_mut().enumerate() {
-            column.read(count)?.spread(|row, value: &ByteArray| rows[row].texts[index] = Some(value.data().to_vec()));
+            column.read(count)?.spread(|row, value: &ByteArray| {
+                rows[row].texts[index] = Some(value.data().to_vec())
+            });
         }
         self.frames.read(count)?.spread(|row, value| rows[row].frames.push(*value as u64));
         Ok(())
@@ -285,16 +309,22 @@ impl Columns {
 }
 
 fn inconsistent() -> ParquetError {
-    ParquetError::General("columns of different lengths".into())
+    ParquetError::General("columns differ in length".into())
 }
 
 impl<T: DataType> Column<T> {
     fn new(reader: ColumnReader, defined: i16) -> Self {
         let reader = get_typed_column_reader(reader);
-        Column { reader, values: Vec::new(), definition: Vec::new(), repetition: Vec::new(), defined }
+        Column {
+            reader,
+            values: Vec::new(),
+            definition: Vec::new(),
+            repetition: Vec::new(),
+            defined,
+        }
     }
 
-    /// Reads exactly so many rows.
+    /// Reads exactly `rows` rows.
     fn read(&mut self, rows: usize) -> Result<&Self, ParquetError> {
         self.values.clear();
         self.definition.clear();
@@ -302,8 +332,12 @@ impl<T: DataType> Column<T> {
         let mut read = 0;
         while read < rows {
             let (definition, repetition) = (&mut self.definition, &mut self.repetition);
-            let (got, _, _) =
-                self.reader.read_records(rows - read, Some(definition), Some(repetition), &mut self.values)?;
+            let (got, _, _) = self.reader.read_records(
+                rows - read,
+                Some(definition),
+                Some(repetition),
+                &mut self.values,
+            )?;
             if got == 0 {
                 return Err(inconsistent());
             }
@@ -317,12 +351,12 @@ impl<T: DataType> Column<T> {
         if values != self.values.len() || !levels { Err(inconsistent()) } else { Ok(self) }
     }
 
-    /// Hands out the values of the rows read, each with its row's index.
+    /// Calls `each` for every value in the batch, with the index of its row.
     fn spread(&self, mut each: impl FnMut(usize, &T::T)) {
         let mut values = self.values.iter();
         let mut row = 0;
         for (index, level) in self.definition.iter().enumerate() {
-            // Without repetition each level is a row.
+            // Without repetition levels each definition level is one row.
             let starts = self.repetition.get(index).is_none_or(|repetition| *repetition == 0);
             row += usize::from(starts && index > 0);
             if *level == self.defined

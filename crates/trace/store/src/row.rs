@@ -1,4 +1,4 @@
-//! The columns, and a row of them.
+//! The columns of a trace file, and one row.
 
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use unconvoy_trace_stream::Region;
 
-/// Kinds of rows, as the column `record` names them.
+/// Kinds of rows, the values of the column `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Context,
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// Columns of 32 bits, unsigned; the two masks have 8.
+/// Unsigned 32-bit columns; the two masks have 8 bits.
 pub(crate) mod word {
     pub const LOCK: usize = 0;
     pub const THREAD: usize = 1;
@@ -68,7 +68,7 @@ pub(crate) mod word {
     ];
 }
 
-/// Columns of 64 bits, unsigned.
+/// Unsigned 64-bit columns.
 pub(crate) mod long {
     pub const ORDER: usize = 0;
     pub const ADDRESS: usize = 1;
@@ -80,31 +80,40 @@ pub(crate) mod long {
     pub const CONTENDED: usize = 7;
     pub const HELD: usize = 8;
     pub const WAITED: usize = 9;
-    pub const NAMES: [&str; 10] =
-        ["order", "address", "size", "file_offset", "pc", "acquisitions", "sampled", "contended", "held", "waited"];
+    pub const NAMES: [&str; 10] = [
+        "order",
+        "address",
+        "size",
+        "file_offset",
+        "pc",
+        "acquisitions",
+        "sampled",
+        "contended",
+        "held",
+        "waited",
+    ];
 }
 
-/// Columns of text.
+/// Text columns.
 pub(crate) mod text {
     pub const NAME: usize = 0;
     pub const JSON: usize = 1;
     pub const NAMES: [&str; 2] = ["name", "json"];
 }
 
-/// Where the groups of columns start: `record` is first, `frames` last.
+/// Index of the first column of each group. `record` is column 0; `frames` comes last.
 pub(crate) const WORDS: usize = 1;
 pub(crate) const LONGS: usize = WORDS + word::NAMES.len();
 pub(crate) const TEXTS: usize = LONGS + long::NAMES.len();
 pub(crate) const FRAMES: usize = TEXTS + text::NAMES.len();
 
-/// One row.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub kind: Kind,
     pub words: [Option<u32>; word::NAMES.len()],
     pub longs: [Option<u64>; long::NAMES.len()],
     pub texts: [Option<Vec<u8>>; text::NAMES.len()],
-    /// Return addresses, of allocations.
+    /// Return addresses of an allocation.
     pub frames: Vec<u64>,
 }
 
@@ -133,16 +142,17 @@ impl Row {
         self.long(long::ADDRESS, region.address).long(long::SIZE, region.size)
     }
 
-    /// Text that is not UTF-8 gets replacement characters: readers of Parquet insist.
+    /// Replaces invalid UTF-8: Parquet readers require valid text.
     pub fn text(mut self, column: usize, value: &[u8]) -> Self {
         self.texts[column] = Some(String::from_utf8_lossy(value).into_owned().into_bytes());
         self
     }
 }
 
-/// The columns as Parquet describes them. A later form of the file gets another name.
+/// The Parquet schema. An incompatible later form of the file gets another message name.
 pub(crate) fn schema() -> TypePtr {
-    let mut message = String::from("message unconvoy_address_sets_2 {\n required binary record (STRING);\n");
+    let mut message =
+        String::from("message unconvoy_address_sets_2 {\n required binary record (STRING);\n");
     for (column, name) in word::NAMES.iter().enumerate() {
         let bits = if matches!(column, word::READ | word::WRITTEN) { 8 } else { 32 };
         let _ = writeln!(message, " optional int32 {name} (INTEGER({bits},false));");
@@ -154,7 +164,8 @@ pub(crate) fn schema() -> TypePtr {
         let _ = writeln!(message, " optional binary {name} (STRING);");
     }
     message.push_str(
-        " optional group frames (LIST) { repeated group list { required int64 element (INTEGER(64,false)); } }\n}",
+        " optional group frames (LIST) { \
+         repeated group list { required int64 element (INTEGER(64,false)); } }\n}",
     );
-    Arc::new(parse_message_type(&message).expect("the message is well-formed"))
+    Arc::new(parse_message_type(&message).expect("a well-formed schema"))
 }

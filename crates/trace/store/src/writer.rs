@@ -1,7 +1,7 @@
-//! Records to rows, rows to columns.
+//! Turns records into rows and rows into columns.
 //!
-//! Each row group's checksum goes into the table of contents: readers of Parquet take a page's content on trust, and a damaged one is to be refused
-//! before it is decoded.
+//! The table of contents gets a checksum of each row group. Parquet decoders trust the content of a
+//! page, so the reader must reject a damaged row group before it decodes any page.
 
 use crate::checksum::{Checksum, Summed};
 use crate::error::Error;
@@ -16,17 +16,17 @@ use std::io::Write;
 use std::sync::Arc;
 use unconvoy_trace_stream::Record;
 
-/// Rows of a row group: what a writer holds in memory.
+/// Rows of a row group; the writer holds one in memory.
 pub const GROUP: usize = 128 << 10;
 
-/// Writes a kept trace. Nothing can be read of the file before [`finish`](Writer::finish).
+/// Writes a trace file. The file is unreadable until [`finish`](Writer::finish).
 pub struct Writer<W: Write + Send> {
     file: SerializedFileWriter<Summed<W>>,
     rows: Columns,
     groups: usize,
 }
 
-/// A row group's columns, as they fill.
+/// The columns of the row group under construction.
 #[derive(Default)]
 struct Columns {
     rows: usize,
@@ -35,11 +35,11 @@ struct Columns {
     longs: [Sparse<i64>; long::NAMES.len()],
     texts: [Sparse<ByteArray>; text::NAMES.len()],
     frames: Sparse<i64>,
-    /// 0 where a row's first return address, or a row without, starts; 1 for the other addresses.
+    /// 0 at a row's first return address or at a row without any; 1 at each further address.
     frame_repetition: Vec<i16>,
 }
 
-/// A column with nulls: its values, and per row whether there is one.
+/// A nullable column: its values, and for each row whether it has one.
 #[derive(Default)]
 struct Sparse<T> {
     values: Vec<T>,
@@ -58,15 +58,17 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// [`Error::Write`] if the file cannot be written.
     pub fn new(to: W) -> Result<Self, Error> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("unconvoy ", env!("CARGO_PKG_VERSION")).to_string())
-            // Per row group, so that a query for one lock skips what has none of it; per page it is not worth its space.
+            // Statistics per row group let a query for one lock skip the groups without that lock.
+            // Statistics per page are not worth their space.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .build();
-        let file = SerializedFileWriter::new(Summed::new(to), schema(), Arc::new(properties)).map_err(Error::Write)?;
+        let file = SerializedFileWriter::new(Summed::new(to), schema(), Arc::new(properties))
+            .map_err(Error::Write)?;
         Ok(Writer { file, rows: Columns::default(), groups: 0 })
     }
 
@@ -74,10 +76,12 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// [`Error::Write`] if the file cannot be written.
     pub fn write(&mut self, record: &Record) -> Result<(), Error> {
         match record {
-            Record::Context(json) => self.row(Row::new(Kind::Context).text(text::JSON, json.as_bytes())),
+            Record::Context(json) => {
+                self.row(Row::new(Kind::Context).text(text::JSON, json.as_bytes()))
+            }
             Record::End(json) => self.row(Row::new(Kind::End).text(text::JSON, json.as_bytes())),
             Record::Module(module) => self.row(
                 Row::new(Kind::Module)
@@ -114,11 +118,13 @@ impl<W: Write + Send> Writer<W> {
                 }
                 Ok(())
             }
-            Record::Place(place) => {
-                self.row(Row::new(Kind::Place).word(word::PLACE, place.number).long(long::PC, place.pc))
-            }
+            Record::Place(place) => self.row(
+                Row::new(Kind::Place).word(word::PLACE, place.number).long(long::PC, place.pc),
+            ),
             Record::Allocation(allocation) => {
-                let row = Row::new(Kind::Allocation).word(word::THREAD, allocation.thread).region(allocation.region);
+                let row = Row::new(Kind::Allocation)
+                    .word(word::THREAD, allocation.thread)
+                    .region(allocation.region);
                 self.row(Row { frames: allocation.frames().collect(), ..row })
             }
             Record::Counts(counts) => self.row(
@@ -140,11 +146,11 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Writes what is left and the table of contents, and gives the underlying writer back, flushed.
+    /// Writes the last rows and the table of contents. Returns the underlying writer, flushed.
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// [`Error::Write`] if the file cannot be written.
     pub fn finish(mut self) -> Result<W, Error> {
         self.flush()?;
         let mut to = self.file.into_inner().map_err(Error::Write)?.to;
@@ -172,7 +178,10 @@ impl<W: Write + Send> Writer<W> {
             group.close()?;
             file.flush()?;
             let checksum = file.inner().checksum();
-            file.append_key_value_metadata(KeyValue::new(Checksum::key(number), checksum.to_string()));
+            file.append_key_value_metadata(KeyValue::new(
+                Checksum::key(number),
+                checksum.to_string(),
+            ));
             Ok(())
         };
         write(&mut self.file).map_err(Error::Write)
@@ -184,7 +193,7 @@ impl Columns {
         self.rows += 1;
         let (_, name) = Kind::ALL[row.kind as usize];
         self.records.push(ByteArray::from(name));
-        // Parquet's unsigned integers are signed ones with another reading of their bits.
+        // Parquet stores unsigned integers with the bits of signed ones.
         for (column, value) in self.words.iter_mut().zip(row.words) {
             column.push(value.map(|value| value as i32));
         }
@@ -194,7 +203,7 @@ impl Columns {
         for (column, value) in self.texts.iter_mut().zip(row.texts) {
             column.push(value.map(ByteArray::from));
         }
-        // Level 0 is no list, 1 an empty one, 2 an element.
+        // Level 0: no list. 1: an empty list. 2: an element.
         match (row.kind, &row.frames[..]) {
             (Kind::Allocation, []) => self.frames.levels.push(1),
             (_, []) => self.frames.levels.push(0),
@@ -205,7 +214,10 @@ impl Columns {
         self.frames.values.extend(row.frames.iter().map(|frame| *frame as i64));
     }
 
-    fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<W>) -> Result<(), ParquetError> {
+    fn write<W: Write + Send>(
+        &self,
+        group: &mut SerializedRowGroupWriter<W>,
+    ) -> Result<(), ParquetError> {
         column::<ByteArrayType, W>(group, &self.records, None, None)?;
         for sparse in &self.words {
             column::<Int32Type, W>(group, &sparse.values, Some(&sparse.levels), None)?;
@@ -216,7 +228,12 @@ impl Columns {
         for sparse in &self.texts {
             column::<ByteArrayType, W>(group, &sparse.values, Some(&sparse.levels), None)?;
         }
-        column::<Int64Type, W>(group, &self.frames.values, Some(&self.frames.levels), Some(&self.frame_repetition))
+        column::<Int64Type, W>(
+            group,
+            &self.frames.values,
+            Some(&self.frames.levels),
+            Some(&self.frame_repetition),
+        )
     }
 }
 
@@ -227,7 +244,8 @@ fn column<T: DataType, W: Write + Send>(
     definition: Option<&[i16]>,
     repetition: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
-    let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("too few columns".into()))?;
+    let mut column =
+        group.next_column()?.ok_or_else(|| ParquetError::General("too few columns".into()))?;
     column.typed::<T>().write_batch(values, definition, repetition)?;
     column.close()
 }

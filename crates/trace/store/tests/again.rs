@@ -1,15 +1,17 @@
-//! A kept trace analysed again says what the stream said: the same numbers to the digit.
+//! Analysing a stored trace gives exactly the numbers of analysing its stream.
 
 use std::collections::HashMap;
 use std::io::Seek;
 use unconvoy_syncchar::{Analysis, LockAnalysis, Options};
 use unconvoy_trace_store as store;
-use unconvoy_trace_stream::{self as stream, Access, Entries, Record, Region, Section, append, flag};
+use unconvoy_trace_stream::{
+    self as stream, Access, Entries, Record, Region, Section, append, flag,
+};
 
-/// Gives an analysis the sections of a trace, and tells it of locks that were initialised anew.
+/// Feeds the sections of a trace to an analysis and retires locks that were initialised again.
 struct Feed {
     analysis: Analysis,
-    /// Which lock lives at an address.
+    /// The current lock at each address.
     lives: HashMap<u64, u32>,
 }
 
@@ -32,19 +34,31 @@ impl Feed {
     }
 }
 
-/// Threads with a word each and a common one; halfway, the lock is initialised anew.
+/// Each thread has its own word and all share one; the lock is initialised again halfway.
 fn collected() -> Vec<u8> {
     let mut stream = stream::MAGIC.to_vec();
     for order in 0..4000u64 {
         if order % 2000 == 0 {
             let life = (order / 2000) as u32;
-            let lock =
-                stream::Lock { number: life, region: Region::new(0x100, 40), incarnation: life, pc: 1, name: b"" };
+            let lock = stream::Lock {
+                number: life,
+                region: Region::new(0x100, 40),
+                incarnation: life,
+                pc: 1,
+                name: b"",
+            };
             append(&mut stream, &Record::Lock(lock));
         }
         let thread = (order % 7) as u32;
-        let entry = |address, written| Access { address, read: 1, written, read_place: 1, written_place: 1 };
-        let entries = [entry(0x1000, u8::from(order % 3 == 0)), entry(0x2000 + u64::from(thread) * 8, 1)];
+        let entry = |address, written| Access {
+            address,
+            read: 1,
+            written,
+            read_place: 1,
+            written_place: 1,
+        };
+        let entries =
+            [entry(0x1000, u8::from(order % 3 == 0)), entry(0x2000 + u64::from(thread) * 8, 1)];
         let flags = if order % 50 == 0 { flag::IO } else { 0 };
         let section = Section { lock: (order / 2000) as u32, thread, order, flags };
         append(&mut stream, &Record::Section(section, Entries::from(&entries[..])));
@@ -53,7 +67,7 @@ fn collected() -> Vec<u8> {
     stream
 }
 
-fn kept_and_read(processors: &[u32], bytes: &[u8]) -> Vec<LockAnalysis> {
+fn stored_and_read(processors: &[u32], bytes: &[u8]) -> Vec<LockAnalysis> {
     let mut reader = stream::Reader::new(bytes).unwrap();
     let mut writer = store::Writer::new(tempfile::tempfile().unwrap()).unwrap();
     while let Some(record) = reader.next_record().unwrap() {
@@ -70,7 +84,7 @@ fn kept_and_read(processors: &[u32], bytes: &[u8]) -> Vec<LockAnalysis> {
 }
 
 #[test]
-fn the_same_to_the_digit() {
+fn stored_trace_analysis_equals_live_analysis() {
     let bytes = collected();
     let mut reader = stream::Reader::new(&bytes[..]).unwrap();
     let mut feed = Feed::new(&[2, 8]);
@@ -80,14 +94,14 @@ fn the_same_to_the_digit() {
     let live = feed.analysis.finish();
     assert_eq!(live.len(), 2);
     assert!(live.iter().all(|lock| lock.sections == 2000 && lock.threads == 7));
-    assert_eq!(kept_and_read(&[2, 8], &bytes), live);
-    // Other processors, from the same trace.
-    let other = kept_and_read(&[4], &bytes);
+    assert_eq!(stored_and_read(&[2, 8], &bytes), live);
+    // Other processor counts, from the same trace.
+    let other = stored_and_read(&[4], &bytes);
     assert_eq!(other[0].estimates[0].processors, 4);
     assert_eq!(other[0].sections, live[0].sections);
 }
 
-/// What `unconvoy-parquet` makes of `input`: standard output, or standard error if it fails.
+/// The output of `unconvoy-parquet` for `input`, or its standard error if it fails.
 fn converted(direction: &str, input: &[u8]) -> Result<Vec<u8>, String> {
     let directory = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
@@ -105,13 +119,16 @@ fn converted(direction: &str, input: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn program_packs_and_unpacks_the_same_stream() {
+fn pack_then_unpack_returns_same_stream() {
     let stream = collected();
     let packed = converted("pack", &stream).unwrap();
     assert_eq!(packed[..4], *b"PAR1");
     assert!(converted("unpack", &packed).unwrap() == stream);
 
     let half = converted("unpack", &packed[..packed.len() / 2]).unwrap_err();
-    assert!(half.starts_with(&format!("truncated: it ends at byte {}", packed.len() / 2)), "{half}");
+    assert!(
+        half.starts_with(&format!("truncated: it ends at byte {}", packed.len() / 2)),
+        "{half}"
+    );
     assert!(converted("pack", b"something else").unwrap_err().contains("at byte 0"));
 }

@@ -1,5 +1,4 @@
-//! Memory as everybody between a collector and the model has it: a range of it, and what a section
-//! did to one word.
+//! Memory as collectors and the model describe it: regions, and a section's accesses to one word.
 
 /// Bytes of a word, the unit in which accesses are recorded.
 pub const WORD: u64 = 8;
@@ -9,36 +8,37 @@ pub const WORD: u64 = 8;
 pub struct Region {
     /// The first byte.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Region {
-    /// `size` bytes from `address` on.
+    /// The `size` bytes from `address`.
     #[inline]
     pub const fn new(address: u64, size: u64) -> Self {
         Region { address, size }
     }
 
-    /// From `start` up to `end`, which is the first address after it.
+    /// The bytes from `start` to `end`, exclusive.
     #[inline]
     pub const fn between(start: u64, end: u64) -> Self {
         Region { address: start, size: end.wrapping_sub(start) }
     }
 
-    /// The first address after it; the largest address if it reaches beyond.
+    /// The first address after the region, saturating at `u64::MAX`.
     #[inline]
     pub const fn end(self) -> u64 {
         self.address.saturating_add(self.size)
     }
 
-    /// Whether the byte at `address` is in it.
+    /// Whether the region includes the byte at `address`.
     #[inline]
     pub const fn contains(self, address: u64) -> bool {
         address.wrapping_sub(self.address) < self.size
     }
 
-    /// The aligned word that it lies in, with the mask of its bytes, if it lies in one.
+    /// The aligned word that holds the whole region and the mask of the region's bytes in it.
+    /// `None` if the region spans words.
     #[inline]
     pub fn word(self) -> Option<(u64, u8)> {
         let from = self.address & (WORD - 1);
@@ -46,7 +46,7 @@ impl Region {
         (self.size <= WORD - from).then(|| (self.address - from, mask() as u8))
     }
 
-    /// Each aligned word that it has bytes of, with the mask of these bytes.
+    /// The aligned words that overlap the region, each with the mask of the overlapping bytes.
     #[inline]
     pub fn words(self) -> impl Iterator<Item = (u64, u8)> {
         let (mut next, end) = (self.address & !(WORD - 1), self.end());
@@ -62,8 +62,8 @@ impl Region {
     }
 }
 
-/// What a section did to one aligned word of 8 bytes: from the collector's callback to the model,
-/// no other form of an access is passed on.
+/// A section's accesses to one aligned 8-byte word. Collectors, the stream and the model all use
+/// this form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The word's address, a multiple of 8.
@@ -72,14 +72,14 @@ pub struct Access {
     pub read: u8,
     /// Bit n: byte n of the word was written.
     pub written: u8,
-    /// The place in the code that first read it; 0 for none or unknown.
+    /// The place in the code that first read the word; 0: none or unknown.
     pub read_place: u32,
-    /// The place that first wrote it; 0 for none or unknown.
+    /// The place that first wrote the word; 0: none or unknown.
     pub written_place: u32,
 }
 
 impl Access {
-    /// What one instruction at `place` does to bytes of a word that it reads or writes or both.
+    /// The access of the instruction at `place` to some bytes of one word.
     #[inline]
     pub fn new((address, bytes): (u64, u8), reads: bool, writes: bool, place: u32) -> Self {
         Access {
@@ -91,7 +91,7 @@ impl Access {
         }
     }
 
-    /// Adds a later access to the same word; the first places stay.
+    /// Adds a later access to the same word. The first places are kept.
     #[inline]
     pub fn merge(&mut self, later: &Access) {
         self.read |= later.read;
@@ -104,16 +104,19 @@ impl Access {
         }
     }
 
-    /// Bytes touched.
+    /// The bytes read or written.
     #[inline]
     pub fn touched(&self) -> u8 {
         self.read | self.written
     }
 
-    /// Whether one instruction both reads and writes it, as an increment in memory does.
+    /// Whether a single instruction reads and writes the word, as an in-memory increment does.
     #[inline]
     pub fn is_in_place(&self) -> bool {
-        self.read != 0 && self.written != 0 && self.read_place != 0 && self.read_place == self.written_place
+        self.read != 0
+            && self.written != 0
+            && self.read_place != 0
+            && self.read_place == self.written_place
     }
 }
 
@@ -122,20 +125,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_have_the_bytes_of_their_region() {
+    fn words_of_region_have_its_byte_masks() {
         let words = |address, size| Region::new(address, size).words().collect::<Vec<_>>();
         assert_eq!(words(0x1000, 8), [(0x1000, 0xff)]);
         for (from, size) in (0..8).flat_map(|from| (0..10).map(move |size| (from, size))) {
-            let (word, words) = (Region::new(0x1000 + from, size).word(), words(0x1000 + from, size));
+            let (word, words) =
+                (Region::new(0x1000 + from, size).word(), words(0x1000 + from, size));
             let is_in_one = from + size <= 8;
             assert_eq!(word.is_some(), is_in_one, "{from} {size}");
-            assert!(!is_in_one || size == 0 || words == [word.unwrap()], "{from} {size}: {words:x?}");
+            assert!(
+                !is_in_one || size == 0 || words == [word.unwrap()],
+                "{from} {size}: {words:x?}"
+            );
         }
         assert_eq!(words(0x1003, 2), [(0x1000, 0x18)]);
         assert_eq!(words(0x1006, 12), [(0x1000, 0xc0), (0x1008, 0xff), (0x1010, 0x03)]);
         assert_eq!(words(0x1000, 0), []);
-        assert_eq!(words(u64::MAX - 9, 100).last(), Some(&(u64::MAX - 7, 0x7f)), "the last byte has no end");
-        assert!(Region::between(0x10, 0x20).contains(0x1f) && !Region::between(0x10, 0x20).contains(0x20));
+        assert_eq!(
+            words(u64::MAX - 9, 100).last(),
+            Some(&(u64::MAX - 7, 0x7f)),
+            "the end saturates, which loses the last byte"
+        );
+        assert!(
+            Region::between(0x10, 0x20).contains(0x1f)
+                && !Region::between(0x10, 0x20).contains(0x20)
+        );
         assert!(!Region::default().contains(0) && !Region::new(0x10, 1).contains(0xf));
     }
 }

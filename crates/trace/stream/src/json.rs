@@ -1,40 +1,41 @@
-//! The two records that are JSON, written without a dependency: a plug-in has to link this. Whoever
-//! reads them has a JSON parser of their own; keys that they do not know are to be skipped, keys
-//! that are missing have the defaults given here.
+//! The two JSON records, written without a dependency because plug-ins link this crate. Readers
+//! bring their own parser, which must skip unknown keys and give missing keys the defaults below.
 
+use crate::sampling::Sampling;
 use std::fmt::{self, Display, Write};
 
-/// A JSON object, while keys are added.
+/// A JSON object under construction.
 #[derive(Default)]
 pub struct Json(String);
 
 impl Json {
-    /// Adds a key. Its value is written as it is displayed: a number, or JSON.
+    /// Adds a key. The value is written as displayed: a number, or JSON.
     pub fn value(mut self, key: &str, value: impl Display) -> Self {
         let separator = if self.0.is_empty() { '{' } else { ',' };
         let _ = write!(self.0, "{separator}\"{key}\":{value}");
         self
     }
 
-    /// Adds a key whose value is a string.
+    /// Adds a key with a string value.
     pub fn text(self, key: &str, value: &str) -> Self {
         self.value(key, Quoted(value))
     }
 
-    /// Adds a key whose value is a list of strings.
+    /// Adds a key with a list of strings.
     pub fn list(self, key: &str, values: impl IntoIterator<Item: AsRef<str>>) -> Self {
-        let values: Vec<String> = values.into_iter().map(|value| Quoted(value.as_ref()).to_string()).collect();
+        let values: Vec<String> =
+            values.into_iter().map(|value| Quoted(value.as_ref()).to_string()).collect();
         self.value(key, format_args!("[{}]", values.join(",")))
     }
 
-    /// The object, which has a key.
+    /// Closes the object, which must have at least one key.
     pub fn finish(mut self) -> String {
         self.0.push('}');
         self.0
     }
 }
 
-/// Text as JSON has it.
+/// A quoted JSON string.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -54,40 +55,46 @@ impl Display for Quoted<'_> {
 /// What ran, and how it was sampled.
 #[derive(Clone, Debug, Default)]
 pub struct Context<'a> {
-    /// Who collected: `qemu-user`, `qemu-system` or `sim`.
+    /// The kind of collector: `qemu-user`, `qemu-system` or `sim`.
     pub source: &'a str,
-    /// The program and its arguments; bytes that are not UTF-8 are to be replaced before.
+    /// The program and its arguments. The caller replaces bytes that are not UTF-8.
     pub program: &'a [String],
-    /// One in so many sections is sampled, at random; 1 for all, 10 for the paper's 10 % (section
-    /// 4.2).
+    /// N: 1 section in N is sampled, at random. 1 samples all, 10 the paper's 10 % (section 4.2).
     pub rate: u32,
-    /// Processors of the machine or guest that ran it.
+    /// How these sections are drawn.
+    pub sampling: Sampling,
+    /// Processors of the machine or guest that ran the program.
     pub processors: u32,
     /// Bytes of a page.
     pub page_size: u32,
-    /// What the draws started from.
+    /// Seed of the random draws.
     pub seed: u64,
     /// Version of the collector.
     pub version: &'a str,
 }
 
-/// What was seen in all.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct End {
     /// Sections sampled and written.
     pub sections: u64,
     /// Sections seen, sampled or not.
     pub seen: u64,
-    /// Records that could not be written, for want of memory or of space.
+    /// Records that could not be written because memory or disk space ran out.
     pub lost: u64,
-    /// The program's exit status, if known: as a shell has it, 128 and a signal's number included.
+    /// The program's exit status, if known, as a shell reports it: 128 plus the number of a fatal
+    /// signal.
     pub exit_status: Option<i32>,
 }
 
 impl Context<'_> {
     /// The payload of a context record.
     pub fn json(&self) -> String {
-        let json = Json::default().text("source", self.source).list("program", self.program).value("rate", self.rate);
+        let json = Json::default()
+            .text("source", self.source)
+            .list("program", self.program)
+            .value("rate", self.rate)
+            .text("sampling", self.sampling.name());
         let json = json.value("processors", self.processors).value("page_size", self.page_size);
         json.value("seed", self.seed).text("version", self.version).finish()
     }
@@ -99,9 +106,12 @@ impl End {
         self.open_json().finish()
     }
 
-    /// The same, for a collector that has more to say.
+    /// The payload without its closing brace, for collectors that add keys.
     pub fn open_json(&self) -> Json {
-        let json = Json::default().value("sections", self.sections).value("seen", self.seen).value("lost", self.lost);
+        let json = Json::default()
+            .value("sections", self.sections)
+            .value("seen", self.seen)
+            .value("lost", self.lost);
         match self.exit_status {
             Some(status) => json.value("exit_status", status),
             None => json,
@@ -114,18 +124,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn context_is_json() {
+    fn context_with_special_characters_is_escaped_json() {
         let program = ["a \"b\"\\".to_string(), "\n".to_string()];
-        let context =
-            Context { source: "sim", program: &program, rate: 10, seed: u64::MAX, version: "1", ..Context::default() };
+        let context = Context {
+            source: "sim",
+            program: &program,
+            rate: 10,
+            seed: u64::MAX,
+            version: "1",
+            ..Context::default()
+        };
         assert_eq!(
             context.json(),
-            r#"{"source":"sim","program":["a \"b\"\\","\u000a"],"rate":10,"processors":0,"page_size":0,"seed":18446744073709551615,"version":"1"}"#
+            concat!(
+                r#"{"source":"sim","program":["a \"b\"\\","\u000a"],"rate":10,"#,
+                r#""sampling":"bursts","processors":0,"page_size":0,"#,
+                r#""seed":18446744073709551615,"version":"1"}"#
+            )
         );
     }
 
     #[test]
-    fn end_is_json() {
+    fn end_omits_unknown_exit_status() {
         let end = End { sections: 1, seen: 10, lost: 0, exit_status: None };
         assert_eq!(end.json(), r#"{"sections":1,"seen":10,"lost":0}"#);
         assert_eq!(

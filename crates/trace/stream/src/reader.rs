@@ -1,15 +1,15 @@
-//! Bytes to records, one at a time: a stream is never held whole.
+//! Decodes records one at a time; the reader never holds a whole stream.
 
 use crate::access::Region;
 use crate::error::Error;
 use crate::record::{
-    Allocation, Counts, ENTRY, Entries, Held, Lock, MAGIC, MAX_FRAMES, MAX_PAYLOAD, Module, Object, Place, Record,
-    SECTION_HEAD, Section, kind, u32_at, u64_at,
+    Allocation, Counts, ENTRY, Entries, Held, Lock, MAGIC, MAX_FRAMES, MAX_PAYLOAD, Module, Object,
+    Place, Record, SECTION_HEAD, Section, kind, u32_at, u64_at,
 };
 use std::io::{ErrorKind, Read};
 
-/// Reads a stream. Its own buffer holds one record; give it a buffered reader, since a record takes
-/// two or more calls.
+/// Reads a stream. Each record takes at least two reads of the underlying reader: give it a
+/// buffered one.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     from: R,
@@ -20,12 +20,12 @@ pub struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts reading: takes the magic.
+    /// Reads the magic.
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] unless it is one, [`Error::Truncated`] at 0 if there are fewer bytes and
-    /// they could be its start.
+    /// [`Error::Foreign`] if the first bytes differ from the magic; [`Error::Truncated`] at offset
+    /// 0 if the stream ends within the magic.
     pub fn new(mut from: R) -> Result<Self, Error> {
         let mut magic = [0; MAGIC.len()];
         let got = fill(&mut from, &mut magic, 0)?;
@@ -38,12 +38,11 @@ impl<R: Read> Reader<R> {
         Ok(Reader { from, offset: MAGIC.len() as u64, payload: Vec::new(), ended: false })
     }
 
-    /// The next record, or nothing after the end record. Records of unknown kinds are skipped.
+    /// The next record, or `None` after the end record. Skips records of unknown kinds.
     ///
     /// # Errors
     ///
-    /// The stream was cut off or is malformed; the error has the offset, and reading on makes no
-    /// sense.
+    /// The stream is truncated or malformed, at the error's offset. Do not read on after an error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
         loop {
             let mut head = [0; 8];
@@ -52,16 +51,18 @@ impl<R: Read> Reader<R> {
             match (got, self.ended) {
                 (0, true) => return Ok(None),
                 (0, false) => return Err(Error::Unended { offset }),
-                (_, true) => return Err(Error::Malformed { offset, what: "it comes after the end record" }),
+                (_, true) => {
+                    return Err(Error::Malformed { offset, what: "data follows the end record" });
+                }
                 (1..8, false) => return Err(Error::Truncated { offset }),
                 _ => {}
             }
             let (kind, length) = (u32_at(&head, 0), u32_at(&head, 4) as usize);
             if length > MAX_PAYLOAD {
-                return Err(Error::Malformed { offset, what: "it is longer than any record may be" });
+                return Err(Error::Malformed { offset, what: "its length exceeds 64 MiB" });
             }
             self.payload.clear();
-            // Not reserved at once: a length that is wrong costs no more memory than there are
+            // No `reserve(length)`: a wrong length must not cost more memory than the stream has
             // bytes.
             let read = (&mut self.from).take(length as u64).read_to_end(&mut self.payload);
             let got = read.map_err(|error| Error::Read { offset, error })?;
@@ -71,7 +72,9 @@ impl<R: Read> Reader<R> {
             self.offset += (head.len() + length) as u64;
             if (kind::CONTEXT..=kind::HELD).contains(&kind) {
                 self.ended = kind == kind::END;
-                return decode(kind, &self.payload).map(Some).map_err(|what| Error::Malformed { offset, what });
+                return decode(kind, &self.payload)
+                    .map(Some)
+                    .map_err(|what| Error::Malformed { offset, what });
             }
         }
     }
@@ -82,7 +85,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads until `into` is full or nothing is left; how much it got.
+/// Reads until `into` is full or the input ends. Returns the number of bytes read.
 fn fill(from: &mut impl Read, into: &mut [u8], offset: u64) -> Result<usize, Error> {
     let mut got = 0;
     while got < into.len() {
@@ -109,7 +112,7 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
         _ => (0, false),
     };
     if payload.len() < shortest || (exact && payload.len() > shortest) {
-        return Err("its length is not that of its kind");
+        return Err("wrong payload length for its kind");
     }
     Ok(match kind {
         kind::CONTEXT => Record::Context(text(payload)?),
@@ -135,33 +138,39 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
             };
             let entries = &payload[SECTION_HEAD..];
             if u32_at(payload, 20) as usize * ENTRY != entries.len() {
-                return Err("its length is not that of its entries");
+                return Err("payload length does not match its number of entries");
             }
             let entries = Entries::read(entries);
             for entry in entries.iter() {
                 if entry.address % 8 != 0 {
-                    return Err("an entry's address is not a multiple of 8");
+                    return Err("the address of an entry is not a multiple of 8");
                 }
                 if entry.touched() == 0 {
-                    return Err("an entry was neither read nor written");
+                    return Err("an entry has no byte read or written");
                 }
             }
             Record::Section(section, entries)
         }
         kind::PLACE => Record::Place(Place { number: u32_at(payload, 0), pc: u64_at(payload, 4) }),
         kind::ALLOCATION => {
-            let (region, frames) = (Region::new(u64_at(payload, 0), u64_at(payload, 8)), &payload[24..]);
-            if u32_at(payload, 20) as usize > MAX_FRAMES || u32_at(payload, 20) as usize * 8 != frames.len() {
-                return Err("its length is not that of its return addresses");
+            let (region, frames) =
+                (Region::new(u64_at(payload, 0), u64_at(payload, 8)), &payload[24..]);
+            if u32_at(payload, 20) as usize > MAX_FRAMES
+                || u32_at(payload, 20) as usize * 8 != frames.len()
+            {
+                return Err("payload length does not match its number of return addresses");
             }
             Record::Allocation(Allocation::read(region, u32_at(payload, 16), frames))
         }
-        kind::OBJECT => {
-            Record::Object(Object { region: Region::new(u64_at(payload, 0), u64_at(payload, 8)), name: &payload[16..] })
-        }
-        kind::HELD => {
-            Record::Held(Held { lock: u32_at(payload, 0), held: u64_at(payload, 8), waited: u64_at(payload, 16) })
-        }
+        kind::OBJECT => Record::Object(Object {
+            region: Region::new(u64_at(payload, 0), u64_at(payload, 8)),
+            name: &payload[16..],
+        }),
+        kind::HELD => Record::Held(Held {
+            lock: u32_at(payload, 0),
+            held: u64_at(payload, 8),
+            waited: u64_at(payload, 16),
+        }),
         _ => Record::Counts(Counts {
             lock: u32_at(payload, 0),
             acquisitions: u64_at(payload, 4),
@@ -172,5 +181,5 @@ fn decode(kind: u32, payload: &[u8]) -> Result<Record<'_>, &'static str> {
 }
 
 fn text(payload: &[u8]) -> Result<&str, &'static str> {
-    std::str::from_utf8(payload).map_err(|_| "its text is not UTF-8")
+    std::str::from_utf8(payload).map_err(|_| "text is not UTF-8")
 }

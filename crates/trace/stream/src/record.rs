@@ -1,15 +1,14 @@
-//! The records and how their payloads are laid out.
+//! The records and the layout of their payloads.
 
 use crate::access::{Access, Region};
 
 /// The first bytes of a stream.
 pub const MAGIC: [u8; 8] = *b"UNCVSET1";
 
-/// The longest payload of a record, in bytes; that of a section of [`MAX_ENTRIES`] entries fits.
+/// The longest payload of a record, in bytes. A section of [`MAX_ENTRIES`] entries fits.
 pub const MAX_PAYLOAD: usize = 64 << 20;
 
-/// The most entries that a section may have. One that touched more is written cut short, with
-/// [`flag::CUT_SHORT`].
+/// The most entries of a section. Larger sections are cut short and flagged [`flag::CUT_SHORT`].
 pub const MAX_ENTRIES: usize = (MAX_PAYLOAD - SECTION_HEAD) / ENTRY;
 
 /// The most return addresses of an allocation record.
@@ -34,19 +33,19 @@ pub(crate) mod kind {
 
 /// Flags of a section.
 pub mod flag {
-    /// It made a system call, or accessed a device: optimistic concurrency cannot undo it, so it is
-    /// never independent (section 4.1).
+    /// The section made a system call or accessed a device. Optimistic concurrency cannot undo
+    /// that, so the section is never independent (section 4.1).
     pub const IO: u32 = 1;
-    /// It touched more than was recorded.
+    /// The section touched more words than were recorded.
     pub const CUT_SHORT: u32 = 2;
-    /// It ended by waiting for a condition, which released the lock.
+    /// The section ended in a condition wait, which released the lock.
     pub const WAITED: u32 = 4;
 }
 
-/// One record; see the [crate]'s table. JSON is text here, for the caller's own parser.
+/// One record; see the [crate]'s table. JSON stays text, for the caller's own parser.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record<'a> {
-    /// What ran, and how it was sampled: JSON as by [`Context::json`](crate::Context::json).
+    /// What ran, and how it was sampled: JSON, see [`Context::json`](crate::Context::json).
     Context(&'a str),
     /// Mapped code or data.
     Module(Module<'a>),
@@ -54,67 +53,69 @@ pub enum Record<'a> {
     Lock(Lock<'a>),
     /// A sampled section and its address set.
     Section(Section, Entries<'a>),
-    /// A place in the code, before the first section that names it.
+    /// A place in the code, before the first section that refers to it.
     Place(Place),
-    /// A piece of heap.
+    /// A heap allocation.
     Allocation(Allocation<'a>),
     /// A lock's totals.
     Counts(Counts),
-    /// The last record: JSON as by [`End::json`](crate::End::json).
+    /// The last record: JSON, see [`End::json`](crate::End::json).
     End(&'a str),
-    /// An object of a kernel's heap.
+    /// A kernel heap object.
     Object(Object<'a>),
-    /// For how long a lock was held and waited for.
+    /// How long a lock was held and waited for.
     Held(Held),
 }
 
-/// Code or data of a file, mapped.
+/// Mapped code or data of a file, for symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module<'a> {
-    /// Where it is mapped.
+    /// The mapping.
     pub region: Region,
-    /// The file's offset that is mapped there, in bytes.
+    /// Offset of the mapping in the file, in bytes.
     pub offset: u64,
-    /// The file; not always UTF-8.
+    /// The file's path; not necessarily UTF-8.
     pub path: &'a [u8],
 }
 
-/// A lock in one of its lives: destroyed and initialised again, it is another lock (section 4.1).
+/// One incarnation of a lock: a lock that is destroyed and initialised again is another lock
+/// (section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock<'a> {
-    /// From 0, in the order of first acquisitions.
+    /// The lock's number, from 0, in order of first acquisition.
     pub number: u32,
     /// Its bytes: fewer than 2^32.
     pub region: Region,
-    /// How many locks were at this address before.
+    /// Number of earlier locks at this address.
     pub incarnation: u32,
-    /// Where the caller of its first acquisition goes on.
+    /// Return address of the first acquisition.
     pub pc: u64,
-    /// Its name if the collector knows one, else empty.
+    /// The lock's name if the collector knows it, else empty.
     pub name: &'a [u8],
 }
 
-/// A sampled critical section, less its entries.
+/// A sampled critical section, without its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     /// The lock's number.
     pub lock: u32,
-    /// The thread's number, any that no other thread of the run has.
+    /// The thread's number, unique in the run.
     pub thread: u32,
-    /// When it unlocked: increasing over all sections of all locks. A lock's sections come in this
-    /// order; those of different locks need not.
+    /// The section's position in the order of unlocks, over all sections of all locks. The sections
+    /// of one lock are written in this order. Sections of different locks may be written in another
+    /// order.
     pub order: u64,
-    /// Of [`flag`].
+    /// Bits of [`flag`].
     pub flags: u32,
 }
 
 impl Section {
-    /// Whether it did I/O.
+    /// Whether the section did I/O.
     pub fn does_io(&self) -> bool {
         self.flags & flag::IO != 0
     }
 
-    /// Whether it touched more than was recorded.
+    /// Whether the section touched more words than were recorded.
     pub fn is_cut_short(&self) -> bool {
         self.flags & flag::CUT_SHORT != 0
     }
@@ -123,25 +124,25 @@ impl Section {
 /// A place in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// From 1.
+    /// The place's number, from 1.
     pub number: u32,
     /// The instruction's address.
     pub pc: u64,
 }
 
-/// A piece of heap. Only those that live while a sampled section touches them need be told.
+/// A heap allocation. Only allocations that a sampled section touches need a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation<'a> {
     /// The bytes asked for.
     pub region: Region,
-    /// Who allocated it.
+    /// The allocating thread.
     pub thread: u32,
     /// Return addresses, the allocator's caller first; at most [`MAX_FRAMES`].
     frames: Items<'a, u64>,
 }
 
 impl<'a> Allocation<'a> {
-    /// An allocation; of `frames`, the first [`MAX_FRAMES`] are kept.
+    /// Keeps the first [`MAX_FRAMES`] of `frames`.
     pub fn new(region: Region, thread: u32, frames: &'a [u64]) -> Self {
         Allocation { region, thread, frames: Items::from(&frames[..frames.len().min(MAX_FRAMES)]) }
     }
@@ -156,44 +157,46 @@ impl<'a> Allocation<'a> {
     }
 }
 
-/// A lock's totals so far, sampled or not; later ones replace earlier.
+/// A lock's totals so far, over all sections. Collectors write them for each lock at the end, and
+/// earlier at their discretion; a later record replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// The lock's number.
     pub lock: u32,
-    /// Times it was acquired.
+    /// Number of acquisitions.
     pub acquisitions: u64,
-    /// Sections of it that were sampled.
+    /// Number of sampled sections.
     pub sampled: u64,
     /// Acquisitions that had to wait.
     pub contended: u64,
 }
 
-/// An object of a kernel's heap, which a sampled section touched or a lock lies in. Told before
-/// that or after; a later one at the same address replaces the earlier.
+/// A kernel heap object that a sampled section touched or a lock lies in. It may come before or
+/// after the section. A later object at the same address replaces the earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
-    /// Its bytes; none if it is not known how many.
+    /// Its bytes; size 0 if unknown.
     pub region: Region,
-    /// Where it was allocated from: the name of a slab cache.
+    /// The slab cache it was allocated from.
     pub name: &'a [u8],
 }
 
-/// A lock's times, in instructions executed by all of its holders and waiters.
+/// A lock's times, in instructions summed over all holders and waiters. Collectors that count
+/// instructions write this record for each lock at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The lock's number.
     pub lock: u32,
-    /// From acquisitions to releases.
+    /// Between acquisition and release.
     pub held: u64,
-    /// Spent on waiting.
+    /// Spent waiting.
     pub waited: u64,
 }
 
-/// The entries of a section, in the order in which they were written.
+/// The entries of a section, in the order written.
 pub type Entries<'a> = Items<'a, Access>;
 
-/// What a record has several of: a writer's, or still as the bytes that a reader read.
+/// A list in a record: a slice given to the writer, or the undecoded bytes of a reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Items<'a, T>(Source<'a, T>);
 
@@ -203,11 +206,11 @@ enum Source<'a, T> {
     Read(&'a [u8]),
 }
 
-/// One of [`Items`].
+/// An element of [`Items`].
 pub trait Item: Copy {
-    /// The bytes of one.
+    /// Encoded size in bytes.
     const BYTES: usize;
-    /// The one of these bytes.
+    /// Decodes [`BYTES`](Item::BYTES) bytes.
     fn decode(bytes: &[u8]) -> Self;
 }
 
@@ -225,7 +228,6 @@ impl<'a, T: Item> Items<'a, T> {
         Items(Source::Read(bytes))
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         match self.0 {
             Source::Given(items) => items.len(),
@@ -233,12 +235,10 @@ impl<'a, T: Item> Items<'a, T> {
         }
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Each of them.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + use<'a, T> {
         let source = self.0;
         (0..self.len()).map(move |index| match source {
@@ -286,12 +286,12 @@ impl Item for Access {
     }
 }
 
-/// The u32 at `offset`, which the caller has checked to be within `bytes`.
+/// The u32 at `offset`. The caller has checked the bounds.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
 }
 
-/// Likewise a u64.
+/// The u64 at `offset`. The caller has checked the bounds.
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }

@@ -1,13 +1,14 @@
-//! Records to bytes. [`append`] needs no stream: threads of a collector may each fill a buffer of
-//! whole records and write it in one piece, under whatever lock they like.
+//! Encodes records. [`append`] needs no stream: each thread of a collector can fill its own buffer
+//! with whole records and write it in one piece, under a lock of its choice.
 
 use crate::access::Access;
 use crate::record::{
-    ENTRY, Entries, MAGIC, MAX_ENTRIES, MAX_PAYLOAD, Record, SECTION_HEAD, Section, encode, flag, kind,
+    ENTRY, Entries, MAGIC, MAX_ENTRIES, MAX_PAYLOAD, Record, SECTION_HEAD, Section, encode, flag,
+    kind,
 };
 use std::io::{self, Write};
 
-/// Writes a stream, one record per call to the underlying writer; give it a buffered one.
+/// Writes a stream. Each record is one write to the underlying writer: give it a buffered one.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
@@ -15,7 +16,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a stream: writes its magic.
+    /// Writes the magic.
     pub fn new(mut to: W) -> io::Result<Self> {
         to.write_all(&MAGIC)?;
         Ok(Writer { to, record: Vec::new() })
@@ -28,38 +29,40 @@ impl<W: Write> Writer<W> {
         self.to.write_all(&self.record)
     }
 
-    /// Writes a section, as by [`append_section`].
+    /// Writes a section like [`append_section`].
     pub fn section(&mut self, section: &Section, entries: &[Access]) -> io::Result<()> {
         self.record.clear();
         append_section(&mut self.record, section, entries);
         self.to.write_all(&self.record)
     }
 
-    /// Writes records that [`append`] and [`append_section`] have collected.
+    /// Writes records encoded by [`append`] or [`append_section`].
     pub fn records(&mut self, records: &[u8]) -> io::Result<()> {
         self.to.write_all(records)
     }
 
-    /// Flushes the underlying writer, and gives it back.
+    /// Flushes and returns the underlying writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
         Ok(self.to)
     }
 }
 
-/// Appends a record to `out`. A section of more than [`MAX_ENTRIES`] entries is cut short, and
-/// flagged so; text beyond [`MAX_PAYLOAD`] bytes is a defect of the caller.
+/// Appends a record to `out`. A section of more than [`MAX_ENTRIES`] entries is cut short and
+/// flagged [`flag::CUT_SHORT`].
 ///
 /// # Panics
 ///
-/// If a record other than a section is longer than [`MAX_PAYLOAD`].
+/// If a record other than a section exceeds [`MAX_PAYLOAD`].
 pub fn append(out: &mut Vec<u8>, record: &Record) {
     match record {
-        Record::Context(json) => framed(out, kind::CONTEXT, |out| out.extend_from_slice(json.as_bytes())),
+        Record::Context(json) => {
+            framed(out, kind::CONTEXT, |out| out.extend_from_slice(json.as_bytes()))
+        }
         Record::End(json) => framed(out, kind::END, |out| out.extend_from_slice(json.as_bytes())),
         Record::Module(module) => framed(out, kind::MODULE, |out| {
             let (base, size) = (module.region.address, module.region.size);
-            // What `Region::between` made its size of.
+            // Wrapping, as in `Region::between`.
             u64s(out, &[base, base.wrapping_add(size), module.offset]);
             out.extend_from_slice(module.path);
         }),
@@ -97,9 +100,9 @@ pub fn append(out: &mut Vec<u8>, record: &Record) {
     }
 }
 
-/// Appends a section to `out`. Its entries have aligned addresses, each once; the place numbers are
-/// of place records that came before. Of more than [`MAX_ENTRIES`], the first are written, and the
-/// section is flagged [`flag::CUT_SHORT`].
+/// Appends a section to `out`. Entries have aligned, distinct addresses; their places must have
+/// been written before. Entries beyond [`MAX_ENTRIES`] are dropped and the section is flagged
+/// [`flag::CUT_SHORT`].
 pub fn append_section(out: &mut Vec<u8>, section: &Section, entries: &[Access]) {
     append_entries(out, section, Entries::from(entries));
 }
@@ -118,7 +121,7 @@ fn append_entries(out: &mut Vec<u8>, section: &Section, entries: Entries) {
     });
 }
 
-/// A record's head, its payload, and then the length in the head.
+/// Writes the head with length 0, then the payload, then the length into the head.
 fn framed(out: &mut Vec<u8>, kind: u32, payload: impl FnOnce(&mut Vec<u8>)) {
     u32s(out, &[kind, 0]);
     let start = out.len();

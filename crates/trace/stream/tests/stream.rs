@@ -1,10 +1,10 @@
-//! A stream says again what was written, and one that is cut off, foreign or damaged is refused at the right offset.
+//! Round trips, and the error and offset for truncated, foreign and damaged streams.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use unconvoy_trace_stream::*;
 
-/// A record that owns what it is made of.
+/// A record that owns its data.
 #[derive(Clone, Debug)]
 enum Owned {
     Context(String),
@@ -22,9 +22,11 @@ impl Owned {
     fn record(&self) -> Record<'_> {
         match self {
             Owned::Context(json) => Record::Context(json),
-            Owned::Module(base, end, offset, path) => {
-                Record::Module(Module { region: Region::between(*base, *end), offset: *offset, path })
-            }
+            Owned::Module(base, end, offset, path) => Record::Module(Module {
+                region: Region::between(*base, *end),
+                offset: *offset,
+                path,
+            }),
             Owned::Lock([number, size, incarnation], [address, pc], name) => Record::Lock(Lock {
                 number: *number,
                 region: Region::new(*address, (*size).into()),
@@ -32,7 +34,9 @@ impl Owned {
                 pc: *pc,
                 name,
             }),
-            Owned::Section(section, entries) => Record::Section(*section, Entries::from(&entries[..])),
+            Owned::Section(section, entries) => {
+                Record::Section(*section, Entries::from(&entries[..]))
+            }
             Owned::Place(number, pc) => Record::Place(Place { number: *number, pc: *pc }),
             Owned::Allocation(address, size, thread, frames) => {
                 Record::Allocation(Allocation::new(Region::new(*address, *size), *thread, frames))
@@ -43,8 +47,12 @@ impl Owned {
                 sampled: *sampled,
                 contended: *contended,
             }),
-            Owned::Object(address, size, name) => Record::Object(Object { region: Region::new(*address, *size), name }),
-            Owned::Held(lock, held, waited) => Record::Held(Held { lock: *lock, held: *held, waited: *waited }),
+            Owned::Object(address, size, name) => {
+                Record::Object(Object { region: Region::new(*address, *size), name })
+            }
+            Owned::Held(lock, held, waited) => {
+                Record::Held(Held { lock: *lock, held: *held, waited: *waited })
+            }
         }
     }
 }
@@ -65,22 +73,28 @@ fn record() -> impl Strategy<Value = Owned> {
     let bytes = || vec(any::<u8>(), 0..20);
     prop_oneof![
         any::<String>().prop_map(Owned::Context),
-        (any::<[u64; 3]>(), bytes()).prop_map(|([base, end, offset], path)| Owned::Module(base, end, offset, path)),
+        (any::<[u64; 3]>(), bytes())
+            .prop_map(|([base, end, offset], path)| Owned::Module(base, end, offset, path)),
         (any::<[u32; 3]>(), any::<[u64; 2]>(), bytes())
             .prop_map(|(numbers, addresses, name)| Owned::Lock(numbers, addresses, name)),
-        (any::<[u32; 3]>(), any::<u64>(), vec(entry(), 0..9)).prop_map(|([lock, thread, flags], order, entries)| {
-            Owned::Section(Section { lock, thread, order, flags }, entries)
-        }),
+        (any::<[u32; 3]>(), any::<u64>(), vec(entry(), 0..9)).prop_map(
+            |([lock, thread, flags], order, entries)| {
+                Owned::Section(Section { lock, thread, order, flags }, entries)
+            }
+        ),
         any::<(u32, u64)>().prop_map(|(number, pc)| Owned::Place(number, pc)),
-        (any::<(u64, u64, u32)>(), vec(any::<u64>(), 0..=MAX_FRAMES))
-            .prop_map(|((address, size, thread), frames)| Owned::Allocation(address, size, thread, frames)),
+        (any::<(u64, u64, u32)>(), vec(any::<u64>(), 0..=MAX_FRAMES)).prop_map(
+            |((address, size, thread), frames)| Owned::Allocation(address, size, thread, frames)
+        ),
         (any::<u32>(), any::<[u64; 3]>()).prop_map(|(lock, counts)| Owned::Counts(lock, counts)),
-        (any::<[u64; 2]>(), bytes()).prop_map(|([address, size], name)| Owned::Object(address, size, name)),
+        (any::<[u64; 2]>(), bytes())
+            .prop_map(|([address, size], name)| Owned::Object(address, size, name)),
         any::<(u32, u64, u64)>().prop_map(|(lock, held, waited)| Owned::Held(lock, held, waited)),
     ]
 }
 
-/// The stream of `records` and an end record, with the offset where each record starts, the end's and the length last.
+/// The stream of `records` and an end record. The offsets are the starts of all records, the start
+/// of the end record and the length.
 fn stream(records: &[Owned]) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = MAGIC.to_vec();
     let mut starts = Vec::new();
@@ -94,7 +108,7 @@ fn stream(records: &[Owned]) -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// Reads until the end or an error: how many records came, and the error.
+/// Reads to the end or to an error. Returns the number of records and the error.
 fn read(bytes: &[u8]) -> (usize, Option<Error>) {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
@@ -112,7 +126,7 @@ fn read(bytes: &[u8]) -> (usize, Option<Error>) {
 
 proptest! {
     #[test]
-    fn reads_what_was_written(records in vec(record(), 0..12)) {
+    fn written_records_read_back_equal(records in vec(record(), 0..12)) {
         let (bytes, starts) = stream(&records);
         let mut reader = Reader::new(&bytes[..]).unwrap();
         for (record, start) in records.iter().zip(&starts) {
@@ -124,13 +138,13 @@ proptest! {
     }
 
     #[test]
-    fn truncated_anywhere_is_refused_with_the_offset(records in vec(record(), 0..5)) {
+    fn stream_truncated_anywhere_fails_at_offset(records in vec(record(), 0..5)) {
         let (bytes, starts) = stream(&records);
         for length in 0..bytes.len() {
             let (got, error) = read(&bytes[..length]);
-            let error = error.expect("refused");
+            let error = error.expect("truncated");
             prop_assert!(error.is_cut_off(), "{length}: {error}");
-            // The records before are whole; the offset is where the one starts that is not.
+            // Complete records come out; the offset is the start of the first incomplete one.
             let whole = starts[1..].iter().filter(|end| **end <= length).count();
             prop_assert_eq!(got, whole);
             let expected = if length < MAGIC.len() { 0 } else { starts[whole] };
@@ -139,22 +153,27 @@ proptest! {
     }
 
     #[test]
-    fn foreign_files_are_refused(bytes in vec(any::<u8>(), 0..200)) {
+    fn stream_without_magic_is_rejected(bytes in vec(any::<u8>(), 0..200)) {
         prop_assume!(!bytes.starts_with(&MAGIC) && !MAGIC.starts_with(&bytes));
         prop_assert!(matches!(Reader::new(&bytes[..]), Err(Error::Foreign)));
     }
 
     #[test]
-    fn noise_never_panics(noise in vec(any::<u8>(), 0..400)) {
+    fn random_records_never_panic(noise in vec(any::<u8>(), 0..400)) {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&noise);
         let (_, error) = read(&bytes);
         prop_assert!(error.is_none_or(|error| error.offset() as usize <= bytes.len()));
     }
 
-    /// A damaged byte gives other records or an error, at an offset that exists: never a panic, nor much memory.
+    /// A damaged byte yields other records or an error at a valid offset: no panic, no large
+    /// allocation.
     #[test]
-    fn damage_never_panics(records in vec(record(), 1..5), at in any::<prop::sample::Index>(), value in any::<u8>()) {
+    fn damaged_byte_never_panics(
+        records in vec(record(), 1..5),
+        at in any::<prop::sample::Index>(),
+        value in any::<u8>(),
+    ) {
         let (mut bytes, _) = stream(&records);
         let at = at.index(bytes.len());
         bytes[at] = value;
@@ -164,7 +183,7 @@ proptest! {
 }
 
 #[test]
-fn unknown_kinds_are_skipped() {
+fn record_of_unknown_kind_is_skipped() {
     let mut bytes = MAGIC.to_vec();
     for kind in [0u32, 11, 77, u32::MAX] {
         bytes.extend_from_slice(&kind.to_le_bytes());
@@ -178,7 +197,7 @@ fn unknown_kinds_are_skipped() {
 }
 
 #[test]
-fn nothing_comes_after_the_end() {
+fn record_after_end_is_malformed() {
     let (mut bytes, _) = stream(&[]);
     let length = bytes.len() as u64;
     append(&mut bytes, &Record::Place(Place { number: 1, pc: 1 }));
@@ -188,7 +207,7 @@ fn nothing_comes_after_the_end() {
 }
 
 #[test]
-fn an_impossible_length_is_refused() {
+fn record_of_impossible_length_is_malformed() {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&4u32.to_le_bytes());
     bytes.extend_from_slice(&u32::MAX.to_le_bytes());
@@ -196,8 +215,9 @@ fn an_impossible_length_is_refused() {
 }
 
 #[test]
-fn malformed_payloads_are_refused() {
-    // A place of 11 bytes, a section that says two entries and has one, an unaligned word, a word nobody touched, nine return addresses.
+fn malformed_payload_is_rejected() {
+    // A place of 11 bytes; a section with one entry that claims two; an unaligned word; a word
+    // without bytes; nine return addresses.
     let section = |entries: u32, address: u64, mask: u8| {
         let mut payload = vec![0; 20];
         payload.extend_from_slice(&entries.to_le_bytes());

@@ -1,12 +1,19 @@
-//! `bump`: how fast the threads follow the sleep target, after Johnson, Stoica, Ailamaki and Mowry (ASPLOS 2010), Figure 8.
+//! `bump`: how fast threads follow the sleep target; Johnson, Stoica, Ailamaki and Mowry (ASPLOS
+//! 2010), Figure 8.
 //!
-//! Threads of this process hammer one mutex. The real controller is kept out: its interval is set to an hour before the first contention brings it up. In its
-//! place a driver changes the target in a fixed pattern, and then samples the number of threads that are not asleep by busy polling.
+//! Threads of this process contend for one mutex. The real controller does not interfere, because
+//! its interval is set to an hour before the first contention starts it. Instead, a driver changes
+//! the target in a fixed pattern and counts the awake threads.
 //!
-//! *Not asleep* is the buffer's own account, threads less `S - W`. A thread leaves it the moment its slot is cleared, before the kernel has run it: for a target
-//! that shrinks this is the time to the wake-up, not to the first instruction after it. The driver needs a processor while it samples, and loses it now and then: the largest
-//! gap between two samples is part of the result. With `--realtime` it keeps its processor, and the threads have one less. On few
-//! processors that is a good part of the machine; with `--sampler contenders` the count is taken by whoever holds the lock, and the driver sleeps.
+//! The number of awake threads comes from the sleep-slot buffer: all threads less the `S - W`
+//! sleepers. A sleeper counts as awake as soon as its slot is cleared, before the kernel runs the
+//! thread. When the target shrinks, the measured time therefore ends at the wake-up and not at the
+//! thread's first instruction.
+//!
+//! By default the driver polls. Polling takes a processor, and the driver is preempted now and
+//! then, so the largest gap between two samples is part of the result. With `--realtime` the driver
+//! keeps its processor, and the threads have one processor less. With `--sampler contenders` the
+//! lock's holder counts the awake threads, and the driver sleeps.
 
 mod sampler;
 
@@ -33,6 +40,7 @@ use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
 use crate::asplos::series::Series;
+use crate::messages;
 use sampler::{Sampler, Watch};
 use unconvoy_bench::goals;
 use unconvoy_bench::options::Common;
@@ -41,14 +49,14 @@ use unconvoy_bench::threads::Threads;
 
 /// Longer than any benchmark.
 const NEVER_NS: u64 = 3_600_000_000_000;
-/// How long the count is sampled after a change.
+/// Length of the sampling after a change.
 const SAMPLED: Duration = Duration::from_millis(5);
-/// Rest after that, so that the driver's use of a processor does not become part of the load.
+/// Pause after the sampling, so that the driver's use of a processor does not count as load.
 const REST: Duration = Duration::from_millis(20);
-/// Before the first change.
+/// Time before the first change.
 const SETTLE: Duration = Duration::from_millis(200);
 const SECTION: Duration = Duration::from_nanos(100);
-/// Repeats that the goals ask for.
+/// Least number of rounds for a verdict.
 const ENOUGH: u32 = 20;
 
 /// Options of `bump`.
@@ -56,13 +64,14 @@ const ENOUGH: u32 = 20;
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Threads that contend [default: 4 per processor]
+    /// Number of contending threads [default: 4 per processor]
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<u32>,
-    /// Who counts
+    /// How to count awake threads
     #[arg(long, value_enum, default_value_t = Sampler::Driver)]
     sampler: Sampler,
-    /// Sample in the realtime class, so that no contending thread preempts the sampler; needs CAP_SYS_NICE
+    /// Run the sampler with real-time priority, so that no contender preempts it; needs
+    /// CAP_SYS_NICE
     #[arg(long)]
     realtime: bool,
 }
@@ -80,27 +89,38 @@ impl Change {
     }
 }
 
-/// All but two asleep, half of them, all but two, none.
+/// Numbers of threads that should sleep: all but two, half, all but two, none.
 fn pattern(threads: u32) -> Vec<Change> {
     let targets = [threads.saturating_sub(2), threads / 2, threads.saturating_sub(2), 0];
     let from = [0].into_iter().chain(targets);
     from.zip(targets).map(|(from, to)| Change { from, to }).collect()
 }
 
-/// Measures, prints and writes; with a base name, the time series go to BASENAME.csv.
+/// Runs `bump`: measures, prints and writes the record. With `--out` the time series go to
+/// BASENAME.csv.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
     let common = &options.common;
     let rounds = common.runs.unwrap_or(ENOUGH);
     let threads = options.threads.unwrap_or(4 * processors());
-    let parameters = json!({ "threads": threads, "runs": rounds, "realtime": options.realtime, "sampler": options.sampler, "section_ns": SECTION.as_nanos() as u64, "sampled_ns": SAMPLED.as_nanos() as u64 });
+    let parameters = json!({
+        "threads": threads, "runs": rounds, "realtime": options.realtime,
+        "sampler": options.sampler, "section_ns": SECTION.as_nanos() as u64,
+        "sampled_ns": SAMPLED.as_nanos() as u64,
+    });
     let mut record = common.begin("bump", parameters)?;
     let changes = pattern(threads);
     let samples = measure(&changes, threads, rounds, options.sampler, options.realtime)?;
     record.take(&changes, &samples)?;
     record.judgements = judge(&changes, &samples, rounds);
     record.tables = vec![table(&changes, &samples, threads)];
-    record.notes.push("A count that was never steady enters with the time at which sampling ended, 5 ms or more, which is then a lower bound.".to_string());
-    record.notes.push("The window, --seconds, has no meaning here; --seed neither: the pattern is fixed.".to_string());
+    record.notes.push(
+        "If a count was never steady, its time is the length of the sampling, 5 ms or more, \
+        which is a lower bound."
+            .to_string(),
+    );
+    record.notes.push(
+        "--seconds and --seed have no effect: the pattern and its timing are fixed.".to_string(),
+    );
     if let Some(out) = &common.out {
         write(&with_suffix(out, ".csv"), &csv(&changes, &samples)?)?;
     }
@@ -127,7 +147,7 @@ fn measure(
     };
     let contenders = Threads::contend_under::<Control>(threads, SECTION, inside)?;
     if is_realtime {
-        process::enter_realtime().context("cannot sample in the realtime class; leave out --realtime")?;
+        process::enter_realtime().context(messages::realtime_denied())?;
     }
     thread::sleep(SETTLE);
     let mut samples = Samples { all: Vec::new(), ended_by: None };
@@ -144,7 +164,7 @@ fn measure(
     }
     control.slots.set_target(0);
     drop(contenders);
-    anyhow::ensure!(controller_report().ticks == 0, "the controller changed the target during the test");
+    anyhow::ensure!(controller_report().ticks == 0, messages::controller_interfered());
     Ok(samples)
 }
 
@@ -152,20 +172,27 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Microseconds; of a count that was never steady, at least this.
+/// Time to a steady count, microseconds; a lower bound if the count never got steady.
 fn steady_us(series: &Series) -> f64 {
     us(series.steady().unwrap_or(series.end_ns))
 }
 
-/// The slowest change decides, by its median.
+/// Judges the slowest change, by its median.
 fn judge(changes: &[Change], samples: &Samples<Series>, rounds: u32) -> Vec<Judgement> {
     let worst = |goal: &Goal, metric: &dyn Fn(&Series) -> Option<f64>| {
         let medians = changes.iter().enumerate().filter_map(|(cell, change)| {
             let spread = samples.spread(cell, metric)?;
-            Some((spread.median, format!("{}; median of {}, max {}", change.name(), spread.count, short(spread.max))))
+            Some((
+                spread.median,
+                format!("{}; median of {}, max {}", change.name(), spread.count, short(spread.max)),
+            ))
         });
         let judgement = goal.judge_worst(medians);
-        if rounds < ENOUGH { judgement.without_verdict("needs --runs 20 or more") } else { judgement }
+        if rounds < ENOUGH {
+            judgement.without_verdict("needs --runs 20 or more")
+        } else {
+            judgement
+        }
     };
     vec![
         worst(&goals::BUMP_FIRST, &|series| Some(us(series.first_reaction()?))),
@@ -175,14 +202,15 @@ fn judge(changes: &[Change], samples: &Samples<Series>, rounds: u32) -> Vec<Judg
 
 fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
     let title = format!(
-        "{threads} threads, one mutex, sections of 100 ns; after each change of the target, median (min..max), us"
+        "{threads} threads, one mutex, sections of 100 ns; after each change of the target, \
+            median (min..max), us"
     );
     let mut table = Table::new(
         title,
         [
             "target",
             "first reaction",
-            "did not react",
+            "no reaction",
             "steady (within 1)",
             "never steady",
             "largest gap between samples",
@@ -190,9 +218,15 @@ fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
     );
     let text = |spread| shown(spread, short);
     for (cell, change) in changes.iter().enumerate() {
-        let of_cell: Vec<&Series> =
-            samples.all.iter().filter(|sample| sample.cell == cell).map(|sample| &sample.value).collect();
-        let without = |time: fn(&Series) -> Option<u64>| of_cell.iter().filter(|series| time(series).is_none()).count();
+        let of_cell: Vec<&Series> = samples
+            .all
+            .iter()
+            .filter(|sample| sample.cell == cell)
+            .map(|sample| &sample.value)
+            .collect();
+        let without = |time: fn(&Series) -> Option<u64>| {
+            of_cell.iter().filter(|series| time(series).is_none()).count()
+        };
         table.row([
             change.name(),
             text(samples.spread(cell, |series| Some(us(series.first_reaction()?)))),
@@ -205,7 +239,7 @@ fn table(changes: &[Change], samples: &Samples<Series>, threads: u32) -> Table {
     table
 }
 
-/// Every change of the count.
+/// All changes of the count, as CSV.
 fn csv(changes: &[Change], samples: &Samples<Series>) -> anyhow::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["round", "target_before", "target", "time_ns", "awake"])?;
@@ -225,8 +259,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_goes_both_ways() {
-        let steps: Vec<(u32, u32)> = pattern(8).into_iter().map(|change| (change.from, change.to)).collect();
+    fn pattern_raises_and_lowers_target() {
+        let steps: Vec<(u32, u32)> =
+            pattern(8).into_iter().map(|change| (change.from, change.to)).collect();
         assert_eq!(steps, [(0, 6), (6, 4), (4, 6), (6, 0)]);
     }
 }

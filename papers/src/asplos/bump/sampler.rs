@@ -1,4 +1,4 @@
-//! Who counts the threads that are not asleep after a change of the target.
+//! Counts awake threads after a change of the target.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,23 +13,23 @@ use unconvoy::runtime::load_control;
 
 use crate::asplos::series::Series;
 
-/// The two instruments; what they count is the same.
+/// The two ways to count; both read the same counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sampler {
-    /// The thread that changes the target polls, and takes a processor from the threads that it watches
+    /// Poll in the thread that changes the target; polling takes a processor from the contenders
     Driver,
-    /// Each contending thread, whenever it holds the lock: no processor is taken, and no sample while nobody gets the lock
+    /// Count in each contending thread while it holds the lock; no samples while no thread holds it
     Contenders,
 }
 
-/// A series that is being filled.
+/// A series that is being recorded.
 struct Open {
     begin: Instant,
     series: Series,
 }
 
-/// Samples `threads` threads.
+/// Samples the number of awake threads.
 pub struct Watch {
     threads: u32,
     slots: &'static SleepSlots<Native>,
@@ -38,7 +38,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Over threads that do nothing but contend.
+    /// Watches `threads` threads that only contend.
     pub fn new(threads: u32) -> Arc<Self> {
         Arc::new(Self {
             threads,
@@ -52,12 +52,13 @@ impl Watch {
         self.threads.saturating_sub(self.slots.sleeping())
     }
 
-    /// For whoever samples: adds a sample, if a series is open.
+    /// Adds a sample, if a series is open.
     pub fn sample(&self) {
         if !self.is_open.load(Ordering::Relaxed) {
             return;
         }
-        // Somebody else is at it only at the ends of a series: then one sample is left out.
+        // Another thread holds this mutex only at the start or the end of a series. The sample is
+        // then dropped.
         if let Ok(mut open) = self.open.try_lock()
             && let Some(open) = open.as_mut()
         {
@@ -67,7 +68,7 @@ impl Watch {
         }
     }
 
-    /// Changes the target to `target`, and watches for `length`.
+    /// Sets the target, and watches the count for `length`.
     pub fn change(&self, target: u32, sampler: Sampler, length: Duration) -> Series {
         let series = Series::new(self.awake(), self.threads - target.min(self.threads));
         let begin = Instant::now();
@@ -89,7 +90,7 @@ impl Watch {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        // Nobody panics while holding it, and a series is sound at any time.
+        // No holder panics, and a series is valid at any time.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

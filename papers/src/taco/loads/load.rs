@@ -1,4 +1,6 @@
-//! The loads: what each is called, what it counts and what its subcommand takes. The parameters are those of Cui, Wang, Chen and Shi, "Lock-Contention-Aware Scheduler" (ACM TACO 9(4), 2013), section 4.2, as far as it has them.
+//! The loads and their options. They follow Cui, Wang, Chen and Shi, "Lock-Contention-Aware
+//! Scheduler" (ACM TACO 9(4), 2013), section 4.2. An option's help names the paper's value where
+//! the paper gives one.
 
 use clap::Args;
 
@@ -6,43 +8,45 @@ use crate::workloads::{COMPILE, FIND, GREP, MMAPBENCH, POSTMARK, SOCKBENCH};
 use unconvoy_bench::grid::workload::Workload;
 use unconvoy_bench::run::options;
 
-/// A load as the options of its subcommand make it.
+/// A load, as its options define it.
 #[derive(Debug)]
 pub struct Load {
-    /// Its row in the list of workloads.
+    /// The load's row in the list of workloads.
     pub workload: &'static Workload,
-    /// Name in the program and, with what tells two of a kind apart, in headings.
+    /// Name for headings, which distinguishes variants of a load.
     pub title: String,
-    /// Its options of the program `tasks`.
+    /// Options of the program `tasks`.
     pub words: Vec<String>,
-    /// Room for its files, beside what each task takes, and that; bytes. `None`: it makes none.
+    /// Bytes of the files that the tasks share, and of each task's own. `None` if the load makes no
+    /// files.
     pub room: Option<(u64, u64)>,
-    /// A program of the system that it runs, and the package that has it.
+    /// The system program that the load runs, and its package.
     pub tool: Option<(String, &'static str)>,
 }
 
-/// What a subcommand's options say of its load.
+/// Options that describe a load.
 pub trait Describes {
-    /// The load.
+    /// The load that the options describe.
     fn load(&self) -> Load;
 }
 
 impl Load {
-    /// One that makes no files and runs no other program.
+    /// A load that makes no files and runs no other program.
     fn of(workload: &'static Workload, words: Vec<String>) -> Self {
         Self { workload, title: workload.name.to_string(), words, room: None, tool: None }
     }
 }
 
 const MEGABYTE: u64 = 1 << 20;
-/// What a file or directory takes in a file system that is memory, about.
+/// Approximate size of a file or directory in tmpfs.
 const INODE: u64 = 1 << 10;
 
 /// Options of `mmapbench`.
 #[derive(Debug, Args)]
 pub struct MmapbenchOptions {
-    /// Size of the file that is mapped; the paper's is 500
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Size of the mapped file, in MB (the paper has 500)
+    #[arg(long, value_name = "N", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
 }
 
@@ -58,7 +62,7 @@ impl Describes for MmapbenchOptions {
 /// Options of `sockbench`.
 #[derive(Debug, Args)]
 pub struct SockbenchOptions {
-    /// Kind of the sockets
+    /// Family of the sockets
     #[arg(long, value_name = "NAME", default_value = "inet",
           value_parser = clap::builder::PossibleValuesParser::new(["inet", "unix"]))]
     family: String,
@@ -73,14 +77,15 @@ impl Describes for SockbenchOptions {
 /// Options of `postmark`.
 #[derive(Debug, Args)]
 pub struct PostmarkOptions {
-    /// Files of each thread at the start; the paper's are 500 and 10000
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    /// Number of files per thread at the start (the paper has 500 and 10000)
+    #[arg(long, value_name = "N", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     files: u64,
 }
 
 impl Describes for PostmarkOptions {
     fn load(&self) -> Load {
-        // Of 500 to 10000 bytes, in whole pages.
+        // Files have 500 to 10000 bytes, in whole pages.
         const MEAN_FILE: u64 = 8 << 10;
         Load {
             title: format!("{} ({} files)", POSTMARK.name, self.files),
@@ -93,8 +98,9 @@ impl Describes for PostmarkOptions {
 /// Options of `find`.
 #[derive(Debug, Args)]
 pub struct FindOptions {
-    /// Files of each process's tree; a kernel of the paper's time has about so many
-    #[arg(long, value_name = "N", default_value_t = 27_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    /// Number of files in each process's tree (about as many as Linux 2.6.29 has)
+    #[arg(long, value_name = "N", default_value_t = 27_000,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     files: u64,
 }
 
@@ -111,8 +117,9 @@ impl Describes for FindOptions {
 /// Options of `grep`.
 #[derive(Debug, Args)]
 pub struct GrepOptions {
-    /// Size of all files together; the paper's is 4096
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Total size of the files, in MB (the paper has 4096)
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     megabytes: u64,
 }
 
@@ -129,11 +136,13 @@ impl Describes for GrepOptions {
 /// Options of `compile`.
 #[derive(Debug, Args)]
 pub struct CompileOptions {
-    /// Source files, which are made and compiled in turn
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    /// Number of source files, which are generated and compiled in turn
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
     sources: u64,
-    /// Pairs of functions in each; 20 take a third of a second or so
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    /// Pairs of functions per file; 20 take about a third of a second
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
     functions: u64,
     /// Name or path of the compiler
     #[arg(long, value_name = "PROGRAM", default_value = "cc")]
@@ -142,7 +151,7 @@ pub struct CompileOptions {
 
 impl Describes for CompileOptions {
     fn load(&self) -> Load {
-        // Of the text of one pair of functions, and of what a compiler makes of it on the way.
+        // Bytes of one pair's source, and of the compiler's intermediate files for it.
         const PAIR: u64 = 1 << 10;
         const ON_THE_WAY: u64 = 16 << 10;
         Load {

@@ -7,10 +7,11 @@ use clap::Args;
 use unconvoy_measure::arguments::threads;
 use unconvoy_measure::context::processors;
 
+use crate::messages;
 use unconvoy_bench::grid::each_once;
 use unconvoy_bench::options::SessionOptions;
 
-/// What making and removing one task's files may take beyond the window.
+/// Time limit for making and removing one task's files, beyond the window.
 const PER_TASK: Duration = Duration::from_secs(5);
 
 /// Options of every load.
@@ -21,15 +22,16 @@ pub struct TasksOptions {
     /// Numbers of tasks [default: from 1 to the number of processors]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
     pub(super) tasks: Vec<u32>,
-    /// Time before the window in which the tasks run already and a scheduler settles, in seconds; one operation of each task at least
+    /// Warm-up before the window, in seconds; at least one operation per task
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = warm_up)]
     pub(super) warm_up: f64,
-    /// Where files are made, and removed [default: /dev/shm, or where temporary files go]
+    /// Directory for the load's files, which are removed at the end [default: /dev/shm, or where
+    /// temporary files go]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(super) directory: Option<PathBuf>,
 }
 
-/// Options of one load: those of all, then its own.
+/// Options of one load: the common ones, then its own.
 #[derive(Debug, Args)]
 pub struct LoadOptions<L: Args> {
     #[command(flatten)]
@@ -40,7 +42,7 @@ pub struct LoadOptions<L: Args> {
 
 fn warm_up(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
-    value.ok_or_else(|| "expected a number from 0 to 3600".to_string())
+    value.ok_or_else(|| messages::expected_number("seconds", 0.0, 3600.0))
 }
 
 impl TasksOptions {
@@ -48,12 +50,13 @@ impl TasksOptions {
         if self.tasks.is_empty() { (1..=processors()).collect() } else { each_once(&self.tasks) }
     }
 
-    pub(super) fn patience(&self, tasks: u32) -> Duration {
-        let patience = self.session.patience();
+    /// Time limit of one run.
+    pub(super) fn time_limit(&self, tasks: u32) -> Duration {
+        let limit = self.session.time_limit();
         if self.session.timeout.is_some() {
-            return patience;
+            return limit;
         }
-        patience + Duration::from_secs_f64(self.warm_up) + PER_TASK * tasks
+        limit + Duration::from_secs_f64(self.warm_up) + PER_TASK * tasks
     }
 }
 
@@ -62,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warm_up_may_be_nothing() {
+    fn warm_up_accepts_zero_and_rejects_negative() {
         assert_eq!(warm_up("0"), Ok(0.0));
         assert!(warm_up("-1").is_err() && warm_up("nan").is_err() && warm_up("x").is_err());
     }

@@ -1,4 +1,4 @@
-//! Which scheduler is in force: the kernel's, or `unconvoy sched` for the length of a run.
+//! The scheduler in force: the kernel's, or `unconvoy sched` for the length of a run.
 
 use std::fs;
 use std::io::Read;
@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::messages;
 use anyhow::{Context as _, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
@@ -15,27 +16,27 @@ use nix::unistd::Pid;
 use unconvoy_cli::sched::SCHEDULER;
 use unconvoy_measure::interrupt::Interrupts;
 
-/// The kernel's directory for schedulers that are loaded.
+/// The kernel's directory for loaded schedulers.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";
-/// Row of the scheduler that is there anyway.
+/// Row of the default scheduler.
 const DEFAULT: &str = "default";
-/// Row of ours.
+/// Row of `unconvoy sched`.
 pub const OURS: &str = "unconvoy sched";
-/// A scheduler that is not in force, or not gone, after this long will not be.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time limit for loading and unloading a scheduler.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Who schedules what is measured in a row.
+/// A row and its scheduler.
 #[derive(Debug)]
 pub struct Row {
     /// Name of the row.
     pub name: String,
-    /// Loads a scheduler for each run; `None` leaves what there is.
+    /// Loads the scheduler for each run; `None` keeps the present one.
     pub loader: Option<Loader>,
 }
 
-/// Rows for this machine, and why one is missing.
+/// The rows that this machine can measure, and the reason if a row is missing.
 pub fn rows() -> (Vec<Row>, Option<String>) {
     let directory = Path::new(SCHED_EXT);
     let loader = |command| Loader { command, words: Vec::new(), state: directory.join("state") };
@@ -43,18 +44,24 @@ pub fn rows() -> (Vec<Row>, Option<String>) {
     rows_of(directory, nix::unistd::geteuid().is_root(), loader)
 }
 
-fn rows_of(directory: &Path, is_root: bool, loader: anyhow::Result<Loader>) -> (Vec<Row>, Option<String>) {
-    let in_force = (state(&directory.join("state")) == "enabled").then(|| state(&directory.join("root/ops")));
-    let mut rows = vec![Row { name: in_force.clone().unwrap_or_else(|| DEFAULT.to_string()), loader: None }];
+fn rows_of(
+    directory: &Path,
+    is_root: bool,
+    loader: anyhow::Result<Loader>,
+) -> (Vec<Row>, Option<String>) {
+    let in_force =
+        (state(&directory.join("state")) == "enabled").then(|| state(&directory.join("root/ops")));
+    let mut rows =
+        vec![Row { name: in_force.clone().unwrap_or_else(|| DEFAULT.to_string()), loader: None }];
     let usable = || {
         if let Some(other) = in_force {
-            bail!("the scheduler {other} is loaded already, and there can be one only");
+            bail!(messages::another_scheduler_loaded(&other));
         }
         if !directory.is_dir() {
-            bail!("this kernel has no sched_ext (there is no {})", directory.display());
+            bail!(messages::no_sched_ext(directory));
         }
         if !is_root {
-            bail!("it takes root");
+            bail!(messages::needs_root());
         }
         let loader = loader?;
         drop(loader.start()?);
@@ -65,25 +72,25 @@ fn rows_of(directory: &Path, is_root: bool, loader: anyhow::Result<Loader>) -> (
             rows.push(Row { name: OURS.to_string(), loader: Some(loader) });
             (rows, None)
         }
-        Err(why) => (rows, Some(format!("{OURS} is left out: {why:#}"))),
+        Err(why) => (rows, Some(messages::scheduler_left_out(OURS, &why))),
     }
 }
 
-/// The contents of one of the kernel's one-line files; empty without it.
+/// Contents of a one-line file of the kernel; empty if it is missing.
 fn state(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-/// How a scheduler is brought into force.
+/// Loads a scheduler.
 #[derive(Debug)]
 pub struct Loader {
     command: PathBuf,
     words: Vec<String>,
-    /// Says `enabled` while one is in force.
+    /// The kernel's file that contains `enabled` while a scheduler is loaded.
     state: PathBuf,
 }
 
-/// A scheduler in force, until this is dropped.
+/// A loaded scheduler; dropping it unloads the scheduler.
 #[derive(Debug)]
 pub struct Loaded<'a> {
     child: Child,
@@ -91,43 +98,54 @@ pub struct Loaded<'a> {
 }
 
 impl Loader {
-    /// Brings it into force, and returns when it is.
+    /// Loads the scheduler; returns once the kernel has enabled it.
     ///
     /// # Errors
     ///
-    /// It ends, with what it said; it is not in force after a while; or a signal came.
+    /// Fails if the scheduler exits (with its message), is not enabled in time, or a signal
+    /// arrives.
     pub fn start(&self) -> anyhow::Result<Loaded<'_>> {
         let mut command = Command::new(&self.command);
-        command.args(&self.words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        // SAFETY: one system call between fork and exec, without allocation or locks.
+        command
+            .args(&self.words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        // SAFETY: the closure only makes one system call between fork and exec. It does not
+        // allocate or lock.
         unsafe {
-            // Whatever ends this process, the machine gets its own scheduler back.
+            // The scheduler receives SIGINT when this process ends for any reason, and the kernel
+            // then returns to its default scheduler.
             command.pre_exec(|| set_pdeathsig(Signal::SIGINT).map_err(Into::into));
         }
-        let child = command.spawn().with_context(|| format!("cannot start {}", self.command.display()))?;
+        let child = command.spawn().with_context(|| messages::cannot_start(&self.command))?;
         let mut loaded = Loaded { child, loader: self };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while state(&self.state) != "enabled" {
             Interrupts::of_process()?.check()?;
             if let Some(status) = loaded.child.try_wait()? {
-                bail!("{}", loaded.last_words().unwrap_or_else(|| format!("it ended with {status}")));
+                bail!(
+                    "{}",
+                    loaded.last_words().unwrap_or_else(|| messages::scheduler_exited(status))
+                );
             }
             if Instant::now() >= deadline {
-                bail!("it was not in force after {} s", PATIENCE.as_secs());
+                bail!(messages::scheduler_not_enabled(TIME_LIMIT.as_secs()));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(loaded)
     }
 }
 
 impl Loaded<'_> {
-    /// Whether it is still in force: the kernel unloads one that fails.
+    /// Whether the scheduler is still enabled: the kernel unloads one that fails.
     pub fn is_in_force(&self) -> bool {
         state(&self.loader.state) == "enabled"
     }
 
-    /// What it said, in one line. After its end only.
+    /// The scheduler's message, in one line. Call it only after the process has ended.
     fn last_words(&mut self) -> Option<String> {
         let mut text = String::new();
         self.child.stderr.take()?.read_to_string(&mut text).ok()?;
@@ -139,8 +157,8 @@ impl Loaded<'_> {
 impl Drop for Loaded<'_> {
     fn drop(&mut self) {
         let group = Pid::from_raw(self.child.id().cast_signed());
-        let deadline = Instant::now() + PATIENCE;
-        // As a user ends it; fails only if it is gone.
+        let deadline = Instant::now() + TIME_LIMIT;
+        // Send the signal that Ctrl-C sends. The call fails only if the process has ended.
         let _ = killpg(group, Signal::SIGINT);
         while !matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
             if Instant::now() >= deadline {
@@ -148,11 +166,11 @@ impl Drop for Loaded<'_> {
                 let _ = self.child.wait();
                 break;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         // The kernel takes a moment to move every task back.
         while self.is_in_force() && Instant::now() < deadline {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -161,18 +179,22 @@ impl Drop for Loaded<'_> {
 mod tests {
     use super::*;
 
-    /// A program in the scheduler's place, which says that it is in force as the kernel would.
+    /// A script in the scheduler's place, which writes the state file as the kernel would.
     fn loader(directory: &Path, script: &str) -> Loader {
         let state = directory.join("state");
         fs::write(&state, "disabled\n").expect("written");
-        let words = ["-c", script, "sh"].map(str::to_string).into_iter().chain([state.display().to_string()]);
+        let words = ["-c", script, "sh"]
+            .map(str::to_string)
+            .into_iter()
+            .chain([state.display().to_string()]);
         Loader { command: "/bin/sh".into(), words: words.collect(), state }
     }
 
-    const GOOD: &str = "trap 'echo disabled >\"$1\"; exit 0' INT; echo enabled >\"$1\"; while :; do sleep 0.01; done";
+    const GOOD: &str = "trap 'echo disabled >\"$1\"; exit 0' INT; echo enabled >\"$1\"; while :; \
+        do sleep 0.01; done";
 
     #[test]
-    fn it_is_in_force_for_as_long_as_it_is_wanted() {
+    fn scheduler_is_loaded_until_dropped() {
         let directory = tempfile::tempdir().expect("a directory");
         let loader = loader(directory.path(), GOOD);
         let loaded = loader.start().expect("it starts");
@@ -185,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn why_it_is_left_out_is_one_line() {
+    fn reason_for_missing_row_is_one_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
         let why = |is_root, script: &str| {
@@ -202,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn another_scheduler_gives_the_row_its_name() {
+    fn loaded_scheduler_names_default_row() {
         let directory = tempfile::tempdir().expect("a directory");
         let loader = loader(directory.path(), GOOD);
         fs::write(directory.path().join("state"), "enabled\n").expect("written");

@@ -1,4 +1,4 @@
-//! A load's figures as tables: schedulers down, numbers of tasks across. Pure.
+//! Pure functions that make a load's tables: a row per scheduler, a column per number of tasks.
 
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::statistics::{Spread, short};
@@ -8,7 +8,8 @@ use unconvoy_bench::energy;
 use unconvoy_bench::grid::matrix::Matrix;
 use unconvoy_bench::run::Values;
 
-/// Throughput, what it is to that of one task and to that of the first scheduler, what an operation costs, and where the time goes.
+/// Tables of throughput, throughput relative to one task and to the first scheduler, cost of an
+/// operation, and where the time goes.
 pub fn tables(matrix: &Matrix, title: &str) -> Vec<Table> {
     let heading = matrix.metric.heading;
     let all: Vec<usize> = (0..matrix.rows.len()).collect();
@@ -19,27 +20,39 @@ pub fn tables(matrix: &Matrix, title: &str) -> Vec<Table> {
     if let Some(one) = matrix.column(1)
         && matrix.threads.len() > 1
     {
-        tables.push(table(matrix, &all, format!("{title}: {heading} as a multiple of one task's"), |row, column| {
-            ratio(matrix, (row, column), (row, one)).map(|spread| spread.text(short))
-        }));
+        tables.push(table(
+            matrix,
+            &all,
+            format!("{title}: {heading} relative to one task"),
+            |row, column| ratio(matrix, (row, column), (row, one)).map(|spread| spread.text(short)),
+        ));
     }
     if matrix.rows.len() > 1 {
         let first = &matrix.rows[0];
         tables.push(table(
             matrix,
             &all[1..],
-            format!("{title}: {heading} as a multiple of that under {first}"),
-            |row, column| ratio(matrix, (row, column), (0, column)).map(|spread| spread.text(short)),
+            format!("{title}: {heading} relative to {first}"),
+            |row, column| {
+                ratio(matrix, (row, column), (0, column)).map(|spread| spread.text(short))
+            },
         ));
     }
     let spread = |row, column, name: &str| matrix.spread(row, column, |values| values.get(name));
-    let has_energy = matrix.samples.all.iter().any(|sample| sample.value.get(energy::PER_OPERATION).is_some());
+    let has_energy =
+        matrix.samples.all.iter().any(|sample| sample.value.get(energy::PER_OPERATION).is_some());
     if has_energy {
-        tables.push(table(matrix, &all, format!("{title}: energy per operation, joules"), |row, column| {
-            spread(row, column, energy::PER_OPERATION).map(|spread| spread.text(scientific))
-        }));
+        tables.push(table(
+            matrix,
+            &all,
+            format!("{title}: energy per operation, joules"),
+            |row, column| {
+                spread(row, column, energy::PER_OPERATION).map(|spread| spread.text(scientific))
+            },
+        ));
     }
-    let stands_in = if has_energy { "" } else { "; stands in for energy, which no counter tells here" };
+    let stands_in =
+        if has_energy { "" } else { "; stands in for energy, which has no readable counter here" };
     tables.push(table(
         matrix,
         &all,
@@ -52,33 +65,44 @@ pub fn tables(matrix: &Matrix, title: &str) -> Vec<Table> {
     tables.push(table(
         matrix,
         &all,
-        format!("{title}: part of the processor time that is the kernel's, percent"),
+        format!("{title}: the kernel's share of processor time, percent"),
         |row, column| {
             let share = |values: &Values| {
-                Some(100.0 * values.get("system_seconds")? / values.get("cpu_seconds").filter(|&total| total > 0.0)?)
+                Some(
+                    100.0 * values.get("system_seconds")?
+                        / values.get("cpu_seconds").filter(|&total| total > 0.0)?,
+                )
             };
-            matrix.spread(row, column, share).map(|spread| spread.text(|value| format!("{value:.0}")))
+            matrix
+                .spread(row, column, share)
+                .map(|spread| spread.text(|value| format!("{value:.0}")))
         },
     ));
     tables
 }
 
-/// Three digits of a number that may be very small.
+/// Formats a number that may be very small with three digits.
 fn scientific(value: f64) -> String {
     format!("{value:.2e}")
 }
 
-/// What is compared at one place, divided by that at another of the same round.
+/// Ratio of the metric in two cells of the same round.
 fn ratio(matrix: &Matrix, place: (usize, usize), to: (usize, usize)) -> Option<Spread> {
     let cell = |(row, column): (usize, usize)| *matrix.cells.get(row)?.get(column)?;
     matrix.samples.ratio(cell(place)?, cell(to)?, |values| values.get(matrix.metric.name))
 }
 
-fn table(matrix: &Matrix, rows: &[usize], title: String, field: impl Fn(usize, usize) -> Option<String>) -> Table {
+fn table(
+    matrix: &Matrix,
+    rows: &[usize],
+    title: String,
+    field: impl Fn(usize, usize) -> Option<String>,
+) -> Table {
     let title = format!("{title}; tasks across; median (smallest..largest)");
     let mut table = Table::across(title, &["scheduler"], &matrix.threads);
     for &row in rows {
-        let fields = (0..matrix.threads.len()).map(|column| field(row, column).unwrap_or_else(|| "-".to_string()));
+        let fields = (0..matrix.threads.len())
+            .map(|column| field(row, column).unwrap_or_else(|| "-".to_string()));
         table.line(&matrix.rows[row], fields);
     }
     table
@@ -99,7 +123,8 @@ mod tests {
                 "ops_per_sec {rate}\ncpu_ns_per_op 2000\ncpu_seconds 4\nsystem_seconds 3\n{extra}\n"
             )),
         };
-        let samples = Samples { all: rates.iter().enumerate().map(sample).collect(), ended_by: None };
+        let samples =
+            Samples { all: rates.iter().enumerate().map(sample).collect(), ended_by: None };
         let matrix = Matrix {
             rows: vec!["default".to_string(), "other".to_string()],
             threads: vec![1, 4],
@@ -113,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn schedulers_are_compared_with_the_first_and_with_one_task() {
+    fn ratios_are_to_one_task_and_to_first_scheduler() {
         let tables = titles_and_rows("");
         assert_eq!(tables.len(), 5);
         assert_eq!(tables[1].1[0], ["default", "1.00 (1.00..1.00)", "3.00 (3.00..3.00)"]);
@@ -122,10 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn energy_has_a_table_where_it_is_measured() {
+    fn energy_table_appears_only_if_measured() {
         let tables = titles_and_rows("joules_per_op 0.00125");
         assert_eq!(tables.len(), 6);
-        assert!(tables[3].0.contains("joules") && tables[3].1[0][1].starts_with("1.25e-3"), "{:?}", tables[3]);
+        assert!(
+            tables[3].0.contains("joules") && tables[3].1[0][1].starts_with("1.25e-3"),
+            "{:?}",
+            tables[3]
+        );
         assert!(!tables[4].0.contains("stands in"));
         assert!(titles_and_rows("")[3].0.contains("stands in for energy"));
     }

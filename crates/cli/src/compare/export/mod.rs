@@ -1,4 +1,4 @@
-//! What a comparison's record is rendered as: table, JSON, CSV and figure.
+//! Exporters of a comparison's record: table, JSON, CSV and figure.
 
 mod csv;
 mod plot;
@@ -11,8 +11,12 @@ use unconvoy_measure::output::with_suffix;
 
 use super::record::Record;
 
-/// The files that the options ask for.
-pub fn destinations(json: Option<&Path>, csv: Option<&Path>, plot: Option<&Path>) -> Vec<Destination<Record>> {
+/// Returns the files that the options ask for.
+pub fn destinations(
+    json: Option<&Path>,
+    csv: Option<&Path>,
+    plot: Option<&Path>,
+) -> Vec<Destination<Record>> {
     let json = json.map(|path| Destination::new(Json, path)).into_iter();
     let csv = csv.map(|path| Destination::new(csv::Csv, path));
     let plots = plot.into_iter().flat_map(|basename| {

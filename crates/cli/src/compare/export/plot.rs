@@ -1,4 +1,4 @@
-//! The figure: metric, processor time and fairness against threads, as SVG and as PNG.
+//! Figure exporter: metric, processor time and fairness over threads, as SVG and PNG.
 
 use anyhow::bail;
 use unconvoy_measure::arguments::processor_count;
@@ -11,6 +11,7 @@ use unconvoy_measure::statistics::Spread;
 
 use super::super::record::Record;
 use super::super::summary::Summary;
+use crate::messages::compare as messages;
 
 /// The figure as SVG.
 pub struct Svg;
@@ -21,7 +22,7 @@ impl Exporter<Record> for Svg {
     }
 }
 
-/// The figure as PNG, where `unconvoy-png` is installed.
+/// The figure as PNG, if `unconvoy-png` is installed.
 pub struct Png;
 
 impl Exporter<Record> for Png {
@@ -32,12 +33,15 @@ impl Exporter<Record> for Png {
 
 fn figure(record: &Record) -> anyhow::Result<Figure> {
     if record.summary.is_empty() {
-        bail!("no run was finished, so there is nothing to draw");
+        bail!(messages::nothing_to_draw());
     }
     let names = record.plan.names();
     let program = record.plan.program.first();
-    let untitled =
-        || program.map_or(String::new(), |program| format!("{} under {}", program.to_string_lossy(), names.join(", ")));
+    let untitled = || {
+        program.map_or(String::new(), |program| {
+            format!("{} under {}", program.to_string_lossy(), names.join(", "))
+        })
+    };
     Ok(Figure {
         title: record.title.clone().unwrap_or_else(untitled),
         panels: panels(record),
@@ -47,7 +51,7 @@ fn figure(record: &Record) -> anyhow::Result<Figure> {
     })
 }
 
-/// The panels there is data for.
+/// Returns the panels that the record has data for.
 fn panels(record: &Record) -> Vec<Panel> {
     let unit = if record.metric.is_wall_time() { Unit::Seconds } else { Unit::Plain };
     let better = if record.metric.lower_is_better { "lower" } else { "higher" };
@@ -112,15 +116,15 @@ fn panel(
         Series { colour: colour(index), points, has_markers: true }
     });
     let series = series.collect();
-    let mark = (!counts.is_empty()).then(|| {
+    let processor_line = (!counts.is_empty()).then(|| {
         let processors = record.context.machine.processors;
         (f64::from(processors).log2(), processor_count(processors))
     });
     let across_title = if counts.is_empty() { String::new() } else { "threads".to_string() };
-    Panel { title, across, across_title, up, series, mark }
+    Panel { title, across, across_title, up, series, mark: processor_line }
 }
 
-/// What was measured, and on which machine.
+/// Returns what was measured, and on which machine.
 fn caption(record: &Record) -> String {
     let partial = if record.complete { "" } else { "INCOMPLETE, " };
     let runs = record.plan.runs;

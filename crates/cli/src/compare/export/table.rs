@@ -1,4 +1,4 @@
-//! The summary as a table for a terminal, and the sentence below it.
+//! The summary as a terminal table with a conclusion below it.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use unconvoy_measure::chart::quantity::{Unit, seconds};
@@ -8,14 +8,14 @@ use super::super::configuration::Configuration;
 use super::super::record::Record;
 use super::super::summary::{Summary, times};
 
-/// Configurations side by side when the width of standard output is not known.
+/// Number of configurations side by side if the width of standard output is unknown.
 const SIDE_BY_SIDE: usize = 3;
-/// About the width of one configuration's columns.
+/// Approximate width of one configuration's columns.
 const COLUMNS_WIDTH: usize = 42;
-/// About the width of the column of thread counts.
+/// Approximate width of the thread counts' column.
 const THREADS_WIDTH: usize = 11;
 
-/// Title, table, context and conclusion.
+/// Renders title, table, context and conclusion.
 pub fn render(record: &Record) -> String {
     let mut text = String::new();
     if let Some(title) = &record.title {
@@ -37,7 +37,7 @@ fn side_by_side() -> usize {
     width.map_or(SIDE_BY_SIDE, |width| (width.saturating_sub(THREADS_WIDTH) / COLUMNS_WIDTH).max(1))
 }
 
-/// One row per thread count, the columns of each configuration in `names` side by side.
+/// Builds one row per thread count, with the columns of each configuration in `names`.
 fn table(record: &Record, names: &[Configuration]) -> Table {
     let has_fairness = record.summary.iter().any(|summary| summary.fairness.is_some());
     let mut header = vec!["threads".to_string()];
@@ -56,13 +56,17 @@ fn table(record: &Record, names: &[Configuration]) -> Table {
     for &threads in &record.plan.threads {
         let mut row = vec![right(threads.map_or("-".to_string(), |count| count.to_string()))];
         for name in names {
-            let summary =
-                record.summary.iter().find(|summary| summary.threads == threads && summary.configuration == name.name);
+            let summary = record
+                .summary
+                .iter()
+                .find(|summary| summary.threads == threads && summary.configuration == name.name);
             row.push(right(summary.map_or_else(none, |summary| metric(record, &summary.metric))));
             row.push(right(summary.map_or_else(none, cpu)));
             if has_fairness {
                 let fairness = summary.and_then(|summary| summary.fairness);
-                row.push(right(fairness.map_or_else(none, |spread| format!("{:.2}", spread.median))));
+                row.push(right(
+                    fairness.map_or_else(none, |spread| format!("{:.2}", spread.median)),
+                ));
             }
             if *name != record.plan.configurations[0] {
                 row.push(right(summary.map_or_else(none, ratio)));
@@ -81,7 +85,7 @@ fn none() -> String {
     "-".to_string()
 }
 
-/// Whether processor time is per operation; one run that lacks the count does not decide.
+/// Returns whether any run has processor time per operation.
 fn is_per_operation(record: &Record) -> bool {
     record.summary.iter().any(|summary| summary.cpu_per_operation_s.is_some())
 }
@@ -110,8 +114,10 @@ fn ratio(summary: &Summary) -> String {
 fn legend(record: &Record) -> String {
     let better = if record.metric.lower_is_better { "lower" } else { "higher" };
     let runs = record.plan.runs;
-    let mut text =
-        format!("{}: median of {runs} runs ± median absolute deviation, {better} is better", record.metric.name);
+    let mut text = format!(
+        "{}: median of {runs} runs ± median absolute deviation, {better} is better",
+        record.metric.name
+    );
     if record.plan.configurations.len() > 1 {
         text.push_str("; ratios above 1 are better, ~ is within the spread");
     }

@@ -1,13 +1,15 @@
-//! The kernel's own description of its types (BTF, Documentation/bpf/btf.rst in its source), as far as names need it: structures, their members, and what functions take.
+//! A reader of the kernel's type information (BTF, Documentation/bpf/btf.rst in the kernel's
+//! source), as far as names need it: structures, their members, and functions' parameters.
 
 use std::collections::HashMap;
 
 const MAGIC: u16 = 0xeb9f;
 
-/// How deep structures may lie in each other, so that no malformed file makes us go on for ever.
+/// Deepest nesting followed, so that a malformed file cannot cause endless recursion.
 const DEEPEST: u32 = 32;
 
-/// Types that are a lock, or hold one and nothing that tells more: a member's name ends there.
+/// Lock types, and types whose only notable member is a lock. The path of a member ends at these
+/// types.
 const LOCKS: [&str; 9] = [
     "spinlock",
     "spinlock_t",
@@ -20,7 +22,7 @@ const LOCKS: [&str; 9] = [
     "seqlock_t",
 ];
 
-/// All types.
+/// All types of a kernel.
 #[derive(Debug, Default)]
 pub struct Btf {
     types: Vec<Type>,
@@ -32,7 +34,7 @@ pub struct Btf {
 
 #[derive(Debug, Clone)]
 enum Type {
-    /// Something of so many bytes without parts.
+    /// A type of this size in bytes without members.
     Plain(u32),
     Pointer(u32),
     Array {
@@ -45,12 +47,12 @@ enum Type {
         members: Vec<Member>,
         is_union: bool,
     },
-    /// Another name for a type, or a qualifier of it.
+    /// Another name for a type, or a qualifier.
     Alias {
         name: u32,
         of: u32,
     },
-    /// What a function takes.
+    /// Parameter types of a function.
     Prototype(Vec<u32>),
 }
 
@@ -58,11 +60,11 @@ enum Type {
 struct Member {
     name: u32,
     of: u32,
-    /// In bytes; of a bit field, those of the byte where it begins.
+    /// Offset in bytes; for a bit field, that of the byte where it begins.
     offset: u32,
 }
 
-/// Reads numbers one after the other.
+/// Reads consecutive numbers.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -79,7 +81,7 @@ impl Cursor<'_> {
 }
 
 impl Btf {
-    /// Reads `/sys/kernel/btf/vmlinux`; nothing if it is not what we know.
+    /// Parses `/sys/kernel/btf/vmlinux`; `None` if the format is unknown.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if u16::from_le_bytes(*bytes.first_chunk::<2>()?) != MAGIC {
             return None;
@@ -88,8 +90,10 @@ impl Btf {
         let length = head.next()? as usize;
         let (types, types_length) = (head.next()? as usize, head.next()? as usize);
         let (strings, strings_length) = (head.next()? as usize, head.next()? as usize);
-        let section = |from: usize, size: usize| bytes.get(length.checked_add(from)?..)?.get(..size);
-        let mut btf = Self { strings: section(strings, strings_length)?.to_vec(), ..Self::default() };
+        let section =
+            |from: usize, size: usize| bytes.get(length.checked_add(from)?..)?.get(..size);
+        let mut btf =
+            Self { strings: section(strings, strings_length)?.to_vec(), ..Self::default() };
         // Type 0 is void.
         btf.types.push(Type::Plain(0));
         let mut cursor = Cursor(section(types, types_length)?);
@@ -105,7 +109,7 @@ impl Btf {
         let has_bit_fields = information >> 31 == 1;
         let number = u32::try_from(self.types.len()).ok()?;
         let read = match kind {
-            // An integer, with how it is encoded.
+            // An integer and its encoding.
             1 => cursor.skip(1).map(|()| Type::Plain(size_or_type))?,
             2 => Type::Pointer(size_or_type),
             3 => {
@@ -119,7 +123,7 @@ impl Btf {
                     let bits = if has_bit_fields { bits & 0xff_ffff } else { bits };
                     members.push(Member { name, of, offset: bits / 8 });
                 }
-                // A structure's name may be that of another one, in another file; the first is as good.
+                // Several files may define structures of one name; keep the first.
                 let text = self.text(name);
                 if !text.is_empty() {
                     self.structures.entry(text).or_insert(number);
@@ -127,7 +131,7 @@ impl Btf {
                 Type::Structure { name, size: size_or_type, members, is_union: kind == 5 }
             }
             6 => cursor.skip(2 * length).map(|()| Type::Plain(size_or_type))?,
-            // Declared and never defined.
+            // A forward declaration without a definition.
             7 => Type::Plain(0),
             8..=11 | 18 => Type::Alias { name, of: size_or_type },
             12 => {
@@ -163,7 +167,7 @@ impl Btf {
         String::from_utf8_lossy(&text[..end]).into_owned()
     }
 
-    /// A type without its aliases, and the last name that it had.
+    /// Removes a type's aliases and returns the last name among them.
     fn resolved(&self, mut number: u32) -> (u32, Option<String>) {
         let mut named = None;
         for _ in 0..DEEPEST {
@@ -173,7 +177,10 @@ impl Btf {
                     number = *of;
                 }
                 Some(Type::Structure { name, .. }) => {
-                    return (number, Some(self.text(*name)).filter(|text| !text.is_empty()).or(named));
+                    return (
+                        number,
+                        Some(self.text(*name)).filter(|text| !text.is_empty()).or(named),
+                    );
                 }
                 _ => break,
             }
@@ -181,42 +188,50 @@ impl Btf {
         (number, named)
     }
 
-    /// Bytes of a type, as far as names need it.
+    /// Returns a type's size in bytes, as far as names need it.
     fn size_of(&self, number: u32, depth: u32) -> u32 {
         let (number, _) = self.resolved(number);
         match self.types.get(number as usize) {
             Some(Type::Plain(size) | Type::Structure { size, .. }) => *size,
             Some(Type::Pointer(_)) => 8,
-            Some(Type::Array { of, length }) if depth < DEEPEST => self.size_of(*of, depth + 1).saturating_mul(*length),
+            Some(Type::Array { of, length }) if depth < DEEPEST => {
+                self.size_of(*of, depth + 1).saturating_mul(*length)
+            }
             _ => 0,
         }
     }
 
-    /// Bytes of a structure.
+    /// Returns a structure's size in bytes.
     pub fn size(&self, structure: &str) -> Option<u32> {
         let number = *self.structures.get(structure)?;
         Some(self.size_of(number, 0)).filter(|size| *size > 0)
     }
 
-    /// Where a member is in a structure, in bytes; members of nameless ones within count as its own.
+    /// Returns a member's offset in a structure, in bytes. Members of anonymous structures inside
+    /// it count as its own.
     pub fn offset(&self, structure: &str, member: &str) -> Option<u32> {
         self.offset_in(*self.structures.get(structure)?, member, 0)
     }
 
     fn offset_in(&self, number: u32, wanted: &str, depth: u32) -> Option<u32> {
         let (number, _) = self.resolved(number);
-        let Some(Type::Structure { members, .. }) = self.types.get(number as usize) else { return None };
+        let Some(Type::Structure { members, .. }) = self.types.get(number as usize) else {
+            return None;
+        };
         members.iter().find_map(|member| {
             let name = self.text(member.name);
             if name == wanted {
                 return Some(member.offset);
             }
             let within = name.is_empty() && depth < DEEPEST;
-            within.then(|| self.offset_in(member.of, wanted, depth + 1)).flatten().map(|inner| member.offset + inner)
+            within
+                .then(|| self.offset_in(member.of, wanted, depth + 1))
+                .flatten()
+                .map(|inner| member.offset + inner)
         })
     }
 
-    /// All structures of exactly that size that have a lock at that offset.
+    /// Returns the structures of exactly `size` bytes that have a lock at `offset`.
     pub fn structures_of(&self, size: u64, offset: u64) -> Vec<String> {
         let has = |name: &&String| {
             self.size(name).map(u64::from) == Some(size)
@@ -227,12 +242,14 @@ impl Btf {
         names
     }
 
-    /// The path of the member at `offset` of a structure (`d_lockref`, `node_zones[1].lock`), and whether it is a lock. With `wants_lock`, of a union's members the one that is or has a lock there.
+    /// Returns the path of the member at `offset` of a structure (`d_lockref`,
+    /// `node_zones[1].lock`), and whether it is a lock. With `wants_lock`, the path prefers the
+    /// member of a union that is or contains a lock there.
     pub fn member(&self, structure: &str, offset: u64, wants_lock: bool) -> Option<(String, bool)> {
         self.path(*self.structures.get(structure)?, offset, wants_lock)
     }
 
-    /// The same within a variable; empty if it has no parts.
+    /// As `member`, for a variable. The path is empty if the variable has no members.
     pub fn variable(&self, name: &str, offset: u64, wants_lock: bool) -> Option<(String, bool)> {
         self.path(*self.variables.get(name)?, offset, wants_lock)
     }
@@ -244,24 +261,33 @@ impl Btf {
         Some((path.trim_start_matches('.').to_string(), is_lock))
     }
 
-    /// Adds to the path what lies at `offset` of a type, and whether it is a lock.
-    fn descend(&self, number: u32, offset: u32, wants_lock: bool, path: &mut String, depth: u32) -> Option<bool> {
+    /// Appends the member at `offset` of a type to the path, and returns whether it is a lock.
+    fn descend(
+        &self,
+        number: u32,
+        offset: u32,
+        wants_lock: bool,
+        path: &mut String,
+        depth: u32,
+    ) -> Option<bool> {
         if depth > DEEPEST {
             return None;
         }
         let (number, named) = self.resolved(number);
-        // What is asked for is a lock itself, or what lies within one.
+        // The offset is that of a lock or lies within one.
         if depth > 0 && named.as_deref().is_some_and(|name| LOCKS.contains(&name)) {
             return Some(true);
         }
         match self.types.get(number as usize)? {
             Type::Structure { members, is_union, .. } => {
-                let covers =
-                    |member: &&Member| member.offset <= offset && offset - member.offset < self.size_of(member.of, 0);
-                // An array at the end may have no length, and all that comes after; elsewhere such a one is for alignment.
-                let flexible = members
-                    .last()
-                    .filter(|member| !is_union && member.offset <= offset && self.size_of(member.of, 0) == 0);
+                let covers = |member: &&Member| {
+                    member.offset <= offset && offset - member.offset < self.size_of(member.of, 0)
+                };
+                // A zero-length array as the last member covers everything after it. Elsewhere it
+                // only serves alignment.
+                let flexible = members.last().filter(|member| {
+                    !is_union && member.offset <= offset && self.size_of(member.of, 0) == 0
+                });
                 let within = members.iter().filter(covers).chain(flexible);
                 let mut first = None;
                 for member in within {
@@ -271,9 +297,13 @@ impl Btf {
                         longer.push('.');
                         longer.push_str(&name);
                     }
-                    let Some(is_lock) =
-                        self.descend(member.of, offset - member.offset, wants_lock, &mut longer, depth + 1)
-                    else {
+                    let Some(is_lock) = self.descend(
+                        member.of,
+                        offset - member.offset,
+                        wants_lock,
+                        &mut longer,
+                        depth + 1,
+                    ) else {
                         continue;
                     };
                     if is_lock || !wants_lock {
@@ -297,15 +327,18 @@ impl Btf {
         }
     }
 
-    /// The structures that a function is given pointers to.
+    /// Returns the structures that a function takes pointers to.
     pub fn takes(&self, function: &str) -> Vec<String> {
-        let prototype = self.functions.get(function).and_then(|number| self.types.get(*number as usize));
+        let prototype =
+            self.functions.get(function).and_then(|number| self.types.get(*number as usize));
         let Some(Type::Prototype(takes)) = prototype else { return Vec::new() };
         let structure = |taken: &u32| {
             let (taken, _) = self.resolved(*taken);
             let Some(Type::Pointer(to)) = self.types.get(taken as usize) else { return None };
             let (to, _) = self.resolved(*to);
-            let Some(Type::Structure { name, .. }) = self.types.get(to as usize) else { return None };
+            let Some(Type::Structure { name, .. }) = self.types.get(to as usize) else {
+                return None;
+            };
             Some(self.text(*name)).filter(|name| !name.is_empty())
         };
         takes.iter().filter_map(structure).collect()
@@ -316,10 +349,10 @@ impl Btf {
 pub mod tests {
     use super::*;
 
-    /// What `pahole` would make of
-    /// `typedef struct spinlock { int raw; } spinlock_t; struct lockref { spinlock_t lock; int count; };`
-    /// `struct zone { int pad; spinlock_t lock; }; struct dentry { int flags; union { struct lockref d_lockref; long word; }; struct zone zones[2]; };`
-    /// `void take(struct dentry *);` `struct zone queues;` `struct node { struct zone pad[0]; int flags; long tail[]; };`
+    /// BTF of `typedef struct spinlock { int raw; } spinlock_t; struct lockref { spinlock_t lock;
+    /// int count; };` `struct zone { int pad; spinlock_t lock; }; struct dentry { int flags; union
+    /// { struct lockref d_lockref; long word; }; struct zone zones[2]; };` `void take(struct dentry
+    /// *);` `struct zone queues;` `struct node { struct zone pad[0]; int flags; long tail[]; };`
     pub fn example() -> Vec<u8> {
         let mut strings = vec![0];
         let mut types: Vec<u32> = Vec::new();
@@ -333,7 +366,8 @@ pub mod tests {
         types.extend([text("int"), info(1, 0), 4, 32]); // 1
         types.extend([text("spinlock"), info(4, 1), 4, text("raw"), 1, 0]); // 2
         types.extend([text("spinlock_t"), info(8, 0), 2]); // 3
-        types.extend([text("lockref"), info(4, 2), 8, text("lock"), 3, 0, text("count"), 1, 32]); // 4
+        // 4
+        types.extend([text("lockref"), info(4, 2), 8, text("lock"), 3, 0, text("count"), 1, 32]);
         types.extend([text("zone"), info(4, 2), 8, text("pad"), 1, 0, text("lock"), 3, 32]); // 5
         types.extend([0, info(3, 0), 0, 5, 1, 2]); // 6: zone[2]
         types.extend([text("long"), info(1, 0), 8, 64]); // 7
@@ -359,27 +393,38 @@ pub mod tests {
     }
 
     #[test]
-    fn members_have_paths() {
+    fn member_returns_path_and_kind() {
         let btf = Btf::parse(&example()).unwrap();
-        assert_eq!((btf.size("dentry"), btf.size("zone"), btf.size("none")), (Some(32), Some(8), None));
+        assert_eq!(
+            (btf.size("dentry"), btf.size("zone"), btf.size("none")),
+            (Some(32), Some(8), None)
+        );
         assert_eq!(btf.offset("dentry", "d_lockref"), Some(8));
         assert_eq!(btf.offset("dentry", "none"), None);
         let member = |offset, wants_lock| btf.member("dentry", offset, wants_lock).unwrap();
         assert_eq!(member(8, true), ("d_lockref".into(), true));
-        assert_eq!(member(8, false), ("word".into(), false), "of a union, the first");
+        assert_eq!(member(8, false), ("word".into(), false), "first member of a union");
         assert_eq!(member(28, true), ("zones[1].lock".into(), true));
         assert_eq!(member(24, false), ("zones[1].pad".into(), false));
         assert_eq!(member(0, true), ("flags".into(), false));
         assert_eq!(btf.member("dentry", 32, false), None);
-        assert_eq!(btf.member("node", 0, false), Some(("flags".into(), false)), "not what has no length");
-        assert_eq!(btf.member("node", 24, false), Some(("tail[2]".into(), false)), "but at the end");
+        assert_eq!(
+            btf.member("node", 0, false),
+            Some(("flags".into(), false)),
+            "zero-length array in the middle is skipped"
+        );
+        assert_eq!(
+            btf.member("node", 24, false),
+            Some(("tail[2]".into(), false)),
+            "zero-length array at the end counts"
+        );
         assert_eq!(btf.variable("queues", 4, true), Some(("lock".into(), true)));
         assert_eq!(btf.takes("take"), ["dentry"]);
         assert!(btf.takes("other").is_empty());
     }
 
     #[test]
-    fn what_is_no_btf_is_none() {
+    fn parse_of_malformed_btf_is_none() {
         let whole = example();
         assert!(Btf::parse(b"").is_none() && Btf::parse(b"\x7fELF").is_none());
         for length in 0..whole.len() {

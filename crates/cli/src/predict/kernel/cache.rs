@@ -1,4 +1,5 @@
-//! What a kernel has told of itself, kept from run to run: it is the same whenever the same kernel boots with the same modules on the same machine.
+//! Cache of a kernel's symbols and types between runs. They do not change as long as the same
+//! kernel boots with the same modules on the same machine.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -19,17 +20,19 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The one for this machine; in `otherwise` if the user has no directory for such.
+    /// Returns the cache for this machine, below `otherwise` if the user has no cache directory.
     ///
     /// # Errors
     ///
-    /// The kernel cannot be read.
+    /// The kernel's image cannot be read.
     pub fn of(machine: &Machine, modules: &[Module], otherwise: &Path) -> anyhow::Result<Self> {
         let image = &machine.parts.image;
         let mut hasher = DefaultHasher::new();
         std::fs::read(image).with_context(|| image.display().to_string())?.hash(&mut hasher);
         (modules, machine.shape(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let set = |name: &str| {
+            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+        };
         let users = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
         let name = format!("unconvoy/kernel-{:016x}", hasher.finish());
         let directory = users.map(|users| users.join(&name));
@@ -39,37 +42,37 @@ impl Cache {
         Ok(Self { directory })
     }
 
-    /// Whether there is something in it.
+    /// Returns whether the cache has symbols.
     pub fn is_filled(&self) -> bool {
         self.symbols_file().is_file()
     }
 
-    /// Puts in what the kernel told. The symbols last, and whole or not at all: they are what is looked for.
+    /// Stores the kernel's symbols and types. The symbols are stored last and atomically, because
+    /// `is_filled` looks for them.
     ///
     /// # Errors
     ///
-    /// No space.
-    pub fn fill(&self, told: &HandedBack) -> io::Result<()> {
-        unconvoy_measure::output::replace(&self.directory.join(TYPES), &told.btf)?;
-        unconvoy_measure::output::replace(&self.symbols_file(), &told.symbols)
+    /// No space left.
+    pub fn fill(&self, back: &HandedBack) -> io::Result<()> {
+        unconvoy_measure::output::replace(&self.directory.join(TYPES), &back.btf)?;
+        unconvoy_measure::output::replace(&self.symbols_file(), &back.symbols)
     }
 
-    /// The file of symbols.
     pub fn symbols_file(&self) -> PathBuf {
         self.directory.join(SYMBOLS)
     }
 
-    /// What is in it.
+    /// Reads the symbols.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// The file was removed.
     pub fn symbols(&self) -> anyhow::Result<Vec<u8>> {
         let file = self.symbols_file();
         std::fs::read(&file).with_context(|| file.display().to_string())
     }
 
-    /// The types; empty if the kernel told none.
+    /// Reads the types; empty if the kernel has none.
     pub fn btf(&self) -> Vec<u8> {
         std::fs::read(self.directory.join(TYPES)).unwrap_or_default()
     }

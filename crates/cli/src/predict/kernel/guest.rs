@@ -1,7 +1,10 @@
-//! The guest: an initramfs of busybox and a script, made on the spot, that either tells the kernel's symbols or runs a command.
+//! The guest: an initramfs of busybox and a script, built on the spot, that either reports the
+//! kernel's symbols or runs a command.
 //!
-//! The kernel hands words of its command line with `=` to init as variables; `unconvoy=symbols` or `unconvoy=run` is one of them. What the guest has to say besides its console is an archive on its
-//! first disk, written when all is over: the serial port is slow, and each character on it a section with I/O.
+//! The kernel passes words of its command line that contain `=` to init as environment variables.
+//! The word `unconvoy=symbols` or `unconvoy=run` selects the task. The guest writes its results as
+//! an archive to its first disk when it is done. The serial port would be slow, and each character
+//! that it sends is a critical section with I/O.
 
 use super::archive::{self, Archive};
 use super::modules::Module;
@@ -9,14 +12,14 @@ use super::modules::Module;
 /// What a booted guest does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Tells its symbols and type information.
+    /// Report symbols and type information.
     Symbols,
-    /// Runs the command.
+    /// Run the command.
     Run,
 }
 
 impl Mode {
-    /// As the kernel's command line has it.
+    /// Returns the word for the kernel's command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Symbols => "unconvoy=symbols",
@@ -25,26 +28,26 @@ impl Mode {
     }
 }
 
-/// What runs in the guest.
+/// Shell scripts that run in the guest.
 #[derive(Debug, Clone, Default)]
 pub struct Scripts {
-    /// Before anything is collected, in the directory of the guest's second disk.
+    /// Runs before the collection, in the root directory of the guest's second disk.
     pub prepare: String,
-    /// What is profiled.
+    /// The profiled command.
     pub command: String,
 }
 
-/// On the console: init was reached.
+/// Console line: init was reached.
 pub const REACHED: &str = "unconvoy: init";
-/// On the console: what is wrong with the guest itself, after this.
+/// Console line: prefix of an error in the guest itself.
 pub const FAILED: &str = "unconvoy: failed: ";
-/// On the console: the command begins.
+/// Console line: the command begins.
 pub const BEGUN: &str = "unconvoy: begin";
 
-/// Bytes of the command's output that are handed back.
+/// Longest part of the command's output that is returned, in bytes.
 pub const MOST_OUTPUT: u32 = 4 << 20;
 
-/// First `sethostname` with this, then the command, then the other: what the plug-in listens for.
+/// The plug-in starts at the first `sethostname` and stops at the second.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/sbin:/usr/sbin HOME=/ TERM=dumb
@@ -52,7 +55,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
-# The kernel's own messages stay apart from ours; those that matter still come.
+# Only errors of the kernel go to the console, apart from this script's lines.
 echo 3 > /proc/sys/kernel/printk
 echo 'unconvoy: init'
 failed() {
@@ -60,22 +63,28 @@ failed() {
 	poweroff -f
 }
 while read module; do
-	insmod "/modules/$module.ko" || failed "the kernel does not take its module $module: --modules names another kernel's"
+	insmod "/modules/$module.ko" ||
+		failed "the kernel rejected the module $module: name its own modules with --modules DIR"
 done < /modules/order
-[ -b /dev/vda ] || failed "the kernel sees no virtio disk: virtio_pci and virtio_blk are neither built in nor among its modules (--modules DIR)"
+missing="is missing, name its modules with --modules DIR"
+[ -b /dev/vda ] ||
+	failed "the kernel has no virtio disk: virtio_pci or virtio_blk $missing"
 mkdir /tmp/out
 hand_back() {
-	(cd /tmp/out && find . -type f | cpio -o -H newc 2> /dev/null > /dev/vda) || failed "the guest's disk cannot be written"
+	(cd /tmp/out && find . -type f | cpio -o -H newc 2> /dev/null > /dev/vda) ||
+		failed "cannot write the guest's disk"
 	sync
 	poweroff -f
 }
 if [ "$unconvoy" = symbols ]; then
-	cp /proc/kallsyms /tmp/out/kallsyms || failed "the kernel has no /proc/kallsyms: it was built without CONFIG_KALLSYMS"
+	cp /proc/kallsyms /tmp/out/kallsyms ||
+		failed "the kernel has no /proc/kallsyms: use a kernel with CONFIG_KALLSYMS"
 	[ ! -f /sys/kernel/btf/vmlinux ] || cp /sys/kernel/btf/vmlinux /tmp/out/btf
 	uname -r > /tmp/out/release
 	hand_back
 fi
-mount -t ext4 -o noatime,noinit_itable /dev/vdb /scratch || failed "the kernel cannot mount the guest's disk: ext4 is neither built in nor among its modules (--modules DIR)"
+mount -t ext4 -o noatime,noinit_itable /dev/vdb /scratch ||
+	failed "the kernel cannot mount the guest's disk: ext4 $missing"
 cd /scratch
 . /prepare
 sync
@@ -89,13 +98,13 @@ head -c MOST_OUTPUT /tmp/output > /tmp/out/output
 hand_back
 "#;
 
-/// The initramfs.
+/// Builds the initramfs.
 pub fn initramfs(busybox: &[u8], modules: &[Module], scripts: &Scripts) -> Vec<u8> {
     let mut archive = Archive::default();
     for directory in ["bin", "dev", "modules", "proc", "sys", "tmp", "scratch"] {
         archive.directory(directory);
     }
-    // Before devtmpfs is mounted, init has nowhere else to write.
+    // Before devtmpfs is mounted, this is init's only console.
     archive.device("dev/console", (5, 1));
     archive.program("bin/busybox", busybox);
     archive.link("bin/sh", "busybox");
@@ -110,7 +119,7 @@ pub fn initramfs(busybox: &[u8], modules: &[Module], scripts: &Scripts) -> Vec<u
     archive.finish()
 }
 
-/// What a guest handed back.
+/// Results that a guest returned.
 #[derive(Debug, Default)]
 pub struct HandedBack {
     /// `/proc/kallsyms`.
@@ -121,12 +130,12 @@ pub struct HandedBack {
     pub release: String,
     /// The command's exit status.
     pub status: Option<i32>,
-    /// What the command printed.
+    /// Output of the command.
     pub output: Vec<u8>,
 }
 
 impl HandedBack {
-    /// Reads the guest's first disk.
+    /// Reads the results from the guest's first disk.
     pub fn read(disk: &[u8]) -> Self {
         let mut back = Self::default();
         let text = |contents: &[u8]| String::from_utf8_lossy(contents).trim().to_string();
@@ -149,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_initramfs_has_all_parts() {
+    fn initramfs_contains_scripts_and_modules() {
         let scripts = Scripts { prepare: "true".into(), command: "ls".into() };
         let made = initramfs(b"busybox", &[("a".into(), vec![1]), ("b".into(), vec![2])], &scripts);
         let files = archive::files(&made);
@@ -159,12 +168,15 @@ mod tests {
         assert_eq!(get("command"), b"ls");
         let init = std::str::from_utf8(get("init")).unwrap();
         assert!(
-            init.contains("head -c 4194304") && init.contains(REACHED) && init.contains(FAILED) && init.contains(BEGUN)
+            init.contains("head -c 4194304")
+                && init.contains(REACHED)
+                && init.contains(FAILED)
+                && init.contains(BEGUN)
         );
     }
 
     #[test]
-    fn what_is_handed_back() {
+    fn read_returns_status_and_output() {
         let mut archive = Archive::default();
         archive.program("./status", b"3\n");
         archive.program("output", b"text");

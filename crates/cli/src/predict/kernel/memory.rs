@@ -1,13 +1,16 @@
-//! What a kernel address is: a variable, a processor's copy of one, an object of a slab cache with the member at that place, the descriptor of a page.
+//! Names of kernel addresses: a variable, a processor's copy of a per-CPU variable, a member of a
+//! slab object, or a page descriptor.
 
 use super::btf::Btf;
 use super::symbols::Symbols;
 use crate::predict::trace::Object;
 
-/// Where x86-64 with four levels of page tables, and without randomised addresses, has the descriptors of pages (Documentation/arch/x86/x86_64/mm.rst in the kernel's source).
+/// Addresses of page descriptors on x86-64 with four levels of page tables and without KASLR
+/// (Documentation/arch/x86/x86_64/mm.rst in the kernel's source).
 const PAGE_DESCRIPTORS: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;
 
-/// The structure in the objects of a cache whose name says little. Each is checked against the object's size before it is believed.
+/// Caches that are not named after their structures, with those structures. A structure is used
+/// only if its size fits the object's.
 const CACHES: [(&str, &str); 17] = [
     ("filp", "file"),
     ("sock_inode_cache", "socket_alloc"),
@@ -27,23 +30,23 @@ const CACHES: [(&str, &str); 17] = [
     ("jbd2_journal_head", "journal_head"),
     ("page->ptl", "spinlock"),
 ];
-/// Structures of exactly so many bytes are few.
+/// Size of a large object, in bytes. Few structures of this size or more have equal sizes.
 const LARGE: u64 = 4096;
-/// What is appended to a structure's name to make a cache's.
+/// Suffixes that turn a structure's name into a cache's.
 const SUFFIXES: [&str; 6] = ["", "_cache", "_cachep", "_node_cache", "_slab", "_pool"];
 
-/// What names need of a kernel.
+/// Sources of names.
 pub struct Memory<'a> {
-    /// Its symbols.
+    /// The kernel's symbols.
     pub symbols: &'a Symbols,
-    /// Its types, if it tells them.
+    /// The kernel's types, if it has BTF.
     pub btf: Option<&'a Btf>,
-    /// What each processor's copies of per-CPU variables are apart from the variables themselves.
+    /// Offset from per-CPU variables to each processor's copies.
     pub per_cpu: &'a [u64],
 }
 
 impl Memory<'_> {
-    /// A variable's name, and the processor whose copy it is; nothing for what is in none.
+    /// Names the variable at an address, and the processor if it is a per-CPU copy.
     pub fn variable(&self, address: u64, wants_lock: bool) -> Option<Name> {
         let first = self.symbols.address("__per_cpu_start");
         let last = self.symbols.address("__per_cpu_end");
@@ -55,7 +58,7 @@ impl Memory<'_> {
                     name.processor = Some(processor);
                     return Some(name);
                 }
-                // Behind the variables there is what is allocated for each processor.
+                // Dynamic per-CPU memory follows the variables.
                 if (last..first + self.unit()).contains(&own) {
                     let member = format!("per-CPU memory+{:#x}", own - first);
                     return Some(Name { processor: Some(processor), ..Name::of(member) });
@@ -65,7 +68,8 @@ impl Memory<'_> {
         self.static_variable(address, wants_lock)
     }
 
-    /// Bytes of a processor's copies: not more than from one processor's to the next one's.
+    /// Returns an upper bound on the size of a processor's per-CPU area: the smallest distance
+    /// between two areas.
     fn unit(&self) -> u64 {
         let apart = |pair: &[u64]| pair[1].abs_diff(pair[0]);
         self.per_cpu.windows(2).map(apart).min().unwrap_or(0)
@@ -74,12 +78,14 @@ impl Memory<'_> {
     fn static_variable(&self, address: u64, wants_lock: bool) -> Option<Name> {
         let (symbol, offset) = self.symbols.at(address).filter(|(symbol, _)| !symbol.is_code)?;
         let member = self.btf.and_then(|btf| {
-            // Only per-CPU variables have a type there; others may be called as their structure is (`rcu_state`).
+            // BTF has types of per-CPU variables only. Another variable may be named after its
+            // structure (`rcu_state`).
             let fits = |btf: &Btf| {
                 let size = btf.size(&symbol.name).map_or(0, u64::from);
                 size > offset && self.symbols.room(symbol.address).is_some_and(|room| size <= room)
             };
-            let named = || fits(btf).then(|| btf.member(&symbol.name, offset, wants_lock)).flatten();
+            let named =
+                || fits(btf).then(|| btf.member(&symbol.name, offset, wants_lock)).flatten();
             btf.variable(&symbol.name, offset, wants_lock).or_else(named)
         });
         Some(match member.filter(|(path, _)| !path.is_empty()) {
@@ -88,7 +94,7 @@ impl Memory<'_> {
         })
     }
 
-    /// The descriptor of a page: of one that holds a page table, the lock of that table.
+    /// Names a page descriptor's member; with `wants_lock`, the lock of a page table's descriptor.
     pub fn page(&self, address: u64, wants_lock: bool) -> Option<Name> {
         if !PAGE_DESCRIPTORS.contains(&address) {
             return None;
@@ -101,9 +107,16 @@ impl Memory<'_> {
         Some(Name::of(joined(structure, &path)))
     }
 
-    /// The member of an object, or the cache and the offset. `taken` is the function that took the lock there, if it is one: what it is given tells the structure of an object whose
-    /// cache has any of a size.
-    pub fn member(&self, object: &Object, address: u64, wants_lock: bool, taken: Option<&str>) -> Name {
+    /// Names an object's member, or else the cache and the offset. `taken` is the function that
+    /// took the lock at the address: its parameters identify the structure of objects in caches
+    /// such as `kmalloc-2k`.
+    pub fn member(
+        &self,
+        object: &Object,
+        address: u64,
+        wants_lock: bool,
+        taken: Option<&str>,
+    ) -> Name {
         let offset = address - object.address;
         let path = self.structure(object, offset, taken).and_then(|structure| {
             let (path, is_lock) = self.btf?.member(&structure, offset, wants_lock)?;
@@ -119,7 +132,8 @@ impl Memory<'_> {
         let btf = self.btf?;
         let fits = |structure: &str| {
             let size = btf.size(structure).map_or(0, u64::from);
-            // Some objects have a tail that their structure does not tell, or lack one that it does.
+            // Objects may be larger or smaller than their structure, for example with a variable
+            // tail.
             size > 0 && (object.size == 0 || object.size <= 2 * size && size <= 2 * object.size)
         };
         if let Some((_, structure)) = CACHES.iter().find(|(cache, _)| *cache == object.cache) {
@@ -127,19 +141,22 @@ impl Memory<'_> {
         }
         for suffix in SUFFIXES {
             let stem = object.cache.strip_suffix(suffix);
-            for name in
-                stem.into_iter().flat_map(|stem| [stem.to_string(), format!("{stem}_struct"), format!("{stem}_info")])
-            {
+            for name in stem.into_iter().flat_map(|stem| {
+                [stem.to_string(), format!("{stem}_struct"), format!("{stem}_info")]
+            }) {
                 if fits(&name) {
                     return Some(name);
                 }
             }
         }
-        // Of `kmalloc-2k`, say: the one structure that the taking function is given, has that size, and has a lock there; of large ones, the only one that has exactly that size.
+        // The cache does not name the structure (`kmalloc-2k`). Choose the only structure that is a
+        // parameter of the locking function, fits, and has a lock at the offset. For a large object
+        // without such a parameter, choose the only structure of exactly the object's size.
         let mut candidates = btf.takes(taken?);
         candidates.retain(|structure| {
             let size = btf.size(structure).map_or(0, u64::from);
-            size <= object.size && btf.member(structure, offset, true).is_some_and(|(_, is_lock)| is_lock)
+            size <= object.size
+                && btf.member(structure, offset, true).is_some_and(|(_, is_lock)| is_lock)
         });
         candidates.dedup();
         if candidates.is_empty() && object.size >= LARGE {
@@ -149,24 +166,25 @@ impl Memory<'_> {
     }
 }
 
-/// What something is called.
+/// The name of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// Variable or structure, and what of it.
+    /// Variable or structure, and the member's path.
     pub member: String,
-    /// How far into the variable, where its type is not known.
+    /// Offset into the variable, if its type is unknown.
     pub offset: u64,
-    /// The processor whose copy it is.
+    /// The processor that owns the copy.
     pub processor: Option<usize>,
 }
 
 impl Name {
-    /// Of what every processor has, or there is only one of.
+    /// Names something that is not per-CPU.
     pub fn of(member: String) -> Self {
         Self { member, offset: 0, processor: None }
     }
 
-    /// The same for all of its kind: those of other processors, the other elements of an array, and of a variable without a type, wherever in it they are.
+    /// Returns the name of the class: without processor, array indices, and offset into a variable
+    /// of unknown type.
     pub fn class(&self) -> String {
         let mut class = String::with_capacity(self.member.len());
         for (index, part) in self.member.split('[').enumerate() {
@@ -220,7 +238,7 @@ ffffffff83000020 D __per_cpu_end
     }
 
     #[test]
-    fn variables_and_copies_of_them() {
+    fn variable_names_member_and_processor() {
         let (symbols, btf) = (Symbols::parse(SYMBOLS), Btf::parse(&example()).unwrap());
         let memory = Memory { symbols: &symbols, btf: Some(&btf), per_cpu: &[0x1000, 0x2000] };
         let name = |address: u64| memory.variable(address, true).map(|name| name.to_string());
@@ -228,29 +246,41 @@ ffffffff83000020 D __per_cpu_end
         assert_eq!(name(0xffff_ffff_8200_0004).unwrap(), "zones_lock+0x4");
         assert_eq!(name(0xffff_ffff_8300_2004).unwrap(), "queues.lock of processor 1");
         assert_eq!(name(0xffff_ffff_8300_2030).unwrap(), "per-CPU memory+0x30 of processor 1");
-        assert_eq!(name(0xffff_ffff_8200_000c).unwrap(), "zone.lock", "called as its structure");
+        assert_eq!(
+            name(0xffff_ffff_8200_000c).unwrap(),
+            "zone.lock",
+            "a variable named after its structure"
+        );
         assert_eq!(name(0xffff_ffff_8100_0000), None, "code");
         assert_eq!(name(0xffff_8880_0000_0000), None);
     }
 
     #[test]
-    fn kinds() {
-        assert_eq!(Name { processor: Some(3), offset: 8, ..Name::of("bases[1].lock".into()) }.class(), "bases[].lock");
+    fn class_drops_processor_offset_and_indices() {
+        assert_eq!(
+            Name { processor: Some(3), offset: 8, ..Name::of("bases[1].lock".into()) }.class(),
+            "bases[].lock"
+        );
         assert_eq!(Name::of("a[12].b[3]".into()).class(), "a[].b[]");
         assert_eq!(Name::of("dentry.d_lockref".into()).class(), "dentry.d_lockref");
     }
 
     #[test]
-    fn objects_of_caches_that_are_named_for_a_structure() {
+    fn member_finds_structure_by_cache_name_or_function() {
         let (symbols, btf) = (Symbols::parse(SYMBOLS), Btf::parse(&example()).unwrap());
         let memory = Memory { symbols: &symbols, btf: Some(&btf), per_cpu: &[] };
-        let name = |object: &Object, offset, taken| memory.member(object, object.address + offset, true, taken).member;
+        let name = |object: &Object, offset, taken| {
+            memory.member(object, object.address + offset, true, taken).member
+        };
         assert_eq!(name(&object("dentry", 32), 8, None), "dentry.d_lockref");
         assert_eq!(name(&object("dentry_cache", 40), 8, None), "dentry.d_lockref");
-        assert_eq!(name(&object("dentry", 128), 8, None), "dentry+0x8", "of another size");
+        assert_eq!(name(&object("dentry", 128), 8, None), "dentry+0x8", "a size that does not fit");
         assert_eq!(name(&object("kmalloc-32", 32), 8, None), "kmalloc-32+0x8");
         assert_eq!(name(&object("kmalloc-32", 32), 8, Some("take")), "dentry.d_lockref");
         assert_eq!(name(&object("kmalloc-32", 32), 0, Some("take")), "kmalloc-32");
-        assert_eq!(memory.member(&object("dentry", 32), 0xffff_8880_0000_1000, false, None).member, "dentry.flags");
+        assert_eq!(
+            memory.member(&object("dentry", 32), 0xffff_8880_0000_1000, false, None).member,
+            "dentry.flags"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The kernel modules that the guest loads: those it needs that are not built in, with what they depend on, in order.
+//! The kernel modules that the guest loads, each after its dependencies: those that it needs and
+//! that are not built in.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +7,21 @@ use std::process::Command;
 
 use object::{Object, ObjectSection};
 
+use crate::messages::kernel as messages;
 use crate::refusal::Refusal;
 
-/// What the guest's disks and their file system need. A kernel that has one built in has no such module.
+/// Modules for the guest's disks and their file system. A kernel that has one built in has no
+/// module file for it.
 const NEEDED: [&str; 3] = ["virtio_pci", "virtio_blk", "ext4"];
 
-/// A module's name and its file, uncompressed.
+/// A module's name and its uncompressed contents.
 pub type Module = (String, Vec<u8>);
 
-/// All modules to load, each after those that it depends on.
+/// Returns the modules to load, each after its dependencies.
 ///
 /// # Errors
 ///
-/// One cannot be read or uncompressed, or depends on one that is not there (125).
+/// A module cannot be read or uncompressed (125).
 pub fn needed(directory: &Path) -> Result<Vec<Module>, Refusal> {
     let mut files = HashMap::new();
     collect(directory, &mut files).map_err(|error| refused(directory, &error.to_string()))?;
@@ -31,16 +34,21 @@ pub fn needed(directory: &Path) -> Result<Vec<Module>, Refusal> {
     Ok(modules)
 }
 
-fn load(name: &str, files: &HashMap<String, PathBuf>, modules: &mut Vec<Module>) -> Result<(), Refusal> {
+fn load(
+    name: &str,
+    files: &HashMap<String, PathBuf>,
+    modules: &mut Vec<Module>,
+) -> Result<(), Refusal> {
     if modules.iter().any(|(loaded, _)| loaded == name) {
         return Ok(());
     }
-    // A dependency that has no file is built in; the guest says so if not.
+    // A dependency without a file is taken to be built in. If it is not, the guest reports a
+    // failure.
     let Some(file) = files.get(name) else { return Ok(()) };
     let contents = uncompressed(file)?;
-    // Busybox's decompressors do not always say that they failed.
+    // Busybox's decompressors do not always report a failure.
     if !contents.starts_with(b"\x7fELF") {
-        return Err(refused(file, "it is damaged, or no module"));
+        return Err(refused(file, messages::damaged_module()));
     }
     for dependency in dependencies(&contents) {
         load(&dependency, files, modules)?;
@@ -49,7 +57,7 @@ fn load(name: &str, files: &HashMap<String, PathBuf>, modules: &mut Vec<Module>)
     Ok(())
 }
 
-/// What a module says that it depends on, in `.modinfo`: strings `key=value`, each ended by a zero.
+/// Returns the dependencies in a module's `.modinfo`: zero-terminated strings `key=value`.
 fn dependencies(module: &[u8]) -> Vec<String> {
     let information = || object::File::parse(module).ok()?.section_by_name(".modinfo")?.data().ok();
     let mut names = Vec::new();
@@ -65,7 +73,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
     names
 }
 
-/// The kernel takes both signs for one.
+/// The kernel treats `-` and `_` in module names as the same.
 fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -76,14 +84,17 @@ fn collect(directory: &Path, files: &mut HashMap<String, PathBuf>) -> std::io::R
         let path = entry.path();
         if entry.file_type()?.is_dir() {
             collect(&path, files)?;
-        } else if let Some((name, _)) = entry.file_name().to_str().and_then(|name| name.split_once(".ko")) {
+        } else if let Some((name, _)) =
+            entry.file_name().to_str().and_then(|name| name.split_once(".ko"))
+        {
             files.insert(canonical(name), path);
         }
     }
     Ok(())
 }
 
-/// The module as the kernel takes it. Busybox has the compressors of most distributions, and it is needed for the guest anyway.
+/// Returns the uncompressed module. Busybox decompresses most distributions' formats, and the guest
+/// needs it anyway.
 fn uncompressed(file: &Path) -> Result<Vec<u8>, Refusal> {
     let program: &[&str] = match file.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => &["busybox", "xz", "-dc"],
@@ -92,7 +103,8 @@ fn uncompressed(file: &Path) -> Result<Vec<u8>, Refusal> {
         _ => return std::fs::read(file).map_err(|error| refused(file, &error.to_string())),
     };
     let output = Command::new(program[0]).args(&program[1..]).arg(file).output();
-    let output = output.map_err(|error| refused(file, &format!("{} cannot be executed: {error}", program[0])))?;
+    let output =
+        output.map_err(|error| refused(file, &messages::cannot_execute_tool(program[0], error)))?;
     if !output.status.success() {
         return Err(refused(file, String::from_utf8_lossy(&output.stderr).trim()));
     }
@@ -100,7 +112,7 @@ fn uncompressed(file: &Path) -> Result<Vec<u8>, Refusal> {
 }
 
 fn refused(file: &Path, why: &str) -> Refusal {
-    Refusal::installation(format!("the guest's module cannot be read: {}: {why}", file.display()))
+    Refusal::installation(messages::cannot_read_module(file, why))
 }
 
 #[cfg(test)]
@@ -108,18 +120,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_modules_are_no_failure() {
+    fn needed_in_empty_directory_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         assert!(needed(folder.path()).unwrap().is_empty());
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
+    fn needed_rejects_damaged_modules() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("drivers/virtio-blk.ko");
         std::fs::create_dir(folder.path().join("drivers")).unwrap();
         std::fs::write(&file, b"not ELF").unwrap();
-        assert!(needed(folder.path()).unwrap_err().to_string().contains("virtio-blk.ko: it is damaged"));
+        assert!(
+            needed(folder.path())
+                .unwrap_err()
+                .to_string()
+                .contains("virtio-blk.ko: the file is damaged")
+        );
         std::fs::write(&file, b"\x7fELF, but no more").unwrap();
         assert_eq!(needed(folder.path()).unwrap()[0].0, "virtio_blk");
         std::fs::write(folder.path().join("ext4.ko.xz"), b"not xz").unwrap();

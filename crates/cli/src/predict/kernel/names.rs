@@ -10,11 +10,11 @@ use super::memory::{Memory, Name};
 use crate::predict::kept::Kept;
 use crate::predict::trace::{Lock, Trace};
 
-/// Names of locks, words and places.
+/// Names of a kernel's locks, words and places.
 pub struct KernelNames<'a> {
     trace: &'a Trace,
     memory: Memory<'a>,
-    /// Lines, if there is debug information.
+    /// Source lines, if there is debug information.
     lines: Option<&'a Loader>,
     locks: BTreeMap<u32, String>,
     classes: BTreeMap<u32, String>,
@@ -22,7 +22,7 @@ pub struct KernelNames<'a> {
 }
 
 impl<'a> KernelNames<'a> {
-    /// Names for what a kernel's trace tells.
+    /// Names the locks of a kernel's trace.
     pub fn new(trace: &'a Trace, memory: Memory<'a>, lines: Option<&'a Loader>) -> Self {
         let (locks, classes) = (BTreeMap::new(), BTreeMap::new());
         let mut names = Self { trace, memory, lines, locks, classes, words: RefCell::default() };
@@ -35,7 +35,8 @@ impl<'a> KernelNames<'a> {
             };
             let number = like.entry(name.to_string()).or_default();
             *number += 1;
-            let full = if *number == 1 { full } else { full.replacen(" (", &format!(" #{number} ("), 1) };
+            let full =
+                if *number == 1 { full } else { full.replacen(" (", &format!(" #{number} ("), 1) };
             names.locks.insert(lock.number, full);
             names.classes.insert(lock.number, name.class());
         }
@@ -50,13 +51,14 @@ impl<'a> KernelNames<'a> {
         };
         let name = self.memory.variable(lock.address, true).or_else(member);
         name.or_else(|| self.memory.page(lock.address, true)).unwrap_or_else(|| match function {
-            // Memory of no cache: what takes it is all that is known, and that of one kind is taken by the same.
-            Some(function) => Name::of(format!("a lock of {function}")),
+            // The memory is in no known cache. Name the lock and its class after the function that
+            // takes it.
+            Some(function) => Name::of(format!("lock taken by {function}")),
             None => Name::of(format!("lock at {:#x}", lock.address)),
         })
     }
 
-    /// What another analysis of the same trace will ask for.
+    /// Returns the names that another analysis of the same trace needs.
     pub fn keep(&self) -> Kept {
         let places = self.trace.places.keys();
         Kept {
@@ -68,13 +70,14 @@ impl<'a> KernelNames<'a> {
         }
     }
 
-    /// The function, and the line if there is debug information, of an instruction.
+    /// Names an instruction by its function, and by its line if there is debug information.
     fn code(&self, pc: u64) -> Option<String> {
         let place = self.memory.symbols.place(pc);
-        let line = self.lines.and_then(|lines| lines.find_location(pc).ok()?).and_then(|location| {
-            let file = location.file?;
-            Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), location.line?))
-        });
+        let line =
+            self.lines.and_then(|lines| lines.find_location(pc).ok()?).and_then(|location| {
+                let file = location.file?;
+                Some(format!("{}:{}", file.rsplit('/').next().unwrap_or(file), location.line?))
+            });
         match (place, line) {
             (Some(place), Some(line)) => Some(format!("{place} ({line})")),
             (place, line) => place.or(line),
@@ -96,8 +99,11 @@ impl Names for KernelNames<'_> {
             let object = self.trace.object(address)?;
             Some(self.memory.member(object, address, false, None))
         };
-        let name =
-            self.memory.variable(address, false).or_else(in_object).or_else(|| self.memory.page(address, false))?;
+        let name = self
+            .memory
+            .variable(address, false)
+            .or_else(in_object)
+            .or_else(|| self.memory.page(address, false))?;
         let name = name.to_string();
         self.words.borrow_mut().insert(address, name.clone());
         Some(name)
@@ -108,7 +114,7 @@ impl Names for KernelNames<'_> {
     }
 
     fn is_conditional_store(&self, _place: u32) -> bool {
-        // Needs the code, which a compressed image does not show.
+        // The answer requires the machine code, which a compressed image hides.
         false
     }
 }

@@ -1,5 +1,6 @@
-//! What a kernel's profile is made of, and where it is found: QEMU's system mode, a kernel and its modules, busybox, mke2fs. `make kernel` fetches the first three
-//! into `target/kernel`; an installation has them beside the plug-ins.
+//! The programs and files that a kernel's profile needs: QEMU's system mode, a kernel and its
+//! modules, busybox, mke2fs. `make kernel` fetches the first three to `target/kernel`; an
+//! installation has them beside the plug-ins.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,10 +10,12 @@ use unconvoy::catalogue::environment;
 use unconvoy_measure::parts::{self, Part};
 
 use crate::inspect;
+use crate::messages::kernel as messages;
+use crate::messages::predict::option_rejected;
 use crate::predict::options::KernelArgs;
 use crate::refusal::Refusal;
 
-/// Names the directory of kernel and QEMU when it lies elsewhere.
+/// Variable that names another directory of kernel and QEMU.
 const VARIABLE: &str = environment::KERNEL.name;
 /// QEMU's plug-in that samples the address sets of a whole machine.
 const PLUGIN: Part = Part {
@@ -21,36 +24,35 @@ const PLUGIN: Part = Part {
     package: "unconvoy-plugin-system",
 };
 const QEMU: &str = "qemu-system-x86_64";
-/// The first release whose plug-ins may read registers (interface version 4).
+/// First release whose plug-ins can read registers (interface version 4).
 const OLDEST: u32 = 10;
-/// Where mke2fs is, which is not in every user's PATH.
+/// Directories of mke2fs, which are not in every user's PATH.
 const SBIN: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// Everything, found.
+/// Paths of all parts.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// QEMU, and the directories of its firmware if it is not an installed one.
     pub qemu: PathBuf,
-    /// See `qemu`.
+    /// Firmware directories of a QEMU that is not installed.
     pub firmware: Vec<PathBuf>,
     /// The plug-in.
     pub plugin: PathBuf,
-    /// A bzImage, or a vmlinux that boots by itself.
+    /// A bzImage, or a vmlinux that QEMU can boot.
     pub image: PathBuf,
-    /// Its modules, if it has any.
+    /// Directory of its modules, if it has any.
     pub modules: Option<PathBuf>,
     /// A static busybox.
     pub busybox: PathBuf,
-    /// Makes the guest's file system.
+    /// Creates the guest's file system.
     pub mke2fs: PathBuf,
 }
 
 impl Parts {
-    /// Looks for all of them.
+    /// Finds all parts.
     ///
     /// # Errors
     ///
-    /// What is missing first, and how to get it (125); an image that is none (2).
+    /// The first missing part, with its remedy (125); a file that is not a kernel image (2).
     pub fn find(args: &KernelArgs) -> Result<Self, Refusal> {
         let beside = parts::kernel_directories(VARIABLE);
         let (qemu, firmware) = qemu(args.qemu.as_deref(), &beside)?;
@@ -60,14 +62,15 @@ impl Parts {
     }
 }
 
-fn missing(what: &str) -> Refusal {
-    Refusal::installation(what.to_string())
+fn missing(message: impl Into<String>) -> Refusal {
+    Refusal::installation(message.into())
 }
 
-fn qemu(told: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Refusal> {
-    if let Some(told) = told {
-        suits(told).map_err(|why| Refusal::usage(format!("--qemu {}: {why}", told.display())))?;
-        return Ok((told.to_path_buf(), Vec::new()));
+fn qemu(chosen: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Refusal> {
+    if let Some(chosen) = chosen {
+        suits(chosen)
+            .map_err(|why| Refusal::usage(option_rejected("--qemu", chosen.display(), why)))?;
+        return Ok((chosen.to_path_buf(), Vec::new()));
     }
     let installed = inspect::resolve(OsStr::new(QEMU));
     if let Some(installed) = installed.as_ref().filter(|qemu| suits(qemu).is_ok()) {
@@ -79,52 +82,59 @@ fn qemu(told: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf
             return Ok((qemu, vec![root.join("share/qemu"), root.join("share/seabios")]));
         }
     }
-    let found = installed.and_then(|qemu| Some(format!("{}: {}; ", qemu.display(), suits(&qemu).err()?)));
-    Err(missing(&format!(
-        "no {QEMU} of release {OLDEST} or later with plug-ins, under which the kernel is to run ({}looked in PATH and {}): `make kernel` fetches one, or say --qemu PATH",
-        found.unwrap_or_default(),
-        listed(beside)
+    let found =
+        installed.and_then(|qemu| Some(format!("{}: {}; ", qemu.display(), suits(&qemu).err()?)));
+    Err(missing(messages::qemu_not_found(
+        QEMU,
+        OLDEST,
+        &found.unwrap_or_default(),
+        &listed(beside),
     )))
 }
 
-/// Whether plug-ins of our interface version can be loaded into it.
+/// Checks that QEMU can load plug-ins of our interface version.
 fn suits(qemu: &Path) -> Result<(), String> {
     let output = |option: &str| {
         let output =
-            Command::new(qemu).arg(option).output().map_err(|error| format!("it cannot be executed: {error}"))?;
+            Command::new(qemu).arg(option).output().map_err(messages::qemu_not_executable)?;
         Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let version = output("--version")?;
-    let release = version.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.trim().parse::<u32>().ok());
+    let release = version
+        .split("version ")
+        .nth(1)
+        .and_then(|rest| rest.split('.').next()?.trim().parse::<u32>().ok());
     match release {
-        None => Err("it is no QEMU, or lacks a shared library".into()),
-        Some(release) if release < OLDEST => {
-            Err(format!("it is release {release}, and plug-ins read registers from {OLDEST} on"))
+        None => Err(messages::not_qemu().into()),
+        Some(release) if release < OLDEST => Err(messages::qemu_too_old(release, OLDEST)),
+        Some(_) if !output("-help")?.contains("-plugin") => {
+            Err(messages::qemu_without_plugins().into())
         }
-        Some(_) if !output("-help")?.contains("-plugin") => Err("it was built without plug-ins".into()),
         Some(_) => Ok(()),
     }
 }
 
 fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>), Refusal> {
-    let told = args.kernel.as_ref().and_then(Option::as_ref);
-    let image = match told {
+    let chosen = args.kernel.as_ref().and_then(Option::as_ref);
+    let image = match chosen {
         Some(image) => image.clone(),
-        None => {
-            beside.iter().map(|directory| directory.join("vmlinuz")).find(|image| image.is_file()).ok_or_else(|| {
-                missing(&format!(
-                    "no kernel (looked in {}): `make kernel` fetches Debian's, or say --kernel IMAGE",
-                    listed(beside)
-                ))
-            })?
-        }
+        None => beside
+            .iter()
+            .map(|directory| directory.join("vmlinuz"))
+            .find(|image| image.is_file())
+            .ok_or_else(|| missing(messages::kernel_not_found(&listed(beside))))?,
     };
-    let release = release(&image).map_err(|why| Refusal::usage(format!("--kernel {}: {why}", image.display())))?;
+    let release = release(&image)
+        .map_err(|why| Refusal::usage(option_rejected("--kernel", image.display(), why)))?;
     let modules = match &args.modules {
-        Some(told) if !told.is_dir() => {
-            return Err(Refusal::usage(format!("--modules {}: no such directory", told.display())));
+        Some(chosen) if !chosen.is_dir() => {
+            return Err(Refusal::usage(option_rejected(
+                "--modules",
+                chosen.display(),
+                messages::no_such_directory(),
+            )));
         }
-        Some(told) => Some(told.clone()),
+        Some(chosen) => Some(chosen.clone()),
         None => {
             let sibling = image.parent().map(|directory| directory.join("modules"));
             let installed = release.map(|release| Path::new("/lib/modules").join(release));
@@ -134,30 +144,33 @@ fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<Path
     Ok((image, modules))
 }
 
-/// What a kernel's image says of its release; an error if it is no image. The boot protocol (Documentation/arch/x86/boot.rst in the kernel's source) has the magic at
-/// 0x202 and at 0x20e where the text is, less 0x200.
+/// Returns the release in a kernel image, or `None` for an ELF file. Any other file is an error.
+/// The boot protocol (Documentation/arch/x86/boot.rst in the kernel's source) has the magic at
+/// 0x202, and at 0x20e the offset of the release's text minus 0x200.
 fn release(image: &Path) -> Result<Option<String>, String> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let opened = std::fs::File::open(image).and_then(|file| file.take(1 << 16).read_to_end(&mut bytes));
+    let opened =
+        std::fs::File::open(image).and_then(|file| file.take(1 << 16).read_to_end(&mut bytes));
     opened.map_err(|error| error.to_string())?;
     if bytes.starts_with(b"\x7fELF") {
         return Ok(None);
     }
     if bytes.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("this is neither a bzImage nor a vmlinux of x86-64".into());
+        return Err(messages::not_a_kernel().into());
     }
     let at = 0x200 + usize::from(u16::from_le_bytes([bytes[0x20e], bytes[0x20f]]));
     let text = bytes.get(at..).unwrap_or_default();
     let end = text.iter().position(|byte| byte.is_ascii_whitespace() || *byte == 0).unwrap_or(0);
-    Ok(Some(String::from_utf8_lossy(&text[..end]).into_owned()).filter(|release| !release.is_empty()))
+    Ok(Some(String::from_utf8_lossy(&text[..end]).into_owned())
+        .filter(|release| !release.is_empty()))
 }
 
 fn busybox() -> Result<PathBuf, Refusal> {
-    let remedy = "the guest's programs are those of a static busybox: apt-get install busybox-static";
-    let found = inspect::resolve(OsStr::new("busybox")).ok_or_else(|| missing(&format!("no busybox: {remedy}")))?;
+    let found = inspect::resolve(OsStr::new("busybox"))
+        .ok_or_else(|| missing(messages::busybox_not_found()))?;
     if inspect::interpreter(&found).is_some() {
-        return Err(missing(&format!("{} is not static: {remedy}", found.display())));
+        return Err(missing(messages::busybox_not_static(&found)));
     }
     Ok(found)
 }
@@ -165,14 +178,14 @@ fn busybox() -> Result<PathBuf, Refusal> {
 fn mke2fs() -> Result<PathBuf, Refusal> {
     let name = OsString::from("mke2fs");
     let found = inspect::resolve(&name);
-    let elsewhere = || SBIN.iter().map(|place| Path::new(place).join(&name)).find(|path| path.is_file());
-    found
-        .or_else(elsewhere)
-        .ok_or_else(|| missing("no mke2fs, which makes the guest's disk: apt-get install e2fsprogs"))
+    let elsewhere =
+        || SBIN.iter().map(|place| Path::new(place).join(&name)).find(|path| path.is_file());
+    found.or_else(elsewhere).ok_or_else(|| missing(messages::mke2fs_not_found()))
 }
 
 fn listed(directories: &[PathBuf]) -> String {
-    let directories: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    let directories: Vec<String> =
+        directories.iter().map(|directory| directory.display().to_string()).collect();
     directories.join(", ")
 }
 
@@ -181,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_say_what_they_are() {
+    fn release_reads_boot_header_or_rejects() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image");
         let check = |bytes: &[u8]| {
@@ -201,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn no_qemu() {
-        assert!(suits(Path::new("/nowhere/qemu")).unwrap_err().contains("cannot be executed"));
-        assert!(suits(Path::new("/bin/true")).unwrap_err().contains("no QEMU"));
+    fn suits_rejects_other_programs() {
+        assert!(suits(Path::new("/nowhere/qemu")).unwrap_err().contains("cannot execute"));
+        assert!(suits(Path::new("/bin/true")).unwrap_err().contains("not QEMU"));
     }
 }

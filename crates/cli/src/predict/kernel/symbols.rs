@@ -1,23 +1,23 @@
-//! The kernel's symbols, as `/proc/kallsyms` tells them.
+//! The kernel's symbols, from `/proc/kallsyms`.
 
-/// Types (as of nm) of code; others are data. Of the kernel itself they are not to be trusted: `/proc/kallsyms` has them for what lies in data, too.
+/// The symbol types of code, as in nm; the others are data. For the kernel itself the types are not
+/// reliable: `/proc/kallsyms` gives some data these types, too.
 const CODE: &str = "tTwW";
-/// Where the kernel's own code lies, and where all of the kernel ends.
+/// Ranges of the kernel's own code, and the end of the kernel.
 const KERNEL_CODE: [(&str, &str); 2] = [("_text", "_etext"), ("_sinittext", "_einittext")];
 const KERNEL_END: &str = "_end";
 
-/// Names that the build adds, beside the one that a developer knows.
+/// Prefixes of symbols that the build generates beside the source's.
 const ADDED: [&str; 6] = ["__pfx_", "__ksymtab_", "__kstrtab", "__crc_", "__flags_", "__pi_"];
 
-/// What the plug-in cannot do without: how a kernel comes to lack it is the same for all.
+/// Symbols that the plug-in needs.
 const NECESSARY: [&str; 3] = ["_raw_spin_lock", "_raw_spin_unlock", "__x64_sys_sethostname"];
 
-/// A symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
-    /// Where it is.
+    /// Start address.
     pub address: u64,
-    /// Its name; that of a module in brackets after it.
+    /// Name, followed by the module's in brackets.
     pub name: String,
     /// Whether it is code.
     pub is_code: bool,
@@ -30,11 +30,15 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Reads them; lines that are none are left out.
+    /// Parses the symbols and ignores malformed lines.
     pub fn parse(text: &[u8]) -> Self {
-        let mut by_address: Vec<Symbol> =
-            String::from_utf8_lossy(text).lines().filter_map(symbol).filter(|symbol| symbol.address != 0).collect();
-        // Of several at one address, the shortest is mostly the one in the source; stable, so that the report is.
+        let mut by_address: Vec<Symbol> = String::from_utf8_lossy(text)
+            .lines()
+            .filter_map(symbol)
+            .filter(|symbol| symbol.address != 0)
+            .collect();
+        // The shortest of several symbols at one address is usually the source's. The sort is
+        // stable, so that reports are reproducible.
         by_address.sort_by_key(|symbol| (symbol.address, symbol.name.len()));
         let mut symbols = Self { by_address };
         let ranges: Vec<_> = KERNEL_CODE
@@ -49,41 +53,42 @@ impl Symbols {
         symbols
     }
 
-    /// Which of those that the plug-in needs are not there.
+    /// Returns the symbols that the plug-in needs and the kernel lacks.
     pub fn missing(&self) -> Vec<&'static str> {
         NECESSARY.into_iter().filter(|name| self.address(name).is_none()).collect()
     }
 
-    /// Where a symbol is.
+    /// Returns a symbol's address.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.by_address.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
 
-    /// The symbol that an address belongs to, and how far it is from it.
+    /// Returns the symbol that contains an address, and the offset in it.
     pub fn at(&self, address: u64) -> Option<(&Symbol, u64)> {
         let after = self.by_address.partition_point(|symbol| symbol.address <= address);
         let last = self.by_address[..after].last()?;
-        // The first of those at its address.
+        // The first symbol at that address.
         let first = self.by_address.partition_point(|symbol| symbol.address < last.address);
-        // The last symbol of all has no end, and a module's memory may lie far after the kernel's.
+        // The last symbol has no end, and a module's memory may lie far above the kernel's.
         self.by_address.get(after)?;
         let symbol = &self.by_address[first];
         Some((symbol, address - symbol.address))
     }
 
-    /// How far it is from an address to the next symbol.
+    /// Returns the distance from an address to the next symbol.
     pub fn room(&self, address: u64) -> Option<u64> {
         let after = self.by_address.partition_point(|symbol| symbol.address <= address);
         Some(self.by_address.get(after)?.address - address)
     }
 
-    /// The function that an instruction is in, as `name+0x1c`.
+    /// Returns an instruction's function and offset, as `name+0x1c`.
     pub fn place(&self, pc: u64) -> Option<String> {
         let (symbol, offset) = self.at(pc).filter(|(symbol, _)| symbol.is_code)?;
         Some(format!("{}+{offset:#x}", symbol.name))
     }
 
-    /// The function that an instruction is in. What a compiler split off keeps the name of where it was.
+    /// Returns an instruction's function. A part that the compiler split off has the name of the
+    /// original.
     pub fn function(&self, pc: u64) -> Option<&str> {
         let (symbol, _) = self.at(pc).filter(|(symbol, _)| symbol.is_code)?;
         Some(symbol.name.split('.').next().unwrap_or(&symbol.name))
@@ -123,7 +128,7 @@ rubbish
 ";
 
     #[test]
-    fn addresses_belong_to_symbols() {
+    fn symbols_name_addresses() {
         let symbols = Symbols::parse(TEXT);
         assert_eq!(symbols.place(0xffff_ffff_8100_0111).unwrap(), "take.part.0+0x1");
         assert_eq!(symbols.function(0xffff_ffff_8100_0111), Some("take"));
@@ -132,8 +137,11 @@ rubbish
             Some(("_text", 2))
         );
         assert_eq!(symbols.at(0xffff_ffff_8200_0004).unwrap().1, 4);
-        assert_eq!(symbols.place(0xffff_ffff_8200_0004), None, "data is no place");
-        assert!(!symbols.at(0xffff_ffff_8200_0010).unwrap().0.is_code, "whatever it is said to be");
+        assert_eq!(symbols.place(0xffff_ffff_8200_0004), None, "data has no place");
+        assert!(
+            !symbols.at(0xffff_ffff_8200_0010).unwrap().0.is_code,
+            "outside the code ranges, whatever its type"
+        );
         assert_eq!(symbols.room(0xffff_ffff_8200_0004), Some(4));
         assert_eq!(symbols.place(0xffff_ffff_c000_0010).unwrap(), "probe [virtio_blk]+0x10");
         assert!(symbols.at(0xffff_8880_0000_0000).is_none());

@@ -1,4 +1,5 @@
-//! The paper's parallel workloads (Table 4), made anew: what each brings on the guest's disk, and what runs in the guest.
+//! The paper's parallel workloads (Table 4), reimplemented: the files on the guest's disk and the
+//! scripts that run in the guest.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,41 +9,43 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::guest::Scripts;
+use crate::messages::kernel as messages;
 use crate::refusal::Refusal;
 
-/// A workload.
+/// A workload of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
-    /// 32 searches, each in a directory tree of its own of some 5 MB, for a text that is not there.
+    /// 32 concurrent searches for a missing text, each in a directory tree of about 5 MB.
     Find,
     /// One Modified Andrew Benchmark per processor, without its compile phase.
     Mab,
     /// One configure script of many short processes per processor.
     Configure,
-    /// make -j, with twice as many jobs as processors, of 27 C files (packs this machine's gcc and make into the guest).
+    /// make -j of 27 C files, two jobs per processor, with this machine's gcc and make.
     Make,
 }
 
-/// Searches of `find`, as in Table 4.
+/// Number of searches of `find` (Table 4).
 const SEARCHES: u64 = 32;
-/// Files that `make` compiles, and their lines together.
+/// Files that `make` compiles, and their total number of lines.
 const SOURCES: u64 = 27;
 const SOURCE_LINES: u64 = 6031;
-/// The Andrew benchmark's source tree: files, directories and bytes, as its authors have it (Howard et al., 1988).
+/// Files, directories and bytes of the Andrew benchmark's source tree (Howard et al., 1988).
 const ANDREW: (u64, u64, u64) = (70, 20, 200 << 10);
-/// Questions that a `configure` asks, each with some ten processes.
+/// Number of questions of one `configure`, each with about ten processes.
 const QUESTIONS: u64 = 12;
-/// What trees are drawn from: the same everywhere.
+/// Seed of the generated trees, the same everywhere.
 const SEED: u64 = 2008;
 
 impl Workload {
-    /// Puts its files into `tree` and says what to run. `scale` is 1 for the paper's size.
+    /// Writes the workload's files to `tree` and returns its scripts. `scale` is 1 for the paper's
+    /// size.
     ///
     /// # Errors
     ///
-    /// No space; of `make`, no compiler (125).
+    /// No space left; for `make`, no compiler (125).
     pub fn make(self, tree: &Path, processors: u32, scale: f64) -> anyhow::Result<Scripts> {
-        let context = || format!("no place for the workload's files in {}", tree.display());
+        let context = || messages::cannot_write_workload(tree);
         match self {
             Self::Find => find(tree, scale).with_context(context),
             Self::Mab => mab(tree, processors, scale).with_context(context),
@@ -62,7 +65,13 @@ fn find(tree: &Path, scale: f64) -> std::io::Result<Scripts> {
         let (files, directories) = (random.u64(333..=751), random.u64(144..=254));
         let bytes = random.u64(4_600_000..=5_000_000);
         let root = tree.join(format!("tree/{search:02}"));
-        source_tree(&root, scaled(files, scale), scaled(directories, scale), scaled(bytes, scale), &mut random)?;
+        source_tree(
+            &root,
+            scaled(files, scale),
+            scaled(directories, scale),
+            scaled(bytes, scale),
+            &mut random,
+        )?;
     }
     let command = "\
 for tree in /scratch/tree/*; do
@@ -78,7 +87,7 @@ fn mab(tree: &Path, processors: u32, scale: f64) -> std::io::Result<Scripts> {
     let (files, directories, bytes) = ANDREW;
     source_tree(&tree.join("source"), files, directories, bytes, &mut random)?;
     let rounds = scaled(1, scale);
-    // Its phases: make directories, copy each file, look at each, read each byte.
+    // Phases: make directories, copy the files, stat them, read them.
     let command = format!(
         "\
 benchmark() {{
@@ -86,7 +95,8 @@ benchmark() {{
 		to=/scratch/$1/$round
 		mkdir -p $to
 		(cd /scratch/source && find . -type d) | while read name; do mkdir -p $to/$name; done
-		(cd /scratch/source && find . -type f) | while read name; do cp /scratch/source/$name $to/$name; done
+		(cd /scratch/source && find . -type f) | while read name; do \
+cp /scratch/source/$name $to/$name; done
 		find $to -exec ls -ld {{}} + > /dev/null
 		du -s $to > /dev/null
 		find $to -type f -exec grep -F 'no file has this' {{}} +
@@ -149,7 +159,7 @@ fn make(tree: &Path, processors: u32, scale: f64) -> anyhow::Result<Scripts> {
             std::fs::create_dir_all(to.parent().unwrap_or(tree))?;
             std::fs::copy(&program, &to).map(drop)
         };
-        copy().with_context(|| format!("{} cannot be packed into the guest", program.display()))?;
+        copy().with_context(|| messages::cannot_copy_to_guest(&program))?;
     }
     let sources = scaled(SOURCES, scale);
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -162,11 +172,13 @@ fn make(tree: &Path, processors: u32, scale: f64) -> anyhow::Result<Scripts> {
             std::fs::write(tree.join(format!("source/part{source}.c")), text)?;
         }
         let objects: String = (0..sources).map(|source| format!(" part{source}.o")).collect();
-        let makefile = format!("whole.o:{objects}\n\tld -r -o $@ $^\n%.o: %.c\n\tgcc -O1 -ffreestanding -c -o $@ $<\n");
+        let makefile = format!(
+            "whole.o:{objects}\n\tld -r -o $@ $^\n%.o: %.c\n\tgcc -O1 -ffreestanding -c -o $@ $<\n"
+        );
         std::fs::write(tree.join("source/Makefile"), makefile)
     };
-    write().with_context(|| format!("no place for the workload's files in {}", tree.display()))?;
-    // The toolchain's own paths are compiled into it.
+    write().with_context(|| messages::cannot_write_workload(tree))?;
+    // The toolchain has its own paths compiled in.
     let prepare = "\
 mkdir -p bin usr/bin dev proc tmp
 cp /bin/busybox bin/sh
@@ -174,25 +186,25 @@ mount --bind /dev dev
 mount -t proc proc proc
 mount -t tmpfs tmp tmp
 ";
-    let command = format!("PATH=/usr/bin:/bin chroot /scratch make -C /source -j {}\n", 2 * processors);
+    let command =
+        format!("PATH=/usr/bin:/bin chroot /scratch make -C /source -j {}\n", 2 * processors);
     Ok(Scripts { prepare: prepare.into(), command })
 }
 
-/// The programs that compile a C file, and their libraries.
+/// Returns the programs that compile a C file, and their libraries.
 fn toolchain() -> anyhow::Result<Vec<PathBuf>> {
-    let needed = |what: &str| {
-        Refusal::installation(format!(
-            "--workload make packs this machine's compiler into the guest, and {what}: apt-get install gcc make"
-        ))
-    };
+    let needed = |what: &str| Refusal::installation(messages::no_compiler(what));
     let mut programs = Vec::new();
     for name in ["make", "gcc", "as", "ld"] {
-        let path = crate::inspect::resolve(name.as_ref()).ok_or_else(|| needed(&format!("there is no {name}")))?;
+        let path = crate::inspect::resolve(name.as_ref())
+            .ok_or_else(|| needed(&format!("{name} not found")))?;
         programs.push(path);
     }
     for name in ["cc1", "collect2"] {
         let output = Command::new(&programs[1]).arg(format!("-print-prog-name={name}")).output();
-        let path = output.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim().to_string()));
+        let path = output.map(|output| {
+            PathBuf::from(String::from_utf8_lossy(&output.stdout).trim().to_string())
+        });
         let path = path.ok().filter(|path| path.is_absolute() && path.is_file());
         programs.push(path.ok_or_else(|| needed(&format!("gcc has no {name}")))?);
     }
@@ -201,7 +213,8 @@ fn toolchain() -> anyhow::Result<Vec<PathBuf>> {
         let output = Command::new("ldd").arg(&program).output().context("ldd")?;
         // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`, and the loader without an arrow.
         let libraries = String::from_utf8_lossy(&output.stdout).into_owned();
-        let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+        let libraries =
+            libraries.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
         files.extend(libraries.collect::<Vec<_>>());
         files.push(program);
     }
@@ -210,7 +223,7 @@ fn toolchain() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Directories below each other and files in them, of so many bytes together.
+/// Creates nested directories with files of about `bytes` bytes in total.
 fn source_tree(
     root: &Path,
     files: u64,
@@ -227,7 +240,7 @@ fn source_tree(
     }
     let mean = (bytes / files) as usize;
     for file in 0..files {
-        // No two have one size, and together they have about what is asked for.
+        // Vary the sizes around the mean.
         let size = mean / 2 + random.usize(..=mean);
         let directory = &made[random.usize(..made.len())];
         std::fs::write(directory.join(format!("file{file}.c")), text(size, random))?;
@@ -235,10 +248,12 @@ fn source_tree(
     Ok(())
 }
 
-/// Text that looks like a program to whoever searches it: short words in short lines.
+/// Generates text that resembles a program's: short words in short lines.
 fn text(size: usize, random: &mut fastrand::Rng) -> String {
-    const WORDS: [&str; 12] =
-        ["static", "struct", "inode", "return", "if", "int", "lock", "unsigned", "page", "=", "NULL;", "{ }"];
+    const WORDS: [&str; 12] = [
+        "static", "struct", "inode", "return", "if", "int", "lock", "unsigned", "page", "=",
+        "NULL;", "{ }",
+    ];
     let mut text = String::with_capacity(size + 80);
     while text.len() < size {
         for _ in 0..6 {
@@ -250,7 +265,7 @@ fn text(size: usize, random: &mut fastrand::Rng) -> String {
     text
 }
 
-/// A C file without headers that a compiler has something to do with.
+/// Generates a C file without headers that is not trivial to compile.
 fn c_source(number: u64, lines: u64, random: &mut fastrand::Rng) -> String {
     let mut text = format!("static int table{number}[256];\n");
     for function in 0..lines / 10 {
@@ -260,7 +275,8 @@ fn c_source(number: u64, lines: u64, random: &mut fastrand::Rng) -> String {
             "int part{number}_{function}(int *samples, int length)\n{{\n\tint sum = {factor};\n\
              \tfor (int i = 0; i < length; i++) {{\n\t\tsum += samples[i] >> {shift};\n\
              \t\tif (sum & {factor})\n\t\t\ttable{number}[i & 255] += sum * {factor};\n\
-             \t\telse\n\t\t\tsamples[i] ^= table{number}[(i + {factor}) & 255];\n\t}}\n\treturn sum;\n}}\n"
+             \t\telse\n\t\t\tsamples[i] ^= table{number}[(i + {factor}) & 255];\n\t}}\n\
+             \treturn sum;\n}}\n"
         );
     }
     text
@@ -285,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_of_the_papers_size() {
+    fn source_tree_has_requested_size() {
         let folder = tempfile::tempdir().unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         source_tree(&folder.path().join("tree"), 500, 200, 4_800_000, &mut random).unwrap();
@@ -295,16 +311,19 @@ mod tests {
     }
 
     #[test]
-    fn a_scaled_search_is_small_and_has_all_its_parts() {
+    fn find_scaled_down_keeps_all_trees() {
         let folder = tempfile::tempdir().unwrap();
         find(folder.path(), 0.01).unwrap();
         let (files, _, bytes) = count(&folder.path().join("tree"));
-        assert!((32 * 3..=32 * 8).contains(&files) && bytes < 3_000_000, "{files} files, {bytes} bytes");
+        assert!(
+            (32 * 3..=32 * 8).contains(&files) && bytes < 3_000_000,
+            "{files} files, {bytes} bytes"
+        );
         assert_eq!(std::fs::read_dir(folder.path().join("tree")).unwrap().count(), 32);
     }
 
     #[test]
-    fn scripts_are_shell() {
+    fn scripts_pass_the_shells_syntax_check() {
         let folder = tempfile::tempdir().unwrap();
         let mab = mab(folder.path(), 4, 1.0).unwrap();
         for script in [configure(8, 1.0), mab] {
@@ -314,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_compile() {
+    fn generated_sources_compile() {
         let Ok(programs) = toolchain() else {
             eprintln!("missing: there is no gcc or make");
             return;
@@ -324,7 +343,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("part.c");
         std::fs::write(&file, c_source(0, 223, &mut fastrand::Rng::with_seed(1))).unwrap();
-        let compiled = Command::new("gcc").args(["-fsyntax-only", "-Wall", "-Werror"]).arg(&file).output().unwrap();
+        let compiled = Command::new("gcc")
+            .args(["-fsyntax-only", "-Wall", "-Werror"])
+            .arg(&file)
+            .output()
+            .unwrap();
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     }
 }

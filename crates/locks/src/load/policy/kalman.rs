@@ -1,22 +1,21 @@
 //! A Kalman filter for the demand (Kalman 1960; ASPLOS 2010, section 6.2.1).
 //!
-//! The state is the demand and its trend per interval, both drifting at random; the reading is the
-//! demand and noise. The target is for the *next* interval, so it is taken from the prediction. A
-//! reading that lies far outside what the filter expects is a change and not noise: it starts over
-//! there, instead of following over many intervals.
+//! The state is the demand and its trend per interval, which both drift at random; the reading is
+//! the demand plus noise. The target comes from the prediction for the *next* interval. A reading
+//! far outside the expected range is a change rather than noise, and restarts the filter.
 
 use super::observation::{Observation, threads};
 
-/// Variance of one reading, in threads squared: a thread that waits in a run queue shows its wait
-/// only once it runs, which moves a reading by some threads (`sensor/schedstat.rs`).
+/// Variance of one reading, in threads squared. A thread in a run queue shows its wait only once it
+/// runs, which moves a reading by some threads (`sensor/schedstat.rs`).
 const READING_NOISE: f64 = 4.0;
-/// By how much demand and trend drift in an interval, variances.
+/// Drift of demand and trend in an interval, as variances.
 const DEMAND_DRIFT: f64 = 0.3;
 const TREND_DRIFT: f64 = 0.002;
-/// Standard deviations beyond which a reading is a change.
+/// Standard deviations beyond which a reading counts as a change.
 const CHANGE: f64 = 4.0;
 
-/// Estimate and covariance.
+/// Estimate and covariance of demand and trend.
 #[derive(Debug, Clone)]
 pub struct Kalman {
     demand: f64,
@@ -27,7 +26,7 @@ pub struct Kalman {
 
 impl Default for Kalman {
     fn default() -> Self {
-        // Nothing is known, so that the first reading counts for all.
+        // Without a prior, the first reading counts fully.
         Kalman { demand: 0.0, trend: 0.0, covariance: [1e6, 0.0, 0.0] }
     }
 }
@@ -36,7 +35,8 @@ impl Kalman {
     fn predict(&mut self) {
         let [demand, both, trend] = self.covariance;
         self.demand += self.trend;
-        self.covariance = [demand + 2.0 * both + trend + DEMAND_DRIFT, both + trend, trend + TREND_DRIFT];
+        self.covariance =
+            [demand + 2.0 * both + trend + DEMAND_DRIFT, both + trend, trend + TREND_DRIFT];
     }
 
     fn correct(&mut self, reading: f64) {
@@ -44,13 +44,18 @@ impl Kalman {
         let expected_variance = demand + READING_NOISE;
         let surprise = reading - self.demand;
         if surprise.abs() > CHANGE * expected_variance.sqrt() {
-            *self = Kalman { demand: reading, trend: 0.0, covariance: [READING_NOISE, 0.0, TREND_DRIFT] };
+            *self = Kalman {
+                demand: reading,
+                trend: 0.0,
+                covariance: [READING_NOISE, 0.0, TREND_DRIFT],
+            };
             return;
         }
         let (to_demand, to_trend) = (demand / expected_variance, both / expected_variance);
         self.demand += to_demand * surprise;
         self.trend += to_trend * surprise;
-        self.covariance = [(1.0 - to_demand) * demand, (1.0 - to_demand) * both, trend - to_trend * both];
+        self.covariance =
+            [(1.0 - to_demand) * demand, (1.0 - to_demand) * both, trend - to_trend * both];
     }
 
     pub(super) fn target(&mut self, observed: Observation) -> u32 {

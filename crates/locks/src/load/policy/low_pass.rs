@@ -2,8 +2,8 @@
 
 use super::observation::{Observation, threads};
 
-/// Part of a change that passes in one interval: a time constant of about 3 intervals, 20 ms at the
-/// default one. Noise from one interval to the next is cut to `sqrt(a / (2 - a))`, here .42.
+/// Fraction of a change that passes in one interval: a time constant of about 3 intervals, 20 ms at
+/// the default interval. Noise between intervals shrinks to `sqrt(a / (2 - a))`, here .42.
 const PASSED: f64 = 0.3;
 
 /// The smoothed excess of threads.
@@ -15,7 +15,7 @@ pub struct LowPass {
 impl LowPass {
     pub(super) fn target(&mut self, observed: Observation) -> u32 {
         let excess = observed.demand() - observed.room();
-        // The first reading is all that is known, so it passes whole.
+        // The first reading passes unfiltered.
         let before = self.excess.unwrap_or(excess);
         let smoothed = before + PASSED * (excess - before);
         self.excess = Some(smoothed);

@@ -1,10 +1,10 @@
-//! Control policies: from what was observed to how many waiting threads should sleep.
+//! Control policies: from an observation to the number of waiting threads that should sleep.
 //!
-//! The ASPLOS 2010 paper controls directly, and names what control theory would do better with a
-//! noisy sensor (section 6.2.1): a low-pass filter, a PID loop, a Kalman filter. All of them are
-//! here, pure: no clock, no thread, one step per interval. What they control is the same: the
-//! *demand*, the threads that run, wait to run or sleep for load, is to exceed the sleep target by
-//! what the machine can run.
+//! The ASPLOS 2010 paper controls directly, and names better controls for a noisy sensor (section
+//! 6.2.1): a low-pass filter, a PID loop, a Kalman filter. All of them are here. They are pure:
+//! they use no clock and no thread, and take one step per interval. The *demand* is the number of
+//! threads that run, wait to run or sleep for load. Each policy sets the sleep target to the part
+//! of the demand that the machine cannot run.
 
 mod direct;
 mod kalman;
@@ -16,7 +16,7 @@ pub use observation::Observation;
 
 macro_rules! policies {
     ($($(#[$doc:meta])* $name:literal $variant:ident($state:path);)*) => {
-        /// A policy and what it remembers between intervals.
+        /// A policy and its state.
         #[derive(Debug, Clone)]
         pub enum Policy {
             $($(#[$doc])* $variant($state),)*
@@ -26,7 +26,7 @@ macro_rules! policies {
             /// The policies' names, the default first.
             pub const NAMES: &[&str] = &[$($name),*];
 
-            /// The policy of this name, at its beginning.
+            /// The policy of this name, in its initial state.
             pub fn named(name: &str) -> Option<Policy> {
                 match name {
                     $($name => Some(Policy::$variant(<$state>::default())),)*
@@ -45,13 +45,13 @@ macro_rules! policies {
 }
 
 policies! {
-    /// The paper's.
+    /// The policy of the paper.
     "direct" Direct(direct::Direct);
-    /// The direct one behind a low-pass filter.
+    /// The direct policy behind a low-pass filter.
     "low-pass" LowPass(low_pass::LowPass);
-    /// Proportional, integral and derivative.
+    /// A proportional-integral-derivative loop.
     "pid" Pid(pid::Pid);
-    /// A filter that estimates the demand and where it goes.
+    /// A filter that estimates the demand and its trend.
     "kalman" Kalman(kalman::Kalman);
 }
 
@@ -61,13 +61,16 @@ mod tests {
     use crate::catalogue::POLICIES;
     use crate::load::sensor::Reading;
 
-    /// A machine with two processors, on which `demand` threads want to run; all who should sleep do.
+    /// Runs `policy` on a machine with two processors. Each of `demands` is the number of threads
+    /// that want to run in one interval, and every thread that should sleep does. Returns the
+    /// targets.
     fn run(policy: &mut Policy, demands: impl IntoIterator<Item = f64>) -> Vec<u32> {
         let mut sleeping = 0;
         let step = |demand: f64| {
             let runnable = (demand - f64::from(sleeping)).max(0.0);
             let reading = Reading::of_runnable(runnable, 2.0);
-            sleeping = policy.target(Observation { reading, sleeping, polling: 0.0 });
+            sleeping =
+                policy.target(Observation { reading, sleeping, polling: 0.0, has_margin: true });
             sleeping
         };
         demands.into_iter().map(step).collect()
@@ -75,11 +78,11 @@ mod tests {
 
     fn each(test: impl Fn(&str, &mut Policy)) {
         for name in Policy::NAMES {
-            test(name, &mut Policy::named(name).expect("its own name"));
+            test(name, &mut Policy::named(name).expect("a name of the table"));
         }
     }
 
-    /// Deterministic noise of standard deviation 2, without a trend: the sum of 12 uniform numbers.
+    /// Deterministic noise of standard deviation 2, without a trend: sums of 12 uniform numbers.
     fn noise(count: usize) -> Vec<f64> {
         let mut seed = 1_u32;
         let mut uniform = || {
@@ -96,16 +99,19 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_followed_without_error_and_with_little_overshoot() {
+    fn target_after_step_has_no_error_and_little_overshoot() {
         each(|name, policy| {
             let targets = run(policy, [40.0; 60]);
             assert_eq!(targets.last(), Some(&37), "{name}: {targets:?}");
-            assert!(targets.iter().all(|&target| target <= 37 + 37 / 4), "{name} overshoots: {targets:?}");
+            assert!(
+                targets.iter().all(|&target| target <= 37 + 37 / 4),
+                "{name} overshoots: {targets:?}"
+            );
         });
     }
 
     #[test]
-    fn underload_wakes_everybody() {
+    fn target_under_underload_is_zero() {
         each(|name, policy| {
             let targets = run(policy, [40.0; 60].into_iter().chain([1.0; 60]));
             assert_eq!(targets.last(), Some(&0), "{name}: {targets:?}");
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_is_followed() {
+    fn target_on_ramp_follows_demand() {
         each(|name, policy| {
             let targets = run(policy, (0..100).map(|step| 3.0 + f64::from(step) / 4.0));
             let last = targets.last().copied().unwrap_or(0);
@@ -122,25 +128,37 @@ mod tests {
     }
 
     #[test]
-    fn stated_noise_of_a_policy_is_what_it_leaves_and_less_than_the_direct_ones() {
+    fn target_noise_of_each_policy_matches_catalogue() {
         let direct = POLICIES[0].noise;
         for stated in POLICIES {
             let name = stated.entry.name;
-            let mut policy = Policy::named(name).expect("the catalogue's names are the policies'");
+            let mut policy = Policy::named(name).expect("the catalogue names the policies");
             let targets = run(&mut policy, noise(2000).into_iter().map(|noise| 40.0 + noise));
             let deviation = deviation(&targets[100..]);
             assert!((deviation - stated.noise).abs() < 0.005, "{name}: {deviation:.3}");
-            assert!(name == "direct" || deviation < 0.7 * direct, "{name}: {deviation:.2}, direct: {direct:.2}");
+            assert!(
+                name == "direct" || deviation < 0.7 * direct,
+                "{name}: {deviation:.2}, direct: {direct:.2}"
+            );
         }
     }
 
     #[test]
-    fn where_threads_mostly_poll_there_is_no_margin() {
+    fn target_with_mostly_polling_threads_has_no_margin() {
         each(|name, policy| {
             let reading = Reading::of_runnable(12.0, 2.0);
             let mut busy = policy.clone();
             let targets = |policy: &mut Policy, polling| {
-                (0..40).map(|_| policy.target(Observation { reading, sleeping: 0, polling })).next_back()
+                (0..40)
+                    .map(|_| {
+                        policy.target(Observation {
+                            reading,
+                            sleeping: 0,
+                            polling,
+                            has_margin: true,
+                        })
+                    })
+                    .next_back()
             };
             assert!(targets(policy, 0.9) > targets(&mut busy, 0.0), "{name}");
         });

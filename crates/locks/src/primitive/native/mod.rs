@@ -1,44 +1,47 @@
-//! Linux: the machine that the shipped locks run on.
+//! Linux: the machine that shipped locks run on.
 
+mod messages;
 pub mod slice;
 pub mod transaction;
-mod umwait;
+pub mod umwait;
 
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
 
-use super::{Atomics, Begun, Clock, Parking, SliceExtension, Spin, Threads, Transactions};
+use super::{
+    Abort, Atomics, Begun, Clock, Monitor, Parking, SAMPLED, SliceExtension, Spin, Threads,
+    Transactions, poll_for_change,
+};
 
 /// The running machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Native;
 
-/// The kernel's number (`include/uapi/linux/sched.h`).
+/// The kernel's value (`include/uapi/linux/sched.h`).
 const SCHED_DEADLINE: usize = 6;
 
-/// What the clocks are read with.
+/// The type of `clock_gettime`.
 pub type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
 
 static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
 
-/// Has the clocks read with `read` from now on, instead of whatever `clock_gettime` the process is
+/// Makes the clocks call `read` from now on instead of the `clock_gettime` that the process is
 /// linked against.
 ///
 /// # Safety
 ///
-/// `read` does what `clock_gettime` does, on any thread, without a lock and without thread-local
-/// storage.
+/// `read` behaves like `clock_gettime` on any thread, and uses no lock and no thread-local storage.
 pub unsafe fn read_clock_with(read: ReadClock) {
     READ_CLOCK.store(read as *mut (), Ordering::Relaxed);
 }
 
-/// Nanoseconds on a clock that exists.
+/// Nanoseconds on `clock`, which must exist.
 pub fn clock(clock: libc::clockid_t) -> u64 {
-    // SAFETY: only `ReadClock`s are ever stored.
+    // SAFETY: only values of type `ReadClock` are stored.
     let read: ReadClock = unsafe { core::mem::transmute(READ_CLOCK.load(Ordering::Relaxed)) };
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills `time`.
+    // SAFETY: writes `time` only.
     unsafe { read(clock, &raw mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
@@ -66,18 +69,24 @@ impl Spin for Native {
     fn pause() {
         core::hint::spin_loop();
     }
+}
 
-    fn umwait(word: &AtomicU64, seen: u64) {
-        umwait::wait(word, seen);
+impl Monitor for Native {
+    fn wait_for_change(word: &AtomicU64, seen: u64) {
+        if !umwait::wait(word, seen) {
+            poll_for_change::<Self>(word, seen); // each of its pauses takes 40 to 140 cycles
+        }
     }
 }
 
 impl Parking for Native {
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        // Absolute, so that a spurious wake-up needs no arithmetic; every error means "look again", which
-        // callers do.
-        let deadline = deadline
-            .map(|ns| futex::Timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
+        // An absolute deadline stays valid across spurious wake-ups. Every error means "check
+        // again", which callers do.
+        let deadline = deadline.map(|ns| futex::Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
         let any = core::num::NonZeroU32::MAX;
         let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, deadline.as_ref(), any);
     }
@@ -85,8 +94,8 @@ impl Parking for Native {
     fn unpark(word: *const AtomicU32, count: u32) {
         use syscalls::{Sysno, syscall};
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel hashes the address of a private futex, it does not read there, so that the
-        // lock may be gone already.
+        // SAFETY: for a private futex the kernel hashes the address and does not read it, so the
+        // lock may already be freed.
         let _ = unsafe { syscall!(Sysno::futex, word, operation, count.min(i32::MAX as u32)) };
     }
 }
@@ -97,12 +106,15 @@ impl Threads for Native {
     }
 
     fn is_real_time() -> bool {
-        // SAFETY: asks about the calling thread, and writes nothing.
+        // SAFETY: queries the calling thread and writes nothing.
         let policy = unsafe { syscalls::syscall!(syscalls::Sysno::sched_getscheduler, 0) };
         const RESET_ON_FORK: usize = libc::SCHED_RESET_ON_FORK as usize;
         const FIFO: usize = libc::SCHED_FIFO as usize;
         const ROUND_ROBIN: usize = libc::SCHED_RR as usize;
-        matches!(policy.map(|policy| policy & !RESET_ON_FORK), Ok(FIFO | ROUND_ROBIN | SCHED_DEADLINE))
+        matches!(
+            policy.map(|policy| policy & !RESET_ON_FORK),
+            Ok(FIFO | ROUND_ROBIN | SCHED_DEADLINE)
+        )
     }
 
     fn yield_now() {
@@ -112,6 +124,11 @@ impl Threads for Native {
 
 impl Transactions for Native {
     #[inline]
+    fn has_transactions() -> bool {
+        transaction::available().is_ok()
+    }
+
+    #[inline(always)]
     fn begin_transaction() -> Begun {
         transaction::begin()
     }
@@ -122,13 +139,28 @@ impl Transactions for Native {
     }
 
     #[inline]
+    fn elided_lock() -> usize {
+        transaction::elided_lock()
+    }
+
+    #[inline]
+    fn set_elided_lock(address: usize) {
+        transaction::set_elided_lock(address);
+    }
+
+    #[inline]
+    fn is_sampled() -> bool {
+        transaction::count_section().is_multiple_of(SAMPLED)
+    }
+
+    #[inline]
     fn end_transaction() {
         transaction::end();
     }
 
     #[inline]
-    fn abort_transaction() {
-        transaction::abort();
+    fn abort_transaction(because: Abort) {
+        transaction::abort(because);
     }
 }
 

@@ -1,19 +1,21 @@
-//! Hardware transactions: Intel's restricted transactional memory (RTM; Intel SDM, volume 1, chapter
-//! 16).
+//! Hardware transactions: Intel's restricted transactional memory (RTM; Intel SDM, volume 1,
+//! chapter 16).
 //!
-//! A transaction that aborts has never been: the processor takes back every write to memory and
-//! every register, and goes on behind [`begin`] once more, with the reason. So a caller may begin one
-//! and return, even to code that knows nothing of it.
+//! An aborted transaction leaves no trace: the processor rolls back every write to memory and every
+//! register, and resumes behind `begin` with the reason. So a caller may begin a transaction and
+//! return, even into code that is unaware of it.
 //!
-//! A processor that says it has them may still commit none: microcode and hypervisors switch them off
-//! against speculation attacks. So a few are tried before the first is begun in earnest.
+//! A processor that advertises RTM may still commit nothing, because microcode and hypervisors
+//! disable it against speculation attacks. So a few trial transactions run before the first real
+//! one.
 
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::messages;
 use crate::primitive::{Abort, Begun};
 
-/// What a trial found.
+/// Result of the trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Support {
@@ -25,39 +27,42 @@ enum Support {
 }
 
 impl Support {
-    const ALL: [Support; 5] =
-        [Support::Unknown, Support::Commits, Support::Missing, Support::SwitchedOff, Support::NeverCommits];
+    const ALL: [Support; 5] = [
+        Support::Unknown,
+        Support::Commits,
+        Support::Missing,
+        Support::SwitchedOff,
+        Support::NeverCommits,
+    ];
 
     fn reason(self) -> Option<&'static str> {
         match self {
             Support::Unknown | Support::Commits => None,
-            Support::Missing => Some(
-                "this processor, or its hypervisor, has no hardware transactions (use one with Intel RTM, or another lock)",
-            ),
-            Support::SwitchedOff => Some(
-                "hardware transactions are off (boot the kernel with tsx=on if your microcode lets you, or use another lock)",
-            ),
-            Support::NeverCommits => Some("no hardware transaction commits on this processor (use another lock)"),
+            Support::Missing => Some(messages::NO_TRANSACTIONS),
+            Support::SwitchedOff => Some(messages::TRANSACTIONS_DISABLED),
+            Support::NeverCommits => Some(messages::TRANSACTIONS_NEVER_COMMIT),
         }
     }
 }
 
 static SUPPORT: AtomicU8 = AtomicU8::new(Support::Unknown as u8);
 
+/// Whether transactions are known to commit here. False until the first call of [`available`], so
+/// no transaction begins before that call.
 #[inline]
-fn commit() -> bool {
-    let support = match Support::ALL[usize::from(SUPPORT.load(Relaxed))] {
-        Support::Unknown => probe(),
-        known => known,
-    };
-    support == Support::Commits
+fn is_supported() -> bool {
+    SUPPORT.load(Relaxed) == Support::Commits as u8
 }
 
-/// Transactions that are tried: one may meet an interrupt or a page fault, not all of them.
+/// Number of trial transactions: an interrupt or a page fault may abort one, but not all of them.
 const TRIALS: u32 = 300;
 
 #[cold]
 fn probe() -> Support {
+    let known = Support::ALL[usize::from(SUPPORT.load(Relaxed))];
+    if known != Support::Unknown {
+        return known;
+    }
     let found = match instructions::offered() {
         Err(reason) => reason,
         Ok(()) if (0..TRIALS).any(|_| instructions::commits_one()) => Support::Commits,
@@ -67,19 +72,18 @@ fn probe() -> Support {
     found
 }
 
-/// Whether transactions commit here, or cause and remedy.
+/// Whether transactions commit on this machine.
 ///
 /// # Errors
 ///
-/// The reason why not.
+/// The cause and a remedy.
 pub fn available() -> Result<(), &'static str> {
-    commit();
-    Support::ALL[usize::from(SUPPORT.load(Relaxed))].reason().map_or(Ok(()), Err)
+    probe().reason().map_or(Ok(()), Err)
 }
 
 #[inline]
 pub(super) fn begin() -> Begun {
-    if !commit() {
+    if !is_supported() {
         return Begun::Unavailable;
     }
     match instructions::begin() {
@@ -88,39 +92,142 @@ pub(super) fn begin() -> Begun {
     }
 }
 
-/// `EAX` after an abort: bit 1 says that a retry may succeed, as after a conflict.
+/// Decodes `EAX` after an abort. Bit 0: the program aborted the transaction, with a code in bits 24
+/// to 31. Bit 1: a retry may succeed, as after a conflict.
 fn decoded(status: u32) -> Abort {
-    Abort { may_succeed_on_retry: status & 1 << 1 != 0 }
+    const EXPLICIT: u32 = 1 << 0;
+    const RETRY: u32 = 1 << 1;
+    if status & EXPLICIT != 0 && status >> 24 == instructions::HELD {
+        Abort::Held
+    } else if status & RETRY != 0 {
+        Abort::Conflict
+    } else {
+        Abort::Hopeless
+    }
 }
 
 #[inline]
 pub(super) fn is_inside() -> bool {
-    commit() && instructions::is_inside()
+    is_supported() && instructions::is_inside()
 }
 
-/// The caller is inside one.
+/// The caller must be inside a transaction.
 #[inline]
 pub(super) fn end() {
     instructions::end();
 }
 
-/// Does not return if the caller is inside one.
+/// Does not return inside a transaction.
 #[inline]
-pub(super) fn abort() {
-    if commit() {
-        instructions::abort();
+pub(super) fn abort(because: Abort) {
+    if is_supported() {
+        match because {
+            Abort::Held => instructions::abort::<{ instructions::HELD }>(),
+            Abort::Conflict | Abort::Hopeless => instructions::abort::<{ instructions::REFUSED }>(),
+        }
     }
+}
+
+/// The calling thread's record of an elided lock. Transactions alone write it, so an abort restores
+/// the 0 of the time before.
+#[inline]
+pub(super) fn elided_lock() -> usize {
+    instructions::elided_lock()
+}
+
+/// The caller must be inside a transaction.
+#[inline]
+pub(super) fn set_elided_lock(address: usize) {
+    instructions::set_elided_lock(address);
+}
+
+/// Counts the calling thread's sections, modulo 2^32.
+#[inline]
+pub(super) fn count_section() -> u32 {
+    instructions::count_section()
 }
 
 #[cfg(target_arch = "x86_64")]
 mod instructions {
-    use core::arch::asm;
     use core::arch::x86_64::{__cpuid, __cpuid_count};
+    use core::arch::{asm, global_asm};
 
     use super::Support;
 
-    /// What `EAX` holds if there was no abort: no status has all bits.
+    // A thread's elided lock and its count, laid out with the program's own variables
+    // (initial-exec): a thread unknown to the C library has no table for `__tls_get_addr` to read.
+    global_asm!(
+        ".pushsection .tbss.unconvoy_sections,\"awT\",@nobits",
+        ".hidden unconvoy_elided_lock",
+        ".globl unconvoy_elided_lock",
+        ".type unconvoy_elided_lock,@object",
+        ".size unconvoy_elided_lock,8",
+        ".p2align 3",
+        "unconvoy_elided_lock:",
+        ".zero 8",
+        ".hidden unconvoy_sections",
+        ".globl unconvoy_sections",
+        ".type unconvoy_sections,@object",
+        ".size unconvoy_sections,4",
+        ".p2align 2",
+        "unconvoy_sections:",
+        ".zero 4",
+        ".popsection",
+    );
+
+    #[inline]
+    pub(super) fn count_section() -> u32 {
+        let count: u32;
+        // SAFETY: the variable is the calling thread's, at its offset from the thread pointer.
+        unsafe {
+            asm!(
+                "mov {offset}, qword ptr [rip + unconvoy_sections@GOTTPOFF]",
+                "mov {count:e}, dword ptr fs:[{offset}]",
+                "inc {count:e}",
+                "mov dword ptr fs:[{offset}], {count:e}",
+                offset = out(reg) _,
+                count = out(reg) count,
+                options(nostack)
+            );
+        }
+        count
+    }
+
+    #[inline]
+    pub(super) fn elided_lock() -> usize {
+        let address: usize;
+        // SAFETY: reads the calling thread's variable, at its offset from the thread pointer.
+        unsafe {
+            asm!(
+                "mov {address}, qword ptr [rip + unconvoy_elided_lock@GOTTPOFF]",
+                "mov {address}, qword ptr fs:[{address}]",
+                address = out(reg) address,
+                options(nostack, readonly, preserves_flags)
+            );
+        }
+        address
+    }
+
+    #[inline]
+    pub(super) fn set_elided_lock(address: usize) {
+        // SAFETY: writes the calling thread's variable, at its offset from the thread pointer.
+        unsafe {
+            asm!(
+                "mov {offset}, qword ptr [rip + unconvoy_elided_lock@GOTTPOFF]",
+                "mov qword ptr fs:[{offset}], {address}",
+                offset = out(reg) _,
+                address = in(reg) address,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    /// The value of `EAX` if there was no abort; no abort status has all bits set.
     pub(super) const STARTED: u32 = u32::MAX;
+
+    /// The abort code that glibc's elision uses for a held lock.
+    pub(super) const HELD: u32 = 0xFF;
+    pub(super) const REFUSED: u32 = 0xFE;
 
     /// Leaf 7, `EBX`.
     const RTM: u32 = 1 << 11;
@@ -139,10 +246,10 @@ mod instructions {
         }
     }
 
-    /// A transaction of nothing.
+    /// Runs an empty transaction.
     pub(super) fn commits_one() -> bool {
         let committed;
-        // SAFETY: `offered`. No memory is accessed inside.
+        // SAFETY: `offered` has found RTM. The transaction accesses no memory.
         unsafe {
             asm!("xbegin 2f", "xend", "2:", inout("eax") STARTED => committed, options(nostack));
         }
@@ -153,8 +260,9 @@ mod instructions {
     #[inline]
     pub(super) fn begin() -> u32 {
         let status;
-        // SAFETY: transactions commit here. After an abort all but EAX is as it was; as memory may be
-        // accessed by the block, nothing is kept across it that an abort would undo.
+        // SAFETY: transactions commit here. An abort restores all registers but EAX. The block may
+        // access memory, so the compiler keeps no memory value across it that an abort would roll
+        // back.
         unsafe {
             asm!("xbegin 2f", "2:", inout("eax") STARTED => status, options(nostack));
         }
@@ -164,7 +272,7 @@ mod instructions {
     #[inline]
     pub(super) fn is_inside() -> bool {
         let inside: u8;
-        // SAFETY: transactions commit here, so that the instruction exists.
+        // SAFETY: transactions commit here, so the instruction exists.
         unsafe {
             asm!("xtest", "setnz {}", out(reg_byte) inside, options(nostack));
         }
@@ -173,17 +281,19 @@ mod instructions {
 
     #[inline]
     pub(super) fn end() {
-        // SAFETY: the caller is inside a transaction. Accesses stay on their side of it.
+        // SAFETY: the caller is inside a transaction. The compiler moves no access across the
+        // block.
         unsafe {
             asm!("xend", options(nostack));
         }
     }
 
     #[inline]
-    pub(super) fn abort() {
-        // SAFETY: transactions commit here, so that the instruction exists; outside of one it does nothing.
+    pub(super) fn abort<const CODE: u32>() {
+        // SAFETY: transactions commit here, so the instruction exists; outside a transaction it
+        // does nothing.
         unsafe {
-            asm!("xabort 255", options(nostack));
+            asm!("xabort {}", const CODE, options(nostack));
         }
     }
 }
@@ -193,6 +303,8 @@ mod instructions {
     use super::Support;
 
     pub(super) const STARTED: u32 = u32::MAX;
+    pub(super) const HELD: u32 = 0xFF;
+    pub(super) const REFUSED: u32 = 0xFE;
 
     pub(super) fn offered() -> Result<(), Support> {
         Err(Support::Missing)
@@ -210,9 +322,19 @@ mod instructions {
         false
     }
 
+    pub(super) fn elided_lock() -> usize {
+        0
+    }
+
+    pub(super) fn set_elided_lock(_: usize) {}
+
+    pub(super) fn count_section() -> u32 {
+        0
+    }
+
     pub(super) fn end() {}
 
-    pub(super) fn abort() {}
+    pub(super) fn abort<const CODE: u32>() {}
 }
 
 #[cfg(test)]
@@ -220,21 +342,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_abort_by_conflict_may_be_retried_and_others_may_not() {
+    fn abort_status_names_its_cause() {
         // Bits 0 explicit, 1 retry, 2 conflict, 3 capacity; 24 to 31 the code of an explicit one.
-        assert!(decoded(0b110).may_succeed_on_retry);
-        assert!(!decoded(0b1000).may_succeed_on_retry);
-        assert!(!decoded(0xFF00_0001).may_succeed_on_retry);
-        assert!(!decoded(0).may_succeed_on_retry, "an interrupt, a system call");
+        assert_eq!(decoded(0b110), Abort::Conflict);
+        assert_eq!(decoded(0b1000), Abort::Hopeless, "capacity");
+        assert_eq!(decoded(0xFF00_0001), Abort::Held);
+        assert_eq!(decoded(0xFE00_0001), Abort::Hopeless, "a nested lock that is not elided");
+        assert_eq!(decoded(0), Abort::Hopeless, "an interrupt, a system call");
     }
 
     #[test]
-    fn transactions_commit_or_there_is_a_reason() {
+    fn transactions_commit_or_report_a_reason() {
         let Ok(()) = available() else {
             println!("skipped: {}", available().unwrap_err());
             assert!(matches!(begin(), Begun::Unavailable));
             assert!(!is_inside());
-            abort(); // nothing to abort
+            abort(Abort::Held); // nothing to abort
             return;
         };
         let mut committed = false;
@@ -248,6 +371,6 @@ mod tests {
         }
         assert!(committed);
         assert!(!is_inside());
-        abort(); // outside, nothing
+        abort(Abort::Held); // no effect outside a transaction
     }
 }

@@ -1,42 +1,37 @@
-//! A short wait for a word to change that saves power: by `umonitor` and `umwait` where the processor
-//! has them (Intel, `WAITPKG`: Tremont, Alder Lake, Sapphire Rapids and later), else by pauses.
+//! A short, power-saving wait for a word to change: `umonitor` and `umwait` where the processor has
+//! them (Intel `WAITPKG`: Tremont, Alder Lake, Sapphire Rapids and later). Elsewhere
+//! [`poll_for_change`](crate::primitive::poll_for_change) stands in.
 //!
-//! Intel SDM, volume 2B, `UMONITOR` and `UMWAIT`: the processor watches the line that the address is
-//! in, and leaves the state when it is written to, when the time-stamp counter reaches the deadline,
-//! on an interrupt, or for no reason. The kernel bounds the time further
+//! Intel SDM, volume 2B, `UMONITOR` and `UMWAIT`: the processor watches the cache line of the
+//! address. It resumes on a write to the line, at a deadline of the time-stamp counter, on an
+//! interrupt, or spuriously. The kernel bounds the wait further
 //! (`/sys/devices/system/cpu/umwait_control/max_time`).
 
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 
-/// Longest wait, in cycles of the time-stamp counter: 3 to 5 us. A waiter has a load manager to ask,
-/// and must see in time that it has become the first.
+/// Longest wait in cycles of the time-stamp counter: 3 to 5 us. Between waits a waiter asks its
+/// load manager and checks whether it has become the first.
 #[cfg(target_arch = "x86_64")]
 const CYCLES: u64 = 10_000;
 
-/// Pauses that stand in for it, of 40 to 140 cycles each.
-const PAUSES: u32 = 100;
-
-/// Pauses between two looks at the word, whose line the holder needs.
-const PAUSES_PER_LOOK: u32 = 20;
-
-/// Returns when `word` holds something else than `seen`, after some microseconds, or earlier.
-pub(super) fn wait(word: &AtomicU64, seen: u64) {
+/// Whether the processor has `umwait`. Without it a wait is a series of pauses.
+pub fn is_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
-    if waitpkg::is_there() {
-        waitpkg::wait(word, seen, CYCLES);
-        return;
-    }
-    pauses(word, seen);
+    return waitpkg::is_supported();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
-fn pauses(word: &AtomicU64, seen: u64) {
-    for pause in 0..PAUSES {
-        core::hint::spin_loop();
-        if pause % PAUSES_PER_LOOK == 0 && word.load(Relaxed) != seen {
-            return;
-        }
+/// Waits until `word` no longer holds `seen`, for at most some microseconds. May return earlier.
+/// Returns false, without a wait, if the processor has no `umwait`.
+pub(super) fn wait(word: &AtomicU64, seen: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if waitpkg::is_supported() {
+        waitpkg::wait(word, seen, CYCLES);
+        return true;
     }
+    let _ = (word, seen);
+    false
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -52,17 +47,17 @@ mod waitpkg {
     /// Leaf 7, `ECX`.
     const WAITPKG: u32 = 1 << 5;
 
-    /// The lighter of the two states: it is left in less than a microsecond.
+    /// The lighter of the two states, with an exit latency below a microsecond.
     const C0_1: u32 = 1;
 
     #[inline]
-    pub(super) fn is_there() -> bool {
-        static THERE: AtomicU8 = AtomicU8::new(UNKNOWN);
-        match THERE.load(Relaxed) {
+    pub(super) fn is_supported() -> bool {
+        static SUPPORTED: AtomicU8 = AtomicU8::new(UNKNOWN);
+        match SUPPORTED.load(Relaxed) {
             UNKNOWN => {
-                let there = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & WAITPKG != 0;
-                THERE.store(if there { YES } else { NO }, Relaxed);
-                there
+                let supported = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & WAITPKG != 0;
+                SUPPORTED.store(if supported { YES } else { NO }, Relaxed);
+                supported
             }
             known => known == YES,
         }
@@ -71,17 +66,23 @@ mod waitpkg {
     pub(super) fn wait(word: &AtomicU64, seen: u64, cycles: u64) {
         // SAFETY: reads a counter.
         let end = unsafe { _rdtsc() } + cycles;
-        // SAFETY: `is_there`. Watches memory, and writes none.
+        // SAFETY: the caller has checked `is_supported`. Watches memory and writes none.
         unsafe {
             core::arch::asm!("umonitor {}", in(reg) word, options(nostack, preserves_flags));
         }
-        // Between the two, so that a change before the watch began is not waited for.
+        // Checked after `umonitor`, so that an earlier change is not missed.
         if word.load(Acquire) != seen {
             return;
         }
-        // SAFETY: as above; the carry flag says whether time was up.
+        // SAFETY: as above. The carry flag, which reports a time-out, is ignored.
         unsafe {
-            core::arch::asm!("umwait {:e}", in(reg) C0_1, in("eax") end as u32, in("edx") (end >> 32) as u32, options(nostack));
+            core::arch::asm!(
+                "umwait {:e}",
+                in(reg) C0_1,
+                in("eax") end as u32,
+                in("edx") (end >> 32) as u32,
+                options(nostack),
+            );
         }
     }
 }
@@ -89,11 +90,14 @@ mod waitpkg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::primitive::{Monitor, Native, poll_for_change};
 
-    /// Both ways, where there are two.
-    const WAYS: [fn(&AtomicU64, u64); 2] = [wait, pauses];
+    /// Both implementations; they coincide without `WAITPKG`.
+    const IMPLEMENTATIONS: [fn(&AtomicU64, u64); 2] =
+        [Native::wait_for_change, poll_for_change::<Native>];
 
-    /// Nanoseconds of processor time that the calling thread has had: a neighbour does not lengthen them.
+    /// Nanoseconds of processor time of the calling thread; other threads on the machine do not
+    /// affect it.
     fn processor_time() -> i64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes `time`.
@@ -102,13 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_by_itself() {
-        #[cfg(target_arch = "x86_64")]
-        if !waitpkg::is_there() {
+    fn wait_for_unchanged_word_returns_within_bound() {
+        if !is_supported() {
             println!("skipped: umwait: this processor has no WAITPKG");
         }
         let word = AtomicU64::new(7);
-        for wait in WAYS {
+        for wait in IMPLEMENTATIONS {
             let begin = processor_time();
             (0..100).for_each(|_| wait(&word, 7));
             let ns = processor_time() - begin;
@@ -117,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_has_changed_is_not_waited_for() {
+    fn wait_for_changed_word_returns_early() {
         let word = AtomicU64::new(7);
-        for wait in WAYS {
-            let of_changed = |seen: u64| {
+        for wait in IMPLEMENTATIONS {
+            let time_1000_waits = |seen: u64| {
                 let begin = processor_time();
                 (0..1000).for_each(|_| wait(&word, seen));
                 processor_time() - begin
             };
-            let (waited, returned) = (of_changed(7), of_changed(8));
-            assert!(returned < waited, "{returned} is no less than {waited} ns");
+            let (waited, returned) = (time_1000_waits(7), time_1000_waits(8));
+            assert!(returned < waited, "changed word: {returned} ns, unchanged word: {waited} ns");
         }
     }
 }

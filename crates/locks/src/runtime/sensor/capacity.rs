@@ -1,27 +1,28 @@
-//! How many processors the process may use: its affinity mask, and the quota of its control groups.
+//! The number of processors that the process may use, by its affinity mask and the quota of its
+//! control groups.
 //!
-//! Both change while a program runs, and so does the number of processors that are online, which
-//! the kernel leaves out of every mask that it reports. So they are looked at again every second.
+//! Both change while a program runs, as does the set of online processors, which limits every mask
+//! that the kernel reports. All are read again every second.
 //!
-//! As the sensors that use it: no allocation, no panic, no thread-local storage.
+//! As in the sensors, code here does not allocate, panic or use thread-local storage.
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 
 use super::file::File;
 use super::{cgroup, threads};
 
-/// Time between two looks: they cost a system call per thread and some per group.
+/// Time between two updates. Each costs a system call per thread and some per control group.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// Threads whose masks are looked at.
+/// Greatest number of threads whose masks are read.
 const MAX_MASKS: usize = 256;
 
-/// The capacity, as last looked at.
+/// The capacity at the last update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Capacity {
     affinity: u32,
     quota: Option<f64>,
-    /// When it is looked at again.
+    /// Time of the next update.
     due: u64,
 }
 
@@ -32,8 +33,8 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    /// Looks at the masks of the process's threads, which `each` visits, and at its quota, if it is
-    /// time to.
+    /// Updates the capacity if due, from the masks of the threads that `each` visits and the
+    /// process's quota.
     pub fn follow(&mut self, now: u64, each: impl FnOnce(&mut dyn FnMut(u32))) {
         if now < self.due {
             return;
@@ -43,36 +44,38 @@ impl Capacity {
         self.quota = cgroup::quota();
     }
 
-    /// The same with the threads of the process but `own`, for a sensor that does not know them.
+    /// [`follow`](Self::follow) with all threads of the process except `own`, for sensors that do
+    /// not list threads.
     pub fn follow_process(&mut self, now: u64, own: u32) {
-        self.follow(now, |look| {
+        self.follow(now, |visit| {
             if let Some(directory) = File::open_directory(c"/proc/self/task") {
                 threads::for_each(&directory, |thread| {
                     if thread != own {
-                        look(thread);
+                        visit(thread);
                     }
                 });
             }
         });
     }
 
-    /// The processors that the process may use, as a number above 0.
+    /// The number of processors that the process may use, above 0.
     pub fn processors(&self) -> f64 {
         let affinity = f64::from(self.affinity.max(1));
         self.quota.map_or(affinity, |quota| quota.min(affinity).max(0.01))
     }
 }
 
-/// Processors in the union of the threads' masks: programs pin their threads one by one. The
-/// calling thread's own counts only if there is no other: it has that of whichever started it.
+/// Processors in the union of the threads' masks, since programs pin threads one by one. The
+/// calling thread inherited its mask from the thread that happened to start it, so its own mask
+/// counts only if no other mask can be read.
 fn affinity(each: impl FnOnce(&mut dyn FnMut(u32))) -> u32 {
     let mut union = CpuSet::new();
-    let mut looked_at = 0;
+    let mut visited = 0;
     each(&mut |thread| {
-        if looked_at == MAX_MASKS {
+        if visited == MAX_MASKS {
             return;
         }
-        looked_at += 1;
+        visited += 1;
         let mask = Pid::from_raw(thread.cast_signed()).map(|id| sched_getaffinity(Some(id)));
         if let Some(Ok(mask)) = mask {
             (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).for_each(|cpu| union.set(cpu));
@@ -89,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_of_mask_and_quota_counts() {
+    fn processors_with_mask_and_quota_is_the_smaller() {
         assert_eq!(Capacity { affinity: 4, quota: Some(1.5), due: 0 }.processors(), 1.5);
         assert_eq!(Capacity { affinity: 1, quota: Some(1.5), due: 0 }.processors(), 1.0);
         assert_eq!(Capacity { affinity: 4, quota: None, due: 0 }.processors(), 4.0);
     }
 
     #[test]
-    fn this_machine_has_a_processor() {
+    fn follow_on_this_machine_finds_a_processor() {
         let mut capacity = Capacity { affinity: 0, ..Capacity::default() };
         capacity.follow(0, |_| {});
         assert!(capacity.affinity > 0);
@@ -106,12 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_at_again_after_a_second() {
+    fn follow_within_a_second_reads_once() {
         let mut capacity = Capacity::default();
-        let mut looks = 0;
+        let mut updates = 0;
         for now in [0, 1, EVERY_NS - 1, EVERY_NS, EVERY_NS + 1] {
-            capacity.follow(now, |_| looks += 1);
+            capacity.follow(now, |_| updates += 1);
         }
-        assert_eq!(looks, 2);
+        assert_eq!(updates, 2);
     }
 }

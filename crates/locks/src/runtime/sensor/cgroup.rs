@@ -1,11 +1,11 @@
-//! The process's control groups: the quota of processor time that they come to, and their files.
+//! The processor quota of the process's control groups, and files of its own group.
 //!
-//! A quota of 150 ms in a period of 100 ms is 1.5 processors. Every ancestor's quota counts, the
-//! smallest wins. Version 2 keeps it in `cpu.max`, version 1 in `cpu.cfs_quota_us` and
-//! `cpu.cfs_period_us`. Control groups are looked for where distributions mount them, below
-//! `/sys/fs/cgroup`; where both versions are mounted (the hybrid layout), a group of each counts.
+//! A quota of 150 ms in a period of 100 ms is 1.5 processors. The smallest quota of a group and its
+//! ancestors applies. Version 2 keeps it in `cpu.max`, version 1 in `cpu.cfs_quota_us` and
+//! `cpu.cfs_period_us`. Control groups are searched below `/sys/fs/cgroup`, where distributions
+//! mount them. If both versions are mounted (the hybrid layout), the groups of both apply.
 //!
-//! As the sensors that use it: no allocation, no panic, no thread-local storage.
+//! As in the sensors, code here does not allocate, panic or use thread-local storage.
 
 use core::ffi::CStr;
 
@@ -13,12 +13,12 @@ use super::file::File;
 
 const PATH: usize = 1024;
 
-/// Where version 2 is mounted: alone, and beside version 1.
+/// Mount points of version 2: alone, and beside version 1.
 const UNIFIED: &[&[u8]] = &[b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified"];
-/// Where version 1's controller of processor time is.
+/// Mount points of version 1's cpu controller.
 const VERSION_1: &[&[u8]] = &[b"/sys/fs/cgroup/cpu", b"/sys/fs/cgroup/cpu,cpuacct"];
 
-/// Text in a buffer of its own.
+/// Text in a fixed buffer.
 struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -39,7 +39,7 @@ impl<const N: usize> Text<N> {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// Appends, or says that it does not fit (with the terminating zero).
+    /// Appends `more`; `None` if it does not fit with a terminating zero.
     fn push(&mut self, more: &[u8]) -> Option<()> {
         let end = self.len + more.len();
         self.bytes.get_mut(self.len..end)?.copy_from_slice(more);
@@ -53,32 +53,33 @@ impl<const N: usize> Text<N> {
 }
 
 fn number(text: &[u8]) -> Option<f64> {
-    let digits = text.split(|byte| !byte.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
+    let digits =
+        text.split(|byte| !byte.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
     Some(digits.iter().fold(0.0, |number, byte| number * 10.0 + f64::from(byte - b'0')))
 }
 
-/// The quota in processors that `cpu.max` states: `QUOTA PERIOD`, or `max PERIOD` for none.
+/// The quota in processors that `cpu.max` states as `QUOTA PERIOD`; `None` for `max PERIOD`.
 fn parse_cpu_max(text: &[u8]) -> Option<f64> {
     let mut fields = text.split(|&byte| byte == b' ');
     let (quota, period) = (number(fields.next()?)?, number(fields.next()?)?);
     (period > 0.0).then(|| quota / period)
 }
 
-/// The smallest quota of the process's groups, in processors.
+/// The smallest quota of the process's groups in processors.
 pub(super) fn quota() -> Option<f64> {
     let groups = Text::<4096>::read(c"/proc/self/cgroup")?;
     groups.get().split(|&byte| byte == b'\n').filter_map(group_quota).reduce(f64::min)
 }
 
-/// The controllers and the path of one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`. Version
-/// 2's names no controllers.
+/// The controllers and the path in a line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`. The line
+/// of version 2 names no controllers.
 fn controllers_and_path(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut fields = line.splitn(3, |&byte| byte == b':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     Some((controllers, path))
 }
 
-/// The quota that one line of `/proc/self/cgroup` comes to.
+/// The smallest quota for one line of `/proc/self/cgroup`.
 fn group_quota(line: &[u8]) -> Option<f64> {
     let (controllers, path) = controllers_and_path(line)?;
     let mounts = if controllers.is_empty() {
@@ -88,7 +89,10 @@ fn group_quota(line: &[u8]) -> Option<f64> {
     } else {
         return None;
     };
-    mounts.iter().filter_map(|mount| path_quota(mount, path, controllers.is_empty())).reduce(f64::min)
+    mounts
+        .iter()
+        .filter_map(|mount| path_quota(mount, path, controllers.is_empty()))
+        .reduce(f64::min)
 }
 
 /// The smallest quota from `path` up to the root of `mount`.
@@ -105,7 +109,7 @@ fn path_quota(mount: &[u8], path: &[u8], unified: bool) -> Option<f64> {
     }
 }
 
-/// The path of a group's file.
+/// The path of the file `name` of a group.
 fn path_in(mount: &[u8], path: &[u8], name: &[u8]) -> Option<Text<PATH>> {
     let mut full = Text::new();
     [mount, path, b"/", name].into_iter().try_for_each(|part| full.push(part))?;
@@ -121,12 +125,13 @@ fn v2_quota(mount: &[u8], path: &[u8]) -> Option<f64> {
 }
 
 fn v1_quota(mount: &[u8], path: &[u8]) -> Option<f64> {
-    let quota = number(read_in(mount, path, b"cpu.cfs_quota_us")?.get())?; // -1, which is no number here, for none
+    // -1 means no quota; `number` rejects it.
+    let quota = number(read_in(mount, path, b"cpu.cfs_quota_us")?.get())?;
     let period = number(read_in(mount, path, b"cpu.cfs_period_us")?.get())?;
     (period > 0.0).then(|| quota / period)
 }
 
-/// The file `name` of the process's version 2 group, if it is in one below the root.
+/// Opens the file `name` of the process's version 2 group; `None` in the root group.
 pub(super) fn open_own(name: &[u8]) -> Option<File> {
     let groups = Text::<4096>::read(c"/proc/self/cgroup")?;
     let lines = groups.get().split(|&byte| byte == b'\n').filter_map(controllers_and_path);
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_max_is_a_ratio_or_nothing() {
+    fn cpu_max_without_quota_is_none() {
         assert_eq!(parse_cpu_max(b"150000 100000\n"), Some(1.5));
         assert_eq!(parse_cpu_max(b"max 100000\n"), None);
         assert_eq!(parse_cpu_max(b""), None);
@@ -151,14 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_controllers_or_is_of_version_2() {
-        assert_eq!(controllers_and_path(b"3:cpu,cpuacct:/a:b"), Some((&b"cpu,cpuacct"[..], &b"/a:b"[..])));
+    fn cgroup_line_of_either_version_is_split() {
+        assert_eq!(
+            controllers_and_path(b"3:cpu,cpuacct:/a:b"),
+            Some((&b"cpu,cpuacct"[..], &b"/a:b"[..]))
+        );
         assert_eq!(controllers_and_path(b"0::/"), Some((&b""[..], &b"/"[..])));
         assert_eq!(controllers_and_path(b""), None);
     }
 
     #[test]
-    fn paths_are_walked_to_the_root() {
+    fn path_quota_is_smallest_up_to_root() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let group = root.path().join("a/b");
         std::fs::create_dir_all(&group).expect("directories");

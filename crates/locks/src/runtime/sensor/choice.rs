@@ -1,4 +1,4 @@
-//! The sensor that a user names, and what takes its place where it cannot be had.
+//! The sensor that a user chooses, and the fallback if it is unavailable.
 
 use super::bpf::{self, Bpf};
 use super::fixed::Fixed;
@@ -6,9 +6,14 @@ use super::loadavg::LoadAverage;
 use super::psi::Pressure;
 use super::schedstat::Schedstat;
 use crate::load::sensor::{Reading, Sensor};
+use crate::runtime::messages;
 
-/// The largest capacity that a fixed target may have.
+/// Largest capacity of a fixed target.
 const MOST_PROCESSORS: f64 = 65_536.0;
+
+/// Set in the word of a choice without a number. The bit is the sign of a number, and capacities
+/// are positive.
+const WITHOUT_NUMBER: u64 = 1 << 63;
 
 /// A sensor, by its name in [`SENSOR`](crate::catalogue::SENSOR).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -20,28 +25,47 @@ pub enum Choice {
     LoadAverage,
     /// Pressure stall information.
     Pressure,
-    /// The kernel's own count.
+    /// The kernel's count of runnable threads.
     Bpf,
-    /// Run and run-queue times, against a capacity of so many processors.
+    /// Run and run-queue times against a capacity of this many processors.
     Fixed(f64),
 }
 
 impl Choice {
-    /// What `text` names. Allocates nothing.
+    /// The choices without a number, the default first.
+    const NAMED: &[Choice] =
+        &[Choice::Schedstat, Choice::LoadAverage, Choice::Pressure, Choice::Bpf];
+
+    /// The word of the default.
+    pub(in crate::runtime) const DEFAULT_WORD: u64 = WITHOUT_NUMBER;
+
+    /// Parses a sensor's name. Does not allocate.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "schedstat" => Some(Choice::Schedstat),
-            "loadavg" => Some(Choice::LoadAverage),
-            "psi" => Some(Choice::Pressure),
-            "bpf" => Some(Choice::Bpf),
-            _ => {
-                let processors: f64 = text.strip_prefix("fixed:")?.parse().ok()?;
-                (processors > 0.0 && processors <= MOST_PROCESSORS).then_some(Choice::Fixed(processors))
-            }
+        if let Some(named) = Self::NAMED.iter().find(|choice| choice.name() == text) {
+            return Some(*named);
         }
+        let processors: f64 = text.strip_prefix("fixed:")?.parse().ok()?;
+        (processors > 0.0 && processors <= MOST_PROCESSORS).then_some(Choice::Fixed(processors))
     }
 
-    /// Its name in the catalogue.
+    /// The choice as one word, for an atomic.
+    pub(in crate::runtime) fn to_word(self) -> u64 {
+        if let Choice::Fixed(processors) = self {
+            return processors.to_bits();
+        }
+        let index = Self::NAMED.iter().position(|choice| *choice == self).unwrap_or_default();
+        WITHOUT_NUMBER | index as u64
+    }
+
+    /// The choice that [`to_word`](Self::to_word) made `word` of.
+    pub(in crate::runtime) fn from_word(word: u64) -> Self {
+        if word & WITHOUT_NUMBER == 0 {
+            return Choice::Fixed(f64::from_bits(word));
+        }
+        Self::NAMED.get((word & !WITHOUT_NUMBER) as usize).copied().unwrap_or_default()
+    }
+
+    /// The sensor's name in the catalogue.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Schedstat => "schedstat",
@@ -52,26 +76,20 @@ impl Choice {
         }
     }
 
-    /// Cause and remedy where it cannot be had, else nothing.
+    /// Why the sensor is unavailable and what to do about it; `None` if it is available.
     pub fn missing(self) -> Option<&'static str> {
         let why = match self {
             Choice::Schedstat | Choice::Fixed(_) => return None,
-            Choice::LoadAverage => {
-                "/proc/loadavg cannot be read (mount /proc), so there is no loadavg sensor; using schedstat"
-            }
-            Choice::Pressure => {
-                "/proc/pressure/cpu cannot be read (boot a kernel that has it with psi=1), so there is no psi sensor; using schedstat"
-            }
-            Choice::Bpf => {
-                "nobody counts for this program (start it by unconvoy run --sensor bpf), so there is no bpf sensor; using schedstat"
-            }
+            Choice::LoadAverage => messages::NO_LOAD_AVERAGE,
+            Choice::Pressure => messages::NO_PRESSURE,
+            Choice::Bpf => messages::NO_COUNT,
         };
         Chosen::open(self, false, 0).is_none().then_some(why)
     }
 }
 
-/// A sensor of whichever kind.
-#[allow(clippy::large_enum_variant)] // one, on the controller's stack
+/// A sensor of any kind.
+#[allow(clippy::large_enum_variant)] // a single value, on the controller's stack
 enum Chosen {
     Schedstat(Schedstat),
     LoadAverage(LoadAverage),
@@ -81,12 +99,14 @@ enum Chosen {
 }
 
 impl Chosen {
-    /// `None` where it cannot be had.
+    /// Opens the sensor; `None` if it is unavailable.
     fn open(choice: Choice, keep_open: bool, own_thread: u32) -> Option<Self> {
         let schedstat = || Schedstat::new(keep_open, own_thread);
         match choice {
             Choice::Schedstat => Some(Chosen::Schedstat(schedstat())),
-            Choice::LoadAverage => LoadAverage::open(keep_open, own_thread).map(Chosen::LoadAverage),
+            Choice::LoadAverage => {
+                LoadAverage::open(keep_open, own_thread).map(Chosen::LoadAverage)
+            }
             Choice::Pressure => Pressure::open(keep_open, own_thread).map(Chosen::Pressure),
             Choice::Bpf => Bpf::open(own_thread).map(Chosen::Bpf),
             Choice::Fixed(processors) => Some(Chosen::Fixed(Fixed::new(processors, schedstat()))),
@@ -104,7 +124,7 @@ impl Chosen {
     }
 }
 
-/// The chosen sensor, and `schedstat` once that one is no more.
+/// The chosen sensor, or `schedstat` after it has failed.
 pub struct ChosenSensor {
     choice: Choice,
     sensor: Chosen,
@@ -113,8 +133,8 @@ pub struct ChosenSensor {
 }
 
 impl ChosenSensor {
-    /// The sensor of `choice` if it can be had, else `schedstat`. For `keep_open` and `own_thread`
-    /// see [`Schedstat::new`].
+    /// The sensor of `choice` if available, else `schedstat`. For `keep_open` and `own_thread` see
+    /// [`Schedstat::new`].
     pub fn new(choice: Choice, keep_open: bool, own_thread: u32) -> Self {
         let (choice, sensor) = match Chosen::open(choice, keep_open, own_thread) {
             Some(sensor) => (choice, sensor),
@@ -123,7 +143,7 @@ impl ChosenSensor {
         ChosenSensor { choice, sensor, keep_open, own_thread }
     }
 
-    /// What it is now.
+    /// The sensor in use.
     pub fn choice(&self) -> Choice {
         self.choice
     }
@@ -157,7 +177,7 @@ mod tests {
     use crate::catalogue::SENSOR;
 
     #[test]
-    fn every_name_of_the_catalogue_is_a_choice() {
+    fn parse_of_every_catalogue_name_succeeds() {
         for entry in SENSOR {
             let text = entry.name.replace('N', "1.5");
             let choice = Choice::parse(&text).unwrap_or_else(|| panic!("{text}"));
@@ -166,16 +186,36 @@ mod tests {
         assert_eq!(Choice::parse(SENSOR[0].name), Some(Choice::default()));
     }
 
+    /// The controller keeps the word.
     #[test]
-    fn a_fixed_target_is_a_number_of_processors() {
+    fn word_of_every_catalogue_name_is_read_back() {
+        for entry in SENSOR {
+            let choice = Choice::parse(&entry.name.replace('N', "1.5")).expect(entry.name);
+            assert_eq!(Choice::from_word(choice.to_word()), choice);
+        }
+        assert_eq!(Choice::from_word(Choice::DEFAULT_WORD), Choice::default());
+    }
+
+    #[test]
+    fn parse_of_fixed_without_valid_number_is_none() {
         assert_eq!(Choice::parse("fixed:3"), Some(Choice::Fixed(3.0)));
-        for wrong in ["", "fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:x", "fixed:inf", "fixed:nan", "fixed:1e9"] {
+        for wrong in [
+            "",
+            "fixed",
+            "fixed:",
+            "fixed:0",
+            "fixed:-1",
+            "fixed:x",
+            "fixed:inf",
+            "fixed:nan",
+            "fixed:1e9",
+        ] {
             assert_eq!(Choice::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
-    fn what_cannot_be_had_is_schedstat() {
+    fn unavailable_sensor_falls_back_to_schedstat() {
         let mut sensor = ChosenSensor::new(Choice::Bpf, false, 0);
         assert_eq!(sensor.choice(), Choice::Schedstat);
         assert!(Choice::Bpf.missing().is_some_and(|why| why.contains("unconvoy run")));
@@ -184,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_target_is_the_capacity() {
+    fn fixed_target_is_reported_as_capacity() {
         let mut sensor = ChosenSensor::new(Choice::Fixed(7.5), false, 0);
         sensor.begin(1);
         match sensor.read(1_000_000) {

@@ -1,13 +1,13 @@
-//! A file descriptor that the controller's thread may close: the standard library closes through
-//! libc, whose `close` is a cancellation point and looks at a thread control block that this thread
-//! has not got.
+//! A file descriptor that the controller's thread can close. libc's `close`, which the standard
+//! library calls, is a cancellation point and reads a thread control block that this thread lacks.
 
 use core::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// The decimal number that is all of `digits`, as `/proc` writes them; what exceeds 64 bits is lost.
+/// Parses `digits` as a decimal number, as `/proc` writes it; `None` unless all bytes are digits.
+/// Wraps beyond 64 bits.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -17,7 +17,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// An open file or directory, for reading.
+/// A file or directory opened for reading.
 pub(crate) struct File(RawFd);
 
 impl File {
@@ -29,42 +29,49 @@ impl File {
         Self::open_in(CWD, path, OFlags::DIRECTORY)
     }
 
-    /// Opens a file below `self`, which is a directory.
+    /// Opens a file below the directory `self`.
     pub(super) fn open_below(&self, path: &CStr) -> Option<Self> {
         Self::open_in(self.borrow(), path, OFlags::empty())
     }
 
     fn open_in(directory: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Option<Self> {
-        let file = rustix::fs::openat(directory, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let file = rustix::fs::openat(
+            directory,
+            path,
+            flags | OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
         Some(File(file.into_raw_fd()))
     }
 
     pub(super) fn borrow(&self) -> BorrowedFd<'_> {
-        // SAFETY: open until dropped.
+        // SAFETY: the descriptor is open until `self` is dropped.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 
-    /// Reads from the beginning; how much of `buffer` was filled.
+    /// Reads from the start of the file. Returns the number of bytes read.
     pub(crate) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
         rustix::io::pread(self.borrow(), buffer, 0).ok()
     }
 }
 
-/// A file that is read again and again.
+/// A file that is read repeatedly.
 pub(super) struct Source {
     open: fn() -> Option<File>,
-    /// The descriptor, if it may be kept.
+    /// The descriptor, if it stays open between readings.
     kept: Option<File>,
 }
 
 impl Source {
-    /// What `open` opens, if it can; with `keep_open` once, else for each reading.
+    /// A source that `open` opens, once with `keep_open`, else for each reading. `None` if `open`
+    /// fails now.
     pub(super) fn new(open: fn() -> Option<File>, keep_open: bool) -> Option<Self> {
         let file = open()?;
         Some(Source { open, kept: keep_open.then_some(file) })
     }
 
-    /// As [`File::read_into`].
+    /// See [`File::read_into`].
     pub(super) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
         match &self.kept {
             Some(file) => file.read_into(buffer),
@@ -75,7 +82,8 @@ impl Source {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used again. Closing a file that was only read cannot lose anything.
+        // SAFETY: `self` owns the descriptor and ends here. An error loses nothing on a file that
+        // was only read.
         let _ = unsafe { syscalls::syscall!(syscalls::Sysno::close, self.borrow().as_raw_fd()) };
     }
 }
@@ -85,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_and_nothing_else() {
+    fn decimal_with_other_characters_is_none() {
         assert_eq!(decimal(b"0"), Some(0));
         assert_eq!(decimal(b"1234567890123"), Some(1_234_567_890_123));
         for wrong in [&b""[..], b"12 ", b"-1", b".."] {

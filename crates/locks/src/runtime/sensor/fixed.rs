@@ -1,19 +1,19 @@
-//! A fixed load target, for experiments: the process's own load against a capacity that the user sets.
+//! A fixed load target for experiments: the process's load against a capacity that the user sets.
 //!
-//! The ASPLOS 2010 paper steers towards a target that the experimenter sets, apart from what the machine has
-//! (sections 2.3 and 5.1, Figures 5 and 8); this does the same to a whole program.
+//! The ASPLOS 2010 paper steers towards a target regardless of the machine (sections 2.3 and 5.1,
+//! Figures 5 and 8). This sensor does the same for a whole program.
 
 use super::schedstat::Schedstat;
 use crate::load::sensor::{Reading, Sensor};
 
-/// Run and run-queue times, against this many processors.
+/// Run and run-queue times against a fixed number of processors.
 pub struct Fixed {
     load: Schedstat,
     capacity: f64,
 }
 
 impl Fixed {
-    /// A target of `capacity` processors' worth of runnable threads.
+    /// Sets the target to `capacity` runnable threads.
     pub fn new(capacity: f64, load: Schedstat) -> Self {
         Fixed { load, capacity }
     }

@@ -1,10 +1,10 @@
 //! The number of runnable threads of the whole machine, from the fourth field of `/proc/loadavg`.
 //!
-//! One short file whatever the number of threads; but the number is of one moment, not of an
-//! interval, and it counts everybody's threads. So a process that shares its machine takes the others' load for its own, and
-//! its waiters sleep where with `schedstat` they would not (ASPLOS 2010, section 5.5). On a machine of
-//! one's own it is the cheapest sensor that needs no privilege. In a container it is the host's number, unless lxcfs
-//! is mounted over it.
+//! A reading is one short file, however many threads there are. But it is a snapshot, and counts
+//! the threads of all processes: on a shared machine, waiters sleep where they would not under
+//! `schedstat` (ASPLOS 2010, section 5.5). On a dedicated machine this is the cheapest sensor
+//! without privileges. In a container the file shows the host's number, unless lxcfs is mounted
+//! over it.
 
 use super::capacity::Capacity;
 use super::file::{File, Source, decimal};
@@ -17,7 +17,7 @@ pub struct LoadAverage {
     capacity: Capacity,
 }
 
-/// R of `... R/T LAST`: the runnable threads, the one that reads among them.
+/// R of `... R/T LAST`: the number of runnable threads, including the reader.
 fn runnable(line: &[u8]) -> Option<u32> {
     let field = line.split(|&byte| byte == b' ').nth(3)?;
     let slash = field.iter().position(|&byte| byte == b'/')?;
@@ -25,8 +25,8 @@ fn runnable(line: &[u8]) -> Option<u32> {
 }
 
 impl LoadAverage {
-    /// A sensor on a thread with id `own_thread`; `None` without the file. For `keep_open` see
-    /// [`Schedstat::new`](super::schedstat::Schedstat::new).
+    /// The sensor, for a controller with thread id `own_thread`; `None` if the file cannot be
+    /// opened. For `keep_open` see [`Schedstat::new`](super::schedstat::Schedstat::new).
     pub fn open(keep_open: bool, own_thread: u32) -> Option<Self> {
         let source = Source::new(|| File::open(c"/proc/loadavg"), keep_open)?;
         Some(LoadAverage { source, own_thread, capacity: Capacity::default() })
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fourth_field_before_the_slash() {
+    fn runnable_of_loadavg_line_is_fourth_field() {
         assert_eq!(runnable(b"2.18 2.52 2.48 12/103 32610\n"), Some(12));
         assert_eq!(runnable(b"0.00 0.00 0.00 1/3 9\n"), Some(1));
         for wrong in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 /5 6", b"1 2 3 x/5 6"] {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_threads_that_spin() {
+    fn reading_with_three_spinning_threads_is_at_least_three() {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let ordering = std::sync::atomic::Ordering::Relaxed;
         let Some(mut sensor) = LoadAverage::open(true, 0) else {
@@ -76,7 +76,7 @@ mod tests {
                     }
                 });
             }
-            // Of one moment each; the machine's other threads only add to it.
+            // Snapshots: other threads of the machine can only raise them.
             let readings = (1..=20).map(|moment| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 sensor.read(moment).expect("the file is there").runnable

@@ -1,5 +1,5 @@
-//! The sensors of the load, each of which reads the kernel in its own way; the
-//! [interface](crate::load::sensor) is below.
+//! The sensors of the load, one file per source. They implement the [sensor
+//! interface](crate::load::sensor).
 
 pub mod bpf;
 pub mod capacity;

@@ -1,48 +1,50 @@
 //! Pressure stall information: the time in which some thread waited for a processor.
 //!
-//! `/proc/pressure/cpu`, or `cpu.pressure` of the process's version 2 control group if it is in one below the
-//! root, counts in `some ... total=` the microseconds in which at least one thread was runnable and had no processor.
-//! That is a part of the time, between 0 and 1, and not a number of threads: one waiting thread all the time and
-//! sixty look the same. So the number is searched for ([`Search`]): while somebody waits more than now and then,
-//! the estimate of the load grows, by steps that double; while hardly anybody waits it shrinks in the same way;
-//! and whenever the direction changes it begins again with one thread.
+//! The kernel counts, in `some ... total=`, the microseconds in which at least one thread was
+//! runnable without a processor: in `cpu.pressure` of the process's version 2 control group if that
+//! group is below the root, else in `/proc/pressure/cpu`. This yields a share of time rather than a
+//! number of threads: one thread that always waits looks like sixty. The sensor therefore searches
+//! for the number ([`Search`]). While threads wait often, the estimated load grows in steps that
+//! double; while threads hardly wait, it shrinks the same way; a change of direction restarts with
+//! a step of one thread.
 //!
-//! What a step changes is how many waiters sleep, and that changes the pressure: the loop is closed through the
-//! controller. It settles with as many threads awake as leave the run queues empty most of the time. That is
-//! about one less than with `schedstat`, whose margin keeps one thread waiting (`controller.rs`).
+//! A step changes how many waiters sleep, and thereby the pressure: the controller closes the loop.
+//! The search settles where the awake threads leave the run queues empty most of the time, about
+//! one thread below `schedstat`, whose margin keeps one thread waiting
+//! (`load/policy/observation.rs`).
 //!
-//! The machine's file counts everybody's waiting, as `/proc/loadavg` does; a group's counts that of its own
-//! threads, whoever makes them wait.
+//! The machine's file counts the waits of all processes, as `/proc/loadavg` does. A group's file
+//! counts the waits of its own threads, whichever process causes them.
 
 use super::capacity::Capacity;
 use super::cgroup;
 use super::file::{File, Source, decimal};
 use crate::load::sensor::{Reading, Sensor};
 
-/// Above this part of the time with somebody waiting, there are too many threads: a time slice or two in an interval of
-/// the default length are nothing.
+/// Above this share of time with a waiting thread, there are too many threads. A wait of one or two
+/// time slices per default interval stays below it.
 const OFTEN: f64 = 0.3;
-/// Below it, there may be room for one more.
+/// Below this share, there may be room for a thread.
 const RARELY: f64 = 0.1;
 
-/// Longest step: a thousand threads are reached within ten intervals anyway.
+/// Longest step: the search reaches a thousand threads within ten intervals anyway.
 const LONGEST_STEP: f64 = 256.0;
 
-/// The search for a load that would explain the pressure.
+/// The search for a load that explains the pressure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Search {
-    /// Threads that want a processor, those included that sleep for load.
+    /// Threads that want a processor, including those that sleep for load.
     load: f64,
     /// The last step.
     step: f64,
 }
 
 impl Search {
-    /// The load, after an interval in which somebody waited for the part `share` of the time, while
-    /// `sleeping` threads slept for load, on `capacity` processors.
+    /// The load on `capacity` processors, after an interval in which `sleeping` threads slept for
+    /// load and some thread waited during the fraction `share` of the time.
     ///
-    /// It stays between the capacity and what one step more than those who sleep comes to: where no waiter is there
-    /// to be put to sleep, it does not run away.
+    /// It is at least the capacity, and at most one step beyond what the sleepers explain, so that
+    /// it stays bounded where no waiter can be put to sleep.
     pub fn advance(&mut self, share: f64, sleeping: f64, capacity: f64) -> f64 {
         let direction = if share > OFTEN {
             1.0
@@ -52,8 +54,9 @@ impl Search {
             0.0
         };
         let goes_on = self.step * direction > 0.0;
-        self.step = if goes_on { (self.step * 2.0).clamp(-LONGEST_STEP, LONGEST_STEP) } else { direction };
-        // One more than is to run: the direct policy's margin, which pressure has no room for.
+        self.step =
+            if goes_on { (self.step * 2.0).clamp(-LONGEST_STEP, LONGEST_STEP) } else { direction };
+        // The direct policy's margin of one thread, which pressure cannot show.
         let beyond = capacity + 1.0;
         self.load = (self.load + self.step).clamp(capacity, beyond + sleeping + self.step.max(0.0));
         self.load
@@ -71,14 +74,15 @@ pub struct Pressure {
     capacity: Capacity,
 }
 
-/// The microseconds of `some ... total=N`.
+/// The microseconds in `some ... total=N`.
 fn total_us(text: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"some "))?;
-    let digits = line.split(|&byte| byte == b' ').find_map(|field| field.strip_prefix(b"total="))?;
+    let digits =
+        line.split(|&byte| byte == b' ').find_map(|field| field.strip_prefix(b"total="))?;
     decimal(digits)
 }
 
-/// The microseconds that a reading finds.
+/// The microseconds that the text read by `read_into` states.
 fn total(read_into: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<u64> {
     let mut text = [0u8; 256];
     let len = read_into(&mut text)?;
@@ -86,8 +90,8 @@ fn total(read_into: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<u64> {
 }
 
 impl Pressure {
-    /// A sensor on a thread with id `own_thread`; `None` where the kernel does not account for
-    /// pressure. For `keep_open` see [`Schedstat::new`](super::schedstat::Schedstat::new).
+    /// The sensor, for a controller with thread id `own_thread`; `None` if the kernel does not
+    /// record pressure. For `keep_open` see [`Schedstat::new`](super::schedstat::Schedstat::new).
     pub fn open(keep_open: bool, own_thread: u32) -> Option<Self> {
         Some(Pressure {
             source: Source::new(Self::file, keep_open)?,
@@ -101,7 +105,8 @@ impl Pressure {
 
     fn file() -> Option<File> {
         cgroup::open_own(b"cpu.pressure").filter(Self::is_counting).or_else(|| {
-            File::open(c"/proc/pressure/cpu").filter(Self::is_counting) // there, but no use, where booted without `psi=1`
+            // Without `psi=1` the file may exist and be unreadable.
+            File::open(c"/proc/pressure/cpu").filter(Self::is_counting)
         })
     }
 
@@ -124,7 +129,7 @@ impl Sensor for Pressure {
         let share = total.saturating_sub(before) as f64 * 1e3 / interval as f64;
         let capacity = self.capacity.processors();
         let load = self.search.advance(share.min(1.0), sleeping, capacity);
-        // The controller adds those who sleep.
+        // The controller adds the sleepers itself.
         Some(Reading::of_runnable((load - sleeping).max(0.0), capacity))
     }
 
@@ -138,17 +143,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_total_of_some() {
-        let text =
-            b"some avg10=3.07 avg60=18.15 avg300=25.95 total=8708\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
+    fn total_without_some_line_is_none() {
+        let text = b"some avg10=3.07 avg60=18.15 avg300=25.95 total=8708\n\
+              full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
         assert_eq!(total_us(text), Some(8708));
         assert_eq!(total_us(b"full avg10=0.00 total=1\n"), None);
         assert_eq!(total_us(b"some avg10=0.00 total=\n"), None);
         assert_eq!(total_us(b""), None);
     }
 
-    /// A process of `threads` that would all run, as many of which sleep as the controller's direct policy says. The numbers
-    /// awake after each interval.
+    /// Runs `threads` busy threads under the direct policy. Returns the number of awake threads
+    /// after each interval.
     fn awake(threads: f64, capacity: f64, intervals: usize) -> Vec<f64> {
         let mut search = Search::default();
         let mut sleeping = 0.0;
@@ -162,24 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_number_that_no_longer_waits() {
+    fn search_under_overload_settles_near_capacity() {
         for (threads, capacity) in [(4.0, 2.0), (64.0, 2.0), (64.0, 8.0), (1000.0, 16.0)] {
             let awake = awake(threads, capacity, 400);
-            let settled = &awake[100..];
-            let mean = settled.iter().sum::<f64>() / settled.len() as f64;
-            assert!((mean - capacity).abs() <= 1.0, "{threads} on {capacity}: {mean}: {settled:?}");
-            assert!(settled.iter().all(|awake| (awake - capacity).abs() <= 4.0), "{settled:?}");
+            let steady = &awake[100..];
+            let mean = steady.iter().sum::<f64>() / steady.len() as f64;
+            assert!((mean - capacity).abs() <= 1.0, "{threads} on {capacity}: {mean}: {steady:?}");
+            assert!(steady.iter().all(|awake| (awake - capacity).abs() <= 4.0), "{steady:?}");
             assert!(awake[12] <= capacity + 1.0 + threads / 4.0, "soon: {awake:?}");
         }
     }
 
     #[test]
-    fn without_pressure_nobody_sleeps() {
+    fn search_without_pressure_requests_no_sleepers() {
         assert!(awake(2.0, 2.0, 50).iter().all(|&awake| awake == 2.0));
     }
 
     #[test]
-    fn where_nobody_can_be_put_to_sleep_it_does_not_run_away() {
+    fn search_without_sleepers_stays_bounded() {
         let mut search = Search::default();
         (0..1000).for_each(|_| assert!(search.advance(1.0, 0.0, 2.0) <= 3.0 + LONGEST_STEP));
         let back = (0..20).position(|_| search.advance(0.0, 0.0, 2.0) <= 3.0);
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn between_often_and_rarely_it_stays() {
+    fn search_at_medium_pressure_keeps_estimate() {
         let mut search = Search { load: 7.0, step: 4.0 };
         assert_eq!(search.advance(0.2, 5.0, 2.0), 7.0);
         assert_eq!(search.advance(0.9, 5.0, 2.0), 8.0);

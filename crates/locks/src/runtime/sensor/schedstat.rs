@@ -1,21 +1,21 @@
 //! The default sensor: run and run-queue times of every thread, from `/proc/self/task/*/schedstat`.
 //!
-//! It stands in for the Solaris microstate accounting of the ASPLOS 2010 paper (section 3.2.1):
-//! nanoseconds on a processor and nanoseconds waiting for one, per thread. Their growth over an
-//! interval, divided by the interval, is the number of threads that wanted a processor.
+//! It replaces the Solaris microstate accounting of the ASPLOS 2010 paper (section 3.2.1). The
+//! growth of both times over an interval, divided by the interval, is the number of threads that
+//! wanted a processor.
 //!
-//! The paper's complaint (sections 5.3 and 6.2.2) is that a reading costs time linear in the number
-//! of threads. Three things keep it short: descriptors are kept open (a kept one costs a fifth of
-//! opening and closing); threads are listed anew only when their number has changed, which the link
-//! count of the task directory tells; and a thread that slept in one slot through the whole
-//! interval is not read.
+//! The paper notes (sections 5.3 and 6.2.2) that a reading takes time linear in the number of
+//! threads. Three things keep it short:
 //!
-//! What it does *not* see: a thread that has been waiting in a run queue since before the interval
-//! began shows its wait only once it runs. Over some intervals the sum is right, within one it is
-//! noisy.
+//! - Descriptors stay open: a read costs a fifth of opening and closing a file.
+//! - Threads are listed again only when the link count of the task directory shows that their
+//!   number changed.
+//! - A thread that slept in one slot through the whole interval is not read.
 //!
-//! Nothing here allocates, panics or uses thread-local storage; see the runtime's bare
-//! thread.
+//! *Not* visible: a thread in a run queue since before the interval shows its wait only once it
+//! runs. The sum is right over several intervals, but noisy within one.
+//!
+//! Code here does not allocate, panic or use thread-local storage; see the runtime's bare thread.
 
 use core::ptr;
 
@@ -26,14 +26,14 @@ use super::file::{File, decimal};
 use super::threads;
 use crate::load::sensor::{Reading, Sensor};
 
-/// Threads beyond these are not counted. Reading so many takes longer than an interval anyway.
+/// Greatest number of threads counted. Reading that many takes longer than an interval anyway.
 const MAX_THREADS: usize = 32_768;
 
-/// Readings between two listings of the threads even if their number stood still: one may have gone
-/// and another come.
+/// Number of readings between two listings while the number of threads is constant: a new thread
+/// may have replaced an old one.
 const LIST_EVERY: u32 = 16;
 
-/// Descriptors kept at most: half of the usual limit on open files.
+/// Greatest number of descriptors kept: half of the usual limit on open files.
 const MAX_KEPT: usize = 512;
 
 /// Longest contents of a `schedstat` file: three numbers.
@@ -46,10 +46,10 @@ struct Times {
     wait: u64,
 }
 
-/// One thread.
+/// State of one thread.
 struct Entry {
     thread: u32,
-    /// Place in the sleep-slot sequence where it was last seen asleep.
+    /// Sequence number of the sleep slot where it was last seen asleep.
     slot: Option<u32>,
     /// Whether it slept through the whole interval.
     slept_through: bool,
@@ -59,7 +59,7 @@ struct Entry {
     file: Option<File>,
 }
 
-/// The threads of the process, sorted by id, in a mapping of their own.
+/// The threads of the process, sorted by id, in a separate mapping.
 struct Table {
     entries: *mut Entry,
     len: usize,
@@ -67,9 +67,9 @@ struct Table {
 
 /// The sensor.
 pub struct Schedstat {
-    /// Whether descriptors may be kept: the table is this thread's alone.
+    /// Whether descriptors stay open: no other thread shares the descriptor table.
     keep_open: bool,
-    /// The controller's own thread, which is not load.
+    /// The controller's own thread, which is not part of the load.
     own_thread: u32,
     directory: Option<File>,
     table: Table,
@@ -80,12 +80,17 @@ pub struct Schedstat {
 }
 
 impl Table {
-    /// An empty table; without memory, one that stays empty.
+    /// An empty table, which stays empty if the mapping fails.
     fn new() -> Self {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping; pages appear as entries are written.
+        // SAFETY: a fresh anonymous mapping; the kernel adds pages as entries are written.
         let mapped = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), Self::BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                Self::BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )
         };
         Table { entries: mapped.map_or(ptr::null_mut(), <*mut _>::cast), len: 0 }
     }
@@ -96,33 +101,40 @@ impl Table {
         if self.entries.is_null() {
             return &mut [];
         }
-        // SAFETY: the first `len` entries are written, and borrowed through `self` only.
+        // SAFETY: the first `len` entries are initialized, and borrowed through `self` only.
         unsafe { core::slice::from_raw_parts_mut(self.entries, self.len) }
     }
 
     fn find(&mut self, thread: u32) -> Result<&mut Entry, usize> {
-        let place = self.entries().binary_search_by_key(&thread, |entry| entry.thread)?;
-        self.entries().get_mut(place).ok_or(place)
+        let index = self.entries().binary_search_by_key(&thread, |entry| entry.thread)?;
+        self.entries().get_mut(index).ok_or(index)
     }
 
-    /// Notes that `thread` exists.
+    /// Marks `thread` as existing, and adds it if new.
     fn list(&mut self, thread: u32) {
-        let place = match self.find(thread) {
+        let index = match self.find(thread) {
             Ok(entry) => {
                 entry.listed = true;
                 return;
             }
-            Err(place) => place,
+            Err(index) => index,
         };
         if self.entries.is_null() || self.len == MAX_THREADS {
             return;
         }
-        let entry = Entry { thread, slot: None, slept_through: false, listed: true, total: None, file: None };
-        // SAFETY: room for one more was checked; `place <= len`.
+        let entry = Entry {
+            thread,
+            slot: None,
+            slept_through: false,
+            listed: true,
+            total: None,
+            file: None,
+        };
+        // SAFETY: there is room for one more entry, and `index <= len`.
         unsafe {
-            let place_at = self.entries.add(place);
-            ptr::copy(place_at, place_at.add(1), self.len - place);
-            place_at.write(entry);
+            let target = self.entries.add(index);
+            ptr::copy(target, target.add(1), self.len - index);
+            target.write(entry);
         }
         self.len += 1;
     }
@@ -130,10 +142,10 @@ impl Table {
     /// Drops the entries of threads that were not listed since the last call.
     fn forget_unlisted(&mut self) {
         let mut kept = 0;
-        for place in 0..self.len {
-            // SAFETY: `kept <= place < len`; an entry is moved or dropped once.
+        for index in 0..self.len {
+            // SAFETY: `kept <= index < len`, and each entry is moved or dropped once.
             unsafe {
-                let entry = self.entries.add(place);
+                let entry = self.entries.add(index);
                 if (*entry).listed {
                     (*entry).listed = false;
                     ptr::copy(entry, self.entries.add(kept), 1);
@@ -151,7 +163,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         self.forget_unlisted();
         if !self.entries.is_null() {
-            // SAFETY: mapped in `new`; its entries are dropped.
+            // SAFETY: mapped in `new`; all entries are dropped.
             let _ = unsafe { rustix::mm::munmap(self.entries.cast(), Self::BYTES) };
         }
     }
@@ -165,7 +177,7 @@ impl Path {
         let mut path = [0; 32];
         let mut digits = itoa::Buffer::new();
         let bytes = digits.format(thread).bytes().chain(*b"/schedstat");
-        path.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+        path.iter_mut().zip(bytes).for_each(|(target, byte)| *target = byte);
         Path(path)
     }
 
@@ -181,9 +193,8 @@ fn run_and_wait(line: &[u8]) -> Option<Times> {
 }
 
 impl Schedstat {
-    /// A sensor for the calling process, on a thread with id `own_thread`. With `keep_open`,
-    /// descriptors are kept between readings; the caller says so only if nobody else sees the
-    /// thread's descriptor table.
+    /// The sensor, for a controller of this process with thread id `own_thread`. Set `keep_open` to
+    /// keep descriptors between readings, but only if no other thread shares the descriptor table.
     pub fn new(keep_open: bool, own_thread: u32) -> Self {
         Schedstat {
             keep_open,
@@ -203,10 +214,11 @@ impl Schedstat {
         }
     }
 
-    /// Lists the threads anew if their number changed, or now and then.
+    /// Lists the threads if their number has changed, or every [`LIST_EVERY`] readings.
     fn list(&mut self) {
         let Some(directory) = &self.directory else { return };
-        let links = rustix::fs::fstat(directory.borrow()).map_or(0, |status| status.st_nlink as u32);
+        let links =
+            rustix::fs::fstat(directory.borrow()).map_or(0, |status| status.st_nlink as u32);
         if links == self.links && !self.readings.is_multiple_of(LIST_EVERY) {
             return;
         }
@@ -222,7 +234,7 @@ impl Schedstat {
         }
     }
 
-    /// Nanoseconds that `entry`'s thread ran or waited since its last reading.
+    /// Nanoseconds that the thread of `entry` ran or waited since its last reading.
     fn growth(directory: &File, keep_open: bool, entry: &mut Entry) -> Times {
         if entry.file.is_none() {
             entry.file = directory.open_below(Path::of(entry.thread).as_cstr());
@@ -236,9 +248,10 @@ impl Schedstat {
             entry.file = None;
         }
         let growth = match (entry.total, total) {
-            (Some(before), Some(now)) => {
-                Times { run: now.run.saturating_sub(before.run), wait: now.wait.saturating_sub(before.wait) }
-            }
+            (Some(before), Some(now)) => Times {
+                run: now.run.saturating_sub(before.run),
+                wait: now.wait.saturating_sub(before.wait),
+            },
             _ => Times::default(),
         };
         entry.total = total;
@@ -254,15 +267,16 @@ impl Sensor for Schedstat {
     fn read(&mut self, now: u64) -> Option<Reading> {
         self.open_directory();
         self.list();
-        self.capacity.follow(now, |look| self.table.entries().iter().for_each(|entry| look(entry.thread)));
+        self.capacity
+            .follow(now, |visit| self.table.entries().iter().for_each(|entry| visit(entry.thread)));
         self.readings = self.readings.wrapping_add(1);
         let keep_open = self.keep_open;
         let mut total = Times::default();
         {
             let directory = self.directory.as_ref()?;
-            for (place, entry) in self.table.entries().iter_mut().enumerate() {
+            for (index, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
-                    let growth = Self::growth(directory, keep_open && place < MAX_KEPT, entry);
+                    let growth = Self::growth(directory, keep_open && index < MAX_KEPT, entry);
                     total.run += growth.run;
                     total.wait += growth.wait;
                 }
@@ -293,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_first_two_numbers() {
+    fn schedstat_line_yields_first_two_numbers() {
         assert_eq!(run_and_wait(b"1500 500 7\n"), Some(Times { run: 1500, wait: 500 }));
         assert_eq!(run_and_wait(b"0 0 0\n"), Some(Times::default()));
         assert_eq!(run_and_wait(b""), None);
@@ -302,17 +316,20 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_no_leading_zeroes() {
+    fn path_of_thread_has_no_leading_zeroes() {
         assert_eq!(Path::of(1).as_cstr(), c"1/schedstat");
         assert_eq!(Path::of(4_194_304).as_cstr(), c"4194304/schedstat");
         assert_eq!(Path::of(100).as_cstr(), c"100/schedstat");
     }
 
     #[test]
-    fn the_table_keeps_listed_threads_in_order() {
+    fn table_keeps_listed_threads_sorted() {
         let mut table = Table::new();
         [5, 3, 9, 7].into_iter().for_each(|thread| table.list(thread));
-        assert_eq!(table.entries().iter().map(|entry| entry.thread).collect::<Vec<_>>(), [3, 5, 7, 9]);
+        assert_eq!(
+            table.entries().iter().map(|entry| entry.thread).collect::<Vec<_>>(),
+            [3, 5, 7, 9]
+        );
         table.forget_unlisted();
         [9, 4].into_iter().for_each(|thread| table.list(thread));
         table.forget_unlisted();
@@ -320,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_a_thread_that_spins() {
+    fn reading_with_a_spinning_thread_counts_it() {
         let stop = std::sync::atomic::AtomicBool::new(false);
         let ordering = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
@@ -336,7 +353,9 @@ mod tests {
             let reading = sensor.read(1 + start.elapsed().as_nanos() as u64);
             stop.store(true, ordering);
             match reading {
-                Some(reading) => assert!(reading.runnable > 0.5 && reading.capacity > 0.0, "{reading:?}"),
+                Some(reading) => {
+                    assert!(reading.runnable > 0.5 && reading.capacity > 0.0, "{reading:?}")
+                }
                 None => println!("skipped: /proc/self/task/*/schedstat cannot be read here"),
             }
         });

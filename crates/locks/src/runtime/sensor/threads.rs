@@ -1,10 +1,11 @@
-//! The threads of the process, from a task directory of `/proc`.
+//! The threads of a process, from a task directory of `/proc`.
 
 use rustix::fs::{RawDir, SeekFrom};
 
 use super::file::{File, decimal};
 
-/// Tells `visit` the id of every thread in `directory`; whether it could be read.
+/// Calls `visit` with the id of every thread in `directory`. Returns whether the directory could be
+/// read.
 pub(super) fn for_each(directory: &File, mut visit: impl FnMut(u32)) -> bool {
     if rustix::fs::seek(directory.borrow(), SeekFrom::Start(0)).is_err() {
         return false;
@@ -24,13 +25,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_thread_is_among_them() {
+    fn for_each_on_repeat_visits_calling_thread() {
         let directory = File::open_directory(c"/proc/self/task").expect("/proc is mounted");
         let me = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         for _ in 0..2 {
             let mut found = false;
             assert!(for_each(&directory, |thread| found |= thread == me));
-            assert!(found, "also the second time");
+            assert!(found, "on every call");
         }
     }
 }

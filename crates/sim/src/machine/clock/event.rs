@@ -1,41 +1,40 @@
-//! What is going to happen, in order of simulated time; of two things at one time, the one that was
-//! announced first.
+//! Future events in order of simulated time, and in the order of scheduling if their times are
+//! equal.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): nearly all that is announced
-//! happens within a microsecond or within a millisecond, and so costs the same however many threads
-//! there are.
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987). Nearly all events happen within a
+//! microsecond or a millisecond of their scheduling. They stay in the wheels, where the cost of an
+//! event does not depend on the number of threads.
 //!
-//! | where | what happens | a slot |
+//! | place | events | slots |
 //! | --- | --- | --- |
-//! | the near wheel | in the same 1024 ns as what happened last | 1 ns |
-//! | the far wheel | later in the same 1024 * 1024 ns | 1024 ns; spread over the near wheel when its time comes |
-//! | a heap | later | sorted; poured into the far wheel when that is empty |
+//! | near wheel | in the same 1024 ns as the last event | 1 ns |
+//! | far wheel | later in the same 1024 * 1024 ns | 1024 ns; moved to the near wheel when they are due |
+//! | heap | later | sorted; moved to the far wheel when that is empty |
 //!
-//! **Invariant.** In each slot what was announced first is first. What comes from a coarser place
-//! comes before anything is announced to the finer one directly.
+//! **Invariant.** Each slot lists its events in the order of scheduling. Events move from a coarser
+//! place to a finer one before any event is scheduled directly in the finer place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A thread on a processor goes on, unless its token is another by then.
+    /// A running thread resumes, unless its token has changed.
     Resume { thread: u32, token: u32 },
-    /// A blocked thread's time is up, unless its token is another by then.
+    /// A blocked thread times out, unless its token has changed.
     Timer { thread: u32, token: u32 },
-    /// A context looks at its run queue.
+    /// A context checks its run queue.
     Tick { context: u32 },
-    /// Run queues are evened out.
+    /// The scheduler balances the run queues.
     Balance,
 }
 
-/// Binary digits of a slot's number.
+/// Bits of a slot number.
 const DIGITS: u32 = 10;
 const SLOTS: usize = 1 << DIGITS;
 const NONE: u32 = u32::MAX;
 
-/// An event, in the list of its slot, or a free place.
+/// An event in the list of its slot, or a free node.
 #[derive(Clone, Copy)]
 struct Node {
     time: u64,
@@ -51,19 +50,22 @@ struct Slot {
 
 struct Wheel {
     slots: Box<[Slot; SLOTS]>,
-    /// Which slots have something, 64 in a word.
+    /// One bit per non-empty slot.
     filled: [u64; SLOTS / 64],
-    /// Which of these words are not 0.
+    /// One bit per nonzero word of `filled`.
     words: u64,
 }
 
 impl Wheel {
     fn new() -> Self {
-        Wheel { slots: Box::new([Slot { first: NONE, last: NONE }; SLOTS]), filled: [0; SLOTS / 64], words: 0 }
+        Wheel {
+            slots: Box::new([Slot { first: NONE, last: NONE }; SLOTS]),
+            filled: [0; SLOTS / 64],
+            words: 0,
+        }
     }
 
-    /// The first slot that has something. Those before the present are empty, so that it is the
-    /// next.
+    /// The first non-empty slot. Slots of the past are empty, so this slot is next.
     #[inline(always)]
     fn first(&self) -> Option<usize> {
         (self.words != 0).then(|| {
@@ -94,24 +96,22 @@ impl Wheel {
     }
 }
 
-/// The slot of `time` in a wheel whose slots are `1 << shift` nanoseconds.
+/// Slot of `time` in a wheel with slots of `1 << shift` nanoseconds.
 fn slot(time: u64, shift: u32) -> usize {
     (time >> shift) as usize % SLOTS
 }
 
-/// The events to come.
 pub(crate) struct Events {
     near: Wheel,
     far: Wheel,
-    /// When the first event of each slot of `far` happens.
+    /// Time of the earliest event in each slot of `far`.
     earliest: Box<[u64; SLOTS]>,
-    /// Time, how many were announced before, place.
+    /// Time, sequence number and node of each event.
     later: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    announced: u64,
+    sequence: u64,
     nodes: Vec<Node>,
-    /// The first free place among them.
+    /// Head of the list of free nodes.
     free: u32,
-    /// When the last event happened.
     now: u64,
 }
 
@@ -122,7 +122,7 @@ impl Default for Events {
             far: Wheel::new(),
             earliest: Box::new([u64::MAX; SLOTS]),
             later: BinaryHeap::new(),
-            announced: 0,
+            sequence: 0,
             nodes: Vec::new(),
             free: NONE,
             now: 0,
@@ -131,10 +131,14 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Announces `event` for `time`, which is not before what happened last.
+    /// Schedules `event` at `time`, which is not before the last event.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, event: Event) {
-        debug_assert!(time >= self.now, "an event at {time} is announced after one at {} has happened", self.now);
+        debug_assert!(
+            time >= self.now,
+            "an event at {time} is scheduled after one at {} has happened",
+            self.now
+        );
         let node = Node { time, event, next: NONE };
         let place = self.free;
         let place = if place == NONE {
@@ -147,27 +151,27 @@ impl Events {
         if time >> DIGITS == self.now >> DIGITS {
             self.near.append(slot(time, 0), place, &mut self.nodes);
         } else {
-            self.put_off(time, place);
+            self.push_later(time, place);
         }
     }
 
-    fn put_off(&mut self, time: u64, place: u32) {
+    fn push_later(&mut self, time: u64, place: u32) {
         if time >> (2 * DIGITS) == self.now >> (2 * DIGITS) {
             let slot = slot(time, DIGITS);
             self.earliest[slot] = self.earliest[slot].min(time);
             self.far.append(slot, place, &mut self.nodes);
         } else {
-            self.announced += 1;
-            self.later.push(Reverse((time, self.announced, place)));
+            self.sequence += 1;
+            self.later.push(Reverse((time, self.sequence, place)));
         }
     }
 
-    /// What happens next, and when.
+    /// Removes and returns the next event and its time.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
         let slot = match self.near.first() {
             Some(slot) => slot,
-            None => self.turn()?,
+            None => self.refill_near()?,
         };
         let place = self.near.slots[slot].first;
         let Node { time, event, next } = self.nodes[place as usize];
@@ -182,8 +186,8 @@ impl Events {
         Some((time, event))
     }
 
-    /// Fills the near wheel, which is empty; its first slot.
-    fn turn(&mut self) -> Option<usize> {
+    /// Refills the empty near wheel and returns its first slot.
+    fn refill_near(&mut self) -> Option<usize> {
         let from = match self.far.first() {
             Some(from) => from,
             None => {
@@ -212,7 +216,7 @@ impl Events {
         self.near.first()
     }
 
-    /// When the next event happens; the end of time if there is none.
+    /// Time of the next event; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         if let Some(slot) = self.near.first() {
@@ -227,7 +231,8 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// Against a list that is searched, with events as far ahead as `spans` say.
+    /// Compares the wheels with a list that is searched for its first event. Each event lies ahead
+    /// by at most a random element of `spans`.
     fn compare(seed: u64, spans: &[u64]) {
         let mut events = Events::default();
         let mut random = fastrand::Rng::with_seed(seed);
@@ -246,7 +251,7 @@ mod tests {
             let expected = first.map(|place| waiting.remove(place));
             let popped = events.pop().map(|(at, event)| match event {
                 Event::Tick { context } => (at, context),
-                other => panic!("{other:?} was never announced"),
+                other => panic!("{other:?} was never scheduled"),
             });
             assert_eq!(popped, expected);
             now = popped.map_or(now, |(at, _)| at);
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_by_time_and_then_as_announced() {
+    fn events_pop_by_time_then_by_scheduling_order() {
         compare(1, &[0, 3, 50]);
         compare(2, &[1, 900, 1_100]);
         compare(3, &[10, 5_000, 2_000_000]);

@@ -1,50 +1,48 @@
-//! The clock: simulated time, and what is going to happen when.
+//! The clock: simulated time and the future events.
 //!
-//! A thread's announcements have a token. Its next announcement, or its
-//! [cancellation](Clock::cancel), gives it another one, and what was announced with the old token
-//! does not happen.
+//! An event of a thread carries a token. Scheduling another event, or a
+//! [cancellation](Clock::cancel), gives the thread a new token. Events with an old token are
+//! ignored.
 
 mod event;
 
 pub(crate) use event::Event;
 use event::Events;
 
-/// What was announced for a thread.
+/// The scheduled events of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Alarm {
     token: u32,
     resumes_at: u64,
 }
 
-/// A machine's clock.
 #[derive(Default)]
 pub(crate) struct Clock {
-    /// The time: of the thread that runs, or of what happened last.
+    /// The running thread's time, or the time of the last event.
     pub(crate) now: u64,
-    /// When something else happens than the thread that runs.
+    /// Time of the next event other than the running thread's progress.
     horizon: u64,
     events: Events,
-    /// By thread.
+    /// Indexed by thread.
     alarms: Vec<Alarm>,
     handled: u64,
 }
 
 impl Clock {
-    /// A thread more.
     pub(crate) fn add_thread(&mut self) {
         self.alarms.push(Alarm::default());
     }
 
-    /// Announces what concerns no thread.
+    /// Schedules an event that belongs to no thread.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, event: Event) {
         self.horizon = self.horizon.min(time);
         self.events.push(time, event);
     }
 
-    /// Announces that `thread` goes on at the time `at` and at no other.
+    /// Schedules the resumption of `thread` at `at`, and cancels its earlier events.
     #[inline]
-    pub(crate) fn announce(&mut self, thread: u32, at: u64) {
+    pub(crate) fn schedule_resume(&mut self, thread: u32, at: u64) {
         self.cancel(thread);
         let alarm = &mut self.alarms[thread as usize];
         alarm.resumes_at = at;
@@ -52,27 +50,25 @@ impl Clock {
         self.push(at, Event::Resume { thread, token });
     }
 
-    /// Announces that the sleep of `thread` is over at the time `at`.
+    /// Schedules the end of the sleep of `thread`.
     pub(crate) fn set_timer(&mut self, thread: u32, at: u64) {
         let token = self.alarms[thread as usize].token;
         self.push(at, Event::Timer { thread, token });
     }
 
-    /// What was announced for `thread` does not happen.
     #[inline]
     pub(crate) fn cancel(&mut self, thread: u32) {
         let alarm = &mut self.alarms[thread as usize];
         alarm.token = alarm.token.wrapping_add(1);
     }
 
-    /// When `thread` goes on, as it was announced last.
+    /// When `thread` resumes, by its last scheduled event.
     #[inline]
     pub(crate) fn resumes_at(&self, thread: u32) -> u64 {
         self.alarms[thread as usize].resumes_at
     }
 
-    /// What happens next, not after the time `end`. It is now that time, or `end` if nothing
-    /// happens until then.
+    /// Advances to the next event and returns it. Advances to `end` if no event happens until then.
     #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
         while self.events.next() <= end {
@@ -89,19 +85,19 @@ impl Clock {
         None
     }
 
-    /// A thread runs, until what happens next.
+    /// Starts a thread's run, which lasts until the next event.
     #[inline]
     pub(crate) fn begin_run(&mut self) {
         self.horizon = self.events.next();
     }
 
-    /// Whether the thread that runs is ahead of what happens next by more than `ns` nanoseconds.
+    /// Whether the running thread is ahead of the next event by more than `ns` nanoseconds.
     #[inline(always)]
     pub(crate) fn is_ahead(&self, ns: u64) -> bool {
         self.now > self.horizon.saturating_add(ns)
     }
 
-    /// Events that have happened, or did not because of their tokens.
+    /// Number of events that happened, cancelled ones included.
     pub(crate) fn handled(&self) -> u64 {
         self.handled
     }
@@ -125,20 +121,20 @@ mod tests {
     }
 
     #[test]
-    fn announcement_replaces_the_one_before() {
+    fn new_resumption_replaces_earlier_one() {
         let mut clock = clock(2);
-        clock.announce(0, 100);
-        clock.announce(1, 150);
-        clock.announce(0, 200);
+        clock.schedule_resume(0, 100);
+        clock.schedule_resume(1, 150);
+        clock.schedule_resume(0, 200);
         assert_eq!(clock.resumes_at(0), 200);
         assert_eq!((thread_of(clock.next(500)), clock.now), (Some(1), 150));
         assert_eq!((thread_of(clock.next(500)), clock.now), (Some(0), 200));
         assert_eq!((clock.next(500), clock.now), (None, 500));
-        assert_eq!(clock.handled(), 3, "the replaced one too");
+        assert_eq!(clock.handled(), 3, "the cancelled event counts too");
     }
 
     #[test]
-    fn cancelled_timer_does_not_ring() {
+    fn cancelled_timer_does_not_fire() {
         let mut clock = clock(2);
         clock.set_timer(0, 10);
         clock.set_timer(1, 20);
@@ -147,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stops_at_the_end_and_later_events_stay() {
+    fn clock_stops_at_end_and_keeps_later_events() {
         let mut clock = clock(0);
         clock.push(70, Event::Balance);
         assert_eq!((clock.next(69), clock.now), (None, 69));
@@ -155,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_is_ahead_of_what_is_announced_while_it_runs() {
+    fn event_scheduled_during_run_moves_the_horizon() {
         let mut clock = clock(0);
         clock.push(100, Event::Balance);
         clock.begin_run();

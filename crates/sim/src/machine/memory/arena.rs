@@ -1,18 +1,16 @@
-//! The simulated machine's memory: what is allocated here has cache lines.
+//! The simulated machine's memory. Every allocation lies on cache lines of its own.
 //!
-//! One reservation, handed out in order and never given back while the machine lives, so that the
-//! number of a line depends on nothing but what was allocated before it.
+//! The arena is one reservation that hands out memory in order and takes none back, so that line
+//! numbers depend only on the preceding allocations.
 
 use std::io;
 use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
-/// 64 MiB: a process's load control takes some 100 KiB, a lock one line, a queue node one.
+/// 64 MiB. A process's load control takes about 100 KiB; a lock or a queue node takes one line.
 const BYTES: usize = 64 << 20;
-/// Lines of it.
 pub(crate) const LINES: usize = BYTES / LINE;
 
 pub(crate) struct Arena {
@@ -23,25 +21,31 @@ pub(crate) struct Arena {
 impl Arena {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping, at no address in particular.
-        let base =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
+        };
         Ok(Arena { base: base.cast(), used: 0 })
     }
 
-    /// Moves `value` to memory of the machine, on cache lines of its own. It is not dropped with
-    /// the machine.
+    /// Moves `value` to the machine's memory, on cache lines of its own. The value is never
+    /// dropped.
     ///
     /// # Panics
     ///
-    /// The machine's memory is used up.
-    pub(crate) fn place<T>(&mut self, value: T) -> *mut T {
+    /// Panics if the machine's memory is exhausted.
+    pub(crate) fn allocate<T>(&mut self, value: T) -> *mut T {
         let align = align_of::<T>().max(LINE);
         let offset = self.used.next_multiple_of(align);
         let end = offset + size_of::<T>();
         assert!(end <= BYTES, "the simulated machine's memory is used up");
         self.used = end.next_multiple_of(LINE);
-        // SAFETY: within the mapping, aligned, and nobody else's.
+        // SAFETY: within the mapping, aligned, and handed out only once.
         unsafe {
             let place = self.base.add(offset).cast::<T>();
             place.write(value);
@@ -49,15 +53,14 @@ impl Arena {
         }
     }
 
-    /// The line in which `address` is; `None` for memory that is not the machine's, such as a
-    /// stack.
+    /// The line of `address`; `None` outside the machine's memory, for example on a stack.
     #[inline(always)]
     pub(crate) fn line_of(&self, address: usize) -> Option<usize> {
         let offset = address.wrapping_sub(self.base.addr());
         (offset < BYTES).then_some(offset / LINE)
     }
 
-    /// `address` as an offset into the machine's memory.
+    /// Offset of `address` in the machine's memory.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         let offset = address.wrapping_sub(self.base.addr());
         (offset < BYTES).then_some(offset)
@@ -66,7 +69,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; the machine that is dropped with it was all that used it.
+        // SAFETY: `new` mapped it; its only user, the machine, is dropped with it.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), BYTES) };
     }
 }

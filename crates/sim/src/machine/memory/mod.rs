@@ -1,8 +1,7 @@
-//! Memory: the lines that a program's data is on, who has copies of them, and who waits for them to
-//! change.
+//! Memory: the cache lines of a program's data, their copies, and the threads that poll them.
 //!
-//! It knows threads by their numbers, and cores by theirs. Time is a number that is passed in: what
-//! an access takes is added to it.
+//! Threads and cores are numbers. The caller passes in the time, and an access advances it by its
+//! cost.
 
 mod arena;
 mod coherence;
@@ -20,20 +19,19 @@ use coherence::{Begun, Caches};
 use polling::{Polling, Watchers};
 use stores::Stores;
 
-/// What one thread has under way.
+/// Accesses of one thread that are not finished.
 #[derive(Default)]
 struct View {
     polling: Polling,
     stores: Stores,
 }
 
-/// A machine's memory.
 pub(crate) struct Memory {
     parameters: parameters::Memory,
     arena: Arena,
     caches: Caches,
     watchers: Watchers,
-    /// By thread.
+    /// Indexed by thread.
     views: Vec<View>,
     accesses: u64,
     misses: u64,
@@ -52,36 +50,30 @@ impl Memory {
         })
     }
 
-    /// A thread more.
     pub(crate) fn add_thread(&mut self) {
         self.views.push(View::default());
     }
 
-    /// Moves `value` to this memory, on cache lines of its own. It is not dropped with the machine.
-    pub(crate) fn place<T>(&mut self, value: T) -> *mut T {
-        self.arena.place(value)
+    pub(crate) fn allocate<T>(&mut self, value: T) -> *mut T {
+        self.arena.allocate(value)
     }
 
-    /// The line in which `address` is; `None` for memory that is not the machine's, such as a
-    /// stack.
     #[inline(always)]
     pub(crate) fn line_of(&self, address: usize) -> Option<usize> {
         self.arena.line_of(address)
     }
 
-    /// `address` as an offset into this memory.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         self.arena.offset_of(address)
     }
 
-    /// Accesses so far, and those of them that another cache or memory had to serve.
+    /// Number of accesses, and how many of them another cache or memory served.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.accesses, self.misses)
     }
 
-    /// `thread`, on `core`, begins an access at the time `now`, which becomes the time when the
-    /// access is done. If a transfer is returned, the access takes effect when that
-    /// [ends](Self::end).
+    /// Begins an access of `thread`, which runs on `core`, and advances `now` to its completion. If
+    /// it returns a transfer, the access takes effect at the transfer's [end](Self::end).
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
@@ -98,13 +90,13 @@ impl Memory {
         };
         let View { polling, stores } = &mut self.views[thread as usize];
         if self.parameters.store_buffer {
-            let is_ours = stores.has_at_hand(line, *now);
+            let is_ours = stores.is_held(line, *now);
             if access == Access::ReadModifyWrite {
                 *now = (*now).max(stores.drained_at());
             }
             if is_ours && access != Access::Load {
                 *now += self.caches.hold(core, line, access);
-                polling.note_change();
+                polling.record_change();
                 return None;
             }
         }
@@ -112,9 +104,9 @@ impl Memory {
             Begun::Hit(cost) => {
                 *now += cost;
                 match access {
-                    Access::Load => polling.note_load(line, self.caches.version(line)),
-                    Access::Store => {} // nobody has seen it
-                    Access::ReadModifyWrite => polling.note_change(),
+                    Access::Load => polling.record_load(line, self.caches.version(line)),
+                    Access::Store => {} // No other thread polls the line.
+                    Access::ReadModifyWrite => polling.record_change(),
                 }
                 None
             }
@@ -123,13 +115,13 @@ impl Memory {
                 self.caches.end(transfer);
                 stores.push(line, transfer.takes, transfer.done);
                 *now += self.parameters.hit_ns;
-                polling.note_change();
+                polling.record_change();
                 None
             }
             Begun::Miss(transfer) => {
                 self.misses += 1;
                 if access == Access::ReadModifyWrite {
-                    stores.note_arrival(line, transfer.takes, transfer.done);
+                    stores.record_arrival(line, transfer.takes, transfer.done);
                 }
                 *now = transfer.done;
                 Some(transfer)
@@ -137,39 +129,38 @@ impl Memory {
         }
     }
 
-    /// The transfer that `thread` waited for is done, and its access takes effect.
+    /// Completes the transfer that `thread` waited for, and its access.
     #[inline]
     pub(crate) fn end(&mut self, thread: u32, transfer: Transfer) {
         self.caches.end(transfer);
         let polling = &mut self.views[thread as usize].polling;
         if transfer.access == Access::Load {
-            polling.note_load(transfer.line, self.caches.version(transfer.line));
+            polling.record_load(transfer.line, self.caches.version(transfer.line));
         } else {
-            polling.note_change();
+            polling.record_change();
         }
     }
 
-    /// `thread` makes a full fence at the time `now`: when it is done.
+    /// Executes a full fence of `thread` at `now`, and returns its completion time.
     pub(crate) fn fence(&self, thread: u32, now: u64) -> u64 {
         now.max(self.views[thread as usize].stores.drained_at()) + self.parameters.fence_ns
     }
 
-    /// `thread` has looked at the clock.
     #[inline(always)]
-    pub(crate) fn note_clock(&mut self, thread: u32) {
-        self.views[thread as usize].polling.note_clock();
+    pub(crate) fn record_clock_read(&mut self, thread: u32) {
+        self.views[thread as usize].polling.record_clock_read();
     }
 
-    /// `thread` did what another may see, or what it may not be suspended in the middle of.
+    /// Records an action of `thread` that others may see, or during which it must not be suspended.
     #[inline(always)]
-    pub(crate) fn note_change(&mut self, thread: u32) {
-        self.views[thread as usize].polling.note_change();
+    pub(crate) fn record_change(&mut self, thread: u32) {
+        self.views[thread as usize].polling.record_change();
     }
 
-    /// `thread`, which polls, has paused. If all that it did was to look, and what it saw has not
-    /// changed, it watches that from now on: for how long it may be suspended.
+    /// Ends a polling turn of `thread`. If the turn only polled lines that are still unchanged,
+    /// the thread watches these lines from now on, and may be suspended for the returned span.
     #[inline]
-    pub(crate) fn rest(&mut self, thread: u32) -> Option<u64> {
+    pub(crate) fn begin_polling(&mut self, thread: u32) -> Option<u64> {
         let View { polling, .. } = &mut self.views[thread as usize];
         if !polling.end_turn() {
             return None;
@@ -182,15 +173,15 @@ impl Memory {
         Some(polling.next_span())
     }
 
-    /// `thread` watches one line, whatever it did before.
+    /// Makes `thread` watch one line, whatever its last turn did.
     pub(crate) fn watch(&mut self, thread: u32, line: usize) {
         let View { polling, .. } = &mut self.views[thread as usize];
         polling.start();
         self.watchers.watch(line as u32, thread, polling);
     }
 
-    /// `writer` has changed what is in `line`. Others that watch it do so no more; `wake` is called
-    /// for each of them, and returns whether the thread was suspended for the line's sake.
+    /// Reports that `writer` changed `line`. Removes the other watchers and calls `wake` for
+    /// each; `wake` returns whether the thread was suspended to poll.
     #[inline(always)]
     pub(crate) fn change(&mut self, line: usize, writer: u32, wake: impl FnMut(u32) -> bool) {
         if let Some(list) = self.watchers.list(line) {
@@ -200,7 +191,13 @@ impl Memory {
 }
 
 #[cold]
-fn wake_all(list: &mut Vec<u32>, views: &mut [View], line: usize, writer: u32, mut wake: impl FnMut(u32) -> bool) {
+fn wake_all(
+    list: &mut Vec<u32>,
+    views: &mut [View],
+    line: usize,
+    writer: u32,
+    mut wake: impl FnMut(u32) -> bool,
+) {
     list.retain(|&watcher| {
         if watcher == writer {
             return true;
@@ -208,7 +205,7 @@ fn wake_all(list: &mut Vec<u32>, views: &mut [View], line: usize, writer: u32, m
         let polling = &mut views[watcher as usize].polling;
         polling.forget(line as u32);
         if wake(watcher) {
-            polling.note_wake_up();
+            polling.record_wake_up();
         }
         false
     });
@@ -219,17 +216,18 @@ mod tests {
     use super::*;
     use crate::presets;
 
-    /// Threads 0 and 1, on cores 0 and 1 of the preset `server`, and the address of a line.
+    /// A memory with threads 0 and 1 on cores 0 and 1 of preset `server`, and the address of a
+    /// line.
     fn memory(store_buffer: bool) -> (Memory, parameters::Memory, usize) {
         let mut parameters = presets::named("server").expect("a preset");
         parameters.memory.store_buffer = store_buffer;
         let mut memory = Memory::new(parameters.topology, parameters.memory).expect("memory");
         (0..2).for_each(|_| memory.add_thread());
-        let address = memory.place(0_u64).addr();
+        let address = memory.allocate(0_u64).addr();
         (memory, parameters.memory, address)
     }
 
-    /// An access from its begin to its end: what it takes.
+    /// Runs a whole access and returns its duration.
     fn takes(memory: &mut Memory, begin: u64, thread: u32, address: usize, access: Access) -> u64 {
         let mut now = begin;
         if let Some(transfer) = memory.begin(&mut now, thread, thread as usize, address, access) {
@@ -239,20 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn line_comes_from_memory_then_from_the_other_core_then_hits() {
+    fn access_cost_depends_on_line_location() {
         let (mut memory, parameters, address) = memory(false);
         assert_eq!(takes(&mut memory, 0, 0, address, Access::Store), parameters.memory_ns);
         assert_eq!(takes(&mut memory, 1_000, 0, address, Access::Store), parameters.hit_ns);
         assert_eq!(takes(&mut memory, 2_000, 1, address, Access::Load), parameters.same_cache_ns);
         assert_eq!(takes(&mut memory, 3_000, 1, address, Access::Load), parameters.hit_ns);
-        // The copy of core 1 is invalidated.
+        // The store invalidates the copy of core 1.
         assert_eq!(takes(&mut memory, 4_000, 0, address, Access::Store), parameters.same_cache_ns);
         assert_eq!(takes(&mut memory, 5_000, 1, address, Access::Load), parameters.same_cache_ns);
         assert_eq!(memory.counts(), (6, 4));
     }
 
     #[test]
-    fn busy_line_serves_one_transfer_at_a_time() {
+    fn busy_line_serialises_transfers() {
         let (mut memory, parameters, address) = memory(false);
         takes(&mut memory, 0, 0, address, Access::ReadModifyWrite);
         let one = parameters.same_cache_ns + parameters.rmw_ns;
@@ -261,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn buffered_store_hits_and_the_fence_waits_for_its_line() {
+    fn buffered_store_hits_and_fence_waits() {
         let (mut memory, parameters, address) = memory(true);
         assert_eq!(takes(&mut memory, 0, 0, address, Access::Store), parameters.hit_ns);
         assert_eq!(memory.fence(0, 1), parameters.memory_ns + parameters.fence_ns);
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn stack_has_no_line_and_always_hits() {
+    fn stack_access_always_hits() {
         let (mut memory, parameters, _) = memory(false);
         let local = 0_u64;
         let address = core::ptr::from_ref(&local).addr();
@@ -279,22 +277,22 @@ mod tests {
     }
 
     #[test]
-    fn poller_rests_until_another_thread_changes_its_line() {
+    fn poller_is_suspended_until_its_line_changes() {
         let (mut memory, _, address) = memory(false);
         let line = memory.line_of(address).expect("the machine's");
         let turn = |memory: &mut Memory| {
             takes(memory, 0, 0, address, Access::Load);
-            memory.note_clock(0);
-            memory.rest(0)
+            memory.record_clock_read(0);
+            memory.begin_polling(0)
         };
-        assert_eq!(turn(&mut memory), None, "the turn before the first pause is not known");
+        assert_eq!(turn(&mut memory), None, "nothing is recorded before the first pause");
         assert!(turn(&mut memory).is_some());
         let mut woken = Vec::new();
         memory.change(line, 0, |thread| {
             woken.push(thread);
             true
         });
-        assert!(woken.is_empty(), "its own change");
+        assert!(woken.is_empty(), "a thread is not woken by its own change");
         takes(&mut memory, 0, 1, address, Access::Store);
         for _ in 0..2 {
             memory.change(line, 1, |thread| {
@@ -302,10 +300,10 @@ mod tests {
                 true
             });
         }
-        assert_eq!(woken, [0], "once: it does not watch any more");
+        assert_eq!(woken, [0], "woken once, and no longer a watcher");
         takes(&mut memory, 0, 0, address, Access::Load);
-        memory.note_clock(0);
+        memory.record_clock_read(0);
         takes(&mut memory, 0, 1, address, Access::Store);
-        assert_eq!(memory.rest(0), None, "what it saw has changed since");
+        assert_eq!(memory.begin_polling(0), None, "a loaded line has changed");
     }
 }

@@ -1,58 +1,58 @@
-//! Waiters that poll lines which do not change: simulated time, but no work.
+//! Waiters that poll unchanged lines: they spend simulated time, but cost the simulator no work.
 //!
-//! A thread that pauses has begun a turn of a waiting loop. If all that it did since the pause
-//! before was to load lines that still are as it found them, to store to lines that nobody else
-//! looks at, and to look at the clock, then its next turns will do the same until one of these
-//! lines changes, or the clock shows something of interest. So it is suspended, until another
-//! context changes one of the lines (then it finds its copy gone with its next poll, and pays for
-//! the transfer), or for a span that grows from one suspension to the next.
+//! A pause begins a turn of a waiting loop. A turn has no lasting effect if it only loaded lines
+//! that have not changed since, stored to lines that no other thread polls, and read the clock. The
+//! following turns will do the same until one of the lines changes or the clock reaches a
+//! threshold. The thread is therefore suspended until another context changes one of the lines, or
+//! for a span that grows from one suspension to the next. After a change, the thread's next poll
+//! misses its cache and pays for the transfer.
 //!
-//! Two things bound the error. A loop that counts its polls instead of looking at the clock is not
-//! suspended: it says so
-//! ([`Spin::pause_counted`](unconvoy::primitive::Spin::pause_counted)), and else there has
-//! to be a look at the clock between two suspensions. And the longest span is how late a waiter may
-//! see that a time has come: a part of the time that it has polled ([`LATENESS`], and
-//! [`FIRST_SPAN_NS`]), so that what it measures from the beginning of its wait is an eighth wrong
-//! at most, and never more than [`LONGEST_SPAN_NS`]. Load managers' thresholds are 5 us and more,
-//! what is shorter the algorithms pass in [`Spin::delay`](unconvoy::primitive::Spin::delay),
-//! which is exact.
+//! Two rules bound the error. First, a loop that counts its polls instead of reading the clock is
+//! not suspended. Such a loop calls
+//! [`Spin::pause_counted`](unconvoy::primitive::Spin::pause_counted). In any case, a thread is
+//! suspended only if it has read the clock since its last suspension. Second, the span limits how
+//! late a waiter notices that a time limit has passed. A span is an eighth of the time polled so
+//! far ([`LATENESS`]), at least [`FIRST_SPAN_NS`] and at most [`LONGEST_SPAN_NS`]. Times measured
+//! from the beginning of the wait are therefore at most an eighth too long. Load managers'
+//! thresholds are 5 us and longer. For shorter times the algorithms call
+//! [`Spin::delay`](unconvoy::primitive::Spin::delay), which is exact.
 
 use super::arena::LINES;
 use crate::machine::zeroes::Zeroes;
 
-/// A third of what a time-published waiter may leave between two time stamps (25 us,
-/// `contention/tpmcs.rs`): the one threshold that is not measured from the beginning of a wait.
+/// A third of the longest time between two time stamps of a time-published waiter (25 us,
+/// `contention/tpmcs.rs`), the only threshold not measured from the beginning of a wait.
 const LONGEST_SPAN_NS: u64 = 8_000;
-/// A fourth of the shortest threshold (1 us, `load/yield.rs`).
+/// A quarter of the shortest threshold (1 us, `load/yield.rs`).
 const FIRST_SPAN_NS: u64 = 250;
-/// Of the time that it has polled, the part by which a waiter may be late.
+/// A waiter may be late by one part in `LATENESS` of the time it has polled.
 const LATENESS: u64 = 8;
 
-/// Lines that one turn may load. With more, the waiter is simulated turn by turn.
+/// Most lines that a suspended turn may load. Turns with more lines are simulated one by one.
 const TURN_LINES: usize = 8;
 
-/// What a thread has done since it paused, and the lines that it watches.
+/// A thread's activity since its last pause, and the lines it watches.
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
-    /// Whether loads are being noted.
-    noting: bool,
-    /// Whether the turn did more than load.
+    /// Whether loads are recorded.
+    recording: bool,
+    /// Whether the turn did more than poll.
     dirty: bool,
     clock_seen: bool,
     loaded: [(u32, u32); TURN_LINES],
     count: usize,
-    /// How long the thread has been suspended since it last saw or made a change.
+    /// Time the thread has been suspended since it last saw or made a change.
     suspended: u64,
-    /// Lines in whose lists the thread is.
+    /// Lines whose watcher lists contain the thread.
     watched: [u32; TURN_LINES],
     watches: usize,
 }
 
 impl Polling {
-    /// A line, of this version, was loaded.
+    /// Records a load of a line at this version.
     #[inline(always)]
-    pub(crate) fn note_load(&mut self, line: usize, version: u32) {
-        if self.noting {
+    pub(crate) fn record_load(&mut self, line: usize, version: u32) {
+        if self.recording {
             self.add(line as u32, version);
         }
     }
@@ -68,20 +68,19 @@ impl Polling {
         }
     }
 
-    /// The thread did what another may see.
+    /// Records an action that other threads may see.
     #[inline(always)]
-    pub(crate) fn note_change(&mut self) {
+    pub(crate) fn record_change(&mut self) {
         self.dirty = true;
     }
 
     #[inline(always)]
-    pub(crate) fn note_clock(&mut self) {
+    pub(crate) fn record_clock_read(&mut self) {
         self.clock_seen = true;
     }
 
-    /// A turn begins.
     pub(crate) fn start(&mut self) {
-        self.noting = true;
+        self.recording = true;
         self.dirty = false;
         self.count = 0;
         self.clock_seen = false;
@@ -91,56 +90,58 @@ impl Polling {
         self.watched[..self.watches].contains(&line)
     }
 
-    /// The thread has paused: whether all that it did in this turn was to look.
+    /// Ends a turn at a pause. Returns whether the turn only polled.
     pub(crate) fn end_turn(&mut self) -> bool {
-        let only_looked = self.noting && !self.dirty && self.clock_seen;
-        if !self.noting || self.dirty {
+        let only_looked = self.recording && !self.dirty && self.clock_seen;
+        if !self.recording || self.dirty {
             self.suspended = 0;
             self.start();
         }
         only_looked
     }
 
-    /// Whether the lines that the turn loaded still have the versions that it found.
+    /// Whether the lines that the turn loaded still have the same versions.
     pub(crate) fn is_current(&self, mut version: impl FnMut(usize) -> u32) -> bool {
         self.loaded[..self.count].iter().all(|&(line, known)| version(line as usize) == known)
     }
 
-    /// How long the thread is suspended this time.
+    /// Length of the thread's next suspension.
     pub(crate) fn next_span(&mut self) -> u64 {
         let span = (self.suspended / LATENESS).clamp(FIRST_SPAN_NS, LONGEST_SPAN_NS);
         self.suspended += span;
         span
     }
 
-    /// A line that the thread watches has changed while it was suspended.
-    pub(crate) fn note_wake_up(&mut self) {
+    /// Records that a watched line changed during the suspension.
+    pub(crate) fn record_wake_up(&mut self) {
         self.suspended = 0;
     }
 
-    /// The line's list loses the thread.
+    /// Removes `line` from the watched lines.
     pub(crate) fn forget(&mut self, line: u32) {
-        if let Some(place) = self.watched[..self.watches].iter().position(|&watched| watched == line) {
+        if let Some(place) =
+            self.watched[..self.watches].iter().position(|&watched| watched == line)
+        {
             self.watches -= 1;
             self.watched[place] = self.watched[self.watches];
         }
     }
 }
 
-/// For each line, the suspended threads that watch it.
+/// The suspended threads that watch each line.
 pub(crate) struct Watchers {
-    /// For lines that were watched once, the place of their list in `lists`; 0 for others.
+    /// Index into `lists` for each line that was ever watched; 0 for others.
     places: Zeroes<u32>,
     lists: Vec<Vec<u32>>,
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        // The first list is nobody's: 0 stands for no list.
+        // Index 0 means "no list", so the first list stays unused.
         Watchers { places: Zeroes::new(LINES), lists: vec![Vec::new()] }
     }
 
-    /// Registers `thread` at the lines that its turn loaded. The next turn begins.
+    /// Registers `thread` with the lines that its turn loaded, and begins the next turn.
     pub(crate) fn watch_loaded(&mut self, thread: u32, polling: &mut Polling) {
         for place in 0..polling.count {
             self.watch(polling.loaded[place].0, thread, polling);
@@ -148,7 +149,6 @@ impl Watchers {
         polling.start();
     }
 
-    /// Registers `thread` at one line.
     pub(crate) fn watch(&mut self, line: u32, thread: u32, polling: &mut Polling) {
         if polling.watches(line) {
             return;
@@ -169,7 +169,7 @@ impl Watchers {
         self.lists[*place as usize].push(thread);
     }
 
-    /// The list of `line`, if somebody watches it.
+    /// The watchers of `line`, if any.
     #[inline(always)]
     pub(crate) fn list(&mut self, line: usize) -> Option<&mut Vec<u32>> {
         let place = *self.places.at(line) as usize;
@@ -181,53 +181,53 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    /// A thread's polling, after a pause.
+    /// Polling state after a first pause.
     fn begun() -> Polling {
         let mut polling = Polling::default();
-        assert!(!polling.end_turn(), "before the first pause nothing is noted");
+        assert!(!polling.end_turn(), "nothing is recorded before the first pause");
         polling
     }
 
     #[test]
-    fn turn_that_only_looks_lets_the_thread_rest() {
+    fn turn_that_only_polls_allows_suspension() {
         let mut polling = begun();
-        polling.note_load(3, 1);
-        assert!(!polling.end_turn(), "the clock was not looked at");
-        polling.note_clock();
+        polling.record_load(3, 1);
+        assert!(!polling.end_turn(), "the turn did not read the clock");
+        polling.record_clock_read();
         assert!(polling.end_turn());
         assert!(polling.is_current(|_| 1) && !polling.is_current(|_| 2));
-        polling.note_change();
+        polling.record_change();
         assert!(!polling.end_turn());
     }
 
     #[test]
-    fn turn_that_sees_two_versions_or_too_many_lines_is_simulated() {
+    fn turn_with_two_versions_or_too_many_lines_is_simulated() {
         let mut polling = begun();
-        polling.note_clock();
-        (1..=2).for_each(|version| polling.note_load(3, version));
+        polling.record_clock_read();
+        (1..=2).for_each(|version| polling.record_load(3, version));
         assert!(!polling.end_turn());
-        polling.note_clock();
-        (0..=TURN_LINES).for_each(|line| polling.note_load(line, 1));
+        polling.record_clock_read();
+        (0..=TURN_LINES).for_each(|line| polling.record_load(line, 1));
         assert!(!polling.end_turn());
     }
 
     #[test]
-    fn spans_grow_to_the_longest_and_start_again_after_a_wake_up() {
+    fn spans_grow_and_restart_after_wake_up() {
         let mut polling = Polling::default();
         let spans: Vec<u64> = (0..100).map(|_| polling.next_span()).collect();
         assert!(spans[0] == FIRST_SPAN_NS && spans.is_sorted() && spans[99] == LONGEST_SPAN_NS);
-        polling.note_wake_up();
+        polling.record_wake_up();
         assert_eq!(polling.next_span(), FIRST_SPAN_NS);
     }
 
     #[test]
-    fn lines_list_their_watchers_and_the_oldest_is_forgotten() {
+    fn watching_too_many_lines_drops_the_oldest() {
         let (mut watchers, mut polling) = (Watchers::new(), begun());
         (0..=TURN_LINES as u32).for_each(|line| watchers.watch(line, 7, &mut polling));
-        assert_eq!(watchers.list(0), None, "one line too many");
+        assert_eq!(watchers.list(0), None, "the oldest line was dropped");
         assert_eq!(watchers.list(1), Some(&mut vec![7]));
         watchers.watch(1, 7, &mut polling);
         watchers.watch(1, 8, &mut begun());
-        assert_eq!(watchers.list(1), Some(&mut vec![7, 8]), "each once, in their order");
+        assert_eq!(watchers.list(1), Some(&mut vec![7, 8]), "each thread once, in order");
     }
 }

@@ -1,89 +1,119 @@
-//! The operating system's scheduler: a run queue per context, in the order of virtual run time, as
-//! in Linux; with long slices and a large credit for sleepers it is a time-sharing scheduler such
-//! as Solaris'.
+//! The operating system's scheduler: one run queue per context, ordered by virtual run time or by
+//! the deadline of EEVDF, as in Linux, or by the priorities of Solaris' time-sharing class
+//! ([`class`], [`dispatcher`]). The next two paragraphs hold for the first two orders.
 //!
-//! A thread that wakes goes to the context that it ran on, or else to the nearest one that is idle.
-//! It preempts who has run for much longer. A context that has nothing to do takes a thread from
-//! the longest queue; every `balance_ns` the longest queue gives one to the shortest. The tick
-//! looks whether the running thread's slice is over, but only where somebody waits for it to end.
-//! What is left of a slice when a thread blocks is still there when it wakes, as under Solaris'
-//! time-sharing class (`ts_timeleft`) and under EEVDF (the deadline): who sleeps often is preempted
-//! too.
+//! A waking thread goes to its last context if that one is idle or none is, and otherwise to the
+//! nearest idle context of the least busy cores. It preempts a thread that has run for much longer.
+//! An idle context takes a thread from the longest queue. Every `balance_ns`, the longest queue
+//! gives one thread to the shortest. The tick ends the slice of a running thread, but only while
+//! another thread waits for the context. A thread that blocks keeps the rest of its slice, as in
+//! Solaris' time-sharing class (`ts_timeleft`) and in EEVDF (the deadline), so that frequent
+//! sleepers are preempted too.
 //!
-//! All switches pass one lock that lets through `switches_per_s` (DaMoN 2009, section 4.2: 134,000
-//! per second on the papers' machine): beyond, threads wait although there are idle contexts.
+//! A tick takes time from the running thread, and more if it switches to another one. The times are
+//! drawn from a distribution. A preempted waiter's last sign of life is therefore old before the
+//! next thread of the context can act, and equal threads get unequal slices. Both decide how locks
+//! with a queue behave under overload (docs/evaluation/simulator.md).
 //!
-//! What is *not* modelled: scheduling domains (the search is for the nearest, the balancing for the
-//! whole machine), priorities, groups, and what the cache loses by a migration beyond the lines
-//! that are shared.
+//! All switches pass one lock, which admits `switches_per_s` switches per second (DaMoN 2009,
+//! section 4.2: 134,000 on the papers' machine). Beyond that rate, threads wait although contexts
+//! are idle.
 //!
-//! What a thread loses with its processor is the machine's concern: the scheduler says that a thread
-//! is to be preempted, and preempts it on demand.
+//! *Not* modelled: scheduling domains (a wake-up searches for the nearest context, balancing covers
+//! the whole machine), priorities of Linux, groups, and the cache cost of a migration beyond the
+//! shared lines.
+//!
+//! The scheduler does not preempt a thread by itself. It reports that a thread should be preempted.
+//! The machine first aborts that thread's transaction, and then asks for the preemption.
 
 mod accounts;
+mod balance;
+mod class;
+mod dispatcher;
 mod placement;
 mod queues;
+mod slices;
 mod special;
 mod task;
 #[cfg(test)]
 mod tests;
 
-use super::clock::{Clock, Event};
-use super::thread::NOBODY;
+use super::clock::Clock;
+use super::thread::NO_THREAD;
 use crate::parameters::{self, Topology};
-use accounts::{Accounts, Place};
+use accounts::{Accounts, RunState};
 pub use accounts::{Activity, Split};
+use class::TimeSharing;
 use queues::Queues;
 pub(crate) use special::Special;
 use task::Task;
 pub(crate) use task::{Flight, State};
 
-/// A machine's scheduler. Where a function takes a thread or a context, these are their numbers.
+/// The scheduler of a machine. Threads and contexts are passed as numbers.
 pub(crate) struct Scheduler {
     parameters: parameters::Scheduler,
     topology: Topology,
     queues: Queues,
-    /// The lock-contention-aware scheduler, if there is one.
+    /// Solaris' time-sharing class, if the machine has it.
+    time_sharing: Option<TimeSharing>,
+    /// The lock-contention-aware scheduler, if enabled.
     special: Option<Special>,
-    /// Where the threads' time goes.
+    /// Where the threads spend their time.
     pub(crate) accounts: Accounts,
+    /// How often in a row balancing has left a difference of one thread.
+    hesitations: u32,
+    random: fastrand::Rng,
     switch_lock_free_at: u64,
     switches: u64,
     preemptions: u64,
+    /// Number of contexts that wait in `mwait`, by core.
+    mwaiting_in_core: Vec<u32>,
 }
 
 impl Scheduler {
-    pub(crate) fn new(topology: Topology, parameters: parameters::Scheduler) -> Self {
+    /// A scheduler that draws the lengths of ticks with random numbers from `seed`.
+    pub(crate) fn new(topology: Topology, parameters: parameters::Scheduler, seed: u64) -> Self {
         Scheduler {
             parameters,
             topology,
-            queues: Queues::new(topology.cores(), *topology.contexts_per_core as usize),
+            queues: Queues::new(
+                topology.cores(),
+                *topology.contexts_per_core as usize,
+                parameters.order,
+                parameters.slice_ns,
+            ),
+            time_sharing: TimeSharing::new(&parameters),
             special: None,
             accounts: Accounts::default(),
+            hesitations: 0,
+            random: fastrand::Rng::with_seed(seed),
             switch_lock_free_at: 0,
             switches: 0,
             preemptions: 0,
+            mwaiting_in_core: vec![0; topology.cores()],
         }
     }
 
-    /// Switches the lock-contention-aware scheduler on, before there are threads.
-    pub(crate) fn schedule_specially(&mut self, parameters: unconvoy_sched::Parameters, now: u64) {
-        assert!(self.queues.tasks.is_empty(), "time slices have begun that it does not know of");
+    /// Enables the lock-contention-aware scheduler; call before the first thread is added.
+    pub(crate) fn enable_special_set(&mut self, parameters: unconvoy_sched::Parameters, now: u64) {
+        assert!(self.queues.tasks.is_empty(), "enable the special set before the first thread");
         self.special = Some(Special::new(parameters, now));
     }
 
-    /// The lock-contention-aware scheduler, if it is on.
     pub(crate) fn special(&self) -> Option<&Special> {
         self.special.as_ref()
     }
 
-    pub(crate) fn is_special(&self) -> bool {
+    pub(crate) fn has_special_set(&self) -> bool {
         self.special.is_some()
     }
 
-    /// A blocked thread more, which has run for `slice_used` nanoseconds of its slice.
+    /// Adds a blocked thread that has used `slice_used` nanoseconds of its slice.
     pub(crate) fn add_thread(&mut self, slice_used: u64) {
         self.queues.add_thread(slice_used);
+        if let (Some(class), Some(task)) = (&self.time_sharing, self.queues.tasks.last_mut()) {
+            task.class.begin(&class.table, slice_used, self.parameters.slice_ns);
+        }
     }
 
     #[inline]
@@ -96,66 +126,96 @@ impl Scheduler {
         self.queues.task_mut(thread)
     }
 
-    /// The core that a thread runs on, or ran on last.
+    /// When the last tick on its context has returned, or returns, to the running `thread`.
+    #[inline]
+    pub(crate) fn back_at(&self, thread: u32) -> u64 {
+        self.task(thread).back_at
+    }
+
     #[inline]
     pub(crate) fn core_of(&self, thread: u32) -> usize {
         self.queues.contexts[self.task(thread).context].core
     }
 
-    /// The thread that runs on a context, or [`NOBODY`].
+    /// The thread that runs on `context`, or [`NO_THREAD`].
     #[inline]
     pub(crate) fn running_on(&self, context: usize) -> u32 {
         self.queues.contexts[context].current
     }
 
-    /// Contexts of the machine.
     pub(crate) fn contexts(&self) -> usize {
         self.queues.contexts.len()
     }
 
-    /// Contexts of a core that have a thread.
+    /// Number of contexts of `core` that have a thread, without those that wait in `mwait`: they
+    /// leave the core's execution units to the others.
     #[inline(always)]
-    pub(crate) fn busy_in_core(&self, core: usize) -> u32 {
-        self.queues.busy_in_core[core]
+    pub(crate) fn active_in_core(&self, core: usize) -> u32 {
+        self.queues.busy_in_core[core] - self.mwaiting_in_core[core]
     }
 
-    /// Whether no context has a thread.
+    /// Suspends the running `thread` in `mwait` for a write to `line`. An interrupt ends the wait:
+    /// the caller schedules it by [`next_tick`](Self::next_tick).
+    pub(crate) fn begin_mwait(&mut self, thread: u32, line: usize, exit_ns: u64, now: u64) {
+        let core = self.core_of(thread);
+        self.mwaiting_in_core[core] += 1;
+        self.task_mut(thread).flight = Flight::Mwait { line, exit_ns };
+        self.accounts.set_mwait(thread, true, now);
+    }
+
+    /// Ends the `mwait` of `thread`, if it is in one, and returns its exit latency. The thread
+    /// checks its line when it next runs.
+    #[inline]
+    pub(crate) fn end_mwait(&mut self, thread: u32, now: u64) -> u64 {
+        let Flight::Mwait { exit_ns, .. } = self.task(thread).flight else { return 0 };
+        let core = self.core_of(thread);
+        self.mwaiting_in_core[core] -= 1;
+        self.task_mut(thread).flight = Flight::Poll;
+        self.accounts.set_mwait(thread, false, now);
+        exit_ns
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.idle == self.queues.contexts.len()
     }
 
-    /// Whether threads wait in run queues.
+    /// Whether any thread waits in a run queue.
     pub(crate) fn has_waiting(&self) -> bool {
         self.queues.queued != 0
     }
 
-    /// Context switches and preemptions so far.
+    /// Number of context switches and preemptions so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.switches, self.preemptions)
     }
 
-    /// `thread`, which was blocked, can run from now on; `waker` woke it, or [`NOBODY`]. The
-    /// context whose thread is to be [preempted](Self::request_preemption) for it, if there is one.
+    /// Makes `thread`, which is blocked, runnable; `waker` is the thread that wakes it, or
+    /// [`NO_THREAD`]. Returns the context whose thread should be
+    /// [preempted](Self::request_preemption) for it, if any.
     pub(crate) fn wake(&mut self, thread: u32, waker: u32, clock: &mut Clock) -> Option<usize> {
         debug_assert_eq!(self.task(thread).state, State::Blocked);
-        let context = placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
+        if self.time_sharing.is_some() {
+            self.accounts.set_run_state(thread, RunState::Ready, clock.now);
+            let (context, preempted) = self.queue_woken(thread, clock);
+            self.run_if_idle(context, waker, clock);
+            return preempted;
+        }
+        let context =
+            placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
         let least = self.queues.contexts[context].least_vruntime;
         let task = self.task(thread);
         let least_before = self.queues.contexts[task.context].least_vruntime;
-        let behind = least_before.saturating_sub(task.vruntime).min(self.parameters.sleeper_credit_ns);
+        let behind =
+            least_before.saturating_sub(task.vruntime).min(self.parameters.sleeper_credit_ns);
         let ahead = task.vruntime.saturating_sub(least_before);
         let vruntime = (least + ahead).saturating_sub(behind);
         self.task_mut(thread).vruntime = vruntime;
-        self.accounts.set_place(thread, Place::Ready, clock.now);
+        self.accounts.set_run_state(thread, RunState::Ready, clock.now);
         self.queues.enqueue(thread, context);
-        let running = self.running_on(context);
-        if running == NOBODY {
-            if waker != NOBODY {
-                clock.now += self.parameters.wake_idle_ns;
-            }
-            self.dispatch(context, self.parameters.idle_exit_ns, clock);
+        if self.run_if_idle(context, waker, clock) {
             return None;
         }
+        let running = self.running_on(context);
         self.arm_tick(context, clock);
         self.queues.charge(running, clock.now);
         let lead = self.task(running).vruntime.saturating_sub(vruntime);
@@ -163,23 +223,38 @@ impl Scheduler {
             return Some(context);
         }
         if self.task(running).flight == Flight::YieldingPoll && running != waker {
-            clock.announce(running, clock.now + self.parameters.yield_ns);
+            clock.schedule_resume(running, clock.now + self.parameters.yield_ns);
         }
         None
     }
 
-    /// A waiting thread of another context for `context`, which has nothing to do.
+    /// Runs the thread that `waker` has queued on `context`, if that is idle.
+    fn run_if_idle(&mut self, context: usize, waker: u32, clock: &mut Clock) -> bool {
+        if self.running_on(context) != NO_THREAD {
+            return false;
+        }
+        if waker != NO_THREAD {
+            clock.now += self.parameters.wake_idle_ns;
+        }
+        self.dispatch(context, self.parameters.idle_exit_ns, clock);
+        true
+    }
+
+    /// Takes a waiting thread of another context for the idle `context`.
     fn steal(&mut self, context: usize) -> Option<u32> {
         if !self.has_waiting() {
             return None;
         }
         let special = self.special.as_ref();
-        let victim = placement::to_steal_from(&self.queues, special, context);
+        let victim = match &self.time_sharing {
+            Some(_) => placement::with_best_waiting(&self.queues, special, context),
+            None => placement::to_steal_from(&self.queues, special, context),
+        };
         let stolen = victim.and_then(|victim| Some((self.queues.pick(victim)?, victim)));
         let (thread, victim) = match stolen {
             Some(stolen) => stolen,
             None => {
-                let (victim, place) = placement::to_let_out(&self.queues, special?, context)?;
+                let (victim, place) = placement::to_steal_across(&self.queues, special?, context)?;
                 (self.queues.remove(victim, place), victim)
             }
         };
@@ -187,9 +262,9 @@ impl Scheduler {
         Some(thread)
     }
 
-    /// Runs the next thread, if there is one, on the free `context`, `extra` nanoseconds later.
+    /// Runs the next thread, if any, on the free `context`, `extra` nanoseconds later.
     fn dispatch(&mut self, context: usize, extra: u64, clock: &mut Clock) {
-        debug_assert_eq!(self.running_on(context), NOBODY);
+        debug_assert_eq!(self.running_on(context), NO_THREAD);
         let Some(thread) = self.queues.pick(context).or_else(|| self.steal(context)) else {
             return;
         };
@@ -210,15 +285,15 @@ impl Scheduler {
         let at = match task.flight {
             Flight::Work(left) => start + left,
             Flight::Until(time) => start.max(time),
-            Flight::Poll | Flight::YieldingPoll => start,
+            Flight::Poll | Flight::YieldingPoll | Flight::Mwait { .. } => start,
         };
-        self.accounts.set_place(thread, Place::Running, now);
+        self.accounts.set_run_state(thread, RunState::Running, now);
         self.begin_slice(thread, start);
-        clock.announce(thread, at);
+        clock.schedule_resume(thread, at);
         self.arm_tick(context, clock);
     }
 
-    /// When a switch that begins at `now` gets through the scheduler's lock.
+    /// Returns the time at which a switch that begins at `now` has passed the scheduler's lock.
     fn pass_switch(&mut self, now: u64) -> u64 {
         let start = now.max(self.switch_lock_free_at);
         if let Some(span) = 1_000_000_000_u64.checked_div(self.parameters.switches_per_s) {
@@ -227,222 +302,115 @@ impl Scheduler {
         start
     }
 
-    fn begin_slice(&mut self, thread: u32, start: u64) {
-        if let Some(special) = &self.special {
-            let task = &mut self.queues.task_mut(thread).standing;
-            special.begin_slice(task, start, self.accounts.waited_on_processor(thread));
-        }
-    }
-
-    /// A slice of `thread` is over. What it did so far is booked.
-    fn end_slice(&mut self, thread: u32, now: u64) {
-        if let Some(special) = &mut self.special {
-            special.end_slice(&mut self.queues, thread, now, self.accounts.waited_on_processor(thread));
-        }
-    }
-
-    /// Takes the running thread of `context` away from it; the context is free.
-    fn take_off(&mut self, context: usize, place: Place, clock: &mut Clock) -> u32 {
+    /// Deschedules the running thread of `context`, which becomes free.
+    fn deschedule(&mut self, context: usize, place: RunState, clock: &mut Clock) -> u32 {
         let thread = self.running_on(context);
         self.queues.charge(thread, clock.now);
-        self.accounts.set_place(thread, place, clock.now);
+        self.accounts.set_run_state(thread, place, clock.now);
         self.end_slice(thread, clock.now);
+        self.task_mut(thread).left_at = clock.now;
         let context = &mut self.queues.contexts[context];
-        context.current = NOBODY;
+        context.current = NO_THREAD;
         self.queues.idle += 1;
         self.queues.busy_in_core[context.core] -= 1;
         clock.cancel(thread);
         thread
     }
 
-    /// Takes away the running thread of `context`, which is in the middle of something; what is
-    /// left of that it does when it has a context again.
-    fn interrupt(&mut self, context: usize, clock: &mut Clock) -> u32 {
+    /// Deschedules the running thread of `context` in the middle of its work. The thread finishes
+    /// the work when it next runs. Returns the thread, and how long the context needs to leave
+    /// `mwait` for the interrupt.
+    fn interrupt(&mut self, context: usize, clock: &mut Clock) -> (u32, u64) {
         self.preemptions += 1;
-        let thread = self.take_off(context, Place::Ready, clock);
+        let exit_ns = self.end_mwait(self.running_on(context), clock.now);
+        let thread = self.deschedule(context, RunState::Ready, clock);
         if let Flight::Work(left) = &mut self.task_mut(thread).flight {
             *left = clock.resumes_at(thread).saturating_sub(clock.now);
         }
-        thread
+        (thread, exit_ns)
     }
 
-    /// The running thread of `context`, if it may be preempted; if not, it is as soon as it may.
+    /// Returns the running thread of `context` if it may be preempted. If not, the thread gives way
+    /// as soon as it may.
     pub(crate) fn request_preemption(&mut self, context: usize) -> Option<u32> {
         let thread = self.running_on(context);
-        self.task_mut(thread).begin_preemption().then_some(thread)
+        (self.task_mut(thread).begin_preemption() && self.class_allows_preemption(thread))
+            .then_some(thread)
     }
 
-    /// Has another thread run on `context` than the one that does.
-    pub(crate) fn preempt(&mut self, context: usize, clock: &mut Clock) {
-        let thread = self.interrupt(context, clock);
+    /// Replaces the running thread of `context` by the next one. Returns another context whose
+    /// thread should be preempted for the replaced one.
+    pub(crate) fn preempt(&mut self, context: usize, clock: &mut Clock) -> Option<usize> {
+        self.replace(context, 0, clock)
+    }
+
+    /// Same as [`preempt`](Self::preempt), at a tick, which takes time.
+    pub(crate) fn preempt_at_tick(&mut self, context: usize, clock: &mut Clock) -> Option<usize> {
+        let takes = self.parameters.tick_switch_ns.draw(&mut self.random);
+        self.replace(context, takes.saturating_sub(self.parameters.switch_ns), clock)
+    }
+
+    fn replace(&mut self, context: usize, extra: u64, clock: &mut Clock) -> Option<usize> {
+        let (thread, exit_ns) = self.interrupt(context, clock);
         self.task_mut(thread).extended = false;
-        self.queues.enqueue(thread, context);
-        self.dispatch(context, 0, clock);
+        let preempted = self.requeue_preempted(thread, context, clock);
+        self.dispatch(context, extra + exit_ns, clock);
+        preempted
     }
 
-    /// `thread`, in a call to the machine, lets another one run. To be suspended.
-    pub(crate) fn give_way(&mut self, thread: u32, clock: &mut Clock) {
-        let context = self.task(thread).context;
-        self.take_off(context, Place::Ready, clock);
-        self.task_mut(thread).set_flight(Flight::Work(0));
-        self.queues.enqueue(thread, context);
+    /// Deschedules `thread`, which is inside an operation, and runs the next one. The caller
+    /// suspends it. Returns another context whose thread should be preempted for it.
+    pub(crate) fn give_way(&mut self, thread: u32, clock: &mut Clock) -> Option<usize> {
+        let context = self.end_run(thread, clock);
+        let preempted = self.requeue_preempted(thread, context, clock);
         self.dispatch(context, 0, clock);
+        preempted
     }
 
-    /// The same, because it could not be preempted earlier.
-    pub(crate) fn give_way_late(&mut self, thread: u32, clock: &mut Clock) {
+    /// Same as [`give_way`](Self::give_way), for a preemption that was due earlier.
+    pub(crate) fn give_way_late(&mut self, thread: u32, clock: &mut Clock) -> Option<usize> {
         self.preemptions += 1;
-        self.give_way(thread, clock);
+        self.give_way(thread, clock)
     }
 
-    /// `thread`, which runs, yields; false if there is nobody to yield to. To be suspended if true.
-    pub(crate) fn yield_now(&mut self, thread: u32, clock: &mut Clock) -> bool {
+    /// Takes the running `thread`, which is inside an operation, from its context. Returns the
+    /// context.
+    fn end_run(&mut self, thread: u32, clock: &mut Clock) -> usize {
+        let context = self.task(thread).context;
+        self.deschedule(context, RunState::Ready, clock);
+        self.task_mut(thread).set_flight(Flight::Work(0));
+        context
+    }
+
+    /// Yields for the running `thread`. Returns false if no other thread may have its context;
+    /// otherwise the caller suspends `thread`. Also returns another context whose thread should be
+    /// preempted for it.
+    pub(crate) fn yield_now(&mut self, thread: u32, clock: &mut Clock) -> (bool, Option<usize>) {
+        if self.time_sharing.is_some() {
+            let Some(place) = self.yield_by_class(thread, clock) else { return (false, None) };
+            let context = self.end_run(thread, clock);
+            let preempted = self.requeue(thread, context, place, clock);
+            self.dispatch(context, 0, clock);
+            return (true, preempted);
+        }
         let queue = &self.queues.contexts[self.task(thread).context].queue;
-        let Some(last) = queue.iter().map(|&other| self.task(other).vruntime).max() else { return false };
+        let Some(last) = queue.iter().map(|&other| self.task(other).vruntime).max() else {
+            return (false, None);
+        };
         self.queues.charge(thread, clock.now);
         let vruntime = &mut self.task_mut(thread).vruntime;
         *vruntime = (*vruntime).max(last + 1);
-        self.give_way(thread, clock);
-        true
+        (true, self.give_way(thread, clock))
     }
 
-    /// `thread`, which runs, blocks, or ends. To be suspended.
+    /// Blocks or ends the running `thread`. The caller suspends it.
     pub(crate) fn leave(&mut self, thread: u32, state: State, clock: &mut Clock) {
         let context = self.task(thread).context;
-        self.take_off(context, Place::Blocked, clock);
+        self.enter_kernel(thread);
+        self.deschedule(context, RunState::Blocked, clock);
         let task = self.task_mut(thread);
         (task.state, task.flight) = (state, Flight::Work(0));
         self.dispatch(context, 0, clock);
         self.queues.contexts[context].forget_last();
-    }
-
-    /// Has `context` tick if its thread's slice has to end some time.
-    pub(crate) fn arm_tick(&mut self, context: usize, clock: &mut Clock) {
-        let is_special = self.is_special();
-        let place = &mut self.queues.contexts[context];
-        if place.tick_armed || place.queue.is_empty() && !is_special {
-            return;
-        }
-        place.tick_armed = true;
-        let current = place.current;
-        if current != NOBODY {
-            // Slices that ended while nobody waited were followed by another one.
-            self.queues.charge(current, clock.now);
-            self.task_mut(current).slice_used %= self.parameters.slice_ns;
-        }
-        // Contexts tick one after the other, as in Linux without `skew_tick` they do by chance of
-        // their start.
-        let period = self.parameters.tick_ns;
-        let phase = context as u64 * period / self.contexts() as u64;
-        let next = (clock.now + period - phase) / period * period + phase;
-        clock.push(next.max(clock.now + 1), Event::Tick { context: context as u32 });
-    }
-
-    /// A context ticks. True: its thread has to be preempted, and then [armed](Self::arm_tick).
-    pub(crate) fn tick(&mut self, context: usize, clock: &mut Clock) -> bool {
-        let place = &mut self.queues.contexts[context];
-        place.tick_armed = false;
-        let (current, is_alone) = (place.current, place.queue.is_empty());
-        if current == NOBODY || is_alone && !self.is_special() {
-            return false;
-        }
-        let now = clock.now;
-        self.queues.charge(current, now);
-        let task = self.task(current);
-        if is_alone {
-            // Nobody else wants the context: a slice ends and another one begins, if it was long
-            // enough.
-            if task.standing.slice_ran_ns(now) >= self.parameters.slice_ns {
-                self.accounts.book(current, now);
-                self.end_slice(current, now);
-                self.begin_slice(current, now);
-            }
-        } else if task.slice_used >= self.parameters.slice_ns && !self.extend(context, clock) {
-            self.task_mut(current).slice_used = 0;
-            return true;
-        }
-        self.arm_tick(context, clock);
-        false
-    }
-
-    /// Lets the thread on `context` run on if it asked for that; once.
-    fn extend(&mut self, context: usize, clock: &mut Clock) -> bool {
-        let extension = self.parameters.extension_ns;
-        if extension == 0 || !self.task_mut(self.running_on(context)).extend() {
-            return false;
-        }
-        self.queues.contexts[context].tick_armed = true;
-        clock.push(clock.now + extension, Event::Tick { context: context as u32 });
-        true
-    }
-
-    /// Where in the set `thread` has to [move](Self::move_to) before a lock, and what that takes.
-    pub(crate) fn place_in_set(&mut self, thread: u32) -> Option<(usize, u64)> {
-        placement::to_set(&mut self.queues, self.special.as_mut()?, &self.topology, thread)
-    }
-
-    /// The task of `thread` ends, and another one begins where there is least to do (the kernel
-    /// balances when a program starts): the context to which it has to [move](Self::move_to).
-    pub(crate) fn renew(&mut self, thread: u32) -> Option<usize> {
-        placement::to_renew_on(&mut self.queues, self.special.as_mut(), thread)
-    }
-
-    /// Moves `thread`, which runs, to the context `there`, where it goes on after `cost`
-    /// nanoseconds. To be suspended.
-    pub(crate) fn move_to(&mut self, thread: u32, there: usize, cost: u64, clock: &mut Clock) {
-        let here = self.task(thread).context;
-        self.take_off(here, Place::Ready, clock);
-        self.task_mut(thread).set_flight(Flight::Work(cost));
-        self.hand_over(thread, here, there, 0, clock);
-        self.dispatch(here, 0, clock);
-        self.queues.contexts[here].forget_last();
-    }
-
-    /// `thread`, which is on no context and in no queue, goes from one context to another. If
-    /// nobody runs there it goes on, after `extra` nanoseconds.
-    fn hand_over(&mut self, thread: u32, from: usize, to: usize, extra: u64, clock: &mut Clock) {
-        self.queues.move_vruntime(thread, from, to);
-        self.queues.enqueue(thread, to);
-        if self.running_on(to) == NOBODY {
-            self.dispatch(to, extra, clock);
-        } else {
-            self.arm_tick(to, clock);
-        }
-    }
-
-    /// Where there are two sides a context may have nothing to do while somebody waits on the
-    /// other. Once one of them may change sides, or the sides have changed, it looks again, as
-    /// Linux' idle processors do at each tick. The context `first` does so first.
-    pub(crate) fn serve_idle(&mut self, first: usize, clock: &mut Clock) {
-        if !self.is_special() {
-            return;
-        }
-        let count = self.contexts();
-        let around = (0..count).map(|offset| (first + offset) % count);
-        let idle: Vec<usize> = around.filter(|&context| self.queues.contexts[context].is_free()).collect();
-        for context in idle {
-            self.dispatch(context, self.parameters.idle_exit_ns, clock);
-        }
-    }
-
-    /// A context of the set whose thread is to be [pushed out](Self::push_out), and a free one.
-    pub(crate) fn to_push_out(&self) -> Option<(usize, usize)> {
-        placement::to_push_out(&self.queues, self.special.as_ref()?)
-    }
-
-    /// The thread that runs on `from` goes on on `to`, which has nothing to do.
-    pub(crate) fn push_out(&mut self, from: usize, to: usize, clock: &mut Clock) {
-        let thread = self.interrupt(from, clock);
-        self.hand_over(thread, from, to, self.parameters.idle_exit_ns, clock);
-        self.dispatch(from, 0, clock);
-    }
-
-    /// Moves a thread from the longest run queue to the shortest; among equals `first` decides.
-    pub(crate) fn even_out(&mut self, first: usize, clock: &mut Clock) {
-        for (longest, shortest) in placement::uneven(&self.queues, self.special.as_ref(), first) {
-            if let Some(thread) = self.queues.pick(longest) {
-                self.hand_over(thread, longest, shortest, self.parameters.idle_exit_ns, clock);
-            }
-        }
     }
 }

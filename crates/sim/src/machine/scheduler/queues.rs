@@ -1,9 +1,11 @@
-//! Contexts, their run queues, and the threads that are in them.
+//! Contexts, their run queues, and the machine's threads.
+
+use std::cmp::Reverse;
 
 use super::task::{State, Task};
-use crate::machine::thread::NOBODY;
+use crate::machine::thread::NO_THREAD;
+use crate::parameters::Order;
 
-/// A hardware context and its run queue.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) core: usize,
@@ -16,46 +18,57 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn is_free(&self) -> bool {
-        self.current == NOBODY
+        self.current == NO_THREAD
     }
 
-    /// If nobody has it now it is the kernel's idle thread that has it, from which to come back is
-    /// a switch.
+    /// Forgets the last thread if the context is free. The context then runs the idle thread, so
+    /// that even a return to the last thread is a context switch.
     pub(super) fn forget_last(&mut self) {
         if self.is_free() {
-            self.last = NOBODY;
+            self.last = NO_THREAD;
         }
     }
 }
 
-/// A machine's contexts and threads.
 pub(super) struct Queues {
     pub(super) contexts: Vec<Context>,
     pub(super) tasks: Vec<Task>,
-    /// Contexts without a thread.
+    /// Number of contexts without a thread.
     pub(super) idle: usize,
-    /// Contexts with one, by core.
+    /// Number of contexts with a thread, by core.
     pub(super) busy_in_core: Vec<u32>,
-    /// Threads in run queues.
+    /// Number of threads in run queues.
     pub(super) queued: usize,
+    order: Order,
+    /// The length of a slice.
+    slice_ns: u64,
 }
 
 impl Queues {
-    pub(super) fn new(cores: usize, contexts_per_core: usize) -> Self {
+    /// `order` decides which thread is next; slices are `slice_ns` long.
+    pub(super) fn new(cores: usize, contexts_per_core: usize, order: Order, slice_ns: u64) -> Self {
         let context = |number: usize| Context {
             core: number / contexts_per_core,
-            current: NOBODY,
+            current: NO_THREAD,
             queue: Vec::new(),
-            last: NOBODY,
+            last: NO_THREAD,
             tick_armed: false,
             least_vruntime: 0,
         };
         let contexts: Vec<Context> = (0..cores * contexts_per_core).map(context).collect();
-        Queues { idle: contexts.len(), contexts, tasks: Vec::new(), busy_in_core: vec![0; cores], queued: 0 }
+        Queues {
+            idle: contexts.len(),
+            contexts,
+            tasks: Vec::new(),
+            busy_in_core: vec![0; cores],
+            queued: 0,
+            order,
+            slice_ns,
+        }
     }
 
-    /// A blocked thread more, which has run for `slice_used` nanoseconds of its slice. Threads
-    /// start on all cores first, then on all contexts of them.
+    /// Adds a blocked thread that has used `slice_used` nanoseconds of its slice. New threads are
+    /// spread over all cores first, then over the contexts of each.
     pub(super) fn add_thread(&mut self, slice_used: u64) {
         let (cores, contexts) = (self.busy_in_core.len(), self.contexts.len());
         let place = self.tasks.len() % contexts;
@@ -73,12 +86,12 @@ impl Queues {
         &mut self.tasks[thread as usize]
     }
 
-    /// Threads that wait for `context`.
+    /// Number of threads that wait for `context`.
     pub(super) fn waiting(&self, context: usize) -> usize {
         self.contexts[context].queue.len()
     }
 
-    /// Threads that run on `context` or wait for it, other than `thread`.
+    /// Number of threads that run on `context` or wait for it, other than `thread`.
     pub(super) fn others_on(&self, context: usize, thread: u32) -> u32 {
         let context = &self.contexts[context];
         context.queue.len() as u32 + u32::from(!context.is_free() && context.current != thread)
@@ -91,28 +104,62 @@ impl Queues {
         self.queued += 1;
     }
 
-    /// The next thread on `context`, out of its queue.
+    /// Same as [`enqueue`](Self::enqueue), before the threads that wait for `context`.
+    pub(super) fn enqueue_first(&mut self, thread: u32, context: usize) {
+        self.enqueue(thread, context);
+        self.contexts[context].queue.rotate_right(1);
+    }
+
+    /// Number of threads of `priority` that wait for `context`.
+    pub(super) fn waiting_at(&self, context: usize, priority: u8) -> usize {
+        let queue = &self.contexts[context].queue;
+        queue.iter().filter(|&&thread| self.task(thread).priority() == priority).count()
+    }
+
+    /// Highest priority of the threads that wait for `context`.
+    pub(super) fn best_waiting(&self, context: usize) -> Option<u8> {
+        let queue = &self.contexts[context].queue;
+        queue.iter().map(|&thread| self.task(thread).priority()).max()
+    }
+
+    /// Removes and returns the next thread of `context`.
     pub(super) fn pick(&mut self, context: usize) -> Option<u32> {
         let queue = &self.contexts[context].queue;
-        let first = (0..queue.len()).min_by_key(|&place| self.task(queue[place]).vruntime)?;
+        let vruntime = |place: usize| self.task(queue[place]).vruntime;
+        let first = match self.order {
+            Order::RunTime => (0..queue.len()).min_by_key(|&place| vruntime(place))?,
+            Order::TimeSharing => {
+                let priority = |&place: &usize| Reverse(self.task(queue[place]).priority());
+                (0..queue.len()).min_by_key(priority)?
+            }
+            Order::Deadline => {
+                let slice = self.slice_ns;
+                let sum: u128 = (0..queue.len()).map(|place| u128::from(vruntime(place))).sum();
+                let is_eligible =
+                    |&place: &usize| u128::from(vruntime(place)) * queue.len() as u128 <= sum;
+                let deadline = |&place: &usize| self.task(queue[place]).deadline(slice);
+                (0..queue.len()).filter(is_eligible).min_by_key(deadline)?
+            }
+        };
         Some(self.remove(context, first))
     }
 
-    /// The thread at `place` in the queue of `context`, out of it.
+    /// Removes and returns the thread at index `place` in the queue of `context`.
     pub(super) fn remove(&mut self, context: usize, place: usize) -> u32 {
         self.queued -= 1;
-        // In order, so that among equals the one that has waited longest is next.
+        // Keep the order: among equals, the thread that has waited longest is next.
         self.contexts[context].queue.remove(place)
     }
 
-    /// `thread` keeps its lead, or its lag, on the context `to`.
+    /// Adjusts the virtual run time of `thread` so that its lead or lag is the same on context
+    /// `to`.
     pub(super) fn move_vruntime(&mut self, thread: u32, from: usize, to: usize) {
         let (from, to) = (self.contexts[from].least_vruntime, self.contexts[to].least_vruntime);
         let vruntime = &mut self.task_mut(thread).vruntime;
         *vruntime = (*vruntime + to).saturating_sub(from);
     }
 
-    /// Adds to the virtual run time of `thread`, which runs, what it ran.
+    /// Adds the run time of the running `thread` to its virtual run time.
     pub(super) fn charge(&mut self, thread: u32, now: u64) {
         let task = self.task_mut(thread);
         let ran = now.saturating_sub(task.ran_since);
@@ -131,22 +178,22 @@ impl Queues {
 mod tests {
     use super::*;
 
-    /// Two cores of two contexts, and four threads.
+    /// Two cores with two contexts each, and four threads.
     fn queues() -> Queues {
-        let mut queues = Queues::new(2, 2);
+        let mut queues = Queues::new(2, 2, Order::RunTime, 100);
         (0..4).for_each(|_| queues.add_thread(0));
         queues
     }
 
     #[test]
-    fn threads_start_on_all_cores_before_a_core_has_two() {
+    fn new_threads_fill_all_cores_first() {
         let queues = queues();
         assert_eq!([0, 1, 2, 3].map(|thread| queues.task(thread).context), [0, 2, 1, 3]);
         assert_eq!([0, 1, 2, 3].map(|context: usize| queues.contexts[context].core), [0, 0, 1, 1]);
     }
 
     #[test]
-    fn thread_that_ran_least_is_next_and_among_equals_the_first() {
+    fn pick_prefers_least_vruntime_then_first_queued() {
         let mut queues = queues();
         for (thread, vruntime) in [(0, 30), (1, 20), (2, 20)] {
             queues.task_mut(thread).vruntime = vruntime;
@@ -158,7 +205,22 @@ mod tests {
     }
 
     #[test]
-    fn charge_counts_run_time_once_and_moves_the_queue_s_least_on() {
+    fn pick_by_deadline_prefers_unfinished_slice_among_eligible() {
+        let mut queues = Queues::new(2, 2, Order::Deadline, 100);
+        (0..4).for_each(|_| queues.add_thread(0));
+        // By virtual run time, 1 would be next. The slice of 0 ends earlier. That of 2 ends first,
+        // but 2 has run longer than the average.
+        for (thread, vruntime, slice_used) in [(0, 30, 60), (1, 20, 0), (2, 60, 99)] {
+            let task = queues.task_mut(thread);
+            (task.vruntime, task.slice_used) = (vruntime, slice_used);
+            queues.enqueue(thread, 0);
+        }
+        assert_eq!([0, 1, 2].map(|thread| queues.task(thread).deadline(100)), [70, 120, 61]);
+        assert_eq!([0; 4].map(|context| queues.pick(context)), [Some(0), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn charge_counts_time_once_and_advances_least_vruntime() {
         let mut queues = queues();
         queues.task_mut(1).vruntime = 70;
         queues.enqueue(1, 0);
@@ -169,11 +231,11 @@ mod tests {
             (50, 50, 50)
         );
         queues.charge(0, 100);
-        assert_eq!(queues.contexts[0].least_vruntime, 70, "that of the thread that waits");
+        assert_eq!(queues.contexts[0].least_vruntime, 70, "the waiting thread's");
     }
 
     #[test]
-    fn thread_keeps_its_lead_on_another_context() {
+    fn moved_thread_keeps_its_lead() {
         let mut queues = queues();
         (queues.contexts[0].least_vruntime, queues.contexts[1].least_vruntime) = (100, 1_000);
         queues.task_mut(0).vruntime = 130;

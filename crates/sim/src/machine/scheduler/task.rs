@@ -1,8 +1,9 @@
-//! A thread, as the scheduler sees it.
+//! A thread from the scheduler's point of view.
 
-use unconvoy_sched::{State as Standing, Task as Special};
+use unconvoy_sched::{State as SpecialState, Task as Special};
 
-/// Where a thread is.
+use super::class::Class;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// In a run queue.
@@ -13,38 +14,46 @@ pub(crate) enum State {
     Done,
 }
 
-/// What a thread does until its next event, which says what is left of it when it is preempted.
+/// A thread's activity until its next event. It determines what remains after a preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flight {
-    /// So many nanoseconds of work were left when it was taken from its context.
+    /// Works; this many nanoseconds remained when the thread lost its context.
     Work(u64),
-    /// It waits for the clock to show this.
+    /// Waits until this time.
     Until(u64),
-    /// It polls lines that do not change.
+    /// Polls unchanged lines.
     Poll,
-    /// It does, and yields with each turn.
+    /// Polls unchanged lines, and yields in each turn.
     YieldingPoll,
+    /// Waits in `mwait` for a write to this line; needs `exit_ns` to run on.
+    Mwait { line: usize, exit_ns: u64 },
 }
 
-/// A thread, as the scheduler sees it.
+/// A thread from the scheduler's point of view.
 pub(crate) struct Task {
     pub(super) state: State,
     pub(super) flight: Flight,
-    /// The context that it runs on, or ran on last.
+    /// The context that it runs on or ran on last.
     pub(super) context: usize,
     pub(super) vruntime: u64,
     pub(super) ran_since: u64,
-    /// Nanoseconds of its time slice that it has run.
+    /// When the last tick on its context has returned to it.
+    pub(super) back_at: u64,
+    /// How much of its time slice it has used, in nanoseconds.
     pub(super) slice_used: u64,
+    /// When it last lost its context.
+    pub(super) left_at: u64,
+    /// Its priority, if the machine's order is `time-sharing`.
+    pub(super) class: Class,
     pub(super) wants_extension: bool,
     pub(super) extended: bool,
-    /// Kernel sections that it is in; while there is one it is not preempted.
+    /// Number of nested kernel sections; the thread is preemptible at 0.
     pub(super) unpreemptible: u32,
-    /// It is to be preempted when it has left them.
+    /// A preemption is due at the end of the last kernel section.
     pub(super) preempt_due: bool,
-    /// What it is to the policy of the special set.
-    pub(super) standing: Special,
-    /// What has begun the task that it runs, and begins the next one.
+    /// Its state in the policy of the special set.
+    pub(super) policy_task: Special,
+    /// Policy state of the parent, which starts one task after another in this thread.
     pub(super) shell: Special,
 }
 
@@ -56,12 +65,15 @@ impl Task {
             context,
             vruntime: 0,
             ran_since: 0,
+            back_at: 0,
             slice_used,
+            left_at: 0,
+            class: Class::default(),
             wants_extension: false,
             extended: false,
             unpreemptible: 0,
             preempt_due: false,
-            standing: Special::default(),
+            policy_task: Special::default(),
             shell: Special::default(),
         }
     }
@@ -71,14 +83,22 @@ impl Task {
         self.state
     }
 
-    /// The context that it runs on, or ran on last.
+    /// When its slice of `slice` nanoseconds ends, in virtual run time.
+    pub(super) fn deadline(&self, slice: u64) -> u64 {
+        self.vruntime + slice - self.slice_used % slice
+    }
+
+    /// Its priority, if the machine's order is `time-sharing`.
+    pub(super) fn priority(&self) -> u8 {
+        self.class.priority()
+    }
+
     pub(crate) fn context(&self) -> usize {
         self.context
     }
 
-    /// What it is to the special set.
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.state()
+    pub(crate) fn special_state(&self) -> SpecialState {
+        self.policy_task.state()
     }
 
     pub(crate) fn flight(&self) -> Flight {
@@ -90,38 +110,51 @@ impl Task {
         self.flight = flight;
     }
 
-    /// Whether it has a processor, and polls lines that do not change.
+    /// Whether it polls unchanged lines on a processor.
     #[inline]
     pub(crate) fn is_polling(&self) -> bool {
         self.state == State::Running && matches!(self.flight, Flight::Poll | Flight::YieldingPoll)
     }
 
-    /// It asks not to be preempted, or does so no more. Whether it was not, for that.
+    /// How long it needs to leave `mwait`, if it waits on a processor for a write to `line`.
+    #[inline]
+    pub(crate) fn waits_for_write(&self, line: usize) -> Option<u64> {
+        match self.flight {
+            Flight::Mwait { line: watched, exit_ns } if watched == line => Some(exit_ns),
+            _ => None,
+        }
+    }
+
+    /// Requests a slice extension or ends the request. Returns true if the request ends and the
+    /// slice was extended.
     pub(crate) fn ask_for_extension(&mut self, asks: bool) -> bool {
         self.wants_extension = asks;
         !asks && core::mem::take(&mut self.extended)
     }
 
-    /// It is not preempted until it [allows](Self::allow_preemption) that as often as it forbade
-    /// it.
     pub(crate) fn forbid_preemption(&mut self) {
         self.unpreemptible += 1;
     }
 
-    /// Whether it may be preempted again, and was to be meanwhile: it has to
-    /// give way.
+    /// Undoes one [`forbid_preemption`](Self::forbid_preemption). Returns whether the thread has to
+    /// give way because a preemption was due meanwhile.
     pub(crate) fn allow_preemption(&mut self) -> bool {
         self.unpreemptible -= 1;
         self.unpreemptible == 0 && core::mem::take(&mut self.preempt_due)
     }
 
-    /// Whether it may be preempted now. If not, it is as soon as it may.
+    /// Whether it is in a section of the kernel, where it is not preempted.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.unpreemptible != 0
+    }
+
+    /// Whether it may be preempted now. If not, it gives way as soon as it may.
     pub(super) fn begin_preemption(&mut self) -> bool {
         self.preempt_due |= self.unpreemptible != 0;
         self.unpreemptible == 0
     }
 
-    /// Lets it run on once after the end of its slice, if it asked for that.
+    /// Extends the thread's slice once, if the thread requested it.
     pub(super) fn extend(&mut self) -> bool {
         self.wants_extension && !core::mem::replace(&mut self.extended, true)
     }
@@ -132,18 +165,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preemption_waits_for_the_last_section_that_forbids_it() {
+    fn preemption_waits_for_outermost_kernel_section() {
         let mut task = Task::new(0, 0);
         (0..2).for_each(|_| task.forbid_preemption());
         assert!(!task.begin_preemption());
         assert!(!task.allow_preemption() && task.allow_preemption());
         assert!(task.begin_preemption());
         task.forbid_preemption();
-        assert!(!task.allow_preemption(), "it was not to be preempted this time");
+        assert!(!task.allow_preemption(), "no preemption was due");
     }
 
     #[test]
-    fn slice_is_extended_once_and_only_on_demand() {
+    fn slice_is_extended_once_on_request() {
         let mut task = Task::new(0, 0);
         assert!(!task.extend());
         assert!(!task.ask_for_extension(true));

@@ -1,24 +1,23 @@
-//! What a critical section reads and writes: its address set (Syncchar, section 4.1).
+//! The address set of a critical section: what it reads and writes (Syncchar, section 4.1).
 
 use std::collections::BTreeSet;
 
 use crate::machine::memory::Access;
 
-/// The machine's memory that a section accessed. What is on stacks is its thread's own, and not in
-/// it.
+/// The machine's memory that a section accessed. Stacks are private to their threads and excluded.
 ///
-/// Lines are numbers of cache lines, words the places of [cells](crate::machine::SimulatedCell) in
-/// bytes from the beginning of the machine's memory: the same in every run of one program. A
-/// read-modify-write reads and writes.
+/// Lines are cache line numbers. Words are offsets of [cells](crate::machine::SimulatedCell), in
+/// bytes from the beginning of the machine's memory. Both are the same in every run of a program. A
+/// read-modify-write counts as a read and a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressSet {
-    /// Lines that it read.
+    /// Lines read.
     pub read_lines: BTreeSet<u32>,
-    /// Lines that it wrote.
+    /// Lines written.
     pub written_lines: BTreeSet<u32>,
-    /// Words that it read.
+    /// Words read.
     pub read_words: BTreeSet<u64>,
-    /// Words that it wrote.
+    /// Words written.
     pub written_words: BTreeSet<u64>,
 }
 

@@ -1,33 +1,34 @@
-//! Hardware transactions, as the caches see them: who has read and written which line, whose access
-//! is a conflict, and what an abort takes back. (How a thread gets back to the beginning is the
-//! part of [`abort`](super::abort) and [`retry`](super::retry).)
+//! Hardware transactions as the caches see them: which threads have read and written which lines,
+//! which accesses conflict, and what an abort undoes. ([`abort`](super::abort) and
+//! [`retry`](super::retry) return a thread to the beginning.)
 //!
-//! Conflicts are found at once, line by line, at the moment when an access takes effect:
+//! Conflicts are detected eagerly, line by line, when an access takes effect:
 //!
-//! | access | line | what happens |
+//! | access | line | result |
 //! | --- | --- | --- |
-//! | of a thread outside | written by a transaction | that transaction aborts |
-//! | of a thread outside, that writes | read by transactions | they abort |
-//! | of a transaction, the same two | of others | by [`Policy`], they abort or it does |
-//! | of a transaction | free, or only read by all | the line is in its set, if that has room |
+//! | non-transactional | written by a transaction | that transaction aborts |
+//! | non-transactional write | read by transactions | they abort |
+//! | transactional | as in either row above | [`Policy`] decides which side aborts |
+//! | transactional | in no other transaction, or only read by all | the line joins the set, if the set has room |
 //!
-//! **Invariant 1.** A transaction that has aborted has been undone by the time that the access
-//! which caused it reads or writes: memory holds what it held, and no line is the transaction's.
-//! Its thread is told when it next runs, and runs none of its program before that.
+//! **Invariant 1.** A transaction is undone before the access that aborts it reads or writes:
+//! memory again holds the values from before the transaction, and no line belongs to the
+//! transaction. Its thread detects the abort when it next runs, and executes no program code before
+//! that.
 //!
-//! **Invariant 2.** So nobody ever reads what a transaction wrote that does not commit, and no
-//! transaction reads two things that do not belong together.
+//! **Invariant 2.** By Invariant 1, no thread reads a write of a transaction that does not commit,
+//! and no transaction reads an inconsistent state.
 //!
-//! What is taken back are [cells](crate::machine::SimulatedCell) in the machine's memory, and what
-//! the machine knows of the thread. A cell on a stack is not taken back: it is its thread's own,
-//! and its frame may be gone.
+//! An abort restores [cells](crate::machine::SimulatedCell) in the machine's memory and the
+//! machine's state of the thread. It does not restore cells on a stack: they are private to the
+//! thread, and their frame may be gone.
 //!
-//! What is *not* modelled: aborts by page faults, by lines that a cache loses to other lines (but
-//! for the lines that a transaction writes, `write_ways`), and by contexts that share a core's
-//! cache. A transaction holds until its thread loses the processor.
+//! *Not* modelled: aborts by page faults, by cache evictions (except among the lines that a
+//! transaction writes, `write_ways`), and by contexts that share a core's cache. A transaction may
+//! last until its thread loses the processor.
 
 mod address_set;
-mod marks;
+mod lines;
 
 use core::mem::MaybeUninit;
 
@@ -38,46 +39,52 @@ pub use address_set::AddressSet;
 
 use super::memory::Access;
 use crate::parameters::{self, Policy};
-use marks::Marks;
+use lines::LineTable;
 
 /// Why a transaction was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// Another thread accessed a line of it, or it one of another transaction that was to win.
+    /// Another thread accessed one of its lines, or it accessed a line of a transaction with
+    /// priority.
     Conflict,
-    /// It read or wrote more lines than it may.
+    /// It read or wrote more lines than fit.
     Capacity,
-    /// Its thread called the kernel, or polled.
+    /// Its thread made a system call or polled.
     Call,
     /// Its thread lost the processor.
     Preempted,
-    /// Its thread asked for it.
-    Explicit,
+    /// Its thread requested the abort, for this reason.
+    Explicit(Abort),
 }
 
 impl Cause {
-    /// What the processor says of it. As on Intel's, only a conflict is said to be worth a retry.
+    /// The abort status that the processor reports. As on Intel's, only a conflict suggests a
+    /// retry.
     pub fn abort(self) -> Abort {
-        Abort { may_succeed_on_retry: self == Cause::Conflict }
+        match self {
+            Cause::Conflict => Abort::Conflict,
+            Cause::Explicit(because) => because,
+            Cause::Capacity | Cause::Call | Cause::Preempted => Abort::Hopeless,
+        }
     }
 }
 
-/// What came of a machine's transactions.
+/// Outcomes of a machine's transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransactionCounts {
-    /// Those that took effect.
+    /// Commits.
     pub commits: u64,
     /// Aborts by [`Cause::Conflict`].
     pub conflicts: u64,
-    /// By [`Cause::Capacity`].
+    /// Aborts by [`Cause::Capacity`].
     pub capacity: u64,
-    /// By [`Cause::Call`].
+    /// Aborts by [`Cause::Call`].
     pub calls: u64,
-    /// By [`Cause::Preempted`].
+    /// Aborts by [`Cause::Preempted`].
     pub preempted: u64,
-    /// By [`Cause::Explicit`].
+    /// Aborts by [`Cause::Explicit`].
     pub explicit: u64,
-    /// Thread nanoseconds between beginnings and aborts.
+    /// Thread time between the beginnings and the aborts of transactions, in nanoseconds.
     pub wasted_ns: u64,
 }
 
@@ -87,7 +94,7 @@ impl TransactionCounts {
         self.conflicts + self.capacity + self.calls + self.preempted + self.explicit
     }
 
-    /// What came since `before`.
+    /// The outcomes since `before`.
     pub fn since(&self, before: &TransactionCounts) -> TransactionCounts {
         TransactionCounts {
             commits: self.commits - before.commits,
@@ -106,80 +113,79 @@ impl TransactionCounts {
             Cause::Capacity => &mut self.capacity,
             Cause::Call => &mut self.calls,
             Cause::Preempted => &mut self.preempted,
-            Cause::Explicit => &mut self.explicit,
+            Cause::Explicit(_) => &mut self.explicit,
         } += 1;
     }
 }
 
-/// The largest cell.
 pub(crate) const CELL_BYTES: usize = 8;
 
-/// What a cell held. As bytes without a meaning, because it may be a pointer.
+/// The old value of a cell, as untyped bytes because it may be a pointer.
 struct Undo {
     place: *mut MaybeUninit<u8>,
     bytes: [MaybeUninit<u8>; CELL_BYTES],
     len: usize,
 }
 
-/// What a thread knows of the section that it may have to start over.
+/// The history of a section that may have to restart.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// Whether a beginning may begin something: the thread is in the acquire of a section that can
-    /// be run again.
+    /// Whether a transaction may begin: the thread is in the acquire of a restartable section.
     pub(crate) may_begin: bool,
-    /// What came of the section's tries.
+    /// Causes of the section's aborts so far.
     pub(crate) aborts: Vec<Cause>,
-    /// How many of them the acquire has reported again.
+    /// How many of them the current run of the acquire has reported.
     pub(crate) reported: usize,
 }
 
-/// A thread's transaction, or none.
+/// The transaction of a thread, if any.
 #[derive(Default)]
 struct Transaction {
-    /// Beginnings without an end; 0 outside.
+    /// Nesting depth; 0 outside a transaction.
     depth: u32,
-    /// It has been undone, and its thread does not know yet.
+    /// Set if the transaction was undone and its thread has not detected it yet.
     pending: Option<Cause>,
-    /// When its first try began. Kept from one try to the next.
+    /// When its first attempt began; kept until the section commits or gives up.
     age: Option<u64>,
     begun: u64,
     read: Vec<u32>,
     written: Vec<u32>,
     undo: Vec<Undo>,
-    /// The thread's state at the beginning.
+    /// The thread's load control state at the beginning.
     state: ThreadState,
+    /// The address that the transaction has recorded as that of an elided lock.
+    elided_lock: usize,
     attempts: Attempts,
-    /// What the thread accesses, if that is recorded.
+    /// The recorded accesses of the thread, while recording.
     recorded: Option<Box<AddressSet>>,
 }
 
 impl Transaction {
-    /// Whether its thread is inside one that has not been undone.
+    /// Whether the thread is inside a transaction that has not been undone.
     #[inline]
     fn is_live(&self) -> bool {
         self.depth != 0 && self.pending.is_none()
     }
 }
 
-/// What an abort takes back beside the cells' contents.
+/// State that the machine restores after an abort.
 pub(crate) struct Undone {
-    /// The thread's state at the beginning.
+    /// The thread's load control state at the beginning.
     pub(crate) state: ThreadState,
-    /// Addresses of the cells, from the last one that was written to the first.
+    /// Addresses of the restored cells, last write first.
     pub(crate) cells: Vec<usize>,
 }
 
-/// A machine's transactions.
 pub(crate) struct Transactions {
-    /// `None`: the machine has none.
+    /// `None` if the machine has no transactions.
     parameters: Option<parameters::Transactions>,
-    marks: Marks,
-    /// By thread.
+    lines: LineTable,
+    /// Indexed by thread.
     threads: Vec<Transaction>,
     live: u32,
-    /// Transactions, and threads whose accesses are recorded.
+    /// Number of live transactions plus recording threads.
     attention: u32,
-    /// Transactions whose threads do not know that they have been undone.
+    /// Number of undone transactions that their threads have not detected yet.
     pending: u32,
     counts: TransactionCounts,
 }
@@ -188,7 +194,7 @@ impl Transactions {
     pub(crate) fn new(parameters: Option<parameters::Transactions>) -> Self {
         Transactions {
             parameters,
-            marks: Marks::new(),
+            lines: LineTable::new(),
             threads: Vec::new(),
             live: 0,
             attention: 0,
@@ -197,39 +203,34 @@ impl Transactions {
         }
     }
 
-    /// A thread more.
     pub(crate) fn add_thread(&mut self) {
         self.threads.push(Transaction::default());
     }
 
-    /// What the machine's transactions are like, if it has some.
     pub(crate) fn parameters(&self) -> Option<&parameters::Transactions> {
         self.parameters.as_ref()
     }
 
-    /// What an abort costs.
     pub(crate) fn abort_ns(&self) -> u64 {
         self.parameters.map_or(0, |parameters| parameters.abort_ns)
     }
 
-    /// What came of the transactions so far.
     pub(crate) fn counts(&self) -> TransactionCounts {
         self.counts
     }
 
-    /// Whether accesses are to be [recorded](Self::record) and [looked at](Self::opponents).
+    /// Whether accesses must be [recorded](Self::record) and [checked](Self::opponents).
     #[inline(always)]
     pub(crate) fn watch_accesses(&self) -> bool {
         self.attention != 0
     }
 
-    /// Whether there are threads that do not know that their transactions have been undone.
+    /// Whether any thread has an undetected abort.
     #[inline(always)]
     pub(crate) fn have_pending_aborts(&self) -> bool {
         self.pending != 0
     }
 
-    /// Whether `thread` is inside a transaction that has not been undone.
     #[inline]
     pub(crate) fn is_live(&self, thread: u32) -> bool {
         self.threads[thread as usize].is_live()
@@ -239,56 +240,68 @@ impl Transactions {
         &mut self.threads[thread as usize].attempts
     }
 
-    /// The section of `thread` is not tried again: its next transaction is as old as its own begin.
-    pub(crate) fn forget_age(&mut self, thread: u32) {
+    /// Forgets the section's first attempt, because the section will not be retried as a
+    /// transaction.
+    pub(crate) fn clear_age(&mut self, thread: u32) {
         self.threads[thread as usize].age = None;
     }
 
-    /// Has the accesses of `thread` recorded in `set`, or in none; in which they were.
-    pub(crate) fn exchange_recorded(&mut self, thread: u32, set: Option<Box<AddressSet>>) -> Option<Box<AddressSet>> {
+    /// Replaces the set that records the accesses of `thread`, and returns the old one.
+    pub(crate) fn exchange_recorded(
+        &mut self,
+        thread: u32,
+        set: Option<Box<AddressSet>>,
+    ) -> Option<Box<AddressSet>> {
         self.attention += u32::from(set.is_some());
         let before = core::mem::replace(&mut self.threads[thread as usize].recorded, set);
         self.attention -= u32::from(before.is_some());
         before
     }
 
-    /// `thread` accesses a word: its offset in the machine's memory, and its line.
+    /// Records an access of `thread`: the word's offset in the machine's memory, and its line.
     pub(crate) fn record(&mut self, thread: u32, word: usize, line: usize, access: Access) {
         if let Some(set) = &mut self.threads[thread as usize].recorded {
             set.add(word as u64, line as u32, access);
         }
     }
 
-    /// Whose transactions have to be undone, in or outside of a transaction, for an access of
-    /// `thread`. The cause, if that is in a transaction itself, and it is this one that aborts.
-    pub(crate) fn opponents(&mut self, thread: u32, line: usize, access: Access) -> Result<Vec<u32>, Cause> {
+    /// Threads whose transactions an access of `thread` aborts. Returns a cause instead if the
+    /// access aborts the transaction of `thread` itself.
+    pub(crate) fn opponents(
+        &mut self,
+        thread: u32,
+        line: usize,
+        access: Access,
+    ) -> Result<Vec<u32>, Cause> {
         if self.live == 0 {
             return Ok(Vec::new());
         }
-        let opponents = self.marks.opponents(line as u32, thread, access != Access::Load);
-        let loses = self.is_live(thread) && opponents.iter().any(|&other| self.is_stronger(other, thread));
+        let opponents = self.lines.opponents(line as u32, thread, access != Access::Load);
+        let loses =
+            self.is_live(thread) && opponents.iter().any(|&other| self.is_stronger(other, thread));
         if loses { Err(Cause::Conflict) } else { Ok(opponents) }
     }
 
-    /// Whether the transaction of `other` wins, though `thread` asks for its line.
+    /// Whether the transaction of `other` has priority over the requester `thread`.
     fn is_stronger(&self, other: u32, thread: u32) -> bool {
         let age = |thread: u32| (self.threads[thread as usize].age, thread);
         let policy = self.parameters.map(|parameters| parameters.policy);
         policy == Some(Policy::Timestamp) && age(other) < age(thread)
     }
 
-    /// Adds a line that `thread` accesses, and that is nobody else's any more, to the sets of its
-    /// transaction. The cause, if that has to abort. Does nothing outside of one.
+    /// Adds an accessed line, which no other transaction has now, to the sets of the transaction of
+    /// `thread`. Returns a cause if the transaction must abort. Does nothing outside a transaction.
     pub(crate) fn add(&mut self, thread: u32, line: usize, access: Access) -> Option<Cause> {
         let own = &mut self.threads[thread as usize];
         let parameters = self.parameters.as_ref().filter(|_| own.is_live())?;
         let line = line as u32;
-        let is_full = if access != Access::Load && self.marks.write(line, thread) {
+        let is_full = if access != Access::Load && self.lines.write(line, thread) {
             let sets = (parameters.write_lines.get() / parameters.write_ways).max(1);
             own.written.push(line);
-            let neighbours = own.written.iter().filter(|&&other| other % sets == line % sets).count();
+            let neighbours =
+                own.written.iter().filter(|&&other| other % sets == line % sets).count();
             neighbours > parameters.write_ways.get() as usize
-        } else if access == Access::Load && self.marks.read(line, thread) {
+        } else if access == Access::Load && self.lines.read(line, thread) {
             own.read.push(line);
             own.read.len() > parameters.read_lines.get() as usize
         } else {
@@ -297,11 +310,12 @@ impl Transactions {
         is_full.then_some(Cause::Capacity)
     }
 
-    /// `thread` is about to write `len` bytes, those of a cell in the machine's memory, at `place`.
+    /// Saves `len` bytes of a cell in the machine's memory before `thread` writes to them.
     ///
     /// # Safety
     ///
-    /// They are valid for reads, and for writes until its transaction has ended.
+    /// The bytes at `place` are valid for reads, and for writes until the transaction of `thread`
+    /// ends.
     pub(crate) unsafe fn remember(&mut self, thread: u32, place: *mut u8, len: usize) {
         let own = &mut self.threads[thread as usize];
         if !own.is_live() {
@@ -309,21 +323,31 @@ impl Transactions {
         }
         let mut bytes = [MaybeUninit::uninit(); CELL_BYTES];
         let place = place.cast::<MaybeUninit<u8>>();
-        // SAFETY: the caller's, and a cell has at most as many bytes.
+        // SAFETY: guaranteed by the caller; `bytes` is as large as the largest cell.
         unsafe { core::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), len) };
         own.undo.push(Undo { place, bytes, len });
     }
 
-    /// `thread`, which is in no transaction, begins one. `state` is what is remembered of it.
+    /// Begins a transaction of `thread`, which is in none. An abort restores `state`.
     pub(crate) fn begin(&mut self, thread: u32, now: u64, state: ThreadState) {
         let own = &mut self.threads[thread as usize];
-        (own.depth, own.begun, own.state) = (1, now, state);
+        (own.depth, own.begun, own.state, own.elided_lock) = (1, now, state, 0);
         own.age.get_or_insert(now);
         self.live += 1;
         self.attention += 1;
     }
 
-    /// `thread` begins a part of the transaction that it is in; false if it is in none.
+    /// The address recorded by the transaction of `thread`; 0 outside a transaction.
+    pub(crate) fn elided_lock(&self, thread: u32) -> usize {
+        let own = &self.threads[thread as usize];
+        if own.is_live() { own.elided_lock } else { 0 }
+    }
+
+    pub(crate) fn set_elided_lock(&mut self, thread: u32, address: usize) {
+        self.threads[thread as usize].elided_lock = address;
+    }
+
+    /// Begins a nested transaction; false if `thread` is in no transaction.
     pub(crate) fn begin_part(&mut self, thread: u32) -> bool {
         let own = &mut self.threads[thread as usize];
         let is_part = own.is_live();
@@ -331,8 +355,8 @@ impl Transactions {
         is_part
     }
 
-    /// A part of the transaction of `thread` ends; false if that is the transaction itself, which
-    /// may [take effect](Self::commit) then.
+    /// Ends a nested transaction; false if the outermost one ends, which may
+    /// [commit](Self::commit).
     pub(crate) fn end_part(&mut self, thread: u32) -> bool {
         let own = &mut self.threads[thread as usize];
         let is_part = own.depth > 1;
@@ -340,7 +364,6 @@ impl Transactions {
         is_part
     }
 
-    /// The transaction of `thread` takes effect.
     pub(crate) fn commit(&mut self, thread: u32) {
         self.release_lines(thread);
         let own = &mut self.threads[thread as usize];
@@ -349,23 +372,23 @@ impl Transactions {
         self.counts.commits += 1;
     }
 
-    /// Empties the sets of a thread's transaction.
+    /// Empties the read and write sets of `thread`.
     fn release_lines(&mut self, thread: u32) {
         let own = &mut self.threads[thread as usize];
         for line in own.read.drain(..).chain(own.written.drain(..)) {
-            self.marks.unmark(line, thread);
+            self.lines.remove(line, thread);
         }
         self.live -= 1;
         self.attention -= 1;
     }
 
-    /// Undoes the transaction of `thread`, which is to go back to its beginning.
+    /// Undoes the transaction of `thread`, which must return to its beginning.
     pub(crate) fn undo(&mut self, thread: u32, cause: Cause, now: u64) -> Undone {
         self.release_lines(thread);
         let own = &mut self.threads[thread as usize];
         let cells = own.undo.drain(..).rev().map(|Undo { place, bytes, len }| {
-            // SAFETY: the bytes of a cell in the machine's memory, which stays and which nobody has
-            // a reference into that is no cell's.
+            // SAFETY: `remember` saved these bytes of a cell in the machine's memory, which stays
+            // valid. The only references into a cell are shared, and cells are interior mutable.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, len) };
             place.addr()
         });
@@ -375,21 +398,22 @@ impl Transactions {
         Undone { state: own.state, cells }
     }
 
-    /// `thread`, whose transaction has been undone, [learns](Self::learn_of_abort) that when it
-    /// next runs.
-    pub(crate) fn put_off_abort(&mut self, thread: u32, cause: Cause) {
+    /// Leaves the abort of `thread` to be [detected](Self::take_pending_abort) when the thread next
+    /// runs.
+    pub(crate) fn defer_abort(&mut self, thread: u32, cause: Cause) {
         self.pending += 1;
         self.threads[thread as usize].pending = Some(cause);
     }
 
-    /// If the transaction of `thread` has been undone while it did not run: why.
-    pub(crate) fn learn_of_abort(&mut self, thread: u32) -> Option<Cause> {
+    /// Returns the cause once if the transaction of `thread` was undone while the thread did not
+    /// run.
+    pub(crate) fn take_pending_abort(&mut self, thread: u32) -> Option<Cause> {
         let cause = self.threads[thread as usize].pending.take()?;
         self.pending -= 1;
         Some(cause)
     }
 
-    /// `thread`, whose transaction has been undone, goes back to its beginning.
+    /// Ends the undone transaction of `thread` and adds the cause to its history.
     pub(crate) fn restart(&mut self, thread: u32, cause: Cause) {
         let own = &mut self.threads[thread as usize];
         own.depth = 0;

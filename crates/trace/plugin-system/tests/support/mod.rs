@@ -1,4 +1,4 @@
-//! Boots a kernel under QEMU with the plug-in, and reads what that told.
+//! Boots a kernel under QEMU with the plug-in, and reads the stream.
 
 mod types;
 
@@ -10,16 +10,16 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use unconvoy_trace_stream::{Counts, Held, Lock, Reader, Record, Section};
 
-/// What is needed to boot, with what the kernel has told of itself.
+/// What a boot needs, with the kernel's own symbols and types.
 pub struct Machine {
     kernel: PathBuf,
     qemu: PathBuf,
     folder: tempfile::TempDir,
-    /// One guest at a time: each has several processors.
+    /// Serializes the guests, which have several processors each.
     turn: Mutex<()>,
 }
 
-/// The machine; or nothing, after the reason was printed.
+/// The machine; `None` after printing the reason.
 pub fn machine() -> Option<&'static Machine> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     match MACHINE.get_or_init(Machine::prepare) {
@@ -31,7 +31,7 @@ pub fn machine() -> Option<&'static Machine> {
     }
 }
 
-/// Only QEMU is needed.
+/// QEMU alone; `None` after printing the reason.
 pub fn qemu() -> Option<PathBuf> {
     match find_qemu() {
         Ok(qemu) => Some(qemu),
@@ -42,7 +42,7 @@ pub fn qemu() -> Option<PathBuf> {
     }
 }
 
-/// Where the kernel's set-up leaves things.
+/// The folder that the kernel set-up (`make kernel`) fills.
 fn kernel_folder() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/kernel");
     std::env::var_os("UNCONVOY_KERNEL").map_or(repository, PathBuf::from)
@@ -52,23 +52,27 @@ fn find_qemu() -> Result<PathBuf, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the plug-in is for x86-64 hosts".to_string());
     }
-    let candidates = [kernel_folder().join("qemu/usr/bin/qemu-system-x86_64"), "qemu-system-x86_64".into()];
+    let candidates =
+        [kernel_folder().join("qemu/usr/bin/qemu-system-x86_64"), "qemu-system-x86_64".into()];
     let has_plugins = |qemu: &&PathBuf| {
         let help = Command::new(qemu).arg("--help").output();
         let version = Command::new(qemu).arg("--version").output();
         let (Ok(help), Ok(version)) = (help, version) else { return false };
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        let major = version.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        let major = version
+            .split("version ")
+            .nth(1)
+            .and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         major >= Some(10) && String::from_utf8_lossy(&help.stdout).contains("-plugin")
     };
     candidates
         .iter()
         .find(has_plugins)
         .cloned()
-        .ok_or("there is no qemu-system-x86_64 10 with -plugin (make kernel)".to_string())
+        .ok_or("qemu-system-x86_64 10 with -plugin (make kernel)".to_string())
 }
 
-/// The guest's first program: what it does is on the kernel's command line.
+/// The guest's init program. The kernel's command line selects what it does.
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -97,7 +101,7 @@ case \"$(cat /proc/cmdline)\" in
 	for processor in $(seq $(nproc)); do work $processor & done
 	wait
 	hostname unconvoy-end
-	echo the guest has done its work
+	echo the workload is done
 	;;
 esac
 poweroff -f
@@ -109,12 +113,14 @@ impl Machine {
         let kernel = kernel_folder().join("vmlinuz");
         if !kernel.exists() {
             return Err(format!(
-                "there is no kernel at {} (make kernel, or UNCONVOY_KERNEL=DIRECTORY)",
+                "kernel {} (make kernel, or UNCONVOY_KERNEL=DIRECTORY)",
                 kernel.display()
             ));
         }
-        let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find_map(|path| std::fs::read(path).ok());
-        let busybox = busybox.ok_or("there is no busybox (install busybox-static)")?;
+        let busybox = ["/bin/busybox", "/usr/bin/busybox"]
+            .into_iter()
+            .find_map(|path| std::fs::read(path).ok());
+        let busybox = busybox.ok_or("busybox (install busybox-static)")?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut archive = Archive::default();
         for name in ["bin", "dev", "proc", "sys", "tmp"] {
@@ -122,7 +128,8 @@ impl Machine {
         }
         archive.add("bin/busybox", 0o100_755, &busybox);
         archive.add("init", 0o100_755, INIT.as_bytes());
-        std::fs::write(folder.path().join("initramfs"), archive.finish()).map_err(|error| error.to_string())?;
+        std::fs::write(folder.path().join("initramfs"), archive.finish())
+            .map_err(|error| error.to_string())?;
         let machine = Machine { kernel, qemu, folder, turn: Mutex::new(()) };
         let port = |number: u32, file: &str| {
             let path = machine.path(file);
@@ -140,8 +147,10 @@ impl Machine {
         let output = machine.boot(1, "symbols", "max,-smap,-la57", &arguments);
         let types = std::fs::read(machine.path("types")).unwrap_or_default();
         let offsets = types::Types::read(&types).and_then(|types| types.offsets());
-        // All that it takes is there: that it does not work is no reason to skip anything.
-        let offsets = offsets.unwrap_or_else(|| panic!("the kernel does not tell its symbols and types: {output:?}"));
+        // Everything needed exists, so a failure is an error and no reason to skip.
+        let offsets = offsets.unwrap_or_else(|| {
+            panic!("the kernel did not write its symbols and types: {output:?}")
+        });
         std::fs::write(machine.path("offsets"), offsets).map_err(|error| error.to_string())?;
         Ok(machine)
     }
@@ -154,30 +163,63 @@ impl Machine {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn boot(&self, processors: u32, does: &str, model: &str, arguments: &[impl AsRef<OsStr>]) -> Output {
+    fn boot(
+        &self,
+        processors: u32,
+        task: &str,
+        model: &str,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Output {
         let _turn = self.turn();
         let line = format!(
-            "console=ttyS0 quiet nokaslr mitigations=off panic=-1 lpj=10000000 tsc=reliable no_timer_check do={does}"
+            "console=ttyS0 quiet nokaslr mitigations=off panic=-1 lpj=10000000 tsc=reliable \
+                no_timer_check do={task}"
         );
-        // A guest that hangs is the plug-in's defect: it ends, and the test fails.
+        // A guest that hangs shows a defect of the plug-in: kill it and let the test fail.
         let mut command = Command::new("timeout");
-        command.arg("100").arg(&self.qemu).args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", model]);
-        command.args(["-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+        command.arg("100").arg(&self.qemu).args([
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            model,
+        ]);
+        command.args([
+            "-m",
+            "512M",
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+        ]);
         command.args(["-serial", "stdio", "-smp", &processors.to_string()]);
-        // One that is not installed does not find its firmware by itself.
-        if let Some(usr) = self.qemu.ancestors().nth(2).filter(|usr| usr.join("share/qemu").exists()) {
+        // A QEMU that was unpacked elsewhere instead of installed does not find its firmware.
+        if let Some(usr) =
+            self.qemu.ancestors().nth(2).filter(|usr| usr.join("share/qemu").exists())
+        {
             command.arg("-L").arg(usr.join("share/qemu")).arg("-L").arg(usr.join("share/seabios"));
         }
-        command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(self.path("initramfs")).args(["-append", &line]);
-        command.args(arguments).stdin(std::process::Stdio::null()).output().expect("timeout and qemu")
+        command
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(self.path("initramfs"))
+            .args(["-append", &line]);
+        command
+            .args(arguments)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("timeout and qemu")
     }
 
-    /// The kernel's symbols.
+    /// The file of the kernel's symbols.
     pub fn symbols(&self) -> PathBuf {
         self.path("symbols")
     }
 
-    /// Where a symbol is.
+    /// The address of a symbol.
     pub fn symbol(&self, name: &str) -> u64 {
         let text = std::fs::read_to_string(self.symbols()).expect("symbols");
         let line = text.lines().find(|line| line.split(' ').nth(2) == Some(name));
@@ -185,8 +227,8 @@ impl Machine {
             .unwrap_or_else(|| panic!("no {name}"))
     }
 
-    /// Runs the guest with the plug-in's further options.
-    pub fn run(&self, processors: u32, does: &str, model: &str, options: &str) -> Run {
+    /// Runs the guest with further options of the plug-in.
+    pub fn run(&self, processors: u32, task: &str, model: &str, options: &str) -> Run {
         let out = tempfile::NamedTempFile::new().expect("a file");
         let plugin = format!(
             "{},out={},symbols={},offsets={},{options}",
@@ -195,19 +237,20 @@ impl Machine {
             self.symbols().display(),
             self.path("offsets").display()
         );
-        let output = self.boot(processors, does, model, &["-plugin", &plugin]);
+        let output = self.boot(processors, task, model, &["-plugin", &plugin]);
         Run::read(out.path(), output)
     }
 }
 
-/// The plug-in that Cargo built for this test: it lies above the test's own executable.
+/// The plug-in that Cargo built for this test, in a folder above the test's executable.
 pub fn plugin() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
-    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join("libunconvoy_plugin_system.so"));
+    let found =
+        test.ancestors().skip(1).take(2).map(|folder| folder.join("libunconvoy_plugin_system.so"));
     found.into_iter().find(|path| path.exists()).expect("Cargo builds the library before its tests")
 }
 
-/// An archive as the kernel unpacks it (cpio, "newc").
+/// A cpio archive ("newc") that the kernel unpacks.
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,
@@ -240,24 +283,24 @@ impl Archive {
     }
 }
 
-/// A lock as it was told.
+/// A lock of the stream with its totals.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct LockTotals {
     pub lock: Lock<'static>,
     pub counts: Counts,
     pub held: Held,
 }
 
-/// What a run told.
+/// The result of a run.
 pub struct Run {
     pub output: Output,
     pub context: String,
     pub end: String,
-    /// By their numbers.
-    pub locks: BTreeMap<u32, Told>,
-    /// With the addresses of their words.
+    /// The locks, by number.
+    pub locks: BTreeMap<u32, LockTotals>,
+    /// The sections, each with the addresses of its words.
     pub sections: Vec<(Section, Vec<u64>)>,
-    /// By address: bytes and name.
+    /// The objects, by address: size in bytes and name.
     pub objects: BTreeMap<u64, (u64, String)>,
 }
 
@@ -272,8 +315,8 @@ impl Run {
             objects: BTreeMap::new(),
         };
         let file = std::fs::File::open(path).expect("a stream");
-        let mut reader =
-            Reader::new(std::io::BufReader::new(file)).unwrap_or_else(|error| panic!("{error}: {}", run.log()));
+        let mut reader = Reader::new(std::io::BufReader::new(file))
+            .unwrap_or_else(|error| panic!("{error}: {}", run.log()));
         let mut places = 0;
         while let Some(record) = reader.next_record().expect("a whole stream") {
             match record {
@@ -283,38 +326,50 @@ impl Run {
                     let number = lock.number;
                     let counts = Counts { lock: number, acquisitions: 0, sampled: 0, contended: 0 };
                     let held = Held { lock: number, held: 0, waited: 0 };
-                    let told = Told { lock: Lock { name: &[], ..lock }, counts, held };
-                    assert!(run.locks.insert(number, told).is_none(), "each once");
+                    let totals = LockTotals { lock: Lock { name: &[], ..lock }, counts, held };
+                    assert!(run.locks.insert(number, totals).is_none(), "each lock once");
                 }
-                Record::Counts(counts) => run.locks.get_mut(&counts.lock).expect("a lock").counts = counts,
+                Record::Counts(counts) => {
+                    run.locks.get_mut(&counts.lock).expect("a lock").counts = counts
+                }
                 Record::Held(held) => run.locks.get_mut(&held.lock).expect("a lock").held = held,
                 Record::Place(place) => places = places.max(place.number),
                 Record::Section(section, entries) => {
-                    assert!(run.locks.contains_key(&section.lock), "a lock is told before its sections");
-                    assert!(run.sections.last().is_none_or(|(last, _)| last.order < section.order), "in their order");
-                    let known = entries.iter().all(|entry| entry.read_place.max(entry.written_place) <= places);
-                    assert!(known, "places are told before the sections that name them");
-                    run.sections.push((section, entries.iter().map(|entry| entry.address).collect()));
+                    assert!(run.locks.contains_key(&section.lock), "a lock precedes its sections");
+                    assert!(
+                        run.sections.last().is_none_or(|(last, _)| last.order < section.order),
+                        "sections come in order"
+                    );
+                    let known = entries
+                        .iter()
+                        .all(|entry| entry.read_place.max(entry.written_place) <= places);
+                    assert!(known, "places precede the sections that refer to them");
+                    run.sections
+                        .push((section, entries.iter().map(|entry| entry.address).collect()));
                 }
                 Record::Object(object) => {
                     let name = String::from_utf8_lossy(object.name).into_owned();
                     run.objects.insert(object.region.address, (object.region.size, name));
                 }
-                Record::Module(_) | Record::Allocation(_) => panic!("these are a program's"),
+                Record::Module(_) | Record::Allocation(_) => panic!("a program's record"),
             }
         }
         run
     }
 
-    /// What the guest and QEMU have said.
+    /// The output of the guest and of QEMU.
     pub fn log(&self) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         text(&self.output.stdout) + &text(&self.output.stderr)
     }
 
-    /// A number of the end record.
+    /// A number in the end record.
     pub fn number(&self, key: &str) -> u64 {
-        let after = self.end.split(&format!("\"{key}\":")).nth(1).unwrap_or_else(|| panic!("no {key} in {}", self.end));
+        let after = self
+            .end
+            .split(&format!("\"{key}\":"))
+            .nth(1)
+            .unwrap_or_else(|| panic!("no {key} in {}", self.end));
         after
             .split(|character: char| !character.is_ascii_digit())
             .next()
@@ -322,15 +377,17 @@ impl Run {
             .expect("a number")
     }
 
-    /// The object that `address` lies in: where it begins, and its name.
+    /// The start and name of the object that contains `address`.
     pub fn object(&self, address: u64) -> Option<(u64, &str)> {
         let (start, (size, name)) = self.objects.range(..=address).next_back()?;
         (address - start < *size).then_some((*start, name))
     }
 
     /// The locks in objects of a slab cache.
-    pub fn locks_in(&self, cache: &str) -> Vec<Told> {
-        let is_in = |told: &&Told| self.object(told.lock.region.address).is_some_and(|(_, name)| name == cache);
+    pub fn locks_in(&self, cache: &str) -> Vec<LockTotals> {
+        let is_in = |entry: &&LockTotals| {
+            self.object(entry.lock.region.address).is_some_and(|(_, name)| name == cache)
+        };
         self.locks.values().filter(is_in).copied().collect()
     }
 }

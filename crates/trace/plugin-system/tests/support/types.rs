@@ -1,4 +1,5 @@
-//! A kernel's own description of its types (BTF, Documentation/bpf/btf.rst), as far as the plug-in's offsets need it.
+//! Reads a kernel's BTF type information (Documentation/bpf/btf.rst), as far as the plug-in's
+//! offsets need it.
 
 use std::collections::HashMap;
 
@@ -9,15 +10,15 @@ pub struct Types {
 }
 
 enum Kind {
-    /// Bytes; name, type and offset in bytes of each member.
+    /// Bytes; name, type and byte offset of each member.
     Structure(u32, Vec<(String, u32, u32)>),
-    /// Another name of a type, or a qualified one.
+    /// A typedef or a qualified type.
     Same(u32),
     Other,
 }
 
 impl Types {
-    /// From `/sys/kernel/btf/vmlinux`.
+    /// Parses `/sys/kernel/btf/vmlinux`.
     pub fn read(bytes: &[u8]) -> Option<Types> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let base = word(4)? as usize;
@@ -68,16 +69,22 @@ impl Types {
         })
     }
 
-    /// The plug-in's file of offsets.
+    /// The text of the plug-in's file of offsets.
     pub fn offsets(&self) -> Option<String> {
-        let member = |structure: &str, name: &str| self.member(*self.structures.get(structure)?, name);
-        let size = |structure: &str| match self.kinds.get(*self.structures.get(structure)? as usize)? {
-            Kind::Structure(size, _) => Some(*size),
-            _ => None,
-        };
+        let member =
+            |structure: &str, name: &str| self.member(*self.structures.get(structure)?, name);
+        let size =
+            |structure: &str| match self.kinds.get(*self.structures.get(structure)? as usize)? {
+                Kind::Structure(size, _) => Some(*size),
+                _ => None,
+            };
         let head = member("page", "compound_head").or_else(|| member("page", "compound_info"))?;
         let mut text = format!("sizeof_page={}\ncompound_head={head}\n", size("page")?);
-        text += &format!("slab_cache={}\nsizeof_pglist_data={}\n", member("slab", "slab_cache")?, size("pglist_data")?);
+        text += &format!(
+            "slab_cache={}\nsizeof_pglist_data={}\n",
+            member("slab", "slab_cache")?,
+            size("pglist_data")?
+        );
         for name in ["name", "size", "object_size", "list"] {
             text += &format!("kmem_cache_{name}={}\n", member("kmem_cache", name)?);
         }

@@ -1,11 +1,11 @@
-//! Compiles a program, runs it under QEMU with the plug-in, and reads what that told.
+//! Compiles a program, runs it under QEMU with the plug-in, and reads the stream.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use unconvoy_trace_stream::{Reader, Record};
 
-/// The reason why nothing can be run, printed; or nothing.
+/// Whether the tests cannot run here; prints the reason.
 pub fn skipped() -> bool {
     if !cfg!(target_arch = "x86_64") {
         println!("skipped: the plug-in is for x86-64 hosts");
@@ -13,25 +13,26 @@ pub fn skipped() -> bool {
     }
     for (program, what) in [("qemu-x86_64", "install qemu-user 7.2"), ("cc", "install gcc")] {
         if Command::new(program).arg("--version").output().is_err() {
-            println!("missing: there is no {program} ({what})");
+            println!("missing: {program} ({what})");
             return true;
         }
     }
     false
 }
 
-/// A section as it was told.
+/// A section of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Sampled {
     pub lock: u32,
     pub thread: u32,
     pub order: u64,
     pub flags: u32,
-    /// By address: masks of bytes read and written, and the addresses of the code that did so first.
+    /// The words, by address: masks of the bytes read and written, and the code addresses that
+    /// first read and wrote the word.
     pub words: BTreeMap<u64, (u8, u8, u64, u64)>,
 }
 
-/// A lock as it was told.
+/// A lock of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     pub number: u32,
@@ -42,19 +43,19 @@ pub struct Lock {
     pub contended: u64,
 }
 
-/// What a run told.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Of the program, or of QEMU.
+    /// Output of the program or of QEMU.
     pub output: Option<Output>,
     pub context: String,
     pub end: String,
     pub locks: Vec<Lock>,
-    pub sections: Vec<Told>,
+    pub sections: Vec<Sampled>,
     /// Address, size, first return address.
     pub allocations: Vec<(u64, u64, u64)>,
     pub modules: Vec<(u64, u64, PathBuf)>,
-    /// Why reading ended before the end record.
+    /// Why reading stopped before the end record.
     pub error: Option<String>,
 }
 
@@ -69,7 +70,11 @@ impl Run {
     pub fn printed(&self, name: &str) -> String {
         let output = self.stdout();
         let mut lines = output.lines().filter_map(|line| line.split_once('='));
-        lines.find(|(other, _)| *other == name).unwrap_or_else(|| panic!("no {name} in {output:?}")).1.to_string()
+        lines
+            .find(|(other, _)| *other == name)
+            .unwrap_or_else(|| panic!("no {name} in {output:?}"))
+            .1
+            .to_string()
     }
 
     pub fn stdout(&self) -> String {
@@ -80,47 +85,50 @@ impl Run {
         String::from_utf8_lossy(&self.output.as_ref().expect("it ran").stderr).into_owned()
     }
 
-    /// Those at the address.
+    /// The locks at the address.
     pub fn locks_at(&self, address: u64) -> Vec<Lock> {
         self.locks.iter().filter(|lock| lock.address == address).copied().collect()
     }
 
-    /// The one at the address that the program printed.
+    /// The only lock at the address that the program printed.
     pub fn lock(&self, name: &str) -> Lock {
         let at = self.locks_at(self.address(name));
         assert_eq!(at.len(), 1, "{name}: {at:?}");
         at[0]
     }
 
-    /// The sections of a lock.
-    pub fn sections_of(&self, lock: Lock) -> Vec<&Told> {
+    pub fn sections_of(&self, lock: Lock) -> Vec<&Sampled> {
         self.sections.iter().filter(|section| section.lock == lock.number).collect()
     }
 
-    /// The addresses of the words that a section read or wrote.
-    pub fn words(section: &Told) -> Vec<u64> {
+    /// The addresses of a section's words.
+    pub fn words(section: &Sampled) -> Vec<u64> {
         section.words.keys().copied().collect()
     }
 }
 
-/// Compiles the C text with the flags, runs it under the plug-in with the options.
+/// Compiles the C text with `flags` and runs it under the plug-in with `options`.
 pub fn run(text: &str, flags: &[&str], options: &str) -> Run {
     run_with(text, flags, options, &[])
 }
 
-/// Likewise, with arguments.
+/// The same, with arguments for the program.
 pub fn run_with(text: &str, flags: &[&str], options: &str, arguments: &[&str]) -> Run {
     let folder = tempfile::tempdir().expect("a folder");
     let program = compile(folder.path(), text, flags);
     run_compiled(folder.path(), &program, options, arguments)
 }
 
-/// The C text, compiled in the folder.
+/// Compiles the C text in the folder.
 pub fn compile(folder: &Path, text: &str, flags: &[&str]) -> PathBuf {
     let (source, program) = (folder.join("program.c"), folder.join("program"));
     std::fs::write(&source, format!("{PRELUDE}{text}")).expect("a source");
-    let compiled =
-        Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&source).args(flags).output();
+    let compiled = Command::new("cc")
+        .args(["-O1", "-g", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .args(flags)
+        .output();
     let compiled = compiled.expect("a compiler");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     program
@@ -131,7 +139,7 @@ pub fn run_compiled(folder: &Path, program: &Path, options: &str, arguments: &[&
     let out = folder.join("out");
     let separator = if options.is_empty() { "" } else { "," };
     let plugin = format!("{},out={}{separator}{options}", plugin().display(), out.display());
-    // A program that hangs is the plug-in's defect: it ends, and the test fails.
+    // A program that hangs shows a defect of the plug-in: kill it and let the test fail.
     let output = Command::new("timeout")
         .args(["60", "qemu-x86_64", "-plugin", &plugin])
         .arg(program)
@@ -144,17 +152,18 @@ pub fn run_compiled(folder: &Path, program: &Path, options: &str, arguments: &[&
     run
 }
 
-const PRELUDE: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
-    #include <unistd.h>\n#define TELL(name) printf(#name \"=%p\\n\", (void *)&(name))\n#line 1\n";
+const PRELUDE: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <stdio.h>\n#include \
+    <stdlib.h>\n#include <string.h>\n\
+    #include <unistd.h>\n#define PRINT(name) printf(#name \"=%p\\n\", (void *)&(name))\n#line 1\n";
 
-/// The plug-in that Cargo built for this test: it lies above the test's own executable.
+/// The plug-in that Cargo built for this test, in a folder above the test's executable.
 pub fn plugin() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
-    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join("libunconvoy_plugin_user.so"));
+    let found =
+        test.ancestors().skip(1).take(2).map(|folder| folder.join("libunconvoy_plugin_user.so"));
     found.into_iter().find(|path| path.exists()).expect("Cargo builds the library before its tests")
 }
 
-/// Reads a stream.
 pub fn read(path: &Path) -> Run {
     let mut run = Run::default();
     let Ok(file) = std::fs::File::open(path) else {
@@ -184,7 +193,11 @@ pub fn read(path: &Path) -> Run {
                     run.modules.push((module.region.address, module.region.end(), path.into()));
                 }
                 Record::Lock(lock) => {
-                    assert_eq!(run.locks.len(), lock.number as usize, "locks are told in their order");
+                    assert_eq!(
+                        run.locks.len(),
+                        lock.number as usize,
+                        "locks come in order of their numbers"
+                    );
                     run.locks.push(Lock {
                         number: lock.number,
                         address: lock.region.address,
@@ -194,7 +207,7 @@ pub fn read(path: &Path) -> Run {
                         contended: 0,
                     });
                 }
-                Record::Object(_) | Record::Held(_) => panic!("these are a kernel's"),
+                Record::Object(_) | Record::Held(_) => panic!("a kernel's record"),
                 Record::Place(place) => {
                     places.insert(place.number, place.pc);
                 }
@@ -213,9 +226,18 @@ pub fn read(path: &Path) -> Run {
                         (entry.address, (entry.read, entry.written, places.0, places.1))
                     });
                     let unconvoy_trace_stream::Section { lock, thread, order, flags } = section;
-                    assert!((lock as usize) < run.locks.len(), "a lock is told before its sections");
-                    assert!(run.sections.last().is_none_or(|last| last.order < order), "sections are in their order");
-                    run.sections.push(Told { lock, thread, order, flags, words: words.collect() });
+                    assert!((lock as usize) < run.locks.len(), "a lock precedes its sections");
+                    assert!(
+                        run.sections.last().is_none_or(|last| last.order < order),
+                        "sections come in order"
+                    );
+                    run.sections.push(Sampled {
+                        lock,
+                        thread,
+                        order,
+                        flags,
+                        words: words.collect(),
+                    });
                 }
             },
         }

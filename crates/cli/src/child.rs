@@ -1,0 +1,141 @@
+//! One run of the program in the user's terminal, with this command's standard streams and process
+//! group.
+
+use std::ffi::c_int;
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use unconvoy_measure::interrupt::Interrupts;
+
+/// Time for a program to end by itself after a signal that the terminal may have sent to it too.
+const BY_ITSELF: Duration = Duration::from_millis(500);
+/// Time for a program to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// Longest sleep of this command. The child's end wakes it earlier.
+const NAP: Duration = Duration::from_secs(1);
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    pub status: ExitStatus,
+    /// Time since the start.
+    pub wall: Duration,
+    /// Why this command ended the run, if it did.
+    pub why: Option<Why>,
+}
+
+/// Why a run was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// This signal arrived.
+    Interrupted(c_int),
+    /// The time-out passed.
+    TimedOut,
+}
+
+/// When to send the program a signal.
+enum Deadline {
+    Never,
+    /// Send the signal at this time.
+    At(Instant, Signal),
+}
+
+/// Runs the command and waits for it. A signal to this command or the time-out ends it.
+///
+/// # Errors
+///
+/// The command cannot be started or waited for.
+pub fn run(
+    command: &mut Command,
+    timeout: Option<Duration>,
+    interrupts: &Interrupts,
+) -> io::Result<Ended> {
+    run_observed(command, timeout, interrupts, |_| {})
+}
+
+/// As [`run`]; calls `started` with the process id.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_observed(
+    command: &mut Command,
+    timeout: Option<Duration>,
+    interrupts: &Interrupts,
+    started: impl FnOnce(u32),
+) -> io::Result<Ended> {
+    let start = Instant::now();
+    let child = command.spawn()?;
+    started(child.id());
+    watch(child, start, timeout, interrupts)
+}
+
+fn watch(
+    mut child: Child,
+    start: Instant,
+    timeout: Option<Duration>,
+    interrupts: &Interrupts,
+) -> io::Result<Ended> {
+    let id = Pid::from_raw(child.id().cast_signed());
+    let mut why = None;
+    let mut deadline = match timeout {
+        Some(timeout) => Deadline::At(start + timeout, Signal::SIGTERM),
+        None => Deadline::Never,
+    };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            // The signal may have ended both processes, which is not a failure of the program.
+            let late = interrupts.take().map(Why::Interrupted);
+            return Ok(Ended { status, wall: start.elapsed(), why: why.or(late) });
+        }
+        if let Some(number) = interrupts.take() {
+            let signal = Signal::try_from(number).unwrap_or(Signal::SIGTERM);
+            deadline = match why {
+                None => Deadline::At(Instant::now() + BY_ITSELF, signal),
+                // A second signal: kill the program now.
+                Some(_) => Deadline::At(Instant::now(), Signal::SIGKILL),
+            };
+            why = Some(Why::Interrupted(number));
+        }
+        let mut nap = NAP;
+        if let Deadline::At(until, signal) = deadline {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Fails only if the program has ended. The next iteration sees that.
+                let _ = kill(id, signal);
+                why.get_or_insert(Why::TimedOut);
+                deadline = Deadline::At(Instant::now() + GRACE, Signal::SIGKILL);
+                continue;
+            }
+            nap = nap.min(left + Duration::from_millis(1));
+        }
+        // Ignore EINTR: a signal is what this waits for.
+        let nap = PollTimeout::try_from(nap).unwrap_or(PollTimeout::ZERO);
+        let _ = poll(&mut [PollFd::new(interrupts.wake(), PollFlags::POLLIN)], nap);
+        interrupts.drain();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn run_returns_exit_or_timeout() {
+        let interrupts = Interrupts::of_process().unwrap();
+        let ended = run(Command::new("sh").args(["-c", "exit 3"]), None, interrupts).unwrap();
+        assert_eq!((ended.status.code(), ended.why), (Some(3), None));
+        let limit = Some(Duration::from_millis(100));
+        let ended = run(Command::new("sleep").arg("60"), limit, interrupts).unwrap();
+        assert_eq!((ended.status.signal(), ended.why), (Some(libc::SIGTERM), Some(Why::TimedOut)));
+        // A program that ignores SIGTERM.
+        let ended =
+            run(Command::new("sh").args(["-c", "trap '' TERM; exec sleep 60"]), limit, interrupts);
+        assert_eq!(ended.unwrap().why, Some(Why::TimedOut));
+    }
+}

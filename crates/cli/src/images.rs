@@ -1,0 +1,422 @@
+//! The program's files as they were mapped in memory: names of the addresses in them.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use addr2line::{Loader, demangle_auto};
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+
+use crate::members::{self, DebugFile, Frame, LockType};
+
+/// Source directories of libraries. A chain of inlined functions is named after the first one
+/// outside these directories, which is the code that a developer would change.
+const LIBRARY_SOURCES: [&str; 4] = ["/usr/include/", "/c++/", "/rustc/", "/library/std/"];
+
+/// One mapping of a part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address.
+    pub base: u64,
+    /// The first address after it.
+    pub end: u64,
+    /// The file's offset at `base`.
+    pub offset: u64,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// Longest x86 instruction, in bytes.
+const LONGEST_INSTRUCTION: usize = 15;
+
+/// All mapped files.
+#[derive(Default)]
+pub struct Images {
+    by_base: BTreeMap<u64, Image>,
+    named: RefCell<HashMap<u64, Option<Code>>>,
+}
+
+struct Image {
+    path: PathBuf,
+    base: u64,
+    end: u64,
+    /// Difference between memory addresses and the file's own addresses.
+    bias: u64,
+    variables: OnceCell<Vec<Variable>>,
+    code: OnceCell<Option<Loader>>,
+    debug: OnceCell<Option<DebugFile>>,
+    /// The file's contents, cached as they are read.
+    file: Option<ReadCache<File>>,
+}
+
+/// The function and line of an instruction.
+#[derive(Clone)]
+struct Code {
+    /// Both, as far as known.
+    name: String,
+    /// Whether the source is a library's header.
+    is_header: bool,
+    /// Whether the source belongs to a library, in headers or in the library itself.
+    is_library: bool,
+}
+
+struct Variable {
+    address: u64,
+    size: u64,
+    name: String,
+}
+
+/// A position in a file, the same in each run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Path of the file, symbolic links resolved.
+    pub file: PathBuf,
+    /// Distance from the lowest address at which the file is mapped.
+    pub offset: u64,
+}
+
+impl Images {
+    /// Builds the files from their mappings. A file that cannot be read has addresses but no names.
+    pub fn new(mappings: &[Mapping]) -> Self {
+        let mut by_base: BTreeMap<u64, Image> = BTreeMap::new();
+        for first in mappings.iter().filter(|mapping| mapping.offset == 0) {
+            let pieces = mappings
+                .iter()
+                .filter(|other| other.path == first.path && other.base >= first.base);
+            let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
+            let file = File::open(&first.path).ok().map(ReadCache::new);
+            let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
+            // The collector reports a mapping again when its neighbour's permissions change.
+            by_base.entry(first.base).or_insert_with(|| Image {
+                path: first.path.clone(),
+                base: first.base,
+                end: first.base + (high - low),
+                bias: first.base.wrapping_sub(low),
+                variables: OnceCell::new(),
+                code: OnceCell::new(),
+                debug: OnceCell::new(),
+                file,
+            });
+        }
+        Self { by_base, named: RefCell::default() }
+    }
+
+    fn at(&self, address: u64) -> Option<&Image> {
+        let (_, image) = self.by_base.range(..=address).next_back()?;
+        (address < image.end).then_some(image)
+    }
+
+    /// Returns the position of an address in its file, if it is in a file.
+    pub fn origin(&self, address: u64) -> Option<Origin> {
+        let image = self.at(address)?;
+        Some(Origin { file: image.path.clone(), offset: address - image.base })
+    }
+
+    /// Returns the variable at an address, or the file and the offset in it.
+    pub fn variable(&self, address: u64) -> Option<String> {
+        let image = self.at(address)?;
+        let own = address.wrapping_sub(image.bias);
+        let variables = image
+            .variables
+            .get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
+        let before = variables.partition_point(|variable| variable.address <= own);
+        let found = before.checked_sub(1).map(|index| &variables[index]);
+        match found.filter(|variable| own < variable.address + variable.size) {
+            Some(Variable { address, name, .. }) if *address == own => Some(name.clone()),
+            Some(Variable { address, name, .. }) => Some(format!("{name}+{:#x}", own - address)),
+            None => Some(image.place(address)),
+        }
+    }
+
+    /// Names the lock that the innermost of several calls takes or initialises, if it is a member
+    /// of an object.
+    pub fn locked_member(&self, return_addresses: &[u64], lock: LockType) -> Option<String> {
+        let frames = return_addresses.iter().map(|&pc| match self.at(pc) {
+            Some(image) => match image.debug() {
+                Some(debug) => {
+                    let code = Box::new(|range| image.bytes(range));
+                    Frame::Known(debug, pc.wrapping_sub(image.bias), code)
+                }
+                None if image.is_library() => Frame::Library,
+                None => Frame::Unknown,
+            },
+            None => Frame::Unknown,
+        });
+        members::locked_member(frames, lock)
+    }
+
+    /// Names the lock at an address inside of a static object.
+    pub fn static_member(&self, address: u64, lock: LockType) -> Option<String> {
+        let image = self.at(address)?;
+        members::static_member(image.debug()?, address.wrapping_sub(image.bias), lock)
+    }
+
+    /// Returns the function and source line of an instruction, as far as known.
+    pub fn code(&self, pc: u64) -> Option<String> {
+        Some(self.look(pc)?.name)
+    }
+
+    /// As `code`, for the call that returns to `return_address`.
+    pub fn call(&self, return_address: u64) -> Option<String> {
+        self.code(return_address.wrapping_sub(1))
+    }
+
+    /// As `code`, for the innermost of several calls that is in a developer's own code, or else for
+    /// the innermost call.
+    pub fn own_call(&self, return_addresses: &[u64]) -> Option<String> {
+        let calls: Vec<Code> =
+            return_addresses.iter().filter_map(|pc| self.look(pc.wrapping_sub(1))).collect();
+        let own = calls.iter().find(|call| !call.is_library);
+        own.or(calls.first()).map(|call| call.name.clone())
+    }
+
+    /// The call that returns to an address, and the functions that it is inlined in: innermost
+    /// first, each with whether it is in a developer's own code. Empty outside of all files.
+    pub fn calls(&self, return_address: u64) -> Vec<(String, bool)> {
+        let pc = return_address.wrapping_sub(1);
+        let chain = self.at(pc).map(|image| image.chain(pc)).unwrap_or_default();
+        chain.into_iter().map(|code| (code.name, !code.is_library)).collect()
+    }
+
+    fn look(&self, pc: u64) -> Option<Code> {
+        let mut named = self.named.borrow_mut();
+        named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
+    }
+
+    /// Returns the code of the function around `pc`, from the function's start to at least the end
+    /// of the instruction at `pc`, with its start address; `None` if this exceeds `most` bytes.
+    pub fn function_until(&self, pc: u64, most: usize) -> Option<(u64, Vec<u8>)> {
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let start = image.loader()?.find_symbol_info(own)?.address();
+        let length = usize::try_from(own - start).ok().filter(|length| *length <= most)?
+            + LONGEST_INSTRUCTION;
+        let file = object::File::parse(image.file.as_ref()?).ok()?;
+        let segment = |segment: object::Segment<_>| {
+            let from = usize::try_from(start.checked_sub(segment.address())?).ok()?;
+            let data = segment.data().ok()?.get(from..)?;
+            Some(data[..length.min(data.len())].to_vec())
+        };
+        Some((start.wrapping_add(image.bias), file.segments().find_map(segment)?))
+    }
+}
+
+impl Image {
+    fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Returns a name for an address without a symbol.
+    fn place(&self, address: u64) -> String {
+        format!("{}+{:#x}", self.file_name(), address - self.base)
+    }
+
+    fn loader(&self) -> Option<&Loader> {
+        let load = || {
+            let apart = self
+                .file
+                .as_ref()
+                .and_then(separate_debug_file)
+                .and_then(|file| Loader::new(file).ok());
+            apart.or_else(|| Loader::new(&self.path).ok())
+        };
+        self.code.get_or_init(load).as_ref()
+    }
+
+    /// The file's content at a range of its own addresses.
+    fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let file = object::File::parse(self.file.as_ref()?).ok()?;
+        let content = |segment: object::Segment<_>| {
+            let from = usize::try_from(range.start.checked_sub(segment.address())?).ok()?;
+            let length = usize::try_from(range.end - range.start).ok()?;
+            Some(segment.data().ok()?.get(from..from + length)?.to_vec())
+        };
+        file.segments().find_map(content)
+    }
+
+    fn debug(&self) -> Option<&DebugFile> {
+        let read = || {
+            let file = self.file.as_ref()?;
+            let apart = separate_debug_file(file).and_then(|path| File::open(path).ok());
+            let apart = apart.and_then(|file| DebugFile::read(&ReadCache::new(file)));
+            apart.or_else(|| DebugFile::read(file))
+        };
+        self.debug.get_or_init(read).as_ref()
+    }
+
+    /// Returns whether this is the C or C++ library, which calls allocators on behalf of other
+    /// code.
+    fn is_library(&self) -> bool {
+        let name = self.file_name();
+        ["libc.so", "libstdc++.so", "libc++.so", "libc-2."]
+            .iter()
+            .any(|library| name.starts_with(library))
+    }
+
+    /// The innermost function outside of library headers, or else the outermost.
+    fn code(&self, pc: u64) -> Code {
+        let mut chain = self.chain(pc);
+        let own = chain.iter().position(|code| !code.is_header);
+        chain.swap_remove(own.unwrap_or(chain.len() - 1))
+    }
+
+    /// The function at an instruction and those that it is inlined in, innermost first; at least
+    /// one.
+    fn chain(&self, pc: u64) -> Vec<Code> {
+        let own = pc.wrapping_sub(self.bias);
+        let by = |name: String| Code { name, is_header: false, is_library: self.is_library() };
+        let Some(loader) = self.loader() else { return vec![by(self.place(pc))] };
+        let mut chain = Vec::new();
+        if let Ok(mut frames) = loader.find_frames(own) {
+            while let Ok(Some(frame)) = frames.next() {
+                let Some(location) = frame.location.as_ref() else { continue };
+                let (Some(file), Some(line)) = (location.file, location.line) else { continue };
+                let function = frame
+                    .function
+                    .as_ref()
+                    .and_then(|function| Some(function.demangle().ok()?.into_owned()));
+                let at = format!("{}:{line}", file.rsplit('/').next().unwrap_or(file));
+                let name = match function {
+                    Some(function) => format!("{} ({at})", brief(&function)),
+                    None => at,
+                };
+                let is_header = LIBRARY_SOURCES.iter().any(|part| file.contains(part));
+                let is_library = is_header || self.is_library();
+                chain.push(Code { name, is_header, is_library });
+            }
+        }
+        self.qualify(&mut chain, own);
+        if chain.is_empty() {
+            let symbol = loader.find_symbol_info(own);
+            let named = symbol.map(|it| format!("{} in {}", readable(it.name()), self.file_name()));
+            chain.push(by(named.unwrap_or_else(|| self.place(pc))));
+        }
+        chain
+    }
+}
+
+impl Image {
+    /// Adds namespaces and classes to functions whose symbols have none.
+    fn qualify(&self, chain: &mut [Code], own: u64) {
+        let is_plain = |code: &Code| !code.name.contains("::") && code.name.contains(" (");
+        if !chain.iter().any(is_plain) {
+            return;
+        }
+        let Some(debug) = self.debug() else { return };
+        let functions = members::functions_at(debug, own);
+        if functions.len() != chain.len() {
+            return;
+        }
+        for (code, function) in chain.iter_mut().zip(functions) {
+            let (Some(function), true) = (function, is_plain(code)) else { continue };
+            let plain = code.name.split(" (").next().unwrap_or_default();
+            if function.strip_suffix(plain).is_some_and(|scope| scope.ends_with("::")) {
+                code.name = format!("{function}{}", &code.name[plain.len()..]);
+            }
+        }
+    }
+}
+
+/// Returns the lowest and highest address of a file's segments, the lowest rounded down to a page.
+fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
+    let file = object::File::parse(file).ok()?;
+    let low = file.segments().map(|segment| segment.address() & !0xfff).min()?;
+    let high = file.segments().map(|segment| segment.address() + segment.size()).max()?;
+    Some((low, high))
+}
+
+/// Finds a distribution's separate debug file by build id, as gdb does ("Separate Debug Files" in
+/// its manual).
+fn separate_debug_file(file: &ReadCache<File>) -> Option<PathBuf> {
+    let file = object::File::parse(file).ok()?;
+    let id: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = id.split_at_checked(2)?;
+    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
+    debug.is_file().then_some(debug)
+}
+
+/// Reads a file's variables, ordered by address.
+fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
+    let apart =
+        separate_debug_file(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+    let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
+    let mut variables: Vec<Variable> = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| {
+            symbol.is_definition() && symbol.size() > 0 && symbol.kind() == SymbolKind::Data
+        })
+        .filter_map(|symbol| {
+            let name = readable(symbol.name().ok()?);
+            Some(Variable { address: symbol.address(), size: symbol.size(), name })
+        })
+        .collect();
+    variables.sort_by_key(|variable| variable.address);
+    Some(variables)
+}
+
+/// Demangles a symbol. C names stay as they are, even if they look like a mangled type.
+fn readable(symbol: &str) -> String {
+    let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
+    if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { symbol.to_string() }
+}
+
+/// Returns a function's name without parameters, which are long in C++.
+fn brief(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)::", "");
+    let from = name.find("operator()").map_or(0, |at| at + "operator()".len());
+    let end = name[from..].find('(').map_or(name.len(), |at| from + at);
+    name[..end].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brief_drops_parameters_and_namespaces() {
+        assert_eq!(
+            brief("leveldb::DBImpl::Write(leveldb::WriteOptions const&)"),
+            "leveldb::DBImpl::Write"
+        );
+        assert_eq!(brief("(anonymous namespace)::Cache::Lookup(int)"), "Cache::Lookup");
+        assert_eq!(brief("main"), "main");
+        assert_eq!(
+            brief("f()::{lambda(int)#1}::operator()(int) const"),
+            "f()::{lambda(int)#1}::operator()"
+        );
+    }
+
+    #[test]
+    fn readable_demangles_only_mangled_names() {
+        assert_eq!(readable("m"), "m");
+        assert_eq!(readable("_ZN5Cache6LookupEi"), "Cache::Lookup");
+    }
+
+    #[test]
+    fn images_name_this_tests_code_and_variable() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let mapping = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (base, end) = fields[0].split_once('-').unwrap();
+            let path = PathBuf::from(fields.get(5).filter(|path| path.starts_with('/'))?);
+            Some(Mapping { base: hex(base), end: hex(end), offset: hex(fields[2]), path })
+        };
+        let images = Images::new(&maps.lines().filter_map(mapping).collect::<Vec<_>>());
+        let function = brief_drops_parameters_and_namespaces as fn() as usize as u64;
+        let name = images.code(function).unwrap();
+        // Release builds have no debug information, and so no line.
+        assert!(name.contains("brief_drops_parameters_and_namespaces"), "{name}");
+        static VARIABLE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let address = VARIABLE.as_ptr() as u64;
+        assert!(images.variable(address).unwrap().contains("VARIABLE"));
+        assert_eq!(
+            images.origin(address).unwrap().file,
+            std::env::current_exe().unwrap().canonicalize().unwrap()
+        );
+        assert_eq!(images.origin(8), None);
+    }
+}

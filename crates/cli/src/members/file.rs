@@ -1,0 +1,195 @@
+//! The debug information of one file.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+
+use gimli::{
+    AttributeValue, DebuggingInformationEntry, Dwarf, LittleEndian, SectionId, Unit, UnitOffset,
+    constants as dw,
+};
+use object::{Object, ObjectSection, ReadCache};
+
+use super::value::{Bytes, Place, Root, Value, evaluate};
+
+/// One entry of the debug information.
+pub type Entry = DebuggingInformationEntry<Bytes>;
+
+/// Largest debug information that is read; this much takes some seconds.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The debug information of one file.
+pub struct DebugFile {
+    dwarf: Dwarf<Bytes>,
+    units: Vec<Unit<Bytes>>,
+    /// Address ranges: start, end and index of the unit, ordered by start.
+    ranges: Vec<(u64, u64, usize)>,
+    /// Static variables by address.
+    statics: OnceCell<BTreeMap<u64, At>>,
+}
+
+/// The place of an entry in the debug information.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    pub unit: usize,
+    pub offset: UnitOffset,
+}
+
+impl DebugFile {
+    /// Reads a file; `None` if it has no debug information, or too much.
+    pub fn read(file: &ReadCache<File>) -> Option<Self> {
+        let file = object::File::parse(file).ok()?;
+        if file.section_by_name(".debug_info")?.size() > MOST_BYTES {
+            return None;
+        }
+        let load = |id: SectionId| -> Result<Bytes, gimli::Error> {
+            let section = file.section_by_name(id.name());
+            let data = section.and_then(|section| section.uncompressed_data().ok());
+            Ok(Bytes::new(Arc::from(data.as_deref().unwrap_or_default()), LittleEndian))
+        };
+        let dwarf = Dwarf::load(load).ok()?;
+        let mut units = Vec::new();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            if let Ok(unit) = dwarf.unit(header) {
+                units.push(unit);
+            }
+        }
+        let mut ranges = Vec::new();
+        for (index, unit) in units.iter().enumerate() {
+            let Ok(mut of_unit) = dwarf.unit_ranges(unit) else { continue };
+            while let Ok(Some(range)) = of_unit.next() {
+                ranges.push((range.begin, range.end, index));
+            }
+        }
+        ranges.sort_unstable();
+        Some(DebugFile { dwarf, units, ranges, statics: OnceCell::new() })
+    }
+
+    /// The unit with the code at an address.
+    pub fn unit_at(&self, address: u64) -> Option<usize> {
+        let before = self.ranges.partition_point(|&(begin, ..)| begin <= address);
+        let &(_, end, unit) = self.ranges.get(before.checked_sub(1)?)?;
+        (address < end).then_some(unit)
+    }
+
+    /// A unit by its index.
+    pub fn unit(&self, index: usize) -> &Unit<Bytes> {
+        &self.units[index]
+    }
+
+    /// The sections.
+    pub fn dwarf(&self) -> &Dwarf<Bytes> {
+        &self.dwarf
+    }
+
+    /// The entry at a place.
+    pub fn entry(&self, at: At) -> Option<Entry> {
+        self.units[at.unit].entry(at.offset).ok()
+    }
+
+    /// The entry to which an attribute's value refers. `unit` has the attribute.
+    pub fn target(&self, unit: usize, value: &AttributeValue<Bytes>) -> Option<At> {
+        match *value {
+            AttributeValue::UnitRef(offset) => Some(At { unit, offset }),
+            AttributeValue::DebugInfoRef(offset) => {
+                let start = |unit: &Unit<Bytes>| unit.header.debug_info_offset();
+                let after = self.units.partition_point(|unit| start(unit) <= Some(offset));
+                let unit = after.checked_sub(1)?;
+                Some(At { unit, offset: offset.to_unit_offset(&self.units[unit].header)? })
+            }
+            _ => None,
+        }
+    }
+
+    /// The entry to which attribute `name` of the entry at `at` refers.
+    pub fn follow(&self, at: At, name: gimli::DwAt) -> Option<At> {
+        self.target(at.unit, &self.entry(at)?.attr_value(name)?)
+    }
+
+    /// An entry's own name, without namespaces.
+    pub fn name(&self, at: At) -> Option<String> {
+        let value = self.entry(at)?.attr_value(dw::DW_AT_name)?;
+        let text = self.dwarf.attr_string(&self.units[at.unit], value).ok()?;
+        gimli::Reader::to_string_lossy(&text).ok().map(|name| name.into_owned())
+    }
+
+    /// The static variable at or before an address: its name, address and type.
+    pub fn variable_at(&self, address: u64) -> Option<(String, u64, At)> {
+        let statics = self.statics.get_or_init(|| self.statics());
+        let (&start, &at) = statics.range(..=address).next_back()?;
+        let specified = self.follow(at, dw::DW_AT_specification).unwrap_or(at);
+        let of = self.follow(at, dw::DW_AT_type);
+        let of = of.or_else(|| self.follow(specified, dw::DW_AT_type))?;
+        Some((self.qualified(specified)?, start, of))
+    }
+
+    fn statics(&self) -> BTreeMap<u64, At> {
+        let mut statics = BTreeMap::new();
+        for (index, unit) in self.units.iter().enumerate() {
+            let mut cursor = unit.entries();
+            while let Ok(Some(entry)) = cursor.next_dfs() {
+                let Some(AttributeValue::Exprloc(expression)) =
+                    entry.attr_value(dw::DW_AT_location)
+                else {
+                    continue;
+                };
+                if entry.tag() != dw::DW_TAG_variable {
+                    continue;
+                }
+                if let Some(Place::At(Value { root: Root::File, offset })) =
+                    evaluate(expression, unit.encoding())
+                {
+                    let at = At { unit: index, offset: entry.offset() };
+                    statics.insert(offset.cast_unsigned(), at);
+                }
+            }
+        }
+        statics
+    }
+
+    /// An entry's children.
+    pub fn children(&self, at: At) -> Vec<At> {
+        let mut children = Vec::new();
+        let Ok(mut tree) = self.units[at.unit].entries_tree(Some(at.offset)) else {
+            return children;
+        };
+        let Ok(root) = tree.root() else { return children };
+        let mut nodes = root.children();
+        while let Ok(Some(node)) = nodes.next() {
+            children.push(At { unit: at.unit, offset: node.entry().offset() });
+        }
+        children
+    }
+
+    /// An entry's name with its namespaces and classes.
+    pub fn qualified(&self, at: At) -> Option<String> {
+        let mut names: Vec<(isize, Option<String>)> = Vec::new();
+        let unit = &self.units[at.unit];
+        let mut cursor = unit.entries();
+        while let Ok(Some(entry)) = cursor.next_dfs() {
+            let (depth, offset, tag) = (entry.depth(), entry.offset(), entry.tag());
+            while names.last().is_some_and(|(other, _)| *other >= depth) {
+                names.pop();
+            }
+            if offset > at.offset {
+                return None;
+            }
+            if offset == at.offset || is_scope(tag) {
+                names.push((depth, self.name(At { unit: at.unit, offset })));
+            }
+            if offset == at.offset {
+                let names: Vec<String> = names.into_iter().filter_map(|(_, name)| name).collect();
+                return (!names.is_empty()).then(|| names.join("::"));
+            }
+        }
+        None
+    }
+}
+
+/// Whether an entry with this tag qualifies the names inside it. An anonymous namespace has no
+/// name.
+fn is_scope(tag: gimli::DwTag) -> bool {
+    matches!(tag, dw::DW_TAG_namespace | dw::DW_TAG_class_type | dw::DW_TAG_structure_type)
+}

@@ -1,0 +1,142 @@
+//! Messages of `compare`.
+
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) fn libc_has_no_special_set() -> &'static str {
+    "libc has no special set of cores: put +confine after another lock"
+}
+
+pub(crate) fn unknown_lock(name: &str, known: &str) -> String {
+    format!("unknown lock '{name}'\n{known}")
+}
+
+pub(crate) fn unknown_load_manager(name: &str, known: &str) -> String {
+    format!("unknown load manager '{name}'\n{known}")
+}
+
+pub(crate) fn lock_not_available(name: &str, reason: &str) -> String {
+    format!("'{name}' is not available on this machine: {reason}")
+}
+
+pub(crate) fn nothing_to_draw() -> &'static str {
+    "no run finished, so there is nothing to draw"
+}
+
+pub(crate) fn nothing_to_list() -> &'static str {
+    "no run finished, so the file would be empty"
+}
+
+pub(crate) fn duplicate_value(option: &str, value: impl Display) -> String {
+    format!("{option} lists {value} twice")
+}
+
+pub(crate) fn threads_without_placeholder(placeholder: &str) -> String {
+    format!(
+        "--threads has no effect without {placeholder}: write it where PROGRAM takes the thread \
+         count"
+    )
+}
+
+pub(crate) fn no_capture_group(regex: &str) -> String {
+    format!("no capture group: put ( ) around the number, as in '{regex}([0-9.]+)'")
+}
+
+pub(crate) fn several_capture_groups(count: usize) -> String {
+    format!("{count} capture groups, expected 1: write the others as (?: )")
+}
+
+pub(crate) fn count_not_positive(count: f64) -> String {
+    format!("--ops: captured {count}, but processor time per operation needs a positive count")
+}
+
+pub(crate) fn fairness_out_of_range(index: f64) -> String {
+    format!("--fairness: captured {index}, but a fairness index is between 0 and 1")
+}
+
+pub(crate) fn no_match(regex: impl Display) -> String {
+    format!("no line of the output matches '{regex}'")
+}
+
+pub(crate) fn not_a_number(regex: impl Display, text: &str) -> String {
+    format!("'{regex}' captures '{text}', which is not a number")
+}
+
+pub(crate) fn killed_after_timeout(seconds: f64) -> String {
+    format!("killed after --timeout {seconds} s")
+}
+
+pub(crate) fn machine_is_loaded(load: f64, processors: u32) -> String {
+    format!(
+        "the load average is {load:.1} on {processors} processors: stop the other programs, or \
+         expect a wide spread"
+    )
+}
+
+pub(crate) fn too_few_runs(runs: u32, fewest: usize) -> String {
+    format!(
+        "{runs} runs per cell show no spread, so no difference counts as real: use --runs {fewest} \
+         or more"
+    )
+}
+
+/// `limit` and `widest` are fractions of the median.
+pub(crate) fn wide_spread(
+    limit: f64,
+    wide: usize,
+    cells: usize,
+    worst: &str,
+    widest: f64,
+) -> String {
+    let (limit, widest) = (100.0 * limit, 100.0 * widest);
+    format!(
+        "the spread exceeds {limit:.0} % in {wide} of {cells} cells (widest: {worst}, \
+         {widest:.0} %): raise --runs or use a quieter machine"
+    )
+}
+
+pub(crate) fn cannot_print(error: impl Display) -> String {
+    format!("cannot print the results: {error}")
+}
+
+pub(crate) fn runs_saved(count: usize, file: &Path) -> String {
+    format!("saved the {count} finished runs to {}", file.display())
+}
+
+pub(crate) fn cannot_save_runs(first: &Path, second: &Path) -> String {
+    format!(
+        "cannot save the finished runs to {} or {}:\n  name a writable file with --json",
+        first.display(),
+        second.display()
+    )
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    vec![
+        libc_has_no_special_set().into(),
+        unknown_lock("mutex", "  locks: loiter, tpmcs"),
+        unknown_load_manager("sleep", "  load managers: control, none"),
+        lock_not_available("elided", "the processor commits no transactions"),
+        nothing_to_draw().into(),
+        nothing_to_list().into(),
+        duplicate_value("--locks", "libc"),
+        threads_without_placeholder("{threads}"),
+        no_capture_group("ops: "),
+        several_capture_groups(2),
+        count_not_positive(0.0),
+        fairness_out_of_range(1.5),
+        no_match("ops: ([0-9]+)"),
+        not_a_number("ops: (.*)", "many"),
+        killed_after_timeout(2.5),
+        machine_is_loaded(5.25, 2),
+        too_few_runs(2, 3),
+        wide_spread(0.1, 3, 12, "default at 8 threads", 0.24),
+        cannot_print("No space left on device (os error 28)"),
+        runs_saved(12, Path::new("/home/user/unconvoy-compare-partial.json")),
+        cannot_save_runs(
+            Path::new("unconvoy-compare-partial.json"),
+            Path::new("/tmp/unconvoy-compare-partial.json"),
+        ),
+    ]
+}

@@ -1,0 +1,45 @@
+//! The command's errors and warnings: one function per message.
+//!
+//! A message says what failed, why, and what to do next. Library errors follow a message as its
+//! cause, after a colon. Remarks in reports are beside the code that finds their reason.
+
+pub(crate) mod command;
+pub(crate) mod compare;
+pub(crate) mod kernel;
+pub(crate) mod predict;
+pub(crate) mod profile;
+
+#[cfg(test)]
+mod tests {
+    use super::{command, compare, kernel, predict, profile};
+
+    const SOURCES: [&str; 5] = [
+        include_str!("command.rs"),
+        include_str!("compare.rs"),
+        include_str!("kernel.rs"),
+        include_str!("predict.rs"),
+        include_str!("profile.rs"),
+    ];
+
+    /// Prints every message with sample arguments, and checks its form.
+    #[test]
+    fn every_message() {
+        let all: Vec<String> = [
+            command::samples(),
+            compare::samples(),
+            kernel::samples(),
+            predict::samples(),
+            profile::samples(),
+        ]
+        .concat();
+        for message in &all {
+            println!("{message}");
+            assert!(message.lines().all(|line| line.len() <= 120), "too long: {message}");
+            assert!(!message.ends_with('.') || message.contains(". "), "full stop: {message}");
+        }
+        let functions: usize =
+            SOURCES.iter().map(|source| source.matches("\npub(crate) fn ").count()).sum();
+        // `samples` itself is not a message.
+        assert_eq!(all.len(), functions - SOURCES.len(), "a message has no sample");
+    }
+}

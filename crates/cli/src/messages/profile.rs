@@ -1,0 +1,39 @@
+//! Messages of `profile`.
+
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) fn not_a_profile(file: &Path, why: impl Display) -> String {
+    format!("{} cannot be read as a profile: {why}", file.display())
+}
+
+pub(crate) fn no_profile(program: &Path, obstacle: impl Display) -> String {
+    format!("no profile of {}: {obstacle}", program.display())
+}
+
+pub(crate) fn no_profile_written(program: &Path) -> String {
+    format!(
+        "no profile: {} did not load libunconvoy.so, or could not create the file",
+        program.display()
+    )
+}
+
+pub(crate) fn output_rejected(option: &str, file: &Path, why: impl Display) -> String {
+    format!("{option} {}: {why}", file.display())
+}
+
+pub(crate) fn load_without_lock() -> &'static str {
+    "--load needs --lock: libc's locks have no load manager"
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    let (file, program) = (Path::new("locks.profile"), Path::new("/usr/bin/server"));
+    vec![
+        not_a_profile(file, "it is not a lock profile"),
+        no_profile(program, "it is a Go program, and Go's runtime has locks of its own"),
+        no_profile_written(program),
+        output_rejected("--json", file, "it is a directory: name a file in it"),
+        load_without_lock().into(),
+    ]
+}

@@ -1,0 +1,119 @@
+//! `unconvoy profile`: which locks a program waits for, where it waits, and which places hold them.
+//!
+//! The interposer records the waits into a file, which [`recording`] reads. The [`report`] sums
+//! them up and takes the names of locks and places from [`names`]. [`text`], [`page`] and the other
+//! modules present the report.
+
+mod coverage;
+mod export;
+mod firefox;
+mod flame;
+mod names;
+pub mod options;
+mod page;
+mod pprof;
+mod recording;
+mod remarks;
+mod report;
+mod rows;
+mod samples;
+mod text;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use unconvoy_measure::output::{complain, print};
+use unconvoy_profile::Recorded;
+
+use crate::child::Why;
+use crate::messages::predict::cannot_write;
+use crate::messages::profile as messages;
+use crate::refusal::Refusal;
+use crate::run::writable;
+
+use options::{LIBC, ProfileArgs, Sort};
+use report::Report;
+
+/// Runs the program or reads a profile, reports, and returns the exit status.
+///
+/// # Errors
+///
+/// Wrong usage or an output that cannot be written (2), the interposer missing (125), the program
+/// missing (127) or not executable (126), or no profile (1).
+pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
+    if args.load.is_some() && args.lock == LIBC {
+        return Err(Refusal::usage(messages::load_without_lock()).into());
+    }
+    check_outputs(args)?;
+    if let Some(file) = &args.read {
+        let recorded = recording::read(file)?;
+        return present(args, &evaluated(&recorded, args.sort));
+    }
+    let recording = recording::run(args)?;
+    let mut report = evaluated(&recording.main, args.sort);
+    report.remarks.extend(recording.remarks());
+    let written = present(args, &report)?;
+    Ok(match recording.ended.why {
+        Some(Why::Interrupted(signal)) => 128 + signal as u8,
+        _ => recording.status().max(written),
+    })
+}
+
+/// Returns the report of a profile.
+fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
+    let mut report = Report::new(recorded, sort);
+    report.remarks = remarks::of(recorded, &report);
+    report
+}
+
+/// Checks that the output files can be written, before the program runs.
+fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
+    let outputs = [
+        ("--output", &args.output),
+        ("--json", &args.json),
+        ("--csv", &args.csv),
+        ("--pprof", &args.pprof),
+        ("--folded", &args.folded),
+        ("--folded-holders", &args.folded_holders),
+        ("--flamegraph", &args.flamegraph),
+        ("--firefox", &args.firefox),
+        ("--html", &args.html),
+    ];
+    for (option, file) in outputs {
+        if let Some(file) = file {
+            writable(file)
+                .map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Encodes a report for one output file.
+type Exporter = fn(&Report) -> anyhow::Result<Vec<u8>>;
+
+/// Writes the output files and prints the report. Returns 1 if a file could not be written, or 0.
+fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
+    let mut status = 0;
+    let files: [(&Option<PathBuf>, Exporter); 8] = [
+        (&args.json, |report| Ok(export::json(report)?.into_bytes())),
+        (&args.csv, |report| Ok(export::csv(report)?.into_bytes())),
+        (&args.pprof, |report| Ok(pprof::encode(report))),
+        (&args.folded, |report| Ok(export::folded(&report.waiter_stacks).into_bytes())),
+        (&args.folded_holders, |report| Ok(export::folded(&report.holder_stacks).into_bytes())),
+        (&args.flamegraph, |report| Ok(flame::file(report).into_bytes())),
+        (&args.firefox, |report| Ok(firefox::encode(report)?.into_bytes())),
+        (&args.html, |report| Ok(page::render(report)?.into_bytes())),
+    ];
+    for (path, exporter) in files {
+        let Some(path) = path else { continue };
+        let written = exporter(report)
+            .and_then(|bytes| Ok(unconvoy_measure::output::replace(path, &bytes)?))
+            .with_context(|| cannot_write(path));
+        if let Err(error) = written {
+            complain(&format!("{error:#}"));
+            status = 1;
+        }
+    }
+    print(&text::render(report, args.by, args.top))?;
+    Ok(status)
+}

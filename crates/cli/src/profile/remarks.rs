@@ -1,0 +1,180 @@
+//! Remarks on what a report does not cover, and advice on what to change.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use unconvoy_profile::{Kind, Recorded};
+
+use super::report::Report;
+use super::rows::Row;
+
+/// Libraries that implement locks without pthread objects, and names of these locks.
+const OWN_LOCKS: [(&str, &str); 2] =
+    [("libjvm.so", "Java's monitors"), ("libcoreclr.so", "the locks of .NET")];
+
+/// Parts of the symbols of such locks in a program, and names of these locks.
+const OWN_SYMBOLS: [(&str, &str); 2] = [
+    ("std::sys::sync::mutex::futex", "std::sync's locks (Rust)"),
+    ("parking_lot_core", "parking_lot's locks (Rust)"),
+];
+
+/// Holds of at least this length are worth shortening: they take as long as some context switches,
+/// so a cheaper lock would not help.
+const LONG_HOLD_NS: u64 = 50_000;
+
+/// Shares from fewer samples may differ much in another run: with 100 samples, a share of one half
+/// has a standard deviation of 5 %.
+const ENOUGH_SAMPLES: u64 = 100;
+
+/// A lock with a smaller share of the time waited gets no advice.
+const WORTH: f64 = 0.1;
+
+/// The remarks on a profile.
+pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !recorded.has_ended {
+        remarks
+            .push("The program was killed or is still running: this is its profile so far.".into());
+    }
+    if !recorded.unwinds {
+        remarks.push(
+            "No call stacks: this system's libgcc takes a lock while it unwinds. With glibc 2.35 \
+             and GCC 12 or later it does not."
+                .into(),
+        );
+    }
+    if recorded.has_registered {
+        remarks.push(
+            "Waits without a call stack: the program registered generated code, and from then on \
+             libgcc takes a lock while it unwinds."
+                .into(),
+        );
+    }
+    let lost = ["waits at locks", "stacks", "samples"];
+    for (what, count) in lost.iter().zip(recorded.lost).filter(|(_, count)| *count > 0) {
+        remarks.push(format!("{count} {what} did not fit into the file's tables."));
+    }
+    let samples = recorded
+        .samples
+        .iter()
+        .filter(|sample| sample.waiter != 0 && recorded.locks[sample.lock].kind != Kind::Cond);
+    let samples: u64 = samples.map(|sample| sample.samples).sum();
+    if (1..ENOUGH_SAMPLES).contains(&samples) {
+        remarks.push(format!(
+            "The shares of places are estimates from only {samples} samples: record for longer, or \
+             with a smaller --period."
+        ));
+    }
+    if let Some(share) = report.coverage {
+        let samples: u64 = recorded.futex_samples.iter().sum();
+        remarks.push(format!(
+            "Coverage: {:.0} % of the futex waits ({samples} samples) were for the locks and \
+             signals above. The others were for semaphores, for threads to end, or for locks of \
+             the program's own.",
+            100.0 * share
+        ));
+    }
+    for locks in own_locks(recorded) {
+        remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
+    }
+    for name in files_without_symbols(report) {
+        let paths = recorded.mappings.iter().map(|mapping| &*mapping.path);
+        let mut paths = paths.chain([&*recorded.program]);
+        let path = paths.find(|path| path.file_name().is_some_and(|it| *it == *name));
+        remarks.push(match path.and_then(package_of) {
+            Some(package) => {
+                format!(
+                    "No symbols for {name}: install {package}-dbgsym if there is such a package."
+                )
+            }
+            None => format!("No symbols for {name}: build it with -g, and do not strip it."),
+        });
+    }
+    remarks
+}
+
+/// The kinds of locks in the program that the interposer does not see.
+fn own_locks(recorded: &Recorded) -> Vec<&'static str> {
+    let is_mapped = |name: &str| {
+        recorded
+            .mappings
+            .iter()
+            .any(|mapping| mapping.path.file_name().is_some_and(|it| it == name))
+    };
+    let mapped = OWN_LOCKS.iter().filter(|(library, _)| is_mapped(library)).map(|own| own.1);
+    mapped.chain(own_symbols(&recorded.program)).collect()
+}
+
+fn own_symbols(program: &Path) -> Vec<&'static str> {
+    use object::{Object, ObjectSymbol};
+    let Ok(bytes) = std::fs::read(program) else { return Vec::new() };
+    let Ok(file) = object::File::parse(&*bytes) else { return Vec::new() };
+    let mut found = BTreeSet::new();
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let Ok(name) = symbol.name() else { continue };
+        if !name.starts_with("_ZN") && !name.starts_with("_R") {
+            continue;
+        }
+        let name = addr2line::demangle_auto(name.into(), None);
+        let known = OWN_SYMBOLS.iter().filter(|(part, _)| name.contains(part));
+        found.extend(known.map(|own| own.1));
+    }
+    found.into_iter().collect()
+}
+
+/// The Debian package that a file belongs to.
+fn package_of(file: &Path) -> Option<String> {
+    let file = file.canonicalize().ok()?;
+    // The package may list the file under /lib or under /usr/lib, which may be the same directory.
+    let without_usr = file.strip_prefix("/usr").ok().map(|rest| Path::new("/").join(rest));
+    [Some(file.clone()), without_usr].into_iter().flatten().find_map(|name| {
+        let output = Command::new("dpkg-query").arg("-S").arg(name).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        Some(text.split_once(':')?.0.to_string())
+    })
+}
+
+/// The files of places without a symbol.
+fn files_without_symbols(report: &Report) -> BTreeSet<String> {
+    let places = report.waiters.iter().chain(&report.holders);
+    places
+        .filter_map(|place| {
+            let (file, offset) = place.place.rsplit_once("+0x")?;
+            let is_offset = offset.chars().all(|digit| digit.is_ascii_hexdigit());
+            (is_offset && !file.contains(' ')).then(|| file.to_string())
+        })
+        .collect()
+}
+
+/// What to try, one sentence each.
+pub fn advice(report: &Report) -> Vec<String> {
+    let is_named = |row: &&Row| !row.waiters.is_empty() || !row.holders.is_empty();
+    let rows = report.classes.iter().filter(|row| !row.is_cond() && row.share >= WORTH);
+    let rows = rows.filter(is_named);
+    let mut sentences: Vec<String> = rows.take(3).map(of_lock).collect();
+    if !sentences.is_empty() && report.lock == "libc" {
+        sentences.push("Try other locks without a rebuild: unconvoy compare -- PROGRAM.".into());
+    }
+    sentences
+}
+
+fn of_lock(row: &Row) -> String {
+    let name = &row.name;
+    let Some(holder) = row.holders.first() else {
+        return format!("Take {name} less often, or split it.");
+    };
+    let place = &holder.place;
+    match row.hold.p50_ns {
+        Some(ns) if ns >= LONG_HOLD_NS => {
+            format!("Shorten what {place} does while it holds {name}.")
+        }
+        _ if row.read_waited_ns * 2 > row.waited_ns => {
+            format!("Hold {name} for writing less often, or for less time, in {place}.")
+        }
+        _ if row.locks == 1 => {
+            format!("Take {name} less often in {place}, or split it: it is held only briefly.")
+        }
+        _ => format!("Take these locks less often in {place}: {name}."),
+    }
+}

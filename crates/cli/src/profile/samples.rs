@@ -1,0 +1,247 @@
+//! Sums of the sampled waits, by place and by stack.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use unconvoy_profile::histogram::BUCKETS;
+use unconvoy_profile::read::{SampledWaits, WaitedLock};
+use unconvoy_profile::{Kind, Recorded};
+
+use super::names::Names;
+use super::rows::{Pair, Place, Row, StackSum, quantiles};
+
+/// Samples of one lock with the same stacks, scaled so that a lock's samples add up to the time
+/// that threads waited for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Scaled {
+    lock: usize,
+    /// Time waited, estimated.
+    ns: f64,
+    waiter: Side,
+    holder: Side,
+}
+
+/// One side of a sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Side {
+    /// The stack; 0 if unknown.
+    stack: u32,
+    /// The time waited that the stack stands for. Known stacks also stand for the unknown ones of
+    /// the same lock, because whether a stack is known does not depend on the place.
+    ns: f64,
+    /// The number of waits that the stack stands for.
+    count: f64,
+}
+
+/// Selects a side of a sample.
+pub type Which = fn(&Scaled) -> Side;
+
+/// The waiters' side.
+pub const WAITER: Which = |sample| sample.waiter;
+
+/// The holders' side.
+pub const HOLDER: Which = |sample| sample.holder;
+
+/// All samples of a profile.
+pub struct Samples<'a> {
+    recorded: &'a Recorded,
+    names: &'a Names<'a>,
+    /// The samples of each lock, by its index.
+    of_lock: Vec<Vec<Scaled>>,
+}
+
+impl<'a> Samples<'a> {
+    /// Scales the samples. `named` has the name of each lock.
+    pub fn new(recorded: &'a Recorded, named: &[String], names: &'a Names<'a>) -> Self {
+        let mut sums = vec![(0.0, 0.0); recorded.locks.len()];
+        for sample in &recorded.samples {
+            sums[sample.lock].0 += sample.ns as f64;
+            sums[sample.lock].1 += sample.count;
+        }
+        let scale = |sample: &SampledWaits| {
+            let lock = &recorded.locks[sample.lock];
+            let (sum, count) = sums[sample.lock];
+            let ns = sample.ns as f64 / sum * lock.wait_ns as f64;
+            let count = sample.count / f64::max(count, 1e-9) * lock.waits as f64;
+            let side = |stack| Side { stack, ns, count };
+            Scaled {
+                lock: sample.lock,
+                ns,
+                waiter: side(sample.waiter),
+                holder: side(sample.holder),
+            }
+        };
+        let mut scaled: Vec<Scaled> = recorded.samples.iter().map(scale).collect();
+        spread(&mut scaled, named, |sample| &mut sample.waiter);
+        spread(&mut scaled, named, |sample| &mut sample.holder);
+        let mut of_lock = vec![Vec::new(); recorded.locks.len()];
+        scaled.into_iter().for_each(|sample| of_lock[sample.lock].push(sample));
+        Samples { recorded, names, of_lock }
+    }
+
+    /// The samples of locks, without those of condition variables.
+    pub fn of_locks(&self) -> impl Iterator<Item = &Scaled> {
+        let pairs = self.recorded.locks.iter().zip(&self.of_lock);
+        pairs.filter(|(lock, _)| lock.kind != Kind::Cond).flat_map(|(_, samples)| samples)
+    }
+
+    /// The row for the locks with these indices.
+    pub fn row(&self, name: &str, indices: &[usize]) -> Row {
+        let locks: Vec<&WaitedLock> =
+            indices.iter().map(|&index| &self.recorded.locks[index]).collect();
+        let sum = |of: fn(&WaitedLock) -> u64| locks.iter().map(|lock| of(lock)).sum::<u64>();
+        let counts = |of: fn(&WaitedLock) -> &Vec<u32>| {
+            let mut total = vec![0; BUCKETS];
+            for lock in &locks {
+                total.iter_mut().zip(of(lock)).for_each(|(sum, &count)| *sum += count);
+            }
+            total
+        };
+        let scaled: Vec<&Scaled> = indices.iter().flat_map(|&index| &self.of_lock[index]).collect();
+        let (wait_counts, hold_counts) =
+            (counts(|lock| &lock.wait_counts), counts(|lock| &lock.hold_counts));
+        let of_all: f64 = scaled.iter().map(|sample| sample.ns).sum();
+        let known: f64 =
+            scaled.iter().filter(|sample| sample.holder.stack != 0).map(|sample| sample.ns).sum();
+        let is_cond = locks[0].kind == Kind::Cond;
+        Row {
+            name: name.to_string(),
+            kind: locks[0].kind.name(),
+            address: (locks.len() == 1).then(|| format!("{:#x}", locks[0].address)),
+            locks: locks.len(),
+            waits: sum(|lock| lock.waits),
+            timed_out: sum(|lock| lock.timed_out.into()),
+            slept: sum(|lock| lock.slept.into()),
+            waited_ns: sum(|lock| lock.wait_ns),
+            share: 0.0,
+            longest_ns: locks.iter().map(|lock| lock.longest_ns).max().unwrap_or(0),
+            read_waits: sum(|lock| lock.read_waits),
+            read_waited_ns: sum(|lock| lock.read_wait_ns),
+            acquisitions: sum(|lock| lock.acquisitions),
+            wait: quantiles(&wait_counts),
+            hold: quantiles(&hold_counts),
+            holds: if is_cond { 0 } else { sum(|lock| lock.holds) },
+            waiters: places(&scaled, WAITER, self.names),
+            holders: places(&scaled, HOLDER, self.names),
+            holder_known: if of_all > 0.0 { known / of_all } else { 0.0 },
+            pairs: pairs(&scaled, self.names),
+            wait_counts,
+            hold_counts,
+        }
+    }
+
+    /// The stacks of one side, with the time and number of waits that they stand for.
+    pub fn stacks(&self, named: &[String], which: Which) -> Vec<StackSum> {
+        let mut sums: BTreeMap<(Vec<String>, &str), (f64, f64)> = BTreeMap::new();
+        let mut known: HashMap<u32, Vec<String>> = HashMap::new();
+        for sample in self.of_locks() {
+            let Side { stack, ns, count } = which(sample);
+            if ns == 0.0 {
+                continue;
+            }
+            let frames = known.entry(stack).or_insert_with(|| self.names.frames(stack));
+            let sum = sums.entry((frames.clone(), &named[sample.lock])).or_default();
+            sum.0 += ns;
+            sum.1 += count;
+        }
+        sums.into_iter()
+            .map(|((frames, lock), (ns, waits))| StackSum {
+                frames,
+                lock: lock.to_string(),
+                ns: ns as u64,
+                waits,
+            })
+            .collect()
+    }
+}
+
+/// Distributes the waits with unknown stacks over the known stacks of locks with the same name.
+fn spread(scaled: &mut [Scaled], named: &[String], side: fn(&mut Scaled) -> &mut Side) {
+    #[derive(Default)]
+    struct Sums {
+        ns: f64,
+        count: f64,
+        known_ns: f64,
+        known_count: f64,
+    }
+    let mut sums: HashMap<&str, Sums> = HashMap::new();
+    for sample in scaled.iter_mut() {
+        let sums = sums.entry(&named[sample.lock]).or_default();
+        let Side { stack, ns, count } = *side(sample);
+        sums.ns += ns;
+        sums.count += count;
+        if stack != 0 {
+            sums.known_ns += ns;
+            sums.known_count += count;
+        }
+    }
+    for sample in scaled.iter_mut() {
+        let Sums { ns, count, known_ns, known_count } = sums[named[sample.lock].as_str()];
+        let side = side(sample);
+        if known_ns > 0.0 {
+            let is_known = f64::from(u8::from(side.stack != 0));
+            side.ns *= is_known * ns / known_ns;
+            side.count *= is_known * count / f64::max(known_count, 1e-9);
+        }
+    }
+}
+
+/// The known places of one side of a row, those with the most waiting first. Their times add up to
+/// the row's time.
+pub fn places(scaled: &[&Scaled], which: Which, names: &Names<'_>) -> Vec<Place> {
+    let known = scaled.iter().filter(|sample| which(sample).stack != 0);
+    let known_ns: f64 = known.map(|sample| which(sample).ns).sum();
+    places_of(scaled, which, names, known_ns)
+}
+
+/// The known places of one side of all locks, those with the most waiting first.
+pub fn all_places(scaled: &[&Scaled], which: Which, names: &Names<'_>) -> Vec<Place> {
+    let all: f64 = scaled.iter().map(|sample| sample.ns).sum();
+    places_of(scaled, which, names, all)
+}
+
+/// The known places of one side, with their shares of `whole`.
+fn places_of(scaled: &[&Scaled], which: Which, names: &Names<'_>, whole: f64) -> Vec<Place> {
+    let all: f64 = scaled.iter().map(|sample| sample.ns).sum();
+    let mut by_place: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for sample in scaled {
+        let Side { stack, ns, count } = which(sample);
+        if stack != 0 {
+            let sums = by_place.entry(names.place(stack)).or_default();
+            sums.0 += ns;
+            sums.1 += count;
+        }
+    }
+    let mut places: Vec<Place> = by_place
+        .into_iter()
+        .map(|(place, (ns, waits))| Place {
+            place,
+            ns: (ns / whole * all) as u64,
+            share: ns / whole,
+            waits,
+        })
+        .collect();
+    places.sort_by_key(|place| (Reverse(place.ns), place.place.clone()));
+    places
+}
+
+/// Pairs of a waiting and a holding place, those with the most waiting first. Samples in which both
+/// are known stand for the others.
+fn pairs(scaled: &[&Scaled], names: &Names<'_>) -> Vec<Pair> {
+    let sum = |samples: &[&Scaled]| samples.iter().map(|sample| sample.ns).sum::<f64>();
+    let is_known = |sample: &&Scaled| sample.waiter.stack != 0 && sample.holder.stack != 0;
+    let known: Vec<&Scaled> = scaled.iter().copied().filter(is_known).collect();
+    let used = if known.is_empty() { scaled } else { &known };
+    let factor = sum(scaled) / f64::max(sum(used), 1e-9);
+    let mut by_places: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for sample in used {
+        let key = (names.place(sample.waiter.stack), names.place(sample.holder.stack));
+        *by_places.entry(key).or_default() += sample.ns * factor;
+    }
+    let mut pairs: Vec<Pair> = by_places
+        .into_iter()
+        .map(|((waiter, holder), ns)| Pair { waiter, holder, ns: ns as u64 })
+        .collect();
+    pairs.sort_by_key(|pair| Reverse(pair.ns));
+    pairs
+}

@@ -1,0 +1,176 @@
+//! `unconvoy profile`: names of locks that are members of objects, from the debug information that
+//! real compilers write. The tests read the calls' return addresses from the disassembly.
+
+mod stage;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+
+use stage::Stage;
+use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION};
+use unconvoy_profile::{Kind, read};
+
+const BASE: u64 = 0x5500_0000_0000;
+
+/// The return addresses of the calls of `callee` in `function`.
+fn returns(program: &Path, function: &str, callee: &str) -> Vec<u64> {
+    let mut command = Command::new("objdump");
+    command.args(["-d", "--no-show-raw-insn", "-C"]).arg(program);
+    let output = command.output().expect("the tests need binutils");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let body = text.split("\n\n").find(|body| {
+        body.lines().next().is_some_and(|head| head.contains(&format!(" <{function}")))
+    });
+    let body = body.unwrap_or_else(|| panic!("no {function} in {text}"));
+    let lines: Vec<&str> = body.lines().collect();
+    let calls = lines
+        .windows(2)
+        .filter(|pair| pair[0].contains("call") && pair[0].contains(&format!("<{callee}")));
+    let address = |line: &str| u64::from_str_radix(line.split(':').next()?.trim(), 16).ok();
+    calls.filter_map(|pair| Some(BASE + address(pair[1])?)).collect()
+}
+
+/// The name that the report gives to a lock on the heap, which was initialised and waited for with
+/// these stacks.
+fn name_of(stage: &Stage, program: &Path, kind: Kind, waiter: &[u64], origin: &[u64]) -> String {
+    let profile = read::zeroed();
+    let header = &profile.header;
+    header.magic.store(MAGIC, Relaxed);
+    header.version.store(VERSION, Relaxed);
+    header.period_ns.store(1_000_000, Relaxed);
+    let end = BASE + 0x10_0000;
+    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
+    maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
+    header.modules_used.store(maps.len() as u32, Relaxed);
+    let (index, lock) = profile.lock(kind, 0x1000).unwrap();
+    profile.record_wait(lock, 1_000_000, 1, false);
+    let stack = profile.stack(waiter);
+    lock.first_stack.store(stack, Relaxed);
+    profile.add_sample(index, (stack, 0), 1_000_000, COUNT_UNIT);
+    if !origin.is_empty() {
+        profile.record_origin(0x1000, profile.stack(origin));
+    }
+    std::fs::write(stage.path("members.profile"), profile.to_bytes()).unwrap();
+    let mut command = stage.unconvoy();
+    command.args(["profile", "--read", "members.profile", "--json", "members.json"]);
+    command.assert().success();
+    let json: serde_json::Value = serde_json::from_str(&stage.read("members.json")).unwrap();
+    json["locks"][0]["name"].as_str().unwrap().to_string()
+}
+
+/// `table` has an array of structures with locks; `pair` has two locks.
+const C: &str = "
+#include <pthread.h>
+struct table { int size; struct { pthread_mutex_t lock; long hits; } slots[4]; };
+struct pair { long count; pthread_mutex_t first, second; pthread_rwlock_t map; };
+__attribute__((noinline)) void begin(struct table *t) {
+    for (int i = 0; i < 4; i++) pthread_mutex_init(&t->slots[i].lock, 0);
+}
+__attribute__((noinline)) void take_second(struct pair *p) {
+    pthread_mutex_lock(&p->second);
+    p->count++;
+    pthread_mutex_unlock(&p->second);
+}
+__attribute__((noinline)) void take_map(struct pair *p) {
+    pthread_rwlock_rdlock(&p->map);
+    p->count++;
+    pthread_rwlock_unlock(&p->map);
+}
+__attribute__((noinline)) void wrapper(pthread_mutex_t *m) {
+    pthread_mutex_lock(m);
+    __asm__ volatile (\"\");
+}
+__attribute__((noinline)) void through_wrapper(struct pair *p) {
+    wrapper(&p->first);
+    p->count++;
+    pthread_mutex_unlock(&p->first);
+}
+__attribute__((noinline)) void unknown(pthread_mutex_t *m, struct pair *p) {
+    pthread_mutex_lock(m);
+    p->count++;
+}
+int main(void) { return 0; }
+";
+
+#[test]
+fn c_members_are_named_after_structure() {
+    let stage = Stage::new();
+    let source = stage.write("members.c", C);
+    let program =
+        stage.compile("members", &source, &["-O2", "-g", "-pie", "-fPIE", "-pthread"]).unwrap();
+    let lock = "pthread_mutex_lock";
+    let second = returns(&program, "take_second", lock);
+    assert_eq!(name_of(&stage, &program, Kind::Mutex, &second[..1], &[]), "pair::second");
+    let map = returns(&program, "take_map", "pthread_rwlock_rdlock");
+    assert_eq!(name_of(&stage, &program, Kind::RwLock, &map[..1], &[]), "pair::map");
+    let inner = returns(&program, "wrapper", lock);
+    let outer = returns(&program, "through_wrapper", "wrapper");
+    let stack = [inner[0], outer[0]];
+    assert_eq!(name_of(&stage, &program, Kind::Mutex, &stack, &[]), "pair::first");
+    // The wrapper alone knows no structure, and a lock that is a parameter need not be a member.
+    let name = name_of(&stage, &program, Kind::Mutex, &inner[..1], &[]);
+    assert!(name.starts_with("mutex first waited for in"), "{name}");
+    let unknown = returns(&program, "unknown", lock);
+    let name = name_of(&stage, &program, Kind::Mutex, &unknown[..1], &[]);
+    assert!(name.starts_with("mutex first waited for in"), "{name}");
+}
+
+const CC: &str = "
+#include <mutex>
+namespace app {
+struct Queue {
+    long items; std::mutex mu; long rest[4];
+    void push() { std::lock_guard<std::mutex> guard(mu); items++; }
+};
+struct Base { long id; std::recursive_mutex base_lock; long more[4]; };
+class Server : public Base {
+public:
+    Queue queue; std::mutex other;
+    __attribute__((noinline)) void serve();
+    __attribute__((noinline)) void administer();
+};
+void Server::serve() { queue.push(); id++; }
+void Server::administer() { std::lock_guard<std::recursive_mutex> guard(base_lock); id++; }
+}
+app::Server server;
+int main() { server.serve(); server.administer(); }
+";
+
+#[test]
+fn cpp_members_are_named_after_class_through_inlined_guards() {
+    let stage = Stage::new();
+    let source = stage.write("members.cc", CC);
+    for level in ["-O2", "-O1"] {
+        let flags = [level, "-g", "-pie", "-fPIE", "-pthread"];
+        let program = stage.path("members");
+        let built = Command::new("c++")
+            .args(flags)
+            .arg("-o")
+            .args([&program, &source])
+            .status()
+            .expect("a C++ compiler");
+        assert!(built.success());
+        let serve = returns(&program, "app::Server::serve", "pthread_mutex_lock");
+        let name = name_of(&stage, &program, Kind::Mutex, &serve[..1], &[]);
+        assert_eq!(name, "app::Server::queue.mu", "{level}");
+        let administer = returns(&program, "app::Server::administer", "pthread_mutex_lock");
+        let name = name_of(&stage, &program, Kind::Mutex, &administer[..1], &[]);
+        assert_eq!(name, "app::Base::base_lock", "{level}");
+    }
+}
+
+#[test]
+fn initialisation_names_member_of_array() {
+    let stage = Stage::new();
+    let source = stage.write("members.c", C);
+    let program =
+        stage.compile("members", &source, &["-O0", "-g", "-pie", "-fPIE", "-pthread"]).unwrap();
+    let begin = returns(&program, "begin", "pthread_mutex_init");
+    let name = name_of(&stage, &program, Kind::Mutex, &begin[..1], &begin[..1]);
+    assert_eq!(name, "table::slots[].lock");
+    // The structure has two locks, and unoptimised code does not say which one it takes.
+    let second = returns(&program, "take_second", "pthread_mutex_lock");
+    let name = name_of(&stage, &program, Kind::Mutex, &second[..1], &[]);
+    assert!(name.starts_with("mutex first waited for in take_second"), "{name}");
+}

@@ -1,0 +1,148 @@
+//! The threads that poll for events, and how many may.
+//!
+//! The controller publishes the number of processors that no other thread wants, and at most that
+//! many threads poll. Without a controller, the limit is the number of processors less one.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::sensor::Reading;
+use crate::primitive::{Atomic, AtomicInt, Primitive};
+
+/// A free fraction of at least `1 - ROUND_UP` of a processor counts as a whole one. Two threads
+/// that wake each other run at the same time for a while, and leave half a processor free.
+const ROUND_UP: f64 = 0.8;
+
+/// Polling time that a thread collects before it reports the sum.
+const PORTION_NS: u64 = 50_000;
+
+/// A thread that collects a portion within this time polls for at least 1 % of its time. The
+/// controller takes less than that.
+const DENSE_NS: u64 = 100 * PORTION_NS;
+
+/// The threads of a process that poll for events.
+#[repr(align(128))]
+pub struct Pollers<P: Primitive> {
+    /// Number of threads that poll.
+    polling: P::U32,
+    /// Number of threads that may poll.
+    room: P::U32,
+    /// Nanoseconds that threads have polled since the process began, as far as they have reported.
+    polled: P::U64,
+}
+
+/// A thread's polling time that it has not reported yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Portion {
+    /// Nanoseconds.
+    polled: u64,
+    /// When the first of them began.
+    since: u64,
+}
+
+impl Portion {
+    /// Nothing polled.
+    #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "for a constant initialiser"))]
+    pub(crate) const NONE: Self = Portion { polled: 0, since: 0 };
+}
+
+impl<P: Primitive> Pollers<P> {
+    pub(super) fn new() -> Self {
+        Pollers { polling: P::U32::new(0), room: P::U32::new(0), polled: P::U64::new(0) }
+    }
+
+    /// Counts the calling thread as a poller, if there is room for one more.
+    #[inline]
+    pub(super) fn enter(&self) -> bool {
+        let room = self.room.load(Relaxed);
+        self.polling.load(Relaxed) < room && {
+            let has_room = self.polling.fetch_add(1, Relaxed) < room;
+            if !has_room {
+                self.polling.fetch_sub(1, Relaxed);
+            }
+            has_room
+        }
+    }
+
+    /// Ends the count of the calling thread as a poller.
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.polling.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether no thread may poll.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.room.load(Relaxed) == 0
+    }
+
+    /// Adds a poll to a thread's portion. Returns whether the thread polls for a noticeable part of
+    /// its time.
+    #[inline]
+    pub(super) fn report(&self, portion: &mut Portion, begin: u64, now: u64) -> bool {
+        if portion.polled == 0 {
+            portion.since = begin;
+        }
+        portion.polled += now - begin;
+        portion.polled > PORTION_NS && {
+            self.polled.fetch_add(core::mem::take(&mut portion.polled), Relaxed);
+            now - portion.since < DENSE_NS
+        }
+    }
+
+    /// Nanoseconds that threads have polled, as far as they have reported.
+    pub(super) fn polled(&self) -> u64 {
+        self.polled.load(Relaxed)
+    }
+
+    /// Publishes the number of processors that no thread wants, from a reading without pollers
+    /// and the sleep target that it led to.
+    pub(super) fn set_room(&self, reading: Reading, target: u32) {
+        // At least one thread must run to bring the events about.
+        let room = reading.capacity - reading.runnable.max(1.0) - f64::from(target);
+        self.room.store((room + ROUND_UP).max(0.0) as u32, Relaxed);
+    }
+
+    /// Sets the room of a process without a controller that may use `processors`.
+    pub fn assume_processors(&self, processors: u32) {
+        self.room.store(processors.saturating_sub(1), Relaxed);
+    }
+
+    /// Forgets the pollers of a parent process.
+    pub(super) fn reset(&self) {
+        self.polling.store(0, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    fn room(runnable: f64, capacity: f64, target: u32) -> u32 {
+        let pollers = Pollers::<Native>::new();
+        pollers.set_room(Reading::of_runnable(runnable, capacity), target);
+        pollers.room.load(Relaxed)
+    }
+
+    #[test]
+    fn room_is_the_processors_that_no_thread_wants() {
+        assert_eq!(room(1.0, 2.0, 0), 1);
+        assert_eq!(room(1.5, 2.0, 0), 1, "waking threads overlap");
+        assert_eq!(room(0.0, 2.0, 0), 1, "one thread brings the events about");
+        assert_eq!(room(3.0, 16.0, 0), 13);
+        assert_eq!(room(2.0, 2.0, 0), 0);
+        assert_eq!(room(64.0, 2.0, 0), 0);
+        assert_eq!(room(1.0, 2.0, 5), 0, "threads sleep for load");
+        assert_eq!(room(0.5, 1.0, 0), 0);
+    }
+    #[test]
+    fn portion_is_dense_if_collected_fast() {
+        let pollers = Pollers::<Native>::new();
+        let mut portion = Portion::NONE;
+        assert!(!pollers.report(&mut portion, 0, PORTION_NS));
+        assert!(pollers.report(&mut portion, 2 * PORTION_NS, 3 * PORTION_NS));
+        assert_eq!(pollers.polled(), 2 * PORTION_NS);
+        assert!(!pollers.report(&mut portion, 0, PORTION_NS));
+        assert!(!pollers.report(&mut portion, DENSE_NS, DENSE_NS + PORTION_NS), "rarely");
+    }
+}

@@ -1,0 +1,186 @@
+//! Errors and warnings of measurements: one function per message.
+//!
+//! A message says what failed, why, and what to do next. Library errors follow a message as its
+//! cause, after a colon.
+
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) fn threads_out_of_range() -> &'static str {
+    "expected a number from 1 to 4096"
+}
+
+pub(crate) fn seconds_out_of_range() -> &'static str {
+    "expected a number from 0.01 to 3600"
+}
+
+pub(crate) fn timeout_not_a_number() -> &'static str {
+    "expected a number of seconds"
+}
+
+pub(crate) fn timeout_not_positive() -> &'static str {
+    "expected more than 0 seconds"
+}
+
+pub(crate) fn cannot_read(file: &Path) -> String {
+    format!("cannot read {}", file.display())
+}
+
+pub(crate) fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}", file.display())
+}
+
+pub(crate) fn cannot_make_directory(directory: &Path) -> String {
+    format!("cannot make the directory {}", directory.display())
+}
+
+pub(crate) fn cannot_remove(file: &Path) -> String {
+    format!("cannot remove {}", file.display())
+}
+
+pub(crate) fn is_a_directory(path: &Path) -> String {
+    format!("{} is a directory: name a file in it", path.display())
+}
+
+pub(crate) fn no_directory(file: &Path, directory: &Path) -> String {
+    format!("cannot write {}: create the directory {}", file.display(), directory.display())
+}
+
+pub(crate) fn path_splits_preload(path: &Path, variable: &str) -> String {
+    format!(
+        "the dynamic loader splits LD_PRELOAD at spaces and colons and cannot load {}:\n  \
+         copy the file to another path and set {variable} to it",
+        path.display()
+    )
+}
+
+pub(crate) fn part_missing(
+    name: &str,
+    places: &str,
+    package: &str,
+    variable: Option<&str>,
+) -> String {
+    let or_set =
+        variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"));
+    format!(
+        "{name} is missing; looked for {places}. \
+         Build it (cargo build --release -p {package}){or_set}"
+    )
+}
+
+pub(crate) fn svg_only(why: &str) -> String {
+    format!("note: the figure is an SVG only: {why}")
+}
+
+pub(crate) fn cannot_run(program: &Path) -> String {
+    format!("cannot run {}", program.display())
+}
+
+pub(crate) fn program_failed(name: &str, status: impl Display, output: &str) -> String {
+    format!("{name} failed ({status}): {output}")
+}
+
+pub(crate) fn not_a_record(file: &Path) -> String {
+    format!("{} is not a record of `unconvoy bench`", file.display())
+}
+
+pub(crate) fn record_complete(file: &Path) -> String {
+    format!("{} is complete: there is nothing to resume", file.display())
+}
+
+pub(crate) fn record_differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    format!(
+        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+         repeat its options, or start again without --resume",
+        file.display()
+    )
+}
+
+pub(crate) fn run_not_in_plan(file: &Path) -> String {
+    format!("{} cannot be resumed: it has a run that is not in the plan", file.display())
+}
+
+pub(crate) fn duplicate_run(file: &Path) -> String {
+    format!("{} cannot be resumed: it has a duplicate run", file.display())
+}
+
+pub(crate) fn sample_without_cell() -> &'static str {
+    "the benchmark measured a cell that is not in its plan"
+}
+
+pub(crate) fn no_standard_input() -> &'static str {
+    "the program has no standard input"
+}
+
+pub(crate) fn cells_failed(failed: usize, cells: usize) -> String {
+    format!("{failed} of {cells} cells failed: see their reasons")
+}
+
+pub(crate) fn violation(why: impl Display) -> String {
+    format!("CONSISTENCY VIOLATION: {why}")
+}
+
+pub(crate) fn cells_violated(violated: usize, cells: usize) -> String {
+    format!("CONSISTENCY VIOLATION in {violated} of {cells} cells: do not use these locks")
+}
+
+pub(crate) fn runs_saved(count: usize, command: &str) -> String {
+    format!("{count} runs saved; to resume: {command}")
+}
+
+pub(crate) fn exit_status(code: i32) -> String {
+    format!("exit status {code}")
+}
+
+pub(crate) fn ended_by_signal(number: i32, name: &str, dumped_core: bool) -> String {
+    let dumped = if dumped_core { ", core dumped" } else { "" };
+    format!("ended by signal {number} ({name}{dumped})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Prints every message with sample arguments, and checks its form.
+    #[test]
+    fn every_message() {
+        let file = Path::new("results/counter.json");
+        let all: Vec<String> = vec![
+            threads_out_of_range().into(),
+            seconds_out_of_range().into(),
+            timeout_not_a_number().into(),
+            timeout_not_positive().into(),
+            cannot_read(file),
+            cannot_write(file),
+            cannot_make_directory(Path::new("results")),
+            cannot_remove(file),
+            is_a_directory(Path::new("results")),
+            no_directory(file, Path::new("results")),
+            path_splits_preload(Path::new("/home/a user/libunconvoy.so"), "UNCONVOY_LIBRARY"),
+            part_missing("unconvoy-png", "/usr/bin/unconvoy-png", "unconvoy-png", None),
+            svg_only("unconvoy-png is missing"),
+            cannot_run(Path::new("/usr/bin/unconvoy-png")),
+            program_failed("unconvoy-png", "exit status: 1", "cannot parse the SVG"),
+            not_a_record(file),
+            record_complete(file),
+            record_differs(file, "threads", "[1]", "[1,2]"),
+            run_not_in_plan(file),
+            duplicate_run(file),
+            sample_without_cell().into(),
+            no_standard_input().into(),
+            cells_failed(2, 12),
+            violation("tpcc, round 2: a warehouse has a wrong sum"),
+            cells_violated(1, 12),
+            runs_saved(7, "unconvoy bench counter --resume results/counter.json"),
+            exit_status(3),
+            ended_by_signal(11, "SIGSEGV", true),
+        ];
+        for message in &all {
+            println!("{message}");
+            assert!(message.lines().all(|line| line.len() <= 120), "too long: {message}");
+            assert!(!message.ends_with('.') || message.contains(". "), "full stop: {message}");
+        }
+        let functions = include_str!("messages.rs").matches("\npub(crate) fn ").count();
+        assert_eq!(all.len(), functions, "a message has no sample");
+    }
+}

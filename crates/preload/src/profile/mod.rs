@@ -1,0 +1,36 @@
+//! The lock profile for `UNCONVOY_PROFILE=FILE`: how long threads wait for which lock, where in the
+//! program they wait, and which code holds the lock meanwhile.
+//!
+//! Only waits are recorded, so an acquisition that finds the lock free costs nothing. A wait of
+//! length t is sampled with probability min(1, t / period): at a random time of its first period,
+//! the waiting thread records its call stack ([`wait`]) and asks for the holder's ([`ask`]). It
+//! sets the lock's parked bit, which sends the next release to the slow path. There the holder
+//! finds the request, and records its own stack after the release. Some holds that follow a wait
+//! are measured in the same way: the holder sets the bit for its own release.
+//!
+//! Where libc serves the lock, [`libcs`] measures around libc's functions, and a thread records its
+//! wait after it has released the lock ([`ended`]).
+//!
+//! The file is mapped ([`file`]) and filled in place, so that the records of a killed program
+//! remain. Nothing here allocates or locks after the start.
+
+mod ask;
+mod ended;
+mod file;
+pub(crate) mod libcs;
+mod modules;
+mod origin;
+mod process;
+mod signal;
+mod stack;
+mod state;
+mod wait;
+
+pub(crate) use ask::releasing;
+pub(crate) use origin::initialised;
+pub(crate) use process::{after_fork, begin, confine, end};
+pub(crate) use signal::SignalWait;
+pub(crate) use stack::find_all;
+pub(crate) use state::Waited;
+pub(crate) use unconvoy_profile::Kind;
+pub(crate) use wait::wait;

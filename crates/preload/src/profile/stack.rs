@@ -1,0 +1,238 @@
+//! Call stacks of the program.
+//!
+//! libgcc's unwinder finds a function's unwind information through `_dl_find_object`, which neither
+//! locks nor allocates (glibc 2.35). An older libgcc takes the dynamic linker's lock, and a thread
+//! that holds it may be waiting for a lock that the caller holds. With such a libgcc, no stacks are
+//! recorded.
+//!
+//! Once the program has registered unwind information of generated code (just-in-time compilers),
+//! libgcc takes a mutex in every look-up, and may call the program's `malloc` with that mutex held.
+//! A thread that unwinds while it waits for a lock could then deadlock with the holder of libgcc's
+//! mutex, which may wait for the same lock. The library therefore defines the registration
+//! functions itself ([`stand_in`]), and records no stacks from the first registration on.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+use unconvoy_locks::primitive::{Clock as _, Native, Threads as _};
+use unconvoy_locks::runtime::{WaitSample, present_sample, sample_waits};
+use unconvoy_profile::Profile;
+use unconvoy_profile::layout::DEPTH;
+
+use super::{modules, state};
+use crate::caller;
+use crate::real::stand_in;
+
+static UNWINDS: AtomicBool = AtomicBool::new(false);
+
+/// Number of threads in the unwinder.
+static UNWINDING_THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// Longest time that a registration waits for the threads in the unwinder. An unwinding takes some
+/// 2 us, but a thread that was cancelled in the unwinder never leaves it.
+const REGISTRATION_NS: u64 = 100_000_000;
+
+/// Whether a registration has waited that long: the next ones do not wait.
+static IS_STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Marks a thread that unwinds, in place of the sample of its wait. Waits in the unwinder are not
+/// recorded.
+static UNWINDING: WaitSample = WaitSample { at: u64::MAX, take: |_| {} };
+
+/// Determines whether the unwinder may be called. Called from the constructor.
+pub(super) fn begin() {
+    UNWINDS.store(is_lock_free() && !IS_REGISTERED.load(Relaxed), Relaxed);
+}
+
+pub(super) fn unwinds() -> bool {
+    UNWINDS.load(Relaxed)
+}
+
+/// Whether the calling thread is inside [`record`].
+pub(super) fn is_unwinding() -> bool {
+    ptr::eq(present_sample(), &raw const UNWINDING)
+}
+
+/// Records the calling thread's stack without this library's frames. Returns the stack's number, or
+/// 0 if none was recorded.
+pub(super) fn record(profile: &Profile) -> u32 {
+    if !unwinds() || is_unwinding() {
+        return 0;
+    }
+    // SeqCst: this thread counts itself before it loads `UNWINDS`, and `before_registration` clears
+    // `UNWINDS` before it loads the count, so one of the two threads sees the other.
+    UNWINDING_THREADS.fetch_add(1, SeqCst);
+    let mut frames = [0; DEPTH];
+    let mut depth = 0;
+    if UNWINDS.load(SeqCst) {
+        // SAFETY: a static, and then the previous sample, which stays in place.
+        unsafe {
+            let before = sample_waits(&raw const UNWINDING);
+            depth = caller::stack(&mut frames);
+            sample_waits(before);
+        }
+    }
+    UNWINDING_THREADS.fetch_sub(1, Release);
+    let frames = &frames[..depth];
+    if frames.iter().any(|&pc| !modules::is_known(pc)) {
+        modules::refresh_sometimes(profile);
+    }
+    profile.stack(frames)
+}
+
+/// Forgets the parent's other threads, in the child of a `fork`.
+pub(super) fn reset() {
+    UNWINDING_THREADS.store(0, Relaxed);
+}
+
+/// Marks a new profile if the process no longer records stacks.
+pub(super) fn mark(profile: &Profile) {
+    profile.header.registered.store(u64::from(IS_REGISTERED.load(Relaxed)), Relaxed);
+}
+
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
+stand_in! {
+    fn __register_frame(begin: *const u32) -> () = |call| register(begin, call);
+    fn __register_frame_info(begin: *const u32, object: *mut c_void) -> () =
+        |call| register(begin, call);
+    fn __register_frame_info_bases(
+        begin: *const u32,
+        object: *mut c_void,
+        text: *mut c_void,
+        data: *mut c_void,
+    ) -> () = |call| register(begin, call);
+    fn __register_frame_table(begin: *const u32) -> () = |call| register(begin, call);
+    fn __register_frame_info_table(begin: *const u32, object: *mut c_void) -> () =
+        |call| register(begin, call);
+    fn __register_frame_info_table_bases(
+        begin: *const u32,
+        object: *mut c_void,
+        text: *mut c_void,
+        data: *mut c_void,
+    ) -> () = |call| register(begin, call);
+}
+
+/// Registers unwind information by `call`. libgcc ignores information that starts with a zero,
+/// which objects of old compilers register.
+fn register(begin: *const u32, call: &dyn Fn()) {
+    // SAFETY: null, or unwind information, which starts with a length.
+    if unsafe { begin.as_ref() }.is_some_and(|length| *length != 0) {
+        before_registration();
+    }
+    call();
+}
+
+/// Records no stacks from now on, and waits for the threads that are in the unwinder.
+#[cold]
+fn before_registration() {
+    IS_REGISTERED.store(true, Relaxed);
+    if let Some(profile) = state::get() {
+        mark(profile);
+    }
+    UNWINDS.store(false, SeqCst);
+    if is_unwinding() {
+        return;
+    }
+    let begin = Native::now();
+    while UNWINDING_THREADS.load(SeqCst) != 0 && !IS_STUCK.load(Relaxed) {
+        if Native::now() - begin >= REGISTRATION_NS {
+            IS_STUCK.store(true, Relaxed);
+        }
+        Native::yield_now();
+    }
+}
+
+/// Whether the loaded libgcc refers to `_dl_find_object`.
+fn is_lock_free() -> bool {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the dynamic linker passes a valid description; `found` is below.
+        unsafe {
+            let name = (*info).dlpi_name;
+            if name.is_null() || !CStr::from_ptr(name).to_bytes().ends_with(b"/libgcc_s.so.1") {
+                return 0;
+            }
+            *found.cast::<bool>() = imports(&*info, c"_dl_find_object");
+        }
+        1
+    }
+    let mut found = false;
+    // SAFETY: `visit` accepts these arguments.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
+}
+
+/// Whether a loaded object imports `name`. Imported symbols precede the first symbol of the hash
+/// table (`DT_GNU_HASH`).
+///
+/// # Safety
+///
+/// The object stays loaded meanwhile.
+unsafe fn imports(info: &libc::dl_phdr_info, name: &CStr) -> bool {
+    const DT_GNU_HASH: u64 = 0x6fff_fef5;
+    /// Entry of the dynamic section: tag and value.
+    type Dynamic = (u64, u64);
+    let (mut symbols, mut strings, mut hash) = (0, 0, 0);
+    // SAFETY: the dynamic linker has relocated the dynamic section, which ends in a zero tag; the
+    // tables that it names are mapped.
+    unsafe {
+        let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+        let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) else {
+            return false;
+        };
+        let at = |address: u64| ptr::with_exposed_provenance::<u8>(address as usize);
+        let mut entry = at(info.dlpi_addr + dynamic.p_vaddr).cast::<Dynamic>();
+        while (*entry).0 != 0 {
+            match *entry {
+                (5, value) => strings = value,
+                (6, value) => symbols = value,
+                (DT_GNU_HASH, value) => hash = value,
+                _ => {}
+            }
+            entry = entry.add(1);
+        }
+        if symbols == 0 || strings == 0 || hash == 0 {
+            return false;
+        }
+        let first_hashed = *at(hash).cast::<u32>().add(1) as usize;
+        (1..first_hashed).any(|index| {
+            let symbol = &*at(symbols).cast::<libc::Elf64_Sym>().add(index);
+            let text = at(strings).add(symbol.st_name as usize).cast::<c_char>();
+            CStr::from_ptr(text) == name
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libgcc_imports_what_it_is_known_to_import() {
+        unsafe extern "C" fn visit(
+            info: *mut libc::dl_phdr_info,
+            _: usize,
+            found: *mut c_void,
+        ) -> c_int {
+            // SAFETY: as in `is_lock_free`.
+            unsafe {
+                let name = CStr::from_ptr((*info).dlpi_name).to_bytes();
+                if name.ends_with(b"/libgcc_s.so.1") {
+                    *found.cast::<[bool; 2]>() =
+                        [imports(&*info, c"abort"), imports(&*info, c"no_such_function")];
+                }
+            }
+            0
+        }
+        let mut found = [false; 2];
+        // SAFETY: `visit` accepts these arguments.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+        assert_eq!(found, [true, false]);
+    }
+}

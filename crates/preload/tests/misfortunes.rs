@@ -1,0 +1,127 @@
+//! Profiles of programs that are hard or dangerous to unwind (`c/misfortunes.c`). Each case runs
+//! under the library's locks and under libc's, with nearly every wait sampled, and must behave as
+//! it does without the library.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Locks, compile, plain, preloaded, profiled, run};
+use tempfile::TempDir;
+use unconvoy_profile::{Profile, Recorded};
+
+/// Runs one case of the program under the library's locks and then under libc's, and returns the
+/// two profiles. `None` if the machine does not support the case.
+#[track_caller]
+fn profiles(flags: &[&str], arguments: impl Fn(&TempDir) -> Vec<PathBuf>) -> Option<[Recorded; 2]> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "misfortunes.c", flags);
+    let arguments = arguments(&directory);
+    let without = run(plain(&program).args(&arguments));
+    if without.status.code() == Some(4) {
+        println!("skipped: {arguments:?}: not on this machine");
+        return None;
+    }
+    let expected = without.success("without the library").text();
+    let recorded = [Locks::Own, Locks::Libcs].map(|locks| {
+        let file = directory.path().join("locks.profile");
+        let mut command = preloaded(&program);
+        profiled(&mut command, locks);
+        let finished = run(command.args(&arguments).env("UNCONVOY_PROFILE", &file));
+        assert_eq!(finished.success("with a profile").text(), expected, "{locks:?}");
+        let bytes = std::fs::read(&file).expect("a profile");
+        assert_eq!(bytes.len(), size_of::<Profile>(), "the file has its fixed size");
+        let recorded = Recorded::parse(&bytes).expect("a valid profile");
+        assert!(recorded.has_ended && !recorded.locks.is_empty(), "{locks:?}");
+        recorded
+    });
+    Some(recorded)
+}
+
+fn words(words: &[&str]) -> Vec<PathBuf> {
+    words.iter().map(PathBuf::from).collect()
+}
+
+/// Checks that each profile has a sample whose stack has a frame in a mapped file.
+#[track_caller]
+fn assert_stacks(profiles: &[Recorded]) {
+    for recorded in profiles {
+        let is_known = |stack: u32| {
+            let frames = recorded.stack(stack).iter();
+            frames
+                .filter(|&pc| recorded.mappings.iter().any(|map| (map.start..map.end).contains(pc)))
+                .count()
+                > 0
+        };
+        assert!(recorded.samples.iter().any(|sample| is_known(sample.waiter)));
+    }
+}
+
+#[test]
+fn handlers_on_short_stacks_may_wait() {
+    profiles(&[], |_| words(&["handlers"]));
+}
+
+#[test]
+fn objects_may_be_unloaded_while_others_wait() {
+    let profiles = profiles(&[], |directory| {
+        let object = compile(directory.path(), "callback.c", &["-shared", "-fPIC"]);
+        let named = object.with_extension("so");
+        std::fs::rename(&object, &named).expect("a rename in one directory");
+        vec!["loaded".into(), named]
+    });
+    assert_stacks(&profiles.expect("supported everywhere"));
+}
+
+/// This program hung: a waiter for the mutex of `malloc` unwound its stack and waited for libgcc's
+/// mutex, whose holder waited for the mutex of `malloc`.
+#[test]
+fn registered_code_does_not_deadlock_unwinder() {
+    if let Some(profiles) = profiles(&[], |_| words(&["generated"])) {
+        assert!(profiles.iter().all(|recorded| recorded.has_registered));
+    }
+}
+
+#[test]
+fn coroutines_are_unwound_to_their_ends() {
+    let profiles = profiles(&[], |_| words(&["coroutines"]));
+    assert_stacks(&profiles.expect("supported everywhere"));
+}
+
+#[test]
+fn stripped_program_is_unwound() {
+    let profiles = profiles(&["-s"], |_| words(&["once"]));
+    assert_stacks(&profiles.expect("supported everywhere"));
+}
+
+#[test]
+fn executed_program_replaces_profile() {
+    profiles(&[], |_| words(&["exec"]));
+}
+
+#[test]
+fn full_disk_does_not_disturb_program() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "misfortunes.c", &[]);
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).expect("a directory");
+    // The mount is in a namespace of its own, which ends with the program.
+    let mount = format!(
+        "mount -t tmpfs -o size=1m none '{0}' || exit 4; \
+         LD_PRELOAD='{1}' UNCONVOY_PROFILE='{0}/locks.profile' '{2}' once; \
+         echo $? $(stat -c %s '{0}/locks.profile')",
+        disk.display(),
+        support::library().display(),
+        program.display()
+    );
+    let mut command: Command = plain(Path::new("unshare"));
+    command.args(["--map-root-user", "--mount", "sh", "-c", &mount]);
+    let finished = run(&mut command);
+    if finished.status.code() != Some(0) {
+        println!("skipped: cannot mount a file system: {}", finished.both());
+        return;
+    }
+    assert_eq!(finished.text(), "once 12000\n0 0\n", "{}", finished.both());
+    assert!(finished.stderr.contains("unconvoy: cannot"), "{}", finished.both());
+}

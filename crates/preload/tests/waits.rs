@@ -1,0 +1,71 @@
+//! Waits on condition variables that poll, and waits that must not poll: `c/waits.c` describes the
+//! cases.
+
+mod support;
+
+use std::process::Command;
+
+use support::{Finished, compile, plain, preloaded, run};
+
+fn run_case(case: &str, command: impl Fn(std::path::PathBuf) -> Command) -> Finished {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "waits.c", &[]);
+    run(command(program).arg(case)).success(case)
+}
+
+#[track_caller]
+fn assert_passes(case: &str) {
+    let finished = run_case(case, preloaded);
+    assert_eq!(finished.stderr, "");
+    assert!(!finished.text().contains("not ok"), "{}", finished.both());
+}
+
+/// Number of signals in `silent-signals` that made no call of futex; `None` if it was skipped.
+fn silent_signals(command: impl Fn(std::path::PathBuf) -> Command) -> Option<u32> {
+    let text = run_case("silent-signals", command).text();
+    let line = text.lines().find_map(|line| line.strip_prefix("silent "))?;
+    line.split(' ').next()?.parse().ok()
+}
+
+/// A wait polls only where another processor may run the signaller.
+fn has_processors() -> bool {
+    let found = std::thread::available_parallelism().map_or(1, usize::from) > 1;
+    if !found {
+        println!("skipped: there is only one processor");
+    }
+    found
+}
+
+#[test]
+fn signal_to_polling_waiter_makes_no_system_call() {
+    let Some(without) = silent_signals(plain) else {
+        println!("skipped: no filter can be installed");
+        return;
+    };
+    assert_eq!(without, 0, "the count is wrong: glibc's waiters sleep");
+    if has_processors() {
+        // How many waiters still poll when the signal comes depends on the other processes.
+        assert_ne!(silent_signals(preloaded), Some(0));
+    }
+}
+
+#[test]
+fn signal_without_mutex_requeues_no_waiter() {
+    assert_passes("free-mutex");
+}
+
+#[test]
+fn thread_with_short_waits_can_be_cancelled() {
+    assert_passes("cancelled");
+}
+
+#[test]
+fn timed_wait_that_polls_is_not_early() {
+    assert_passes("timed-out");
+}
+
+#[test]
+fn threads_with_long_waits_hardly_poll() {
+    let finished = run_case("long-waits", preloaded);
+    assert!(finished.text().contains(": idle"), "{}", finished.both());
+}

@@ -1,0 +1,257 @@
+//! The layout of the file, which is mapped as a [`Profile`].
+//!
+//! A change of the layout changes [`VERSION`]. A file of zeroes is an empty profile. All numbers
+//! are in the machine's byte order, and all times in nanoseconds.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use crate::histogram::BUCKETS;
+
+/// The first eight bytes of the file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unconvoy");
+
+/// Version of the layout.
+pub const VERSION: u32 = 1;
+
+/// Capacity of the table of locks.
+pub const LOCKS: usize = 1 << 14;
+/// Capacity of the table of histograms. The locks that are waited for first get an entry each.
+pub const HISTOGRAMS: usize = 1 << 11;
+/// Capacity of the table of call stacks.
+pub const STACKS: usize = 1 << 14;
+/// Capacity for the frames of all stacks together.
+pub const FRAMES: usize = 1 << 18;
+/// Capacity of the table of samples.
+pub const SAMPLES: usize = 1 << 15;
+/// Capacity of the table of locks' initialisations.
+pub const ORIGINS: usize = 1 << 14;
+/// Number of longest waits that are kept.
+pub const LONGEST: usize = 64;
+/// Bytes for the list of mapped files.
+pub const MODULES: usize = 1 << 18;
+
+/// Greatest number of frames of a stack.
+pub const DEPTH: usize = 64;
+
+/// Units of [`Sample::count`] in one wait: a sample may stand for a fraction of a wait.
+pub const COUNT_UNIT: u64 = 1024;
+
+/// What threads wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Kind {
+    /// `pthread_mutex_t`.
+    Mutex = 1,
+    /// `pthread_rwlock_t`.
+    RwLock = 2,
+    /// `pthread_spinlock_t`.
+    Spin = 3,
+    /// `pthread_cond_t`: waits for a signal.
+    Cond = 4,
+}
+
+impl Kind {
+    /// The kind with this number.
+    pub fn of(number: u32) -> Option<Self> {
+        [Kind::Mutex, Kind::RwLock, Kind::Spin, Kind::Cond]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::Spin => "spin",
+            Kind::Cond => "cond",
+        }
+    }
+}
+
+/// The whole file.
+#[repr(C)]
+pub struct Profile {
+    /// Facts about the process, and counters.
+    pub header: Header,
+    /// Lines of `/proc/self/maps` for the mappings that contain code or the start of a file. A
+    /// later line replaces earlier ones for the same addresses.
+    pub modules: [AtomicU8; MODULES],
+    /// Hash table by address.
+    pub locks: [Lock; LOCKS],
+    /// Filled from index 0.
+    pub histograms: [Histograms; HISTOGRAMS],
+    /// Hash table by [`Sample::key`].
+    pub samples: [Sample; SAMPLES],
+    /// The longest waits, in no order.
+    pub longest: [LongWait; LONGEST],
+    /// Hash table by address.
+    pub origins: [Origin; ORIGINS],
+    /// Hash table by the hash of the frames.
+    pub stacks: [Stack; STACKS],
+    /// Return addresses of the stacks, innermost first; filled from index 0.
+    pub frames: [AtomicU64; FRAMES],
+}
+
+/// Facts about the process, and counters; one page of memory.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`], written last: the header is then complete.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Process id.
+    pub pid: AtomicU32,
+    /// Size of the file in bytes.
+    pub size: AtomicU64,
+    /// A wait of at least this length is sampled with certainty, and a shorter one with
+    /// proportionally smaller probability.
+    pub period_ns: AtomicU64,
+    /// Start of the recording, on the monotonic clock.
+    pub begin_ns: AtomicU64,
+    /// Time of the last record, or of the process's exit, on the same clock.
+    pub last_ns: AtomicU64,
+    /// Start of the recording, since 1970.
+    pub begin_unix_ns: AtomicU64,
+    /// 1 once the process has exited; 0 if it was killed or still runs.
+    pub ended: AtomicU32,
+    /// 1 if call stacks are recorded.
+    pub unwinds: AtomicU32,
+    /// Number of locks that asked for histograms; may exceed the table's capacity.
+    pub histograms_used: AtomicU32,
+    /// Number of used frames.
+    pub frames_used: AtomicU32,
+    /// Number of used bytes of the list of mapped files.
+    pub modules_used: AtomicU32,
+    /// Number of waits for locks that did not fit in the table of locks.
+    pub lost_waits: AtomicU32,
+    /// Number of stacks that did not fit.
+    pub lost_stacks: AtomicU32,
+    /// Number of samples that did not fit.
+    pub lost_samples: AtomicU32,
+    /// Name of the contention manager, padded with zeroes; `libc` if libc serves the locks.
+    pub lock: [AtomicU8; 32],
+    /// Name of the load manager, padded with zeroes.
+    pub load: [AtomicU8; 32],
+    /// Path of the program, padded with zeroes.
+    pub program: [AtomicU8; 2048],
+    /// Number of samples of threads that waited in a futex: at recorded locks and condition
+    /// variables, and elsewhere. The command writes them.
+    pub futex_samples: [AtomicU64; 2],
+    /// 1 once the program has registered unwind information of generated code. From then on no call
+    /// stacks are recorded.
+    pub registered: AtomicU64,
+    rest: [u64; 234],
+}
+
+const _: () = assert!(size_of::<Header>() == 4096);
+
+/// A lock or condition variable that a thread waited for.
+#[repr(C)]
+pub struct Lock {
+    /// Address of the lock; 0 if the entry is unused.
+    pub address: AtomicU64,
+    /// [`Kind`].
+    pub kind: AtomicU32,
+    /// Index in the table of histograms plus one; 0 if the table was full.
+    pub histogram: AtomicU32,
+    /// Number of waits, including those that timed out.
+    pub waits: AtomicU64,
+    /// Time waited.
+    pub wait_ns: AtomicU64,
+    /// Longest wait.
+    pub longest_ns: AtomicU64,
+    /// End of the longest wait, on the monotonic clock.
+    pub longest_at: AtomicU64,
+    /// Number of `waits` that were for reading.
+    pub read_waits: AtomicU64,
+    /// Time that these waits took.
+    pub read_wait_ns: AtomicU64,
+    /// Mutexes: number of acquisitions from the initialisation to the last wait, modulo 2^32.
+    pub acquisitions: AtomicU64,
+    /// Number of measured holds, which are some of those that followed a wait. Condition variables:
+    /// number of waits that samples account for.
+    pub holds: AtomicU64,
+    /// Time of the measured holds. Condition variables: time waited that samples account for.
+    pub hold_ns: AtomicU64,
+    /// Longest measured hold.
+    pub longest_hold_ns: AtomicU64,
+    /// Start of the hold that is being measured, or 0.
+    pub held_since: AtomicU64,
+    /// Start of the last hold that was chosen to be measured. Condition variables: start of the
+    /// last wait whose stack was recorded.
+    pub chosen_at: AtomicU64,
+    /// Number of the first of the waiters' requests for the holder's stack, or 0. The requests are
+    /// in the process's memory.
+    pub asking: AtomicU32,
+    /// Number of times that waiters left the processor.
+    pub slept: AtomicU32,
+    /// Number of waits that timed out.
+    pub timed_out: AtomicU32,
+    /// Stack of the first sampled wait; 0 if unknown.
+    pub first_stack: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Lock>() == 128);
+
+/// The histograms of one lock, by [`bucket`](crate::histogram::bucket).
+#[repr(C)]
+pub struct Histograms {
+    /// Counts of waits.
+    pub waits: [AtomicU32; BUCKETS],
+    /// Counts of measured holds.
+    pub holds: [AtomicU32; BUCKETS],
+}
+
+/// The samples of one lock that have the same waiter's stack and the same holder's stack.
+#[repr(C)]
+pub struct Sample {
+    /// See [`Sample::key`]; 0 if the entry is unused.
+    pub key: AtomicU64,
+    /// Time waited that the samples stand for.
+    pub ns: AtomicU64,
+    /// Number of waits that the samples stand for, in units of 1 / [`COUNT_UNIT`].
+    pub count: AtomicU64,
+    /// Number of samples.
+    pub samples: AtomicU64,
+}
+
+/// One of the longest waits.
+#[repr(C)]
+pub struct LongWait {
+    /// Length of the wait; 0 if the entry is unused.
+    pub ns: AtomicU64,
+    /// End of the wait, on the monotonic clock.
+    pub at: AtomicU64,
+    /// Index of the lock.
+    pub lock: AtomicU32,
+    /// Stack of the waiter; 0 if unknown.
+    pub stack: AtomicU32,
+    /// Thread id of the waiter.
+    pub thread: AtomicU32,
+    /// Unused.
+    pub rest: AtomicU32,
+}
+
+/// The initialisation of a lock.
+#[repr(C)]
+pub struct Origin {
+    /// Address of the lock; 0 if the entry is unused.
+    pub address: AtomicU64,
+    /// Stack of the last initialisation at this address.
+    pub stack: AtomicU32,
+    /// Unused.
+    pub rest: AtomicU32,
+}
+
+/// A call stack. Other tables refer to it by its number, which is its index plus one; 0 is an
+/// unknown stack.
+#[repr(C)]
+pub struct Stack {
+    /// Hash of the frames; 0 if the entry is unused.
+    pub hash: AtomicU64,
+    /// Index of the first frame.
+    pub first: AtomicU32,
+    /// Number of frames; 0 until the frames are written.
+    pub depth: AtomicU32,
+}

@@ -1,0 +1,15 @@
+//! The format of lock profiles. The interposer maps the file and fills it while the program runs;
+//! the command reads it.
+//!
+//! The file is one [`Profile`], which consists of tables of fixed size. So the file's size is known
+//! before the program runs, and what a killed program has recorded stays in the file. Threads fill
+//! the tables with atomic operations, without locks and without allocation.
+
+pub mod histogram;
+pub mod layout;
+pub mod read;
+mod tables;
+
+pub use layout::{Kind, Profile};
+pub use read::{Damage, Recorded};
+pub use tables::{mix, weight};

@@ -1,0 +1,58 @@
+//! Remarks in reports: what was not seen or distorts the numbers. One function each.
+
+use crate::report::Clock;
+
+pub(crate) fn sets_cut_short(locks: usize) -> String {
+    format!("Address sets of {} were cut short: their gains are upper bounds.", count(locks))
+}
+
+pub(crate) fn windows_not_filled(locks: usize) -> String {
+    format!(
+        "{} did not fill a window for each number of processors: those estimates compare a single \
+         sample.",
+        count(locks)
+    )
+}
+
+pub(crate) fn no_sections() -> &'static str {
+    "No critical section was seen: the program took no supported lock, or none while sampled."
+}
+
+pub(crate) fn locks_not_sampled(locks: usize, clock: Clock) -> String {
+    let held = match clock {
+        Clock::Native => " held in the native run",
+        Clock::Instructions => "",
+    };
+    format!("Not listed: {}{held} without a sampled section.", count(locks))
+}
+
+fn count(locks: usize) -> String {
+    if locks == 1 { "1 lock".into() } else { format!("{locks} locks") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OptionsError;
+
+    #[test]
+    fn every_message() {
+        let remarks = [
+            sets_cut_short(1),
+            windows_not_filled(20),
+            no_sections().to_string(),
+            locks_not_sampled(3, Clock::Native),
+        ];
+        // Remarks are sentences in a report; errors follow a program's name.
+        for remark in &remarks {
+            println!("{remark}");
+            assert!(remark.ends_with('.') && remark.len() <= 120, "{remark}");
+        }
+        for error in [OptionsError::Processors, OptionsError::Zero].map(|error| error.to_string()) {
+            println!("{error}");
+            assert!(!error.ends_with('.') && error.len() <= 120, "{error}");
+        }
+        let functions = include_str!("messages.rs").matches("\npub(crate) fn ").count();
+        assert_eq!(functions, remarks.len(), "list each message function above");
+    }
+}
