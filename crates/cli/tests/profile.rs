@@ -61,9 +61,9 @@ impl Known {
     /// Records waits for `queue_lock`, for two locks on the heap with the same origin, and for a
     /// signal.
     fn with_waits(self) -> Self {
-        let waiter = self.profile.stack(&[self.address("wait_here") + 2]);
-        let holder = self.profile.stack(&[self.address("hold_here") + 2]);
-        let origin = self.profile.stack(&[self.address("main") + 2]);
+        let waiter = self.profile.stack(&[self.address("wait_here") + 2], 0);
+        let holder = self.profile.stack(&[self.address("hold_here") + 2], 0);
+        let origin = self.profile.stack(&[self.address("main") + 2], 0);
         let queue = self.address("queue_lock") as usize;
         for (address, ns) in [(queue, 30_000_000), (0x1000, 6_000_000), (0x2000, 4_000_000)] {
             let (index, lock) = self.profile.lock(Kind::Mutex, address).unwrap();
@@ -241,7 +241,7 @@ fn program_gets_settings_of_the_profile() {
 fn waits_without_stack_count_for_known_stacks_of_same_lock() {
     let known = Known::new();
     let (waiter, holder) = (known.address("wait_here") + 2, known.address("hold_here") + 2);
-    let (waiter, holder) = (known.profile.stack(&[waiter]), known.profile.stack(&[holder]));
+    let (waiter, holder) = (known.profile.stack(&[waiter], 0), known.profile.stack(&[holder], 0));
     let queue = known.address("queue_lock") as usize;
     let (index, lock) = known.profile.lock(Kind::Mutex, queue).unwrap();
     for _ in 0..4 {

@@ -45,11 +45,11 @@ fn name_of(stage: &Stage, program: &Path, kind: Kind, waiter: &[u64], origin: &[
     header.modules_used.store(maps.len() as u32, Relaxed);
     let (index, lock) = profile.lock(kind, 0x1000).unwrap();
     profile.record_wait(lock, 1_000_000, 1, false);
-    let stack = profile.stack(waiter);
+    let stack = profile.stack(waiter, 0);
     lock.first_stack.store(stack, Relaxed);
     profile.add_sample(index, (stack, 0), 1_000_000, COUNT_UNIT);
     if !origin.is_empty() {
-        profile.record_origin(0x1000, profile.stack(origin));
+        profile.record_origin(0x1000, profile.stack(origin, 0));
     }
     std::fs::write(stage.path("members.profile"), profile.to_bytes()).unwrap();
     let mut command = stage.unconvoy();

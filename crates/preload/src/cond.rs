@@ -110,9 +110,17 @@ impl Cond {
         self.is_libcs()
     }
 
-    /// Waits by libc's function.
-    fn wait_in_libc(&self, mutex: &Mutex, wait: impl Fn() -> c_int) -> c_int {
-        wait_for_signal(ptr::from_ref(self).addr(), ptr::from_ref(mutex).addr(), wait)
+    /// Waits by libc's function. libc rejects an invalid deadline before it releases the mutex.
+    fn wait_in_libc(
+        &self,
+        mutex: &Mutex,
+        until: Option<(Clock, Until<'_>)>,
+        wait: impl Fn() -> c_int,
+    ) -> c_int {
+        let is_valid = until.is_none_or(|(clock, until)| Deadline::new(clock, until).is_some());
+        let is_released = is_valid && mutex.is_released_by_unlock();
+        let released = is_released.then(|| ptr::from_ref(mutex).addr());
+        wait_for_signal(ptr::from_ref(self).addr(), released, wait)
     }
 
     fn clock(&self) -> Clock {
@@ -330,7 +338,8 @@ pub extern "C-unwind" fn pthread_cond_destroy(this: &Cond) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_cond_wait(this: &Cond, mutex: &Mutex) -> c_int {
     if this.wait_is_libcs(mutex) {
-        return this.wait_in_libc(mutex, || real::pthread_cond_wait(this.libcs(), mutex.libcs()));
+        let wait = || real::pthread_cond_wait(this.libcs(), mutex.libcs());
+        return this.wait_in_libc(mutex, None, wait);
     }
     // SAFETY: the caller holds the mutex.
     unsafe { wait(this, mutex, None) }
@@ -346,9 +355,8 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
     until: Until<'_>,
 ) -> c_int {
     if this.wait_is_libcs(mutex) {
-        return this.wait_in_libc(mutex, || {
-            real::pthread_cond_timedwait(this.libcs(), mutex.libcs(), until)
-        });
+        let wait = || real::pthread_cond_timedwait(this.libcs(), mutex.libcs(), until);
+        return this.wait_in_libc(mutex, Some((this.clock(), until)), wait);
     }
     // SAFETY: the caller holds the mutex.
     unsafe { wait(this, mutex, Some((this.clock(), until))) }
@@ -365,9 +373,11 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
     until: Until<'_>,
 ) -> c_int {
     if this.wait_is_libcs(mutex) {
-        return this.wait_in_libc(mutex, || {
-            real::pthread_cond_clockwait(this.libcs(), mutex.libcs(), clock, until)
-        });
+        let wait = || real::pthread_cond_clockwait(this.libcs(), mutex.libcs(), clock, until);
+        return match Clock::of(clock) {
+            Some(clock) => this.wait_in_libc(mutex, Some((clock, until)), wait),
+            None => wait(),
+        };
     }
     match Clock::of(clock) {
         // SAFETY: the caller holds the mutex.

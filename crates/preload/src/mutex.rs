@@ -195,7 +195,11 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
 #[inline(never)]
 unsafe extern "C" fn unlock_held(this: &Mutex) -> c_int {
     if this.is_libcs() {
-        return this.observed().unlock(|| real::pthread_mutex_unlock(this.libcs()));
+        let unlock = || real::pthread_mutex_unlock(this.libcs());
+        return match this.is_released_by_unlock() {
+            true => this.observed().unlock(unlock),
+            false => unlock(),
+        };
     }
     if this.kind() != Kind::Plain {
         return this.unlock_owned();

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,11 +33,27 @@ fn profiles(flags: &[&str], arguments: impl Fn(&TempDir) -> Vec<PathBuf>) -> Opt
         assert_eq!(finished.success("with a profile").text(), expected, "{locks:?}");
         let bytes = std::fs::read(&file).expect("a profile");
         assert_eq!(bytes.len(), size_of::<Profile>(), "the file has its fixed size");
+        assert_listed_once(&bytes);
         let recorded = Recorded::parse(&bytes).expect("a valid profile");
         assert!(recorded.has_ended && !recorded.locks.is_empty(), "{locks:?}");
         recorded
     });
     Some(recorded)
+}
+
+/// Checks that the list of mapped files has no line twice, unless the mapping was gone in between.
+#[track_caller]
+fn assert_listed_once(profile: &[u8]) {
+    let used = std::mem::offset_of!(Profile, header.modules_used);
+    let used = u32::from_le_bytes(profile[used..used + 4].try_into().expect("four bytes"));
+    let list = &profile[std::mem::offset_of!(Profile, modules)..][..used as usize];
+    let list = String::from_utf8_lossy(list);
+    let mut present = HashMap::new();
+    for line in list.lines() {
+        let (addresses, _) = line.split_once(' ').expect("a range of addresses");
+        let ends = addresses.split('-').map(|end| u64::from_str_radix(end, 16).expect("a number"));
+        assert_ne!(present.insert(ends.collect::<Vec<_>>(), line), Some(line), "twice");
+    }
 }
 
 fn words(words: &[&str]) -> Vec<PathBuf> {
@@ -65,13 +82,47 @@ fn handlers_on_short_stacks_may_wait() {
 
 #[test]
 fn objects_may_be_unloaded_while_others_wait() {
-    let profiles = profiles(&[], |directory| {
-        let object = compile(directory.path(), "callback.c", &["-shared", "-fPIC"]);
-        let named = object.with_extension("so");
-        std::fs::rename(&object, &named).expect("a rename in one directory");
-        vec!["loaded".into(), named]
-    });
+    let profiles =
+        profiles(&[], |directory| vec!["loaded".into(), object(directory, "callback.so")]);
     assert_stacks(&profiles.expect("supported everywhere"));
+}
+
+/// Compiles `callback.c` as an object of this name.
+fn object(directory: &TempDir, name: &str) -> PathBuf {
+    let object = compile(directory.path(), "callback.c", &["-shared", "-fPIC"]);
+    let named = directory.path().join(name);
+    std::fs::rename(&object, &named).expect("a rename in one directory");
+    named
+}
+
+/// The second object's frames were named after the first one.
+#[test]
+fn object_keeps_its_frames_after_another_took_its_addresses() {
+    let profiles = profiles(&[], |directory| {
+        let [first, second] = ["first.so", "second.so"].map(|name| object(directory, name));
+        vec!["replaced".into(), first, second]
+    });
+    for recorded in profiles.into_iter().flatten() {
+        for name in ["first.so", "second.so"] {
+            let is_in = |pc: &u64| {
+                let mut mappings = recorded.mappings.iter();
+                mappings.any(|map| map.path.ends_with(name) && (map.start..map.end).contains(pc))
+            };
+            let samples = recorded.samples.iter();
+            let samples = samples.filter(|one| recorded.stack(one.waiter).iter().any(is_in));
+            assert!(samples.count() > 0, "no sample in {name}: {:#x?}", recorded.mappings);
+        }
+    }
+}
+
+/// Each reading of the kernel's list added all mappings beyond the 512th.
+#[test]
+fn many_mappings_are_listed_once() {
+    let profiles = profiles(&[], |directory| vec!["mapped".into(), object(directory, "object.so")]);
+    for recorded in profiles.into_iter().flatten() {
+        let objects = recorded.mappings.iter().filter(|map| map.path.ends_with("object.so"));
+        assert!(objects.count() >= 600);
+    }
 }
 
 /// This program hung: a waiter for the mutex of `malloc` unwound its stack and waited for libgcc's

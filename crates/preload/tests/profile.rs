@@ -97,6 +97,17 @@ impl Profile {
     }
 }
 
+/// The parts of the program in which all threads take the lock in the same way.
+const SINGLE: [&str; 7] = [
+    "recursive_mutex",
+    "checking_mutex",
+    "adaptive_mutex",
+    "robust_mutex",
+    "inheriting_mutex",
+    "heap_mutex",
+    "static_spin",
+];
+
 /// Selects the waiter's stack of sampled waits, or the holder's.
 type Which = fn(&SampledWaits) -> u32;
 
@@ -120,9 +131,7 @@ fn close(what: &str, found: f64, expected: f64, most: f64) -> Result<(), String>
 fn compare(profile: &Profile, text: &str) -> Result<(), String> {
     let printed = printed(text);
     let get = |part: &str, what: &str| printed[&(part.to_string(), what.to_string())];
-    let single =
-        ["recursive_mutex", "checking_mutex", "inheriting_mutex", "heap_mutex", "static_spin"];
-    for part in single {
+    for part in SINGLE {
         let (index, lock) = profile.lock(part).ok_or(format!("no {part}"))?;
         let (waited, waits) = get(part, "waits");
         if lock.waits != waits {

@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{LIMIT, Running, compile, plain, preloaded};
+use support::{LIMIT, Locks, Running, compile, plain, preloaded, profiled, run};
 
 /// Number of runs of each case. It depends on timing whether a filter is installed while a
 /// controller reads a sensor.
@@ -59,4 +59,24 @@ fn filter_without_close_range_does_not_kill_program() {
 fn filter_that_allows_thread_calls_only_does_not_kill_program() {
     assert_unharmed(&["strict"]);
     assert_unharmed(&["strict", "late"]);
+}
+
+/// The filter killed a program in which another thread was creating the file of a profile.
+#[test]
+fn filter_waits_for_profile_that_is_being_created() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "seccomp.c", &[]);
+    let file = directory.path().join("locks.profile");
+    for turn in 0..20 {
+        let mut command = preloaded(&program);
+        profiled(&mut command, if turn % 2 == 0 { Locks::Own } else { Locks::Libcs });
+        // The process that another one started creates its file at its first wait.
+        command.env("UNCONVOY_STATS_OWNER", "1").env("UNCONVOY_PROFILE", &file);
+        let finished = run(command.arg("strict").arg(&file));
+        if finished.status.code() == Some(4) {
+            println!("skipped: {}", finished.text());
+            return;
+        }
+        assert_eq!(finished.success("strict").text().matches(" 0 errors").count(), 2);
+    }
 }

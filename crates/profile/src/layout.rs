@@ -11,7 +11,7 @@ use crate::histogram::BUCKETS;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unconvoy");
 
 /// Version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Capacity of the table of locks.
 pub const LOCKS: usize = 1 << 14;
@@ -32,6 +32,12 @@ pub const MODULES: usize = 1 << 18;
 
 /// Greatest number of frames of a stack.
 pub const DEPTH: usize = 64;
+
+/// Some words have a number below this bit, and a time from it on: [`Header::modules_used`] when
+/// the entry was made.
+pub const TIME_SHIFT: u32 = 8;
+
+const _: () = assert!(DEPTH < 1 << TIME_SHIFT && MODULES < 1 << (32 - TIME_SHIFT));
 
 /// Units of [`Sample::count`] in one wait: a sample may stand for a fraction of a wait.
 pub const COUNT_UNIT: u64 = 1024;
@@ -75,7 +81,8 @@ pub struct Profile {
     /// Facts about the process, and counters.
     pub header: Header,
     /// Lines of `/proc/self/maps` for the mappings that contain code or the start of a file. A
-    /// later line replaces earlier ones for the same addresses.
+    /// later line replaces earlier ones for the same addresses. A line without a path says that the
+    /// mapping of these addresses is gone.
     pub modules: [AtomicU8; MODULES],
     /// Hash table by address.
     pub locks: [Lock; LOCKS],
@@ -151,7 +158,7 @@ const _: () = assert!(size_of::<Header>() == 4096);
 pub struct Lock {
     /// Address of the lock; 0 if the entry is unused.
     pub address: AtomicU64,
-    /// [`Kind`].
+    /// [`Kind`], and the time ([`TIME_SHIFT`]).
     pub kind: AtomicU32,
     /// Index in the table of histograms plus one; 0 if the table was full.
     pub histogram: AtomicU32,
@@ -252,6 +259,6 @@ pub struct Stack {
     pub hash: AtomicU64,
     /// Index of the first frame.
     pub first: AtomicU32,
-    /// Number of frames; 0 until the frames are written.
+    /// Number of frames, and the time ([`TIME_SHIFT`]); 0 until the frames are written.
     pub depth: AtomicU32,
 }

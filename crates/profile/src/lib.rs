@@ -7,6 +7,7 @@
 
 pub mod histogram;
 pub mod layout;
+mod mappings;
 pub mod read;
 mod tables;
 

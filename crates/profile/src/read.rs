@@ -11,8 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::layout::{
-    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, VERSION,
+    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Stack, TIME_SHIFT,
+    VERSION,
 };
+use crate::mappings::History;
+pub use crate::mappings::Mapping;
 
 /// Why this version cannot read a file as a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,19 +34,6 @@ pub enum Damage {
     Truncated(u64, u64),
 }
 
-/// A part of a file that was mapped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// End: the address after the last one.
-    pub end: u64,
-    /// Offset in the file of the byte at `start`.
-    pub offset: u64,
-    /// Path of the file.
-    pub path: PathBuf,
-}
-
 /// A lock or condition variable that threads waited for; see [`Lock`].
 #[derive(Debug, Clone)]
 pub struct WaitedLock {
@@ -51,6 +41,8 @@ pub struct WaitedLock {
     pub index: u32,
     /// Address in the process.
     pub address: u64,
+    /// The address to name the lock by: that of its place in [`Recorded::mappings`].
+    pub named_at: u64,
     /// What the threads waited for.
     pub kind: Kind,
     /// Number of waits.
@@ -143,7 +135,8 @@ pub struct Recorded {
     pub wall_ns: u64,
     /// Start of the recording, since 1970.
     pub begin_unix_ns: u64,
-    /// Mapped files.
+    /// Mapped files. Objects that were unloaded are at addresses that no process can have, and so
+    /// are the frames in them.
     pub mappings: Vec<Mapping>,
     /// Locks with waits, those with the most time waited first.
     pub locks: Vec<WaitedLock>,
@@ -191,9 +184,9 @@ impl Recorded {
 
     fn of(profile: &Profile) -> Self {
         let header = &profile.header;
-        let mut locks: Vec<WaitedLock> = (0..LOCKS)
-            .filter_map(|index| waited_lock(profile, index as u32, &profile.locks[index]))
-            .collect();
+        let history = history(profile);
+        let mut locks: Vec<WaitedLock> =
+            (0..LOCKS).filter_map(|index| waited_lock(profile, &history, index as u32)).collect();
         locks.sort_by_key(|lock| (core::cmp::Reverse(lock.wait_ns), lock.address));
         let mut places = vec![None; LOCKS];
         for (place, lock) in locks.iter().enumerate() {
@@ -211,23 +204,14 @@ impl Recorded {
             period_ns: header.period_ns.load(Relaxed),
             wall_ns: header.last_ns.load(Relaxed).saturating_sub(begin),
             begin_unix_ns: header.begin_unix_ns.load(Relaxed),
-            mappings: mappings(profile),
+            mappings: history.mappings(),
             samples: samples(profile, &places),
             longest: longest(profile, &places, begin),
             futex_samples: [0, 1].map(|which| header.futex_samples[which].load(Relaxed)),
             locks,
             lost: [&header.lost_waits, &header.lost_stacks, &header.lost_samples]
                 .map(|lost| lost.load(Relaxed)),
-            stacks: profile
-                .stacks
-                .iter()
-                .map(|stack| {
-                    let depth = stack.depth.load(Acquire) as usize;
-                    let first = stack.first.load(Relaxed) as usize;
-                    let frames = profile.frames.get(first..first.saturating_add(depth.min(DEPTH)));
-                    frames.unwrap_or_default().iter().map(|frame| frame.load(Relaxed)).collect()
-                })
-                .collect(),
+            stacks: profile.stacks.iter().map(|stack| frames(profile, &history, stack)).collect(),
         }
     }
 
@@ -279,7 +263,27 @@ fn text(bytes: &[AtomicU8]) -> String {
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
 }
 
-fn waited_lock(profile: &Profile, index: u32, lock: &Lock) -> Option<WaitedLock> {
+/// The number and the time in a word that has both.
+fn with_time(word: u32) -> (u32, u32) {
+    (word & ((1 << TIME_SHIFT) - 1), word >> TIME_SHIFT)
+}
+
+fn history(profile: &Profile) -> History {
+    let used = (profile.header.modules_used.load(Acquire) as usize).min(profile.modules.len());
+    History::parse(&text(&profile.modules[..used]))
+}
+
+fn frames(profile: &Profile, history: &History, stack: &Stack) -> Vec<u64> {
+    let (depth, time) = with_time(stack.depth.load(Acquire));
+    let first = stack.first.load(Relaxed) as usize;
+    let end = first.saturating_add((depth as usize).min(DEPTH));
+    let frames = profile.frames.get(first..end).unwrap_or_default();
+    frames.iter().map(|frame| history.code(frame.load(Relaxed), time)).collect()
+}
+
+fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<WaitedLock> {
+    let lock: &Lock = &profile.locks[index as usize];
+    let (kind, time) = with_time(lock.kind.load(Relaxed));
     let (address, waits) = (lock.address.load(Relaxed), lock.waits.load(Relaxed));
     if address == 0 || waits == 0 {
         return None;
@@ -291,7 +295,8 @@ fn waited_lock(profile: &Profile, index: u32, lock: &Lock) -> Option<WaitedLock>
     Some(WaitedLock {
         index,
         address,
-        kind: Kind::of(lock.kind.load(Relaxed))?,
+        named_at: history.variable(address, time),
+        kind: Kind::of(kind)?,
         waits,
         wait_ns: lock.wait_ns.load(Relaxed),
         longest_ns: lock.longest_ns.load(Relaxed),
@@ -345,34 +350,6 @@ fn longest(profile: &Profile, places: &[Option<usize>], begin: u64) -> Vec<LongW
     longest
 }
 
-/// The mapped files. A later mapping replaces earlier ones at its addresses.
-fn mappings(profile: &Profile) -> Vec<Mapping> {
-    let used = (profile.header.modules_used.load(Acquire) as usize).min(profile.modules.len());
-    let lines = text(&profile.modules[..used]);
-    let mut found: Vec<Mapping> = Vec::new();
-    for mapping in lines.lines().filter_map(mapping) {
-        found.retain(|other| mapping.end <= other.start || other.end <= mapping.start);
-        found.push(mapping);
-    }
-    found
-}
-
-/// Parses a line of `/proc/PID/maps`; `None` unless it maps a file.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let offset = number(fields.nth(1)?)?;
-    let path = fields.nth(2)?.trim_start();
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    Some(Mapping {
-        start: number(start)?,
-        end: number(end)?,
-        offset,
-        path: path.starts_with('/').then(|| path.into())?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,7 +360,7 @@ mod tests {
         profile.header.version.store(VERSION, Relaxed);
         let (index, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
         profile.record_wait(lock, 5_000, 100, false);
-        let stack = profile.stack(&[0x10, 0x20]);
+        let stack = profile.stack(&[0x10, 0x20], 0);
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
         profile.record_origin(0x1000, stack);
@@ -430,20 +407,5 @@ mod tests {
                 let _ = (&recorded.locks[sample.lock], recorded.stack(sample.waiter));
             }
         }
-    }
-
-    #[test]
-    fn later_mapping_replaces_earlier_one() {
-        let profile = sample();
-        let lines = b"1000-3000 r-xp 00000000 08:01 5   /usr/lib/a.so\n\
-            4000-5000 r-xp 00001000 08:01 5   /usr/lib/a b.so (deleted)\n\
-            5000-6000 rw-p 00000000 00:00 0   [heap]\n\
-            2000-3000 r-xp 00000000 08:01 6   /usr/lib/c.so\n";
-        lines.iter().zip(&profile.modules).for_each(|(&byte, to)| to.store(byte, Relaxed));
-        profile.header.modules_used.store(lines.len() as u32, Relaxed);
-        let recorded = Recorded::parse(&profile.to_bytes()).unwrap();
-        let names: Vec<_> =
-            recorded.mappings.iter().map(|one| (one.start, one.path.to_str().unwrap())).collect();
-        assert_eq!(names, [(0x4000, "/usr/lib/a b.so"), (0x2000, "/usr/lib/c.so")]);
     }
 }

@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::histogram::bucket;
 use crate::layout::{
-    COUNT_UNIT, DEPTH, FRAMES, HISTOGRAMS, Histograms, Kind, LOCKS, Lock, Profile, SAMPLES, STACKS,
-    Sample,
+    COUNT_UNIT, DEPTH, FRAMES, HISTOGRAMS, Header, Histograms, Kind, LOCKS, Lock, Profile, SAMPLES,
+    STACKS, Sample, TIME_SHIFT,
 };
 
 /// Number of entries probed before a table counts as full.
@@ -80,7 +80,7 @@ impl Profile {
         let (index, is_new) = entry(keys, LOCKS, address as u64, true)?;
         let lock = &self.locks[index];
         if is_new {
-            lock.kind.store(kind as u32, Relaxed);
+            lock.kind.store(with_time(kind as u32, &self.header), Relaxed);
             let histogram = self.header.histograms_used.fetch_add(1, Relaxed) + 1;
             if histogram as usize <= HISTOGRAMS {
                 lock.histogram.store(histogram, Relaxed);
@@ -136,13 +136,15 @@ impl Profile {
     }
 
     /// The number of the stack with these frames, innermost first, inserted if it is new; 0 if
-    /// there are no frames, or no room for them.
-    pub fn stack(&self, frames: &[u64]) -> u32 {
+    /// there are no frames, or no room for them. `mapped` stands for the mappings that the frames
+    /// are in: with another value, the same addresses are another stack.
+    pub fn stack(&self, frames: &[u64], mapped: u64) -> u32 {
         let frames = &frames[..frames.len().min(DEPTH)];
         if frames.is_empty() {
             return 0;
         }
-        let hash = frames.iter().fold(frames.len() as u64, |hash, &pc| mix(hash ^ pc)).max(1);
+        let hash = frames.iter().fold(mapped ^ frames.len() as u64, |hash, &pc| mix(hash ^ pc));
+        let hash = hash.max(1);
         let keys = |index: usize| &raw const self.stacks[index].hash;
         let Some((index, is_new)) = entry(keys, STACKS, hash, true) else {
             self.header.lost_stacks.fetch_add(1, Relaxed);
@@ -158,7 +160,7 @@ impl Profile {
             room.iter().zip(frames).for_each(|(word, &pc)| word.store(pc, Relaxed));
             let stack = &self.stacks[index];
             stack.first.store(first, Relaxed);
-            stack.depth.store(frames.len() as u32, Release);
+            stack.depth.store(with_time(frames.len() as u32, &self.header), Release);
         }
         index as u32 + 1
     }
@@ -194,6 +196,11 @@ impl Profile {
     }
 }
 
+/// A word of the layout that has a small number and the present length of the list of mapped files.
+fn with_time(number: u32, header: &Header) -> u32 {
+    number | header.modules_used.load(Relaxed) << TIME_SHIFT
+}
+
 /// What the sample of a wait of `ns` stands for: time waited, and number of waits in units of 1 /
 /// [`COUNT_UNIT`]. The number is the inverse of the probability of the sample.
 pub fn weight(ns: u64, period_ns: u64) -> (u64, u64) {
@@ -215,11 +222,11 @@ mod tests {
     #[test]
     fn same_frames_have_same_number() {
         let profile = zeroed();
-        let first = profile.stack(&[1, 2, 3]);
+        let first = profile.stack(&[1, 2, 3], 0);
         assert_ne!(first, 0);
-        assert_eq!(profile.stack(&[1, 2, 3]), first);
-        assert_ne!(profile.stack(&[1, 2]), first);
-        assert_eq!(profile.stack(&[]), 0);
+        assert_eq!(profile.stack(&[1, 2, 3], 0), first);
+        assert_ne!(profile.stack(&[1, 2], 0), first);
+        assert_eq!(profile.stack(&[], 0), 0);
         assert_eq!(profile.header.frames_used.load(Relaxed), 5);
     }
 
@@ -227,7 +234,7 @@ mod tests {
     fn full_tables_count_what_they_lose() {
         let profile = zeroed();
         for pc in 1..=STACKS as u64 + 1000 {
-            profile.stack(&[pc; 20]);
+            profile.stack(&[pc; 20], 0);
         }
         assert!(profile.header.lost_stacks.load(Relaxed) >= 1000);
         let locks = (1..=LOCKS + 100).filter(|&at| profile.lock(Kind::Mutex, 8 * at).is_some());
@@ -256,7 +263,7 @@ mod tests {
                         let (index, lock) =
                             profile.lock(Kind::Mutex, 64 + 8 * (turn as usize % 50)).unwrap();
                         profile.record_wait(lock, 10, turn, false);
-                        let stack = profile.stack(&[turn % 7 + 1, 9]);
+                        let stack = profile.stack(&[turn % 7 + 1, 9], 0);
                         profile.add_sample(index, (stack, 0), 10, COUNT_UNIT);
                     }
                 });

@@ -70,9 +70,9 @@ impl<'a> Names<'a> {
 
     /// The static variable, or the member of a static object.
     fn variable(&self, lock: &WaitedLock) -> Option<String> {
-        let variable = self.images.variable(lock.address)?;
+        let variable = self.images.variable(lock.named_at)?;
         let is_whole = !variable.contains("+0x");
-        let member = || self.images.static_member(lock.address, lock_type(lock.kind));
+        let member = || self.images.static_member(lock.named_at, lock_type(lock.kind));
         Some(if is_whole { variable } else { member().unwrap_or(variable) })
     }
 

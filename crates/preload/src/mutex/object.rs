@@ -61,6 +61,9 @@ const ELISION: i32 = 256;
 /// The bit of robust mutexes.
 const ROBUST: i32 = 16;
 
+/// The bits of mutexes with the holder in libc's lock word: robust and priority-inheriting ones.
+const HOLDER: i32 = ROBUST | 32;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Normal, default or adaptive: no owner check.
@@ -178,6 +181,28 @@ impl Mutex {
         Observed { kind: profile::Kind::Mutex, address, is_read: false }
     }
 
+    /// Whether libc's unlock releases this mutex of libc's: it fails if the caller is not the owner
+    /// that the mutex has to have, and the inner unlocks of a recursive mutex release nothing.
+    #[inline]
+    pub(crate) fn is_released_by_unlock(&self) -> bool {
+        let is_mine = || {
+            // The owner of a robust mutex is unknown after the death of the last one.
+            let has_holder = self.kind.load(Relaxed) & HOLDER != 0;
+            if has_holder { self.libcs_holder() == me() } else { self.is_owner(me()) }
+        };
+        match self.kind.load(Relaxed) & 3 {
+            // libc counts the first lock as well.
+            libc::PTHREAD_MUTEX_RECURSIVE => is_mine() && self.count.load(Relaxed) == 1,
+            libc::PTHREAD_MUTEX_ERRORCHECK => is_mine(),
+            _ => true,
+        }
+    }
+
+    /// The holder's thread id in libc's lock word, which also has two flags.
+    fn libcs_holder(&self) -> u32 {
+        self.waiting.load(Relaxed) & libc::FUTEX_TID_MASK
+    }
+
     /// Locks a mutex of libc's if that takes no wait; otherwise returns `EBUSY`. `lock` may wait.
     ///
     /// libc's try leaves a robust mutex locked that it reports as not recoverable. So a robust
@@ -187,8 +212,7 @@ impl Mutex {
         if self.kind.load(Relaxed) & ROBUST == 0 {
             return real::pthread_mutex_trylock(self.libcs());
         }
-        // libc's lock word: the holder's thread id, and two flags.
-        let holder = self.waiting.load(Relaxed) & libc::FUTEX_TID_MASK;
+        let holder = self.libcs_holder();
         if holder == 0 || holder == me() { lock() } else { EBUSY }
     }
 

@@ -6,11 +6,16 @@
 //! | state | set by | meaning |
 //! | --- | --- | --- |
 //! | `FREE` | the waiter, if its entry is first in the list; else the side that finishes last | unused |
-//! | `OPEN` | the waiter | in the list of its lock |
-//! | `CANCELLED` | the waiter, if `OPEN`; the exit, if `WAITED` | the wait has ended; the taker frees it |
+//! | `OPEN` | the waiter, if `FREE` or `TIMED_OUT` | in the list of its lock |
+//! | `CANCELLED` | the waiter, if `OPEN`; the exit, if `TIMED_OUT` | the wait has ended; the taker frees it |
+//! | `TIMED_OUT` | the waiter, if `OPEN` | the wait has ended; still in the list of its lock |
 //! | `TAKEN` | the holder, if `OPEN` | the holder is about to record its stack |
-//! | `WAITED` | the waiter, if `TAKEN` or if the wait timed out | the wait has ended; the holder records the sample |
+//! | `WAITED` | the waiter, if `TAKEN`; the holder, if `TIMED_OUT` | the wait has ended; the holder records the sample |
 //! | `ANSWERED` | the holder, if `TAKEN` | the stack is known; the waiter records the sample |
+//!
+//! An entry stays in its list until the lock's next release. A thread may time out at the same lock
+//! again and again, so a wait from the same place takes over the entry of one that has timed out,
+//! and adds its own weight to it.
 //!
 //! **Memory orderings.** The state's exchanges acquire and release, and so order the entry's other
 //! words, which are relaxed. The list is pushed with release and taken with acquire.
@@ -19,15 +24,16 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use unconvoy_locks::primitive::{Clock as _, Native};
-use unconvoy_profile::Profile;
 use unconvoy_profile::layout::Lock;
+use unconvoy_profile::{Profile, mix};
 
 use super::stack;
-use super::state::get;
+use super::state::{generation, get};
 
 /// Capacity of the table.
 const ASKS: usize = 1024;
-const PROBES: usize = 8;
+/// Number of entries in which the requests of one place at one lock may be.
+const PROBES: usize = 64;
 
 const FREE: u32 = 0;
 const OPEN: u32 = 1;
@@ -35,6 +41,7 @@ const CANCELLED: u32 = 2;
 const TAKEN: u32 = 3;
 const WAITED: u32 = 4;
 const ANSWERED: u32 = 5;
+const TIMED_OUT: u32 = 6;
 
 struct Ask {
     state: AtomicU32,
@@ -76,17 +83,22 @@ pub(super) fn reset() {
 
 /// Requests the stack of the thread that releases the lock next. Returns the request's number, or
 /// `None` if the table has no room.
-pub(super) fn open(lock: &Lock, index: u32, waiter: u32, seed: u64) -> Option<u32> {
-    let number =
-        (0..PROBES).map(|probe| (seed as usize).wrapping_add(probe) % ASKS).find(|&at| {
-            let state = &ENTRIES[at].state;
-            state.load(Relaxed) == FREE
-                && state.compare_exchange(FREE, OPEN, Acquire, Relaxed).is_ok()
-        })? as u32
-            + 1;
-    let ask = entry(number);
+pub(super) fn open(profile: &Profile, lock: &Lock, index: u32, waiter: u32) -> Option<u32> {
+    let home = mix(u64::from(index) << 32 | u64::from(waiter)) as usize;
+    let places = (0..PROBES).map(|probe| home.wrapping_add(probe) % ASKS);
+    let mut places = places.map(|at| (at as u32 + 1, &ENTRIES[at]));
+    if let Some((number, _)) = places.clone().find(|(_, ask)| ask.take_over(profile, index, waiter))
+    {
+        return Some(number);
+    }
+    let (number, ask) = places.find(|(_, ask)| {
+        ask.state.load(Relaxed) == FREE
+            && ask.state.compare_exchange(FREE, OPEN, Acquire, Relaxed).is_ok()
+    })?;
     ask.lock.store(index, Relaxed);
     ask.waiter.store(waiter, Relaxed);
+    ask.ns.store(0, Relaxed);
+    ask.count.store(0, Relaxed);
     PENDING.fetch_add(1, Relaxed);
     let _ = lock.asking.fetch_update(Release, Relaxed, |first| {
         ask.next.store(first, Relaxed);
@@ -104,6 +116,8 @@ pub(super) fn finish(profile: &Profile, lock: &Lock, number: u32, weight: (u64, 
     let next = ask.next.load(Relaxed);
     // Read now: once the entry is free or cancelled, another wait may reuse it.
     let (index, waiter) = (ask.lock.load(Relaxed), ask.waiter.load(Relaxed));
+    let before = (ask.ns.load(Relaxed), ask.count.load(Relaxed));
+    let weight = (before.0 + weight.0, before.1 + weight.1);
     if held && lock.asking.compare_exchange(number, next, Relaxed, Relaxed).is_ok() {
         PENDING.fetch_sub(1, Relaxed);
         ask.state.store(FREE, Release);
@@ -114,9 +128,7 @@ pub(super) fn finish(profile: &Profile, lock: &Lock, number: u32, weight: (u64, 
     if held && ask.state.compare_exchange(OPEN, CANCELLED, AcqRel, Acquire).is_ok() {
         return add(profile, index, (waiter, 0), weight);
     }
-    if ask.state.swap(WAITED, AcqRel) == ANSWERED {
-        ask.complete(profile);
-    }
+    ask.leave(profile);
 }
 
 fn add(profile: &Profile, lock: u32, stacks: (u32, u32), (ns, count): (u64, u64)) {
@@ -126,6 +138,51 @@ fn add(profile: &Profile, lock: u32, stacks: (u32, u32), (ns, count): (u64, u64)
 }
 
 impl Ask {
+    /// Makes the request of a wait that has timed out that of another wait from the same place for
+    /// the same lock. Returns whether this is such a request.
+    fn take_over(&self, profile: &Profile, index: u32, waiter: u32) -> bool {
+        let is_same = || (self.lock.load(Relaxed), self.waiter.load(Relaxed)) == (index, waiter);
+        if self.state.load(Relaxed) != TIMED_OUT
+            || !is_same()
+            || self.state.compare_exchange(TIMED_OUT, OPEN, AcqRel, Relaxed).is_err()
+        {
+            return false;
+        }
+        // Before the exchange, the entry may have become another wait's.
+        let is_same = is_same();
+        if !is_same {
+            self.leave(profile);
+        }
+        is_same
+    }
+
+    /// The waiter's last step, unless it has the lock and no release has answered it.
+    fn leave(&self, profile: &Profile) {
+        if self.state.compare_exchange(OPEN, TIMED_OUT, AcqRel, Acquire).is_err()
+            && self.state.swap(WAITED, AcqRel) == ANSWERED
+        {
+            self.complete(profile);
+        }
+    }
+
+    /// The holder's first step, after it has taken the list. Returns whether the request is to be
+    /// answered.
+    fn take(&self) -> bool {
+        loop {
+            match self.state.compare_exchange(OPEN, TAKEN, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(TIMED_OUT) => {}
+                Err(_) => {
+                    self.state.store(FREE, Release); // cancelled
+                    return false;
+                }
+            }
+            if self.state.compare_exchange(TIMED_OUT, WAITED, AcqRel, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+
     /// Records the sample, after both sides have finished.
     fn complete(&self, profile: &Profile) {
         let stacks = (self.waiter.load(Relaxed), self.holder.load(Relaxed));
@@ -141,7 +198,7 @@ pub(super) fn flush(profile: &Profile) {
         let (lock, waiter) = (ask.lock.load(Relaxed), ask.waiter.load(Relaxed));
         let weight = (ask.ns.load(Relaxed), ask.count.load(Relaxed));
         // The entry may still be in its lock's list, so only the next release frees it.
-        if ask.state.compare_exchange(WAITED, CANCELLED, AcqRel, Acquire).is_ok() {
+        if ask.state.compare_exchange(TIMED_OUT, CANCELLED, AcqRel, Acquire).is_ok() {
             add(profile, lock, (waiter, 0), weight);
         }
     }
@@ -157,6 +214,7 @@ pub(super) fn begin_hold(lock: &Lock, now: u64) {
 /// A release by a holder whose stack waiters have requested.
 pub(crate) struct Releasing {
     profile: &'static Profile,
+    generation: u32,
     /// Number of the first taken request; the others follow by `next`.
     first: u32,
 }
@@ -201,16 +259,13 @@ fn take(profile: &'static Profile, address: usize) -> Option<Releasing> {
         let ask = entry(number);
         let next = ask.next.load(Relaxed);
         PENDING.fetch_sub(1, Relaxed);
-        match ask.state.compare_exchange(OPEN, TAKEN, AcqRel, Acquire) {
-            Ok(_) | Err(WAITED) => {
-                ask.next.store(first, Relaxed);
-                first = number;
-            }
-            Err(_) => ask.state.store(FREE, Release), // cancelled
+        if ask.take() {
+            ask.next.store(first, Relaxed);
+            first = number;
         }
         number = next;
     }
-    (first != 0).then_some(Releasing { profile, first })
+    (first != 0).then(|| Releasing { profile, generation: generation(), first })
 }
 
 impl Releasing {
@@ -218,6 +273,9 @@ impl Releasing {
     #[cold]
     pub(crate) fn released(self) {
         let holder = stack::record(self.profile);
+        if self.generation != generation() {
+            return; // a signal handler has forked, and this is the child
+        }
         let mut number = self.first;
         while number != 0 {
             let ask = entry(number);

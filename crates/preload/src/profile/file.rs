@@ -71,8 +71,19 @@ pub(super) unsafe fn create(path: &str, is_of_libc: bool) -> Result<&'static Pro
     Ok(profile)
 }
 
-/// Opens a new file. An old file of that name is removed and not truncated: after a truncation,
-/// `SIGBUS` would kill a process that has mapped it.
+/// Replaces the mapping of the parent's profile by memory, in the child of a `fork`. Code that a
+/// signal handler's fork interrupted may still write there.
+pub(super) fn detach(profile: &'static Profile) {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let at = core::ptr::from_ref(profile).expose_provenance();
+    // SAFETY: the mapping is of that size, and consists of atomics, for which zeroes are valid.
+    let _ = unsafe { syscall!(Sysno::mmap, at, SIZE, protection, flags, usize::MAX, 0) };
+}
+
+/// Opens a new, empty file. An old file of that name is removed and not truncated: after a
+/// truncation, `SIGBUS` would kill a process that has mapped it. Where the old file cannot be
+/// removed, it is truncated only if no other process records into it, which would hold its lock.
 fn open(path: &Path<'_>) -> Result<usize, Errno> {
     let path = path.0.as_ptr();
     let create = |more| {
@@ -95,11 +106,27 @@ fn open(path: &Path<'_>) -> Result<usize, Errno> {
     if is_file && unsafe { syscall!(Sysno::unlinkat, libc::AT_FDCWD, path, 0) }.is_ok() {
         return create(libc::O_EXCL);
     }
-    create(libc::O_TRUNC)
+    let file = create(0)?;
+    // SAFETY: this module owns the descriptor.
+    let emptied = unsafe {
+        lock(file).and_then(|()| syscall!(Sysno::ftruncate, file, 0)).inspect_err(|_| {
+            let _ = syscall!(Sysno::close, file);
+        })
+    };
+    emptied.map(|_| file)
+}
+
+/// Locks the file for as long as this process has mapped it.
+fn lock(file: usize) -> Result<(), Errno> {
+    // SAFETY: this module owns the descriptor.
+    let locked = unsafe { syscall!(Sysno::flock, file, libc::LOCK_EX | libc::LOCK_NB) };
+    locked.map(|_| ())
 }
 
 fn map(path: &Path<'_>) -> Result<&'static Profile, Errno> {
     let file = open(path)?;
+    // A new file needs no lock on a file system without locks.
+    let _ = lock(file);
     let mapped = reserve(file).and_then(|()| {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, of a file of that size.

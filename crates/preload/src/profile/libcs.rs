@@ -17,7 +17,7 @@ use unconvoy_profile::{Kind, Profile};
 use super::ask::{end_hold, releasing};
 use super::process::{may_record, of_waiter};
 use super::signal::SignalWait;
-use super::state::{REALTIME, Waited, set_clock};
+use super::state::{REALTIME, Waited, generation, set_clock};
 use super::wait::Waiting;
 use super::{ended, stack};
 use crate::object::Until;
@@ -130,7 +130,11 @@ impl Observed {
     /// Waits for a taken lock by `lock`. Such a wait is measured but not eligible for a sample.
     #[inline]
     fn only_time(self, profile: &Profile, begin: u64, lock: impl Fn() -> c_int) -> c_int {
+        let generation_before = generation();
         let result = lock();
+        if generation_before != generation() {
+            return result; // a signal handler has forked, and this is the child
+        }
         let time = (begin, Native::now());
         match result {
             0 | EOWNERDEAD => ended::keep(&self.waited(), time, false),
@@ -166,12 +170,19 @@ impl Observed {
     }
 }
 
-/// Waits on a condition variable of libc's by `wait`, which releases the mutex.
-pub(crate) fn wait_for_signal(cond: usize, mutex: usize, wait: impl Fn() -> c_int) -> c_int {
-    if ended::is_kept(mutex) {
-        ended::record_with_hold(ended::hold_end());
+/// Waits on a condition variable of libc's by `wait`. `released` is the mutex, if the wait releases
+/// it.
+pub(crate) fn wait_for_signal(
+    cond: usize,
+    released: Option<usize>,
+    wait: impl Fn() -> c_int,
+) -> c_int {
+    if let Some(mutex) = released {
+        if ended::is_kept(mutex) {
+            ended::record_with_hold(ended::hold_end());
+        }
+        end_hold(mutex);
     }
-    end_hold(mutex);
     let waiting = SignalWait::begin(cond);
     let result = wait();
     if let Some(waiting) = waiting {

@@ -21,6 +21,7 @@ pub(crate) mod libcs;
 mod modules;
 mod origin;
 mod process;
+mod section;
 mod signal;
 mod stack;
 mod state;
@@ -30,7 +31,12 @@ pub(crate) use ask::releasing;
 pub(crate) use origin::initialised;
 pub(crate) use process::{after_fork, begin, confine, end};
 pub(crate) use signal::SignalWait;
-pub(crate) use stack::find_all;
 pub(crate) use state::Waited;
 pub(crate) use unconvoy_profile::Kind;
 pub(crate) use wait::wait;
+
+/// Looks up the functions that this module stands in for.
+pub(crate) fn find_all() {
+    stack::find_all();
+    modules::find_all();
+}

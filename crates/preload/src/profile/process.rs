@@ -1,13 +1,14 @@
 //! Begins the program's profile at its start, and that of a process that the program starts at its
 //! first wait. A profile ends when its process exits.
 
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_profile::Profile;
 
+use super::section::Section;
 use super::{ask, ended, file, modules, origin, stack, state};
 use crate::variables::{read_milliseconds, variable};
 use crate::{message, output};
@@ -21,16 +22,28 @@ static IS_OF_LIBC: AtomicBool = AtomicBool::new(false);
 /// Whether the process may make no more system calls of its own.
 static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
+/// The creation of the file at a wait.
+static CREATION: Section = Section::new();
+
+/// The [`state::generation`] of the last process for which [`after_fork`] has run.
+static FORKED: AtomicU32 = AtomicU32::new(0);
+
 /// The profile of this process, created now if it is due.
 #[inline]
 pub(super) fn of_waiter() -> Option<&'static Profile> {
-    state::get().or_else(|| if IS_DUE.load(Relaxed) { begin_late() } else { None })
+    state::get().or_else(|| if may_begin() { begin_late() } else { None })
 }
 
 /// Whether waits of this process are recorded.
 #[inline]
 pub(super) fn may_record() -> bool {
-    state::get().is_some() || IS_DUE.load(Relaxed)
+    state::get().is_some() || may_begin()
+}
+
+/// Whether this process creates its file at its first wait.
+#[inline]
+fn may_begin() -> bool {
+    IS_DUE.load(Relaxed) || state::is_inherited()
 }
 
 /// Starts recording, if the environment asks for it. `is_of_libc` says that libc serves the locks.
@@ -45,27 +58,38 @@ pub(crate) fn begin(is_of_libc: bool) {
         // Most processes of a build or a shell never wait.
         return IS_DUE.store(true, Relaxed);
     }
-    // SAFETY: called from the constructor, before the program starts threads.
-    match unsafe { file::create(path, is_of_libc) } {
-        Ok(profile) => publish(profile),
-        Err(error) => {
-            message::unwritable_profile(path, &std::io::Error::from_raw_os_error(error)).print();
-        }
+    let created = CREATION.enter(|| {
+        // SAFETY: only the thread in the section calls this.
+        let created = unsafe { file::create(path, is_of_libc) };
+        created.map(publish)
+    });
+    if let Some(Err(error)) = created {
+        message::unwritable_profile(path, &std::io::Error::from_raw_os_error(error)).print();
     }
 }
 
 /// Creates the file if it is due, inside a lock operation.
 #[cold]
 fn begin_late() -> Option<&'static Profile> {
-    if !IS_DUE.swap(false, Relaxed) {
-        return None;
+    if state::is_inherited() {
+        output::after_fork();
+        after_fork();
     }
-    let path = variable(&environment::PROFILE)?;
-    // SAFETY: this thread alone has cleared the flag, and the constructor's call has ended.
-    match unsafe { file::create(path, IS_OF_LIBC.load(Relaxed)) } {
-        Ok(profile) => publish(profile),
-        Err(error) => message::no_profile_of_child(error).print(),
-    }
+    CREATION.enter(|| {
+        if !IS_DUE.swap(false, Relaxed) {
+            return;
+        }
+        let Some(path) = variable(&environment::PROFILE) else { return };
+        let generation = state::generation();
+        // SAFETY: only the thread in the section calls this.
+        let created = unsafe { file::create(path, IS_OF_LIBC.load(Relaxed)) };
+        match created {
+            // A signal handler has forked: this is the child, and the file is the parent's.
+            Ok(profile) if state::generation() != generation => file::detach(profile),
+            Ok(profile) => publish(profile),
+            Err(error) => message::no_profile_of_child(error).print(),
+        }
+    });
     state::get()
 }
 
@@ -78,21 +102,34 @@ fn publish(profile: &'static Profile) {
 
 /// Removes the parent's profile. The child of a `fork` writes its own file.
 pub(crate) fn after_fork() {
-    if state::remove() {
-        ended::forget();
-        origin::reset();
-        ask::reset();
-        modules::reset();
-        stack::reset();
-        IS_DUE.store(!IS_CONFINED.load(Relaxed), Relaxed);
+    let generation = state::generation();
+    if FORKED.swap(generation, Relaxed) == generation {
+        return;
     }
+    let inherited = state::remove();
+    if inherited.is_none() && !CREATION.is_occupied() {
+        return;
+    }
+    let may_call = !IS_CONFINED.load(Relaxed);
+    if let Some(profile) = inherited.filter(|_| may_call) {
+        file::detach(profile);
+    }
+    ended::forget();
+    origin::reset();
+    ask::reset();
+    modules::after_fork();
+    stack::after_fork();
+    CREATION.after_fork();
+    IS_DUE.store(may_call, Relaxed);
 }
 
-/// Stops the system calls of the profile, for which a filter may kill the process.
+/// Stops the system calls of the profile, for which a filter may kill the process. Another thread
+/// may be creating the file or reading the list of mapped files: waits until it has finished.
 pub(crate) fn confine() {
     if IS_CONFINED.swap(true, Relaxed) {
         return;
     }
+    CREATION.close();
     IS_DUE.store(false, Relaxed);
     if let Some(profile) = state::get() {
         modules::refresh(profile);

@@ -11,7 +11,7 @@ use unconvoy_profile::{Kind, Profile};
 
 use super::process::of_waiter;
 use super::stack;
-use super::state::period;
+use super::state::{generation, period};
 use crate::identity::me;
 
 /// A wait. It has no destructor, because a cancellation may unwind its frame.
@@ -20,6 +20,7 @@ pub(crate) struct SignalWait {
     profile: &'static Profile,
     lock: &'static Lock,
     index: u32,
+    generation: u32,
     begin: u64,
     /// The waiter's stack, if this wait was chosen.
     stack: Option<u32>,
@@ -38,16 +39,19 @@ impl SignalWait {
             profile.header.lost_waits.fetch_add(1, Relaxed);
             return None;
         };
-        let begin = Native::now();
+        let (generation, begin) = (generation(), Native::now());
         let last = lock.chosen_at.load(Relaxed);
         let is_chosen = begin >= last + period().load(Relaxed)
             && lock.chosen_at.compare_exchange(last, begin, Relaxed, Relaxed).is_ok();
         let stack = is_chosen.then(|| stack::record(profile));
-        Some(SignalWait { profile, lock, index, begin, stack })
+        Some(SignalWait { profile, lock, index, generation, begin, stack })
     }
 
     pub(crate) fn end(self) {
-        let SignalWait { profile, lock, index, begin, stack } = self;
+        let SignalWait { profile, lock, index, begin, stack, .. } = self;
+        if self.generation != generation() {
+            return; // a signal handler has forked, and this is the child
+        }
         let now = Native::now();
         let ns = now.saturating_sub(begin);
         profile.record_wait(lock, ns, now, false);

@@ -61,6 +61,7 @@ pub(super) fn record(profile: &Profile) -> u32 {
     if !unwinds() || is_unwinding() {
         return 0;
     }
+    let generation = state::generation();
     // SeqCst: this thread counts itself before it loads `UNWINDS`, and `before_registration` clears
     // `UNWINDS` before it loads the count, so one of the two threads sees the other.
     UNWINDING_THREADS.fetch_add(1, SeqCst);
@@ -74,16 +75,22 @@ pub(super) fn record(profile: &Profile) -> u32 {
             sample_waits(before);
         }
     }
+    // A signal handler may have forked, and `after_fork` has reset the child's count.
+    if generation != state::generation() {
+        return 0;
+    }
     UNWINDING_THREADS.fetch_sub(1, Release);
     let frames = &frames[..depth];
-    if frames.iter().any(|&pc| !modules::is_known(pc)) {
+    let (mut mapped, is_known) = modules::of_code(profile, frames);
+    if !is_known {
         modules::refresh_sometimes(profile);
+        (mapped, _) = modules::of_code(profile, frames);
     }
-    profile.stack(frames)
+    profile.stack(frames, mapped)
 }
 
 /// Forgets the parent's other threads, in the child of a `fork`.
-pub(super) fn reset() {
+pub(super) fn after_fork() {
     UNWINDING_THREADS.store(0, Relaxed);
 }
 

@@ -1,14 +1,28 @@
 //! The profile of this process, and what a thread waits for.
+//!
+//! The child of a `fork` inherits its parent's profile, which is mapped in both, and must not write
+//! to it. A signal handler may fork anywhere, even while the interrupted code records a wait that
+//! then continues in the child. Whatever keeps a reference to a profile over a wait therefore
+//! compares [`generation`] before it records.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use libc::CLOCK_REALTIME;
-use unconvoy_locks::primitive::{Clock as _, Native, native};
+use unconvoy_locks::primitive::{Clock as _, Generation as _, Native, native};
 use unconvoy_profile::{Kind, Profile};
 
 static PROFILE: AtomicPtr<Profile> = AtomicPtr::new(ptr::null_mut());
+
+/// The [`generation`] of the process that created the profile.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Number of forks that led to this process, plus one.
+#[inline]
+pub(super) fn generation() -> u32 {
+    Native::generation()
+}
 
 /// A wait of this length is sampled with certainty. A sample takes two unwindings of some 2 us
 /// each, so sampling takes at most .4 % of the time waited.
@@ -17,17 +31,31 @@ static PERIOD: AtomicU64 = AtomicU64::new(1_000_000);
 /// The profile of this process, if it has one.
 #[inline]
 pub(super) fn get() -> Option<&'static Profile> {
+    inherited().filter(|_| GENERATION.load(Relaxed) == generation())
+}
+
+/// The profile of this process or of its parent.
+#[inline]
+fn inherited() -> Option<&'static Profile> {
     // SAFETY: null or a mapping that stays.
     unsafe { PROFILE.load(Acquire).as_ref() }
 }
 
+/// Whether [`remove`] has not been called since the last `fork`.
+#[inline]
+pub(super) fn is_inherited() -> bool {
+    inherited().is_some() && GENERATION.load(Relaxed) != generation()
+}
+
 pub(super) fn set(profile: &'static Profile) {
+    GENERATION.store(generation(), Relaxed);
     PROFILE.store(ptr::from_ref(profile).cast_mut(), Release);
 }
 
-/// Removes the profile; returns whether there was one.
-pub(super) fn remove() -> bool {
-    !PROFILE.swap(ptr::null_mut(), Relaxed).is_null()
+/// Removes and returns the parent's profile.
+pub(super) fn remove() -> Option<&'static Profile> {
+    // SAFETY: null or a mapping that stays.
+    unsafe { PROFILE.swap(ptr::null_mut(), Relaxed).as_ref() }
 }
 
 /// The sampling period in nanoseconds, to be set before the first profile.

@@ -12,7 +12,7 @@ use unconvoy_profile::{Profile, mix, weight};
 
 use super::ended::lose;
 use super::process::of_waiter;
-use super::state::{HOLDS_PER_PERIOD, Waited, period};
+use super::state::{HOLDS_PER_PERIOD, Waited, generation, period};
 use super::{ask, ended, stack};
 use crate::identity::me;
 
@@ -47,7 +47,9 @@ fn wait_recorded(
     if waiting.is_early() {
         waiting.take_sample();
     }
-    let due = if waiting.is_early() { ptr::null() } else { &raw const waiting.sample };
+    // A pointer to the first field alone could not be used for the whole, which `take` accesses.
+    let whole: *const WaitSample = (&raw const waiting).cast();
+    let due = if waiting.is_early() { ptr::null() } else { whole };
     // SAFETY: `waiting` stays in place until the previous sample is set again.
     let acquired = unsafe {
         let before = sample_waits(due);
@@ -59,13 +61,15 @@ fn wait_recorded(
     acquired
 }
 
-/// A wait; it lives on the waiter's stack.
+/// A wait; it lives on the waiter's stack. If a signal handler forks, the wait goes on in the child,
+/// where it is not recorded.
 #[repr(C)]
 pub(super) struct Waiting<'a> {
     /// The first field: [`take`] finds the wait by this field's address.
     sample: WaitSample,
     profile: &'static Profile,
     waited: Waited<'a>,
+    generation: u32,
     begin: u64,
     /// The lock's entry and its index, once looked up.
     lock: Cell<Option<(u32, &'static Lock)>>,
@@ -78,7 +82,7 @@ pub(super) struct Waiting<'a> {
 
 /// # Safety
 ///
-/// `sample` is the first field of a [`Waiting`].
+/// `sample` points to a whole [`Waiting`].
 unsafe fn take(sample: *const WaitSample) {
     // SAFETY: as the caller promises.
     unsafe { &*sample.cast::<Waiting<'_>>() }.take_sample();
@@ -98,6 +102,7 @@ impl<'a> Waiting<'a> {
             sample: WaitSample { at, take },
             profile,
             waited,
+            generation: generation(),
             begin,
             lock: Cell::new(None),
             one_of,
@@ -123,20 +128,31 @@ impl<'a> Waiting<'a> {
         self.lock.get()
     }
 
+    /// Whether this process is the child of a `fork` during the wait.
+    fn is_inherited(&self) -> bool {
+        self.generation != generation()
+    }
+
     /// Records the calling thread's stack, and asks for the holder's.
     pub(super) fn take_sample(&self) {
+        if self.is_inherited() {
+            return;
+        }
         let Some((index, lock)) = self.lock() else { return };
         let stack = stack::record(self.profile);
         self.stack.set(stack);
         if lock.first_stack.load(Relaxed) == 0 {
             lock.first_stack.store(stack, Relaxed);
         }
-        self.ask.set(ask::open(lock, index, stack, self.begin));
+        self.ask.set(ask::open(self.profile, lock, index, stack));
         (self.waited.request)();
     }
 
     /// Ends the wait; the lock is `held` unless the wait timed out.
     pub(super) fn end(&self, held: bool, sleeps: u32) {
+        if self.is_inherited() {
+            return;
+        }
         let now = Native::now();
         self.record(now, held);
         let Some((_, lock)) = self.lock.get() else { return };
@@ -154,6 +170,9 @@ impl<'a> Waiting<'a> {
     /// because it is rare; the others are recorded after the release.
     #[inline]
     pub(super) fn end_held(&self) {
+        if self.is_inherited() {
+            return;
+        }
         let now = Native::now();
         let is_sampled = now >= self.sample.at || self.ask.get().is_some();
         if is_sampled {
@@ -165,7 +184,9 @@ impl<'a> Waiting<'a> {
     /// Forgets the wait: the lock cannot be acquired.
     #[cold]
     pub(super) fn abandon(&self) {
-        if let (Some(ask), Some((_, lock))) = (self.ask.get(), self.lock.get()) {
+        if !self.is_inherited()
+            && let (Some(ask), Some((_, lock))) = (self.ask.get(), self.lock.get())
+        {
             ask::finish(self.profile, lock, ask, (0, 0), true);
         }
     }

@@ -4,6 +4,9 @@
  *   handlers         a signal handler waits for locks, on an alternative stack of 8 KB
  *   loaded OBJECT    threads contend inside an object (callback.c) that is loaded and unloaded
  *                    again and again
+ *   replaced A B     threads contend inside A, and then, after it was unloaded, inside B, which is
+ *                    loaded at the same addresses
+ *   mapped OBJECT    threads contend inside an object, in a process with 600 other mappings of files
  *   generated        threads contend inside generated code with unwind information, which is
  *                    registered and removed again and again; malloc has a contended mutex of its
  *                    own
@@ -17,6 +20,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -142,6 +146,39 @@ static void *loader(void *path)
 		CHECK(dlclose(object) == 0);
 	}
 	return NULL;
+}
+
+static void *called(void *call)
+{
+	((void (*)(void (*)(int), int))call)(contend, 1000);
+	return NULL;
+}
+
+/* Returns where the object was. */
+static void *contend_in(const char *path)
+{
+	void *object = dlopen(path, RTLD_NOW);
+	CHECK(object);
+	void *call = dlsym(object, "unconvoy_call_back");
+	CHECK(call);
+	in_threads(called, call);
+	CHECK(dlclose(object) == 0);
+	return call;
+}
+
+static void replaced(const char *first, const char *second)
+{
+	if (contend_in(first) != contend_in(second))
+		exit(4);
+}
+
+static void mapped(const char *path)
+{
+	int file = open(path, O_RDONLY);
+	for (int turn = 0; turn < 600; turn++)
+		CHECK(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0) != MAP_FAILED);
+	for (int turn = 0; turn < 3; turn++)
+		contend_in(path);
 }
 
 /* A malloc with a mutex, which libgcc may call with its own mutex locked. */
@@ -277,6 +314,10 @@ int main(int argc, char **argv)
 		handlers();
 	else if (strcmp(name, "loaded") == 0 && argc > 2)
 		in_threads(loader, argv[2]);
+	else if (strcmp(name, "replaced") == 0 && argc > 3)
+		replaced(argv[2], argv[3]);
+	else if (strcmp(name, "mapped") == 0 && argc > 2)
+		mapped(argv[2]);
 	else if (strcmp(name, "generated") == 0)
 		generated();
 	else if (strcmp(name, "coroutines") == 0)

@@ -179,6 +179,8 @@ static int spin_unlock(void *object) { return pthread_spin_unlock(object); }
 pthread_mutex_t static_mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t recursive_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 pthread_mutex_t checking_mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+pthread_mutex_t adaptive_mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+pthread_mutex_t robust_mutex;
 pthread_mutex_t uncontended = PTHREAD_MUTEX_INITIALIZER;
 pthread_rwlock_t static_rwlock = PTHREAD_RWLOCK_INITIALIZER;
 pthread_spinlock_t static_spin;
@@ -192,6 +194,14 @@ PLACE pthread_mutex_t *new_mutex(int type)
 	CHECK(pthread_mutexattr_setprotocol(&attributes, type) == 0);
 	CHECK(pthread_mutex_init(mutex, &attributes) == 0);
 	return mutex;
+}
+
+static void init_robust(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attributes;
+	CHECK(pthread_mutexattr_init(&attributes) == 0);
+	CHECK(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
+	CHECK(pthread_mutex_init(mutex, &attributes) == 0);
 }
 
 static int is_signalled;
@@ -257,6 +267,11 @@ int main(int argc, char **argv)
 	begin_part("recursive_mutex", &recursive_mutex, mutex_lock, NULL, mutex_unlock);
 	contend();
 	begin_part("checking_mutex", &checking_mutex, mutex_lock, NULL, mutex_unlock);
+	contend();
+	begin_part("adaptive_mutex", &adaptive_mutex, mutex_lock, NULL, mutex_unlock);
+	contend();
+	init_robust(&robust_mutex);
+	begin_part("robust_mutex", &robust_mutex, mutex_lock, NULL, mutex_unlock);
 	contend();
 	begin_part("inheriting_mutex", new_mutex(PTHREAD_PRIO_INHERIT), mutex_lock, NULL,
 		   mutex_unlock);

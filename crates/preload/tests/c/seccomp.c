@@ -10,6 +10,9 @@
  * With a second argument "late", the filter is installed after a period of contention, and on all
  * threads at once (SECCOMP_FILTER_FLAG_TSYNC), including any that the program did not start.
  *
+ * With a second argument PATH, a thread waits for a lock, which makes the library create the file
+ * PATH.PID, and the filter is installed once that file exists.
+ *
  * The list has the calls that glibc makes for a program with threads and pthread locks. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -184,6 +187,27 @@ static void contend(void)
 	printf("counted %ld, wrote %ld, %d errors\n", counted, written, atomic_load(&errors));
 }
 
+static void *wait_for_mutex(void *ignored)
+{
+	(void)ignored;
+	pthread_mutex_lock(&mutex);
+	pthread_mutex_unlock(&mutex);
+	return NULL;
+}
+
+static void begin_wait(const char *path)
+{
+	char file[4096];
+	pthread_t thread;
+	snprintf(file, sizeof file, "%s.%d", path, getpid());
+	pthread_mutex_lock(&mutex);
+	if (thread_create(&thread, NULL, wait_for_mutex, NULL) != 0)
+		exit(5);
+	while (access(file, F_OK) != 0)
+		;
+	pthread_mutex_unlock(&mutex);
+}
+
 int main(int argc, char **argv)
 {
 	/* stdio must allocate its buffer and query its file before the filter is installed. */
@@ -192,8 +216,10 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 2;
 	printf("%s\n", argv[1]);
-	if (argc > 2)
+	if (argc > 2 && strcmp(argv[2], "late") == 0)
 		contend();
+	else if (argc > 2)
+		begin_wait(argv[2]);
 	confine(argv[1]);
 	contend();
 	contend();

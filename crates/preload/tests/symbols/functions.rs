@@ -119,6 +119,12 @@ pub const ROWS: &[Row] = &[
         why: "libgcc's; from then on its unwinder locks a mutex",
     },
     Row {
+        names: &["dlclose"],
+        which: "",
+        whose: Called("between two readings of a [profile](profile.md)'s list of mapped files"),
+        why: "another object may be loaded at the same addresses",
+    },
+    Row {
         names: &["sched_{get,set}affinity", "pthread_{get,set}affinity_np"],
         which: "",
         whose: Called("under `--confine` with the program's own masks"),
