@@ -158,11 +158,6 @@ impl Images {
         Some(self.look(pc)?.name)
     }
 
-    /// As `code`, for the call that returns to `return_address`.
-    pub fn call(&self, return_address: u64) -> Option<String> {
-        self.code(return_address.wrapping_sub(1))
-    }
-
     /// As `code`, for the innermost of several calls that is in a developer's own code, or else for
     /// the innermost call.
     pub fn own_call(&self, return_addresses: &[u64]) -> Option<String> {

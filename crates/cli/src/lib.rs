@@ -12,6 +12,7 @@ mod inspect;
 mod listing;
 mod members;
 mod messages;
+mod names;
 mod predict;
 mod profile;
 pub mod reference;

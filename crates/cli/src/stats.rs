@@ -14,6 +14,7 @@ use unconvoy_measure::chart::quantity;
 use crate::images::{Images, Mapping};
 use crate::members::LockType;
 use crate::messages::command as messages;
+use crate::names::{FIRST_TAKEN, Names};
 
 /// `unconvoy stats`.
 #[derive(Debug, Args)]
@@ -166,15 +167,15 @@ pub struct Lock {
 }
 
 /// Names of locks from their files: the files are mapped one after another.
-struct Names {
-    images: Images,
+struct Offsets {
+    names: Names,
     bases: BTreeMap<PathBuf, u64>,
 }
 
 /// Room for each file.
 const FILE: u64 = 1 << 40;
 
-impl Names {
+impl Offsets {
     fn new(locks: &[Lock]) -> Self {
         let offsets = locks.iter().flat_map(|lock| lock.at.iter().chain(&lock.first_taken));
         let files: BTreeSet<&PathBuf> = offsets.map(|offset| &offset.object).collect();
@@ -187,25 +188,17 @@ impl Names {
             path: path.clone(),
         };
         let mappings: Vec<Mapping> = bases.iter().map(mapping).collect();
-        Names { images: Images::new(&mappings), bases }
+        Offsets { names: Names::new(Images::new(&mappings)), bases }
     }
 
-    /// The variable, or the member of the object that the first acquisition names, or else what the
-    /// record says.
-    fn of(&self, lock: &Lock) -> String {
+    /// The name of a lock, or else what the record says.
+    fn name(&self, lock: &Lock) -> String {
         let address = |at: &Offset| Some(self.bases.get(&at.object)? + at.offset);
-        let kind = LockType::of(&lock.kind);
-        let variable = || {
-            let address = address(lock.at.as_ref()?)?;
-            let name = self.images.variable(address)?;
-            let is_whole = !name.contains("+0x");
-            if is_whole { Some(name) } else { self.images.static_member(address, kind?) }
-        };
-        let member = || {
-            let taken = address(lock.first_taken.as_ref()?)?;
-            self.images.locked_member(&[taken], kind?)
-        };
-        variable().or_else(member).unwrap_or_else(|| lock.place.clone())
+        let at = lock.at.as_ref().and_then(address);
+        let taken = lock.first_taken.as_ref().and_then(address);
+        let name = LockType::of(&lock.kind)
+            .and_then(|kind| self.names.lock(at, kind, &[(taken.as_slice(), FIRST_TAKEN)]));
+        name.unwrap_or_else(|| lock.place.clone())
     }
 }
 
@@ -302,7 +295,7 @@ fn render(mut record: Record, top: usize) -> String {
     for column in table.column_iter_mut().skip(2).take(6) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let names = Names::new(&record.locks);
+    let names = Offsets::new(&record.locks);
     for lock in record.locks.iter().take(top) {
         let share = 100.0 * lock.contended as f64 / lock.acquisitions.max(1) as f64;
         table.add_row([
@@ -314,7 +307,7 @@ fn render(mut record: Record, top: usize) -> String {
             nanoseconds(lock.max_wait_ns),
             nanoseconds(lock.hold_ns),
             lock.slept.to_string(),
-            names.of(lock),
+            names.name(lock),
         ]);
     }
     text.push_str(&format!("{table}\n"));

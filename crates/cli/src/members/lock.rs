@@ -1,7 +1,7 @@
 //! The types of pthread objects.
 
 /// A pthread object's type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockType {
     Mutex,
     RwLock,
@@ -10,14 +10,25 @@ pub enum LockType {
 }
 
 impl LockType {
+    const ALL: [Self; 4] = [LockType::Mutex, LockType::RwLock, LockType::Spin, LockType::Cond];
+
     /// The type of the locks that records call `kind`.
     pub fn of(kind: &str) -> Option<Self> {
-        match kind {
-            "mutex" => Some(LockType::Mutex),
-            "rwlock" => Some(LockType::RwLock),
-            "spin" => Some(LockType::Spin),
-            "cond" => Some(LockType::Cond),
-            _ => None,
+        Self::ALL.into_iter().find(|lock| lock.name() == kind)
+    }
+
+    /// The type of the locks of this size in bytes.
+    pub fn of_size(size: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|lock| lock.size() == size)
+    }
+
+    /// The name in records and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            LockType::Mutex => "mutex",
+            LockType::RwLock => "rwlock",
+            LockType::Spin => "spin",
+            LockType::Cond => "cond",
         }
     }
 

@@ -35,6 +35,7 @@ use crate::refusal::Refusal;
 
 use crate::child::Why;
 use crate::images::Images;
+use crate::names::Names;
 use emulated::Emulator;
 use ending::keep;
 use kept::Kept;
@@ -82,8 +83,8 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
                 // trace.
                 anyhow::bail!("{}: {why}", file.display());
             }
-            let images = Images::new(&trace.mappings);
-            let report = analysed(&trace, &images, &options);
+            let names = Names::new(Images::new(&trace.mappings));
+            let report = analysed(&trace, &names, &options);
             outputs.write(&report, args.top)
         }
         None if args.guest.kernel.is_some() => kernel::profile(args, analysis, &options, outputs),
@@ -92,7 +93,7 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
 }
 
 /// Returns the report of a kept trace.
-fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
+fn analysed(trace: &Trace, names: &Names, options: &Options) -> Report {
     let kept = trace.end.as_ref().and_then(|end| end.kept.clone()).unwrap_or_default();
     let times = kept.times.into_iter().collect();
     let mut run = Run { clock: kept.clock, ..run(trace, &[], kept.seconds) };
@@ -100,7 +101,7 @@ fn analysed(trace: &Trace, images: &Images, options: &Options) -> Report {
         (run.program, run.source) = (kept.program, kept.source);
     }
     let mut report =
-        Report::new(run, options, trace.analyses.clone(), times, &Namer::new(trace, images));
+        Report::new(run, options, trace.analyses.clone(), times, &Namer::new(trace, names));
     report.remarks.splice(0..0, kept.remarks);
     report
 }
@@ -154,17 +155,17 @@ fn run_twice(
         }
         trace
     };
-    let images = Images::new(&trace.mappings);
+    let names = Names::new(Images::new(&trace.mappings));
     let mut times: HashMap<u32, LockTimes> = HashMap::new();
     if let Some(record) = &native.record {
-        let joined = join::join(record, trace.locks.values(), &images);
+        let joined = join::join(record, trace.locks.values(), names.images());
         times = joined.times;
         if trace.context.is_some() {
             remarks.extend(joined.remarks);
         }
     }
     let seconds = native.seconds();
-    let names = Namer::new(&trace, &images);
+    let names = Namer::new(&trace, &names);
     let mut report = Report::new(
         run(&trace, &args.program, seconds),
         options,

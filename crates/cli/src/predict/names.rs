@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-use unconvoy_syncchar::Names;
+use unconvoy_syncchar::{self as syncchar, Names as _};
 
 use super::conditional;
 use super::kept::Kept;
 use super::trace::{Lock, Trace};
 use crate::images::Images;
+use crate::names::{FIRST_TAKEN, Names};
 
 /// See the [module](self).
 pub struct Namer<'a> {
     trace: &'a Trace,
-    images: &'a Images,
+    names: &'a Names,
     kept: Option<&'a Kept>,
     locks: BTreeMap<u32, String>,
     words: RefCell<BTreeMap<u64, String>>,
@@ -22,10 +23,10 @@ pub struct Namer<'a> {
 impl<'a> Namer<'a> {
     /// Creates the names of a trace. Names in a kept trace take precedence, because the files may
     /// have changed.
-    pub fn new(trace: &'a Trace, images: &'a Images) -> Self {
+    pub fn new(trace: &'a Trace, names: &'a Names) -> Self {
         let kept = trace.end.as_ref().and_then(|end| end.kept.as_ref());
         let mut namer =
-            Self { trace, images, kept, locks: BTreeMap::new(), words: RefCell::default() };
+            Self { trace, names, kept, locks: BTreeMap::new(), words: RefCell::default() };
         namer.locks = namer.lock_names();
         namer
     }
@@ -49,22 +50,14 @@ impl<'a> Namer<'a> {
         names
     }
 
-    /// Names a lock by its variable if it is static, else by the site that allocated its memory
-    /// unless the memory may have been reused, else by its first acquisition.
     fn lock_name(&self, lock: &Lock) -> String {
-        let allocated = || {
-            let (start, allocation) =
-                self.trace.allocation(lock.address).filter(|_| !lock.replaced)?;
-            let site = self.images.own_call(allocation.frames())?;
-            Some(format!(
-                "lock at byte {} of {} bytes allocated in {site}",
-                lock.address - start,
-                allocation.size
-            ))
-        };
-        let taken = || Some(format!("lock first taken in {}", self.images.call(lock.pc)?));
-        let name = self.images.variable(lock.address).or_else(allocated).or_else(taken);
+        let uses = [(&[lock.pc][..], FIRST_TAKEN)];
+        let name = lock.kind.and_then(|kind| self.names.lock(Some(lock.address), kind, &uses));
         name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
+    }
+
+    fn images(&self) -> &Images {
+        self.names.images()
     }
 
     /// Returns the names that another analysis of the same trace needs.
@@ -83,7 +76,7 @@ impl<'a> Namer<'a> {
     }
 }
 
-impl Names for Namer<'_> {
+impl syncchar::Names for Namer<'_> {
     fn lock(&self, lock: u32) -> Option<String> {
         self.locks.get(&lock).cloned()
     }
@@ -94,10 +87,10 @@ impl Names for Namer<'_> {
 
     fn word(&self, address: u64) -> Option<String> {
         let kept = self.kept.and_then(|kept| kept.words.get(&address)).cloned();
-        let name = kept.or_else(|| self.images.variable(address)).or_else(|| {
+        let name = kept.or_else(|| self.images().variable(address)).or_else(|| {
             let (start, allocation) = self.trace.allocation(address)?;
             let (place, size) = (format!("byte {}", address - start), allocation.size);
-            Some(match self.images.own_call(allocation.frames()) {
+            Some(match self.images().own_call(allocation.frames()) {
                 Some(site) => format!("{place} of {size} bytes allocated in {site}"),
                 None => format!("{place} of {size} bytes of heap"),
             })
@@ -108,7 +101,7 @@ impl Names for Namer<'_> {
 
     fn place(&self, place: u32) -> Option<String> {
         let kept = self.kept.and_then(|kept| kept.places.get(&place)).cloned();
-        kept.or_else(|| self.images.code(*self.trace.places.get(&place)?))
+        kept.or_else(|| self.images().code(*self.trace.places.get(&place)?))
     }
 
     fn is_conditional_store(&self, place: u32) -> bool {
@@ -118,7 +111,7 @@ impl Names for Namer<'_> {
                 .trace
                 .places
                 .get(&place)
-                .is_some_and(|pc| conditional::is_conditional_store(self.images, *pc)),
+                .is_some_and(|pc| conditional::is_conditional_store(self.images(), *pc)),
         }
     }
 }

@@ -15,6 +15,7 @@ use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, Region};
 use super::kept::Kept;
 use super::parquet::{self, Keeper, Unpacked};
 use crate::images::Mapping;
+use crate::members::LockType;
 use crate::messages::{command, predict as messages};
 use crate::refusal::Refusal;
 
@@ -105,8 +106,8 @@ pub struct Lock {
     pub number: u32,
     /// Address of the lock.
     pub address: u64,
-    /// Whether a later lock was at the same address.
-    pub replaced: bool,
+    /// The lock's type, if it is a program's.
+    pub kind: Option<LockType>,
     /// Return address of its first acquisition.
     pub pc: u64,
     /// Number of acquisitions, or of sampled sections if the trace is truncated.
@@ -305,15 +306,12 @@ impl Reading<'_> {
                 let (number, address) = (lock.number, lock.region.address);
                 if let Some(former) = at.insert(address, number) {
                     analysis.retire(former);
-                    if let Some(former) = trace.locks.get_mut(&former) {
-                        former.replaced = true;
-                    }
                 }
                 let object = trace.object_index(address);
                 let lock = Lock {
                     number,
                     address,
-                    replaced: false,
+                    kind: LockType::of_size(lock.region.size),
                     pc: lock.pc,
                     acquisitions: 0,
                     held: None,
