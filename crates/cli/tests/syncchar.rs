@@ -2,7 +2,7 @@
 
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
-use stage::Stage;
+use stage::{Stage, lacks_emulator};
 
 /// Time limit for emulated runs on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -61,27 +61,6 @@ fn locked(statement: &str) -> String {
     format!("pthread_mutex_lock(&lock); {statement} pthread_mutex_unlock(&lock); sched_yield();")
 }
 
-/// Returns whether a part besides the compiler is missing, and prints which.
-fn is_skipped() -> bool {
-    if !Process::new("qemu-x86_64")
-        .arg("-version")
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        println!("missing: qemu-x86_64 not found (scripts/packages-syncchar.txt)");
-        return true;
-    }
-    let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).parent().unwrap();
-    for part in ["libunconvoy.so", "libunconvoy_plugin_user.so"] {
-        if !beside.join(part).is_file() {
-            println!("missing: {part} is not built (cargo build --workspace)");
-            return true;
-        }
-    }
-    false
-}
-
 /// Compiles a program with this section and end.
 fn program(stage: &Stage, section: &str, end: &str) -> PathBuf {
     let text = format!(
@@ -101,7 +80,7 @@ fn unconvoy(stage: &Stage) -> Command {
 
 /// Returns the report of a program with every section sampled.
 fn report(section: &str) -> Option<Value> {
-    if is_skipped() {
+    if lacks_emulator() {
         return None;
     }
     let stage = Stage::new();
@@ -177,11 +156,11 @@ fn false_sharing_slows_lines_only() {
 
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
-fn heap_lock_is_named_after_allocation() {
+fn heap_lock_without_member_is_named_after_first_acquisition() {
     let section =
         "pthread_mutex_lock(&shared->lock); shared->value++; pthread_mutex_unlock(&shared->lock);";
     let Some(report) = report(section) else { return };
-    let lock = lock(&report, "lock at byte 0 of 48 bytes allocated in main (program.c:");
+    let lock = lock(&report, "mutex first taken in work (program.c:");
     assert_eq!(lock["times"]["acquisitions"], 16000);
     let spot = lock["analysis"]["hot_spots"][0]["address"].as_str().unwrap();
     let word = report["words"][spot].as_str().unwrap();
@@ -191,7 +170,7 @@ fn heap_lock_is_named_after_allocation() {
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
 fn kept_trace_gives_same_report_without_program() {
-    if is_skipped() {
+    if lacks_emulator() {
         return;
     }
     let stage = Stage::new();
@@ -299,7 +278,7 @@ fn missing_part_is_one_line_before_any_run() {
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
 fn report_states_reason_for_missing_data() {
-    if is_skipped() {
+    if lacks_emulator() {
         return;
     }
     let stage = Stage::new();
@@ -354,7 +333,7 @@ fn report_states_reason_for_missing_data() {
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
 fn ctrl_c_reports_the_run_so_far() {
-    if is_skipped() {
+    if lacks_emulator() {
         return;
     }
     let stage = Stage::new();

@@ -119,3 +119,25 @@ pub fn has_ended(id: &str) -> bool {
         ended
     })
 }
+
+/// Returns whether a part besides the compiler is missing, and prints which.
+pub fn lacks_emulator() -> bool {
+    if !Process::new("qemu-x86_64")
+        .arg("-version")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("missing: qemu-x86_64 not found (scripts/packages-syncchar.txt)");
+        return true;
+    }
+    let command = COMMAND.expect("cargo builds the command for its tests");
+    let beside = Path::new(command).parent().unwrap();
+    for part in ["libunconvoy.so", "libunconvoy_plugin_user.so"] {
+        if !beside.join(part).is_file() {
+            println!("missing: {part} is not built (cargo build --workspace)");
+            return true;
+        }
+    }
+    false
+}
