@@ -2,15 +2,17 @@
 """Measures what `unconvoy profile` costs: rates of programs with and without it.
 
     scripts/profile-cost.py [--out FILE.json] [--minutes 20] [NAME...]   measure, print the table
+    scripts/profile-cost.py --peers ...                                  measure other profilers too
     scripts/profile-cost.py --table FILE.json                            print a record's table
 
 Run `make build` first, and install the packages in scripts/packages-programs.txt. An existing
-FILE.json of the same machine and build gains rounds.
+FILE.json of the same machine gains rounds. --peers needs root, bpftrace, linux-perf, and mutrace in
+PATH; it skips what is not installed, with a message.
 
-A round runs every program once with and once without the profile, in random order. Its ratio is
-the rate with the profile over the rate without. The table has the median of the rounds' ratios, and
-the interval between two order statistics that contains the true median with a probability of at
-least 95 %.
+A round runs every program once with and once without each profiler, in random order. Its ratio is
+the rate with the profiler over the rate without. The table has the median of the rounds' ratios,
+and the interval between two order statistics that contains the true median with a probability of
+at least 95 %.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import pathlib
 import platform
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -58,24 +61,51 @@ SCRIPTED = [
     "zstd",
     "x265",
 ]
-# Options of `unconvoy profile` that select the locks, and the command for the same locks without a
-# profile. Scripted programs run with libc's.
-LOCKS = {"libc": ([], []), "unconvoy": (["--lock", "loiter"], [BUILT / "unconvoy", "run", "--"])}
+PROFILE = "unconvoy profile"
+# Commands that run a program without and with a profiler. Scripted programs run with PROFILE alone.
+PROFILERS = {
+    PROFILE: ([], [BUILT / "unconvoy", "profile", "--json", "JSON", "--text", "FILE", "--"]),
+    f"{PROFILE} --lock loiter": (
+        [BUILT / "unconvoy", "run", "--"],
+        [BUILT / "unconvoy", "profile", "--lock", "loiter"]
+        + ["--json", "JSON", "--text", "FILE", "--"],
+    ),
+}
+PEERS = {
+    PROFILE: PROFILERS[PROFILE],
+    "mutrace": ([], ["mutrace"]),
+    "bpftrace, futex-waits.bt": (
+        [],
+        ["sh", "-c", f'exec bpftrace -o FILE {ROOT}/scripts/futex-waits.bt -c "$*"', "sh"],
+    ),
+    "perf lock record": ([], ["perf", "lock", "record", "-q", "-o", "FILE", "--"]),
+    "perf trace -s": ([], ["perf", "trace", "-s", "-o", "FILE", "--"]),
+}
+PEERS_PROGRAMS = ["counter, saturated", "leveldb"]
 
 
-def rows():
-    """The names of a round's rows: programs and locks."""
-    workloads = [(name, locks) for name in WORKLOAD_PROGRAMS for locks in LOCKS]
-    return workloads + [(name, "libc") for name in SCRIPTED]
+def rows(with_peers, names):
+    """The rows of a round: programs and profilers."""
+    if with_peers:
+        found = []
+        for profiler in PEERS:
+            program = profiler.split(",")[0].split()[0]
+            if program == "unconvoy" or shutil.which(program):
+                found += [(name, profiler) for name in PEERS_PROGRAMS]
+            else:
+                print(f"missing: {program}", file=sys.stderr)
+    else:
+        found = [(name, profiler) for name in WORKLOAD_PROGRAMS for profiler in PROFILERS]
+        found += [(name, PROFILE) for name in SCRIPTED]
+    return [row for row in found if not names or row[0].split(",")[0] in names]
 
 
-def measure(name, locks, with_profile, seconds, cache):
-    """Runs a program; returns its rate, and the number of waits per second if profiled."""
-    options, without = LOCKS[locks]
+def measure(name, under, seconds, cache):
+    """Runs a program; returns its rate, and the waits per second that `unconvoy profile` found."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
-        files = ["--json", report, "--text", pathlib.Path(folder, "report.txt")]
-        under = [BUILT / "unconvoy", "profile", *options, *files, "--"] if with_profile else without
+        files = {"JSON": str(report), "FILE": f"{folder}/output"}
+        under = [re.sub("JSON|FILE", lambda it: files[it[0]], str(word)) for word in under]
         if name in WORKLOAD_PROGRAMS:
             program, *arguments = WORKLOAD_PROGRAMS[name]
             command = [*under, WORKLOADS / program, *arguments]
@@ -85,7 +115,7 @@ def measure(name, locks, with_profile, seconds, cache):
             command = [SCRIPTS / f"{name}.sh", THREADS, str(seconds)]
             pattern = r"^rate ([0-9.e+]+) "
         variables = {
-            "PROGRAMS_UNDER": " ".join(map(str, under)),
+            "PROGRAMS_UNDER": " ".join(under),
             "PROGRAMS_CACHE": cache,
             "WORKLOADS": str(WORKLOADS),
         }
@@ -97,29 +127,31 @@ def measure(name, locks, with_profile, seconds, cache):
             timeout=LIMIT_S,
             check=False,
         )
-        rate = re.search(pattern, ended.stdout, re.MULTILINE)
-        if ended.returncode != 0 or not rate:
+        found = re.search(pattern, ended.stdout, re.MULTILINE)
+        if ended.returncode != 0 or not found:
             sys.exit(f"{name}: status {ended.returncode}\n{ended.stdout}{ended.stderr}")
         waits = None
-        if with_profile:
-            found = json.loads(report.read_text())
-            count = sum(lock["waits"] for lock in found["locks"] if lock["kind"] != "cond")
-            waits = count / max(found["seconds"], 1e-9)
-        return float(rate[1]), waits
+        if report.exists():
+            profile = json.loads(report.read_text())
+            count = sum(lock["waits"] for lock in profile["locks"] if lock["kind"] != "cond")
+            waits = count / max(profile["seconds"], 1e-9)
+        return float(found[1]), waits
 
 
-def one_round(names, seconds, cache):
-    """Measures all rows, each once with and once without the profile."""
+def one_round(selected, seconds, cache):
+    """Measures all rows, each once with and once without its profiler."""
     cells = []
-    for name, locks in rows():
-        if names and name.split(",")[0] not in names:
-            continue
-        rates = {}
-        for with_profile in random.sample([False, True], 2):
-            rates[with_profile] = measure(name, locks, with_profile, seconds, cache)
-        off, (on, waits) = rates[False][0], rates[True]
-        cells.append({"program": name, "locks": locks, "off": off, "on": on, "waits_per_s": waits})
-    return {"date": f"{datetime.datetime.now(datetime.timezone.utc):%F %T} UTC", "cells": cells}
+    for name, profiler in selected:
+        commands = (PROFILERS | PEERS)[profiler]
+        measured = {}
+        for which in random.sample([0, 1], 2):
+            measured[which] = measure(name, commands[which], seconds, cache)
+        (off, _), (on, waits) = measured[0], measured[1]
+        cells.append(
+            {"program": name, "profiler": profiler, "off": off, "on": on, "waits_per_s": waits}
+        )
+    date = f"{datetime.datetime.now(datetime.timezone.utc):%F %T} UTC"
+    return {"date": date, "commit": commit(), "cells": cells}
 
 
 def interval(values):
@@ -133,46 +165,57 @@ def interval(values):
     return values[below], values[n - 1 - below]
 
 
+def rate(value):
+    """A rate with at least three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def table(record):
     """The record as Markdown."""
     machine, rounds = record["machine"], record["rounds"]
+    commits = ", ".join(sorted({one["commit"] for one in rounds}))
     lines = [
         f"{machine['cpu']}, {machine['processors']} processors, {machine['kernel']}, "
-        f"{machine['libc']}, commit {machine['commit']};\n"
+        f"{machine['libc']}, commit {commits};\n"
         f"{rounds[0]['date']} to {rounds[-1]['date']}: `{' '.join(record['command'])}`.\n",
-        f"{len(rounds)} rounds, {THREADS} threads, period 1 ms.\n",
-        "| program | locks | without a profile | ratio with it | 95 % interval | waits per second |",
+        f"{len(rounds)} rounds, {4 * machine['processors']} threads.\n",
+        "| program | profiler | rate without it | ratio with it | 95 % interval | waits/s |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     by_row = {}
     for cell in (cell for one in rounds for cell in one["cells"]):
-        by_row.setdefault((cell["program"], cell["locks"]), []).append(cell)
-    for (name, locks), cells in by_row.items():
+        by_row.setdefault((cell["program"], cell["profiler"]), []).append(cell)
+    for (name, profiler), cells in by_row.items():
         ratios = [cell["on"] / cell["off"] for cell in cells]
         low, high = interval(ratios)
+        waits = [cell["waits_per_s"] for cell in cells if cell["waits_per_s"] is not None]
         lines.append(
-            f"| {name} | {locks} | {statistics.median(cell['off'] for cell in cells):,.0f} | "
+            f"| {name} | `{profiler}` | {rate(statistics.median(cell['off'] for cell in cells))} | "
             f"{statistics.median(ratios):.3f} | {low:.3f} to {high:.3f} | "
-            f"{statistics.median(cell['waits_per_s'] for cell in cells):,.0f} |"
+            f"{f'{statistics.median(waits):,.0f}' if waits else '-'} |"
         )
     return "\n".join(lines)
 
 
-def machine():
-    """The machine and the build."""
-    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    commit = subprocess.run(
+def commit():
+    """The checked-out commit."""
+    found = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
         capture_output=True,
         text=True,
         check=False,
     )
+    return found.stdout.strip() or "unknown"
+
+
+def machine():
+    """The machine."""
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     return {
         "cpu": cpu[1] if cpu else platform.machine(),
         "processors": PROCESSORS,
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
-        "commit": commit.stdout.strip() or "unknown",
     }
 
 
@@ -184,25 +227,27 @@ def main():
     parser.add_argument("--table", type=pathlib.Path, help="measure nothing")
     parser.add_argument("--minutes", type=float, default=20, help="start no round after this time")
     parser.add_argument("--seconds", type=int, default=1, help="length of a run")
+    parser.add_argument("--peers", action="store_true", help="measure other profilers too")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     if options.table:
         print(table(json.loads(options.table.read_text())))
         return
+    selected = rows(options.peers, options.names)
     begin = time.monotonic()
     command = ["scripts/profile-cost.py", *sys.argv[1:]]
     record = {"machine": machine(), "command": command, "rounds": []}
     if options.out and options.out.exists():
         known = json.loads(options.out.read_text())
         if known["machine"] != record["machine"]:
-            sys.exit(f"{options.out} is of another machine or build: {known['machine']}")
+            sys.exit(f"{options.out} is of another machine: {known['machine']}")
         record = known
     with tempfile.TemporaryDirectory() as cache:
         os.chmod(cache, 0o755)
         longest = 0
         while True:
             start = time.monotonic()
-            record["rounds"].append(one_round(options.names, options.seconds, cache))
+            record["rounds"].append(one_round(selected, options.seconds, cache))
             if options.out:
                 options.out.write_text(json.dumps(record, indent=1) + "\n")
             longest = max(longest, time.monotonic() - start)

@@ -93,8 +93,8 @@ fn futex(call: &str) -> Option<u64> {
 impl Observed {
     /// The number of samples at locks and condition variables of the profile, and of the others.
     pub fn samples_at(&self, recorded: &Recorded) -> [u64; 2] {
-        let mut objects: Vec<u64> = recorded.locks.iter().map(|lock| lock.address).collect();
-        objects.sort_unstable();
+        // A thread may wait for a signal from the program's start to its end.
+        let objects = &recorded.addresses;
         let interposer = |address: u64| {
             let mut files = recorded.mappings.iter();
             files.any(|one| {
