@@ -180,6 +180,20 @@ impl Images {
         chain.into_iter().map(|code| (code.name, !code.is_library)).collect()
     }
 
+    /// The function and the offset of a call in it, if the call's line is unknown.
+    pub fn call_site(&self, return_address: u64) -> Option<String> {
+        let pc = return_address.wrapping_sub(1);
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let loader = image.loader()?;
+        if loader.find_location(own).ok().flatten().is_some() {
+            return None;
+        }
+        let symbol = loader.find_symbol_info(own)?;
+        let offset = own + 1 - symbol.address();
+        Some(format!("{}+{offset:#x} in {}", readable(symbol.name()), image.file_name()))
+    }
+
     fn look(&self, pc: u64) -> Option<Code> {
         let mut named = self.named.borrow_mut();
         named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
@@ -328,13 +342,24 @@ fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
 }
 
 /// Finds a distribution's separate debug file by build id, as gdb does ("Separate Debug Files" in
-/// its manual).
+/// its manual), or in the cache of `debuginfod-find`.
 fn separate_debug_file(file: &ReadCache<File>) -> Option<PathBuf> {
     let file = object::File::parse(file).ok()?;
     let id: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = id.split_at_checked(2)?;
-    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
-    debug.is_file().then_some(debug)
+    let installed = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
+    let fetched = debuginfod_cache().map(|cache| cache.join(&id).join("debuginfo"));
+    // The cache remembers a missing file as an empty one.
+    let is_there = |path: &PathBuf| path.metadata().is_ok_and(|it| it.is_file() && it.len() > 0);
+    [Some(installed), fetched].into_iter().flatten().find(is_there)
+}
+
+/// The cache's directory (debuginfod_find_debuginfo(3), "Environment variables").
+fn debuginfod_cache() -> Option<PathBuf> {
+    let named = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    named("DEBUGINFOD_CACHE_PATH")
+        .or_else(|| Some(named("XDG_CACHE_HOME")?.join("debuginfod_client")))
+        .or_else(|| Some(named("HOME")?.join(".cache/debuginfod_client")))
 }
 
 /// Reads a file's variables, ordered by address.

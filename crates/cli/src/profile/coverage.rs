@@ -140,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn unended_wait_for_signal_is_covered() {
+        use unconvoy_profile::layout::{MAGIC, VERSION};
+        let profile = unconvoy_profile::read::zeroed();
+        profile.header.magic.store(MAGIC, std::sync::atomic::Ordering::Relaxed);
+        profile.header.version.store(VERSION, std::sync::atomic::Ordering::Relaxed);
+        profile.lock(unconvoy_profile::Kind::Cond, 0x5000).expect("room");
+        let recorded = Recorded::parse(&profile.to_bytes()).expect("valid");
+        let futexes = HashMap::from([(0x5008, 3), (0x9000, 1)]);
+        assert_eq!(Observed { pid: 1, futexes }.samples_at(&recorded), [3, 1]);
+    }
+
+    #[test]
     fn observer_sees_thread_that_waits_in_futex() {
         let word = Box::leak(Box::new(1_u32));
         let address = std::ptr::from_ref(word).expose_provenance() as u64;
