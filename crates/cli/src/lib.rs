@@ -7,6 +7,7 @@ mod bpf;
 mod child;
 pub mod cli;
 mod compare;
+mod debug_files;
 mod images;
 mod inspect;
 mod listing;

@@ -7,9 +7,11 @@
 
 pub mod histogram;
 pub mod layout;
+mod mapping;
 pub mod read;
 mod tables;
 
 pub use layout::{Kind, Profile};
+pub use mapping::Mapping;
 pub use read::{Damage, Recorded};
 pub use tables::{mix, weight};

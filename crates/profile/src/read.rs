@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::layout::{
     COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, VERSION,
 };
+use crate::mapping::{Mapping, mappings};
 
 /// Why this version cannot read a file as a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,19 +30,6 @@ pub enum Damage {
     /// The file is shorter than a profile.
     #[error("it is truncated: {0} bytes instead of {1}")]
     Truncated(u64, u64),
-}
-
-/// A part of a file that was mapped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// End: the address after the last one.
-    pub end: u64,
-    /// Offset in the file of the byte at `start`.
-    pub offset: u64,
-    /// Path of the file.
-    pub path: PathBuf,
 }
 
 /// A lock or condition variable that threads waited for; see [`Lock`].
@@ -147,6 +135,8 @@ pub struct Recorded {
     pub mappings: Vec<Mapping>,
     /// Locks with waits, those with the most time waited first.
     pub locks: Vec<WaitedLock>,
+    /// Addresses of all locks, including those at which no wait has ended.
+    pub addresses: Vec<u64>,
     /// All samples, those with the most time waited first.
     pub samples: Vec<SampledWaits>,
     /// The longest waits, longest first.
@@ -200,6 +190,7 @@ impl Recorded {
             places[lock.index as usize] = Some(place);
         }
         let begin = header.begin_ns.load(Relaxed);
+        let modules = (header.modules_used.load(Acquire) as usize).min(profile.modules.len());
         Recorded {
             pid: header.pid.load(Relaxed),
             program: text(&header.program).into(),
@@ -211,10 +202,11 @@ impl Recorded {
             period_ns: header.period_ns.load(Relaxed),
             wall_ns: header.last_ns.load(Relaxed).saturating_sub(begin),
             begin_unix_ns: header.begin_unix_ns.load(Relaxed),
-            mappings: mappings(profile),
+            mappings: mappings(&text(&profile.modules[..modules])),
             samples: samples(profile, &places),
             longest: longest(profile, &places, begin),
             futex_samples: [0, 1].map(|which| header.futex_samples[which].load(Relaxed)),
+            addresses: addresses(profile),
             locks,
             lost: [&header.lost_waits, &header.lost_stacks, &header.lost_samples]
                 .map(|lost| lost.load(Relaxed)),
@@ -277,6 +269,13 @@ impl Profile {
 fn text(bytes: &[AtomicU8]) -> String {
     let bytes = bytes.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+}
+
+fn addresses(profile: &Profile) -> Vec<u64> {
+    let addresses = profile.locks.iter().map(|lock| lock.address.load(Relaxed));
+    let mut addresses: Vec<u64> = addresses.filter(|&address| address != 0).collect();
+    addresses.sort_unstable();
+    addresses
 }
 
 fn waited_lock(profile: &Profile, index: u32, lock: &Lock) -> Option<WaitedLock> {
@@ -345,34 +344,6 @@ fn longest(profile: &Profile, places: &[Option<usize>], begin: u64) -> Vec<LongW
     longest
 }
 
-/// The mapped files. A later mapping replaces earlier ones at its addresses.
-fn mappings(profile: &Profile) -> Vec<Mapping> {
-    let used = (profile.header.modules_used.load(Acquire) as usize).min(profile.modules.len());
-    let lines = text(&profile.modules[..used]);
-    let mut found: Vec<Mapping> = Vec::new();
-    for mapping in lines.lines().filter_map(mapping) {
-        found.retain(|other| mapping.end <= other.start || other.end <= mapping.start);
-        found.push(mapping);
-    }
-    found
-}
-
-/// Parses a line of `/proc/PID/maps`; `None` unless it maps a file.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let offset = number(fields.nth(1)?)?;
-    let path = fields.nth(2)?.trim_start();
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    Some(Mapping {
-        start: number(start)?,
-        end: number(end)?,
-        offset,
-        path: path.starts_with('/').then(|| path.into())?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,6 +354,7 @@ mod tests {
         profile.header.version.store(VERSION, Relaxed);
         let (index, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
         profile.record_wait(lock, 5_000, 100, false);
+        profile.lock(Kind::Cond, 0x2000).unwrap(); // a wait that never ended
         let stack = profile.stack(&[0x10, 0x20]);
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
@@ -400,6 +372,7 @@ mod tests {
         assert_eq!(recorded.stack(waits.waiter), [0x10, 0x20]);
         assert_eq!(recorded.stack(lock.origin), [0x10, 0x20]);
         assert_eq!(recorded.longest[0].thread, 42);
+        assert_eq!(recorded.addresses, [0x1000, 0x2000]);
         assert!(recorded.stack(0).is_empty() && recorded.stack(u32::MAX).is_empty());
     }
 
@@ -430,20 +403,5 @@ mod tests {
                 let _ = (&recorded.locks[sample.lock], recorded.stack(sample.waiter));
             }
         }
-    }
-
-    #[test]
-    fn later_mapping_replaces_earlier_one() {
-        let profile = sample();
-        let lines = b"1000-3000 r-xp 00000000 08:01 5   /usr/lib/a.so\n\
-            4000-5000 r-xp 00001000 08:01 5   /usr/lib/a b.so (deleted)\n\
-            5000-6000 rw-p 00000000 00:00 0   [heap]\n\
-            2000-3000 r-xp 00000000 08:01 6   /usr/lib/c.so\n";
-        lines.iter().zip(&profile.modules).for_each(|(&byte, to)| to.store(byte, Relaxed));
-        profile.header.modules_used.store(lines.len() as u32, Relaxed);
-        let recorded = Recorded::parse(&profile.to_bytes()).unwrap();
-        let names: Vec<_> =
-            recorded.mappings.iter().map(|one| (one.start, one.path.to_str().unwrap())).collect();
-        assert_eq!(names, [(0x4000, "/usr/lib/a b.so"), (0x2000, "/usr/lib/c.so")]);
     }
 }

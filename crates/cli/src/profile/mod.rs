@@ -19,7 +19,7 @@ mod rows;
 mod samples;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use unconvoy_measure::output::{complain, print};
@@ -70,6 +70,7 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
 fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
     let outputs = [
         ("--output", &args.output),
+        ("--text", &args.text),
         ("--json", &args.json),
         ("--csv", &args.csv),
         ("--pprof", &args.pprof),
@@ -104,16 +105,24 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
         (&args.firefox, |report| Ok(firefox::encode(report)?.into_bytes())),
         (&args.html, |report| Ok(page::render(report)?.into_bytes())),
     ];
-    for (path, exporter) in files {
-        let Some(path) = path else { continue };
-        let written = exporter(report)
+    let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
+        let written = bytes
             .and_then(|bytes| Ok(unconvoy_measure::output::replace(path, &bytes)?))
             .with_context(|| cannot_write(path));
         if let Err(error) = written {
             complain(&format!("{error:#}"));
             status = 1;
         }
+    };
+    for (path, exporter) in files {
+        if let Some(path) = path {
+            write(path, exporter(report));
+        }
     }
-    print(&text::render(report, args.by, args.top))?;
+    let text = text::render(report, args.by, args.top);
+    match &args.text {
+        Some(path) => write(path, Ok(text.into_bytes())),
+        None => print(&text)?,
+    }
     Ok(status)
 }

@@ -19,7 +19,7 @@ const GENERATED: &str = "generated code";
 pub struct Names<'a> {
     recorded: &'a Recorded,
     images: Images,
-    places: RefCell<HashMap<u32, String>>,
+    places: RefCell<HashMap<u32, (String, Option<u64>)>>,
     calls: RefCell<HashMap<u64, Vec<(String, bool)>>>,
     members: RefCell<BTreeMap<(u32, Kind), Option<String>>>,
 }
@@ -52,11 +52,11 @@ impl<'a> Names<'a> {
     pub fn lock(&self, lock: &WaitedLock) -> String {
         let kind = lock.kind.name();
         let initialised = || {
-            let place = self.known_place(lock.origin)?;
+            let place = self.call_site(lock.origin)?;
             Some(format!("{kind} initialised in {place}"))
         };
         let waited = || {
-            let place = self.known_place(lock.first_stack)?;
+            let place = self.call_site(lock.first_stack)?;
             Some(format!("{kind} first waited for in {place}"))
         };
         let name = self
@@ -93,6 +93,20 @@ impl<'a> Names<'a> {
     }
 
     fn known_place(&self, stack: u32) -> Option<String> {
+        Some(self.place_with_pc(stack)?.0)
+    }
+
+    /// As `known_place`, but different calls in one function have different names, even if the
+    /// function's lines are unknown: a function may initialise many locks.
+    fn call_site(&self, stack: u32) -> Option<String> {
+        let (place, pc) = self.place_with_pc(stack)?;
+        let site = pc.and_then(|pc| self.images.call_site(pc));
+        Some(site.unwrap_or(place))
+    }
+
+    /// The innermost place of a stack in the program's own code, and its return address; no address
+    /// if the place is in no file.
+    fn place_with_pc(&self, stack: u32) -> Option<(String, Option<u64>)> {
         let frames = self.recorded.stack(stack);
         if frames.is_empty() {
             return None;
@@ -102,12 +116,15 @@ impl<'a> Names<'a> {
         }
         let mut calls = Vec::new();
         for &pc in frames {
-            calls.extend(self.calls(pc));
-            if calls.iter().any(|(name, is_own)| *is_own && !is_wrapper(name)) {
+            calls.extend(self.calls(pc).into_iter().map(|call| (call, pc)));
+            if calls.iter().any(|((name, is_own), _)| *is_own && !is_wrapper(name)) {
                 break;
             }
         }
-        let place = place_of(&calls);
+        let place = match place_of(&calls) {
+            Some(((name, _), pc)) => (name.clone(), Some(*pc)),
+            None => (GENERATED.to_string(), None),
+        };
         self.places.borrow_mut().insert(stack, place.clone());
         Some(place)
     }
@@ -136,11 +153,12 @@ impl<'a> Names<'a> {
 }
 
 /// The innermost function of the program's own code that does not wrap a lock. Without one, the
-/// innermost function of its own code; without that, the innermost of all.
-fn place_of(calls: &[(String, bool)]) -> String {
-    let own = || calls.iter().filter(|(_, is_own)| *is_own);
-    let place = own().find(|(name, _)| !is_wrapper(name)).or_else(|| own().next());
-    place.or(calls.first()).map_or_else(|| GENERATED.to_string(), |(name, _)| name.clone())
+/// innermost function of its own code; without that, the innermost of all. Each call has its name,
+/// whether it is the program's own, and its return address.
+fn place_of(calls: &[((String, bool), u64)]) -> Option<&((String, bool), u64)> {
+    let own = || calls.iter().filter(|((_, is_own), _)| *is_own);
+    let place = own().find(|((name, _), _)| !is_wrapper(name)).or_else(|| own().next());
+    place.or(calls.first())
 }
 
 /// Whether a function's name says that it only wraps a lock's operation: `port::Mutex::Lock`, or
@@ -154,6 +172,12 @@ fn is_wrapper(name: &str) -> bool {
     let plain = last.to_lowercase().replace('_', "");
     if OPERATIONS.contains(&&*plain) {
         return plain.contains("lock") || class.is_some_and(is_lock_class);
+    }
+    // A part of an operation, such as HotSpot's `Mutex::lock_contended`.
+    let first_word = last.split('_').next().unwrap_or(last).to_lowercase();
+    if last.contains('_') && OPERATIONS.contains(&&*first_word) && class.is_some_and(is_lock_class)
+    {
+        return true;
     }
     // A C function, such as `queue_mutex_release`.
     let operation = last.rsplit('_').next().unwrap_or(last).to_lowercase();
@@ -203,9 +227,10 @@ const OPERATIONS: [&str; 25] = [
     "mutexunlock",
 ];
 
-/// Ends of the names of guards: classes whose objects hold a lock.
-const GUARDS: [&str; 8] =
-    ["Lock", "_lock", "Locker", "Guard", "_guard", "Mutex", "_mutex", "Latch"];
+/// Ends of the names of locks' classes and guards: their constructors and destructors initialise,
+/// take or release a lock for their callers.
+const GUARDS: [&str; 9] =
+    ["Lock", "_lock", "Locker", "Guard", "_guard", "Mutex", "_mutex", "Latch", "Monitor"];
 
 fn lock_type(kind: Kind) -> LockType {
     match kind {
@@ -230,6 +255,8 @@ mod tests {
             "mutex_lock (mutex.c:10)",
             "any_lock_release (lock_kind.h:86)",
             "CondVar::Wait in libdb.so",
+            "Mutex::lock_contended in libjvm.so",
+            "os::PlatformMonitor::PlatformMonitor in libjvm.so",
         ] {
             assert!(is_wrapper(name), "{name}");
         }
@@ -238,6 +265,8 @@ mod tests {
             "Clock::Clock (clock.h:1)",
             "wait (a.c:1)",
             "LRUCache::Release (c.cc:9)",
+            "MDL_lock::remove_ticket in mariadbd",
+            "ThreadsSMRSupport::wait_until_not_protected in libjvm.so",
         ] {
             assert!(!is_wrapper(name), "{name}");
         }
@@ -245,16 +274,17 @@ mod tests {
 
     #[test]
     fn place_is_own_code_that_uses_lock() {
-        let call = |name: &str, is_own| (name.to_string(), is_own);
+        let call = |name: &str, is_own| ((name.to_string(), is_own), 0);
+        let place_of = |calls: &[_]| place_of(calls).map(|((name, _), _)| name.clone());
         let calls = [
             call("std::mutex::lock (std_mutex.h:100)", false),
             call("port::Mutex::Lock (port.h:55)", true),
             call("DBImpl::Get (db.cc:4)", true),
             call("main (main.c:1)", true),
         ];
-        assert_eq!(place_of(&calls), "DBImpl::Get (db.cc:4)");
-        assert_eq!(place_of(&calls[..2]), "port::Mutex::Lock (port.h:55)");
-        assert_eq!(place_of(&calls[..1]), "std::mutex::lock (std_mutex.h:100)");
-        assert_eq!(place_of(&[]), GENERATED);
+        assert_eq!(place_of(&calls).unwrap(), "DBImpl::Get (db.cc:4)");
+        assert_eq!(place_of(&calls[..2]).unwrap(), "port::Mutex::Lock (port.h:55)");
+        assert_eq!(place_of(&calls[..1]).unwrap(), "std::mutex::lock (std_mutex.h:100)");
+        assert_eq!(place_of(&[]), None);
     }
 }

@@ -34,6 +34,9 @@ pub struct ProfileArgs {
     /// Limit each table to N rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
+    /// Write the report to FILE instead of standard output, which may have the program's data.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub text: Option<PathBuf>,
     /// Write the report as JSON.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,

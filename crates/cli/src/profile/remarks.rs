@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use unconvoy_measure::chart::quantity;
 use unconvoy_profile::{Kind, Recorded};
 
 use super::report::Report;
@@ -26,6 +27,9 @@ const LONG_HOLD_NS: u64 = 50_000;
 /// Shares from fewer samples may differ much in another run: with 100 samples, a share of one half
 /// has a standard deviation of 5 %.
 const ENOUGH_SAMPLES: u64 = 100;
+
+/// With a smaller ratio of the time that all threads waited to the run's length, nothing is advised.
+const LITTLE: f64 = 0.01;
 
 /// A lock with a smaller share of the time waited gets no advice.
 const WORTH: f64 = 0.1;
@@ -82,12 +86,12 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         let paths = recorded.mappings.iter().map(|mapping| &*mapping.path);
         let mut paths = paths.chain([&*recorded.program]);
         let path = paths.find(|path| path.file_name().is_some_and(|it| *it == *name));
-        remarks.push(match path.and_then(package_of) {
-            Some(package) => {
-                format!(
-                    "No symbols for {name}: install {package}-dbgsym if there is such a package."
-                )
-            }
+        remarks.push(match path.and_then(|path| Some((path, package_of(path)?))) {
+            Some((path, package)) => format!(
+                "No symbols for {name}: install {package}-dbgsym from the debug archive, or run \
+                 debuginfod-find debuginfo {}. A profile kept with --output then has the names.",
+                path.display()
+            ),
             None => format!("No symbols for {name}: build it with -g, and do not strip it."),
         });
     }
@@ -149,6 +153,15 @@ fn files_without_symbols(report: &Report) -> BTreeSet<String> {
 
 /// What to try, one sentence each.
 pub fn advice(report: &Report) -> Vec<String> {
+    let rows = report.classes.iter().filter(|row| !row.is_cond());
+    let waited = rows.map(|row| row.waited_ns).sum::<u64>() as f64 * 1e-9;
+    if waited > 0.0 && waited < LITTLE * report.seconds {
+        return vec![format!(
+            "Other locks can gain little: all threads together waited for {} of {}.",
+            quantity::seconds(waited),
+            quantity::seconds(report.seconds)
+        )];
+    }
     let is_named = |row: &&Row| !row.waiters.is_empty() || !row.holders.is_empty();
     let rows = report.classes.iter().filter(|row| !row.is_cond() && row.share >= WORTH);
     let rows = rows.filter(is_named);
