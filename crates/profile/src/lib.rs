@@ -10,6 +10,6 @@ pub mod layout;
 pub mod read;
 mod tables;
 
-pub use layout::{Kind, Profile};
+pub use layout::{Kind, Profile, Source};
 pub use read::{Damage, Recorded};
 pub use tables::{mix, weight};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy_profile::{Kind, Recorded};
+use unconvoy_profile::{Recorded, Source};
 
 use super::report::Report;
 use super::rows::Row;
@@ -33,7 +33,8 @@ const WORTH: f64 = 0.1;
 /// The remarks on a profile.
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !recorded.has_ended {
+    let is_outside = recorded.source == Source::Outside;
+    if !recorded.has_ended && !is_outside {
         remarks
             .push("The program was killed or is still running: this is its profile so far.".into());
     }
@@ -58,7 +59,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let samples = recorded
         .samples
         .iter()
-        .filter(|sample| sample.waiter != 0 && recorded.locks[sample.lock].kind != Kind::Cond);
+        .filter(|sample| sample.waiter != 0 && recorded.locks[sample.lock].kind.is_lock());
     let samples: u64 = samples.map(|sample| sample.samples).sum();
     if (1..ENOUGH_SAMPLES).contains(&samples) {
         remarks.push(format!(
@@ -75,8 +76,16 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
             100.0 * share
         ));
     }
-    for locks in own_locks(recorded) {
-        remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
+    if is_outside {
+        remarks.push(
+            "Recorded from outside: only waits in the kernel. Not seen: spinning, and locks that \
+             were free. A thread that wakes and finds the lock taken counts as another wait."
+                .into(),
+        );
+    } else {
+        for locks in own_locks(recorded) {
+            remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
+        }
     }
     for name in files_without_symbols(report) {
         let paths = recorded.mappings.iter().map(|mapping| &*mapping.path);
