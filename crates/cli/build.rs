@@ -26,7 +26,11 @@ fn main() {
         }
         match Command::new(&clang).args(flags).args(["-c", &source, "-o"]).arg(&object).status() {
             Ok(status) => {
-                assert!(status.success(), "{}: {source} cannot be compiled: {status}", clang.display())
+                assert!(
+                    status.success(),
+                    "{}: {source} cannot be compiled: {status}",
+                    clang.display()
+                )
             }
             Err(error) => {
                 println!(

@@ -33,6 +33,10 @@ pub(crate) fn no_privilege() -> &'static str {
      later"
 }
 
+pub(crate) fn recording(pid: u32, seconds: f64) -> String {
+    format!("recording process {pid} for {seconds} s; Ctrl-C ends the recording")
+}
+
 pub(crate) fn seconds_out_of_range(least: f64, most: f64) -> String {
     format!("expected {least} to {most} seconds")
 }
@@ -48,6 +52,7 @@ pub(crate) fn samples() -> Vec<String> {
         not_permitted(4711),
         other_architecture().into(),
         no_privilege().into(),
+        recording(4711, 10.0),
         seconds_out_of_range(0.1, 86_400.0),
     ]
 }

@@ -10,23 +10,27 @@ pub struct Object {
     pub label: String,
 }
 
+/// The label of `pthread_barrier_t`.
+pub const BARRIER: &str = "barrier";
+
 /// Starts of C functions' names, without leading underscores. The innermost function decides.
-const C_FUNCTIONS: [(&str, Kind, &str); 11] = [
+const C_FUNCTIONS: [(&str, Kind, &str); 12] = [
     ("pthread_mutex_", Kind::Mutex, "mutex"),
     ("mtx_", Kind::Mutex, "mutex"),
     ("pthread_rwlock_", Kind::RwLock, "rwlock"),
     ("pthread_cond_", Kind::Cond, "cond"),
     ("cnd_", Kind::Cond, "cond"),
-    ("pthread_barrier_", Kind::Event, "barrier"),
+    ("pthread_barrier_", Kind::Event, BARRIER),
     ("pthread_once", Kind::Event, "initialisation"),
     ("pthread_", Kind::Event, "end of a thread"),
     ("thrd_join", Kind::Event, "end of a thread"),
     ("sem_", Kind::Event, "semaphore"),
+    ("new_sem_", Kind::Event, "semaphore"),
     ("cxa_guard_", Kind::Event, "initialisation"),
 ];
 
 /// Parts of other functions' names, likewise.
-const FUNCTIONS: [(&str, Kind, &str); 20] = [
+const FUNCTIONS: [(&str, Kind, &str); 19] = [
     ("std::sys::sync::mutex", Kind::Futex, "Rust mutex"),
     ("locks::futex_mutex", Kind::Futex, "Rust mutex"),
     ("std::sys::sync::rwlock", Kind::Futex, "Rust rwlock"),
@@ -39,7 +43,6 @@ const FUNCTIONS: [(&str, Kind, &str); 20] = [
     ("parking_lot::raw_mutex", Kind::Futex, "parking_lot mutex"),
     ("parking_lot::raw_rwlock", Kind::Futex, "parking_lot rwlock"),
     ("parking_lot::condvar", Kind::Event, "parking_lot condvar"),
-    ("parking_lot::raw_rwlock", Kind::Futex, "parking_lot rwlock"),
     ("std::__atomic_wait", Kind::Event, "std::atomic"),
     ("std::__detail::__platform_wait", Kind::Event, "std::atomic"),
     ("runtime.lock2", Kind::Futex, "lock of Go's runtime"),
@@ -51,8 +54,9 @@ const FUNCTIONS: [(&str, Kind, &str); 20] = [
 
 /// Starts of the names of functions that implement locks or call them for others. Their callers
 /// are the better places.
-const RUNTIMES: [&str; 9] = [
-    "std::sys::",
+const RUNTIMES: [&str; 10] = [
+    "std::sys::sync::",
+    "std::sys::thread",
     "std::sync::",
     "std::thread::",
     "parking_lot::",

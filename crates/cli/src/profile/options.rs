@@ -66,7 +66,7 @@ pub struct ProfileArgs {
     pub pid: Option<u32>,
     /// Record for N seconds.
     #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = seconds,
-          requires = "pid")]
+          requires = "pid", conflicts_with_all = ["program", "read"])]
     pub seconds: f64,
     /// Report a kept profile instead of running a program.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
@@ -85,7 +85,7 @@ const SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: the program's own, or 128 plus the signal's number after Ctrl-C,
+Exit status: the program's own (0 with --pid), or 128 plus the signal's number after Ctrl-C,
 which still reports the profile so far. 127: program not found. 126: cannot
 execute it. 125: libunconvoy.so missing. 2: wrong options. 1: no profile, or a
 file cannot be read or written.

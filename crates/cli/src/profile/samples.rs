@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use unconvoy_profile::Recorded;
 use unconvoy_profile::histogram::BUCKETS;
 use unconvoy_profile::read::{SampledWaits, WaitedLock};
-use unconvoy_profile::Recorded;
 
 use super::names::Names;
 use super::rows::{Pair, Place, Row, StackSum, quantiles};

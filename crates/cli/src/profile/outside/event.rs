@@ -38,10 +38,10 @@ pub struct Wait {
     held_since: u64,
     /// Thread id in the thread's own PID namespace.
     pub thread: u32,
-    /// See [`Header::owner`].
-    pub owner: u32,
+    /// The futex operation.
     pub command: u32,
     is_first: u32,
+    unused: u32,
 }
 
 /// What the BPF programs could not record.
@@ -81,12 +81,11 @@ pub struct Header {
     pub ip: u64,
     pub sp: u64,
     pub bp: u64,
-    /// Content of the word in which a mutex of glibc has its owner, at the start of the wait.
-    pub owner: u32,
     /// The futex operation.
     pub command: u32,
     pub is_first: u32,
     stack_bytes: u32,
+    unused: u32,
 }
 
 /// A wait has ended.
@@ -120,7 +119,7 @@ mod tests {
     fn event_with_less_stack_than_announced_is_rejected() {
         let mut bytes = vec![0; size_of::<Header>() + 16];
         bytes[0] = 1;
-        let at = size_of::<Header>() - 4;
+        let at = std::mem::offset_of!(Header, stack_bytes);
         bytes[at] = 16;
         let event = Event::parse(&bytes).unwrap();
         assert_eq!((event.header.kind, event.stack.len()), (WAIT, 16));

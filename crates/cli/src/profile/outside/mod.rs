@@ -18,12 +18,14 @@ use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::complain;
 use unconvoy_profile::Recorded;
 
+use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
 use collector::{Collected, Collector};
 use event::Wait;
-use record::{Ended, Recorder};
+use record::{Ended, PLAIN_WAIT, Recorder};
 use target::Target;
 use unwind::Registers;
 
@@ -62,6 +64,7 @@ pub fn record(
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin_ns = monotonic_ns();
     let mut recorder = Recorder::new(&target, period_ns, begin_ns, since_1970.as_nanos() as u64);
+    complain(&messages::recording(pid, seconds));
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let (mut has_ended, mut signal) = (false, None);
     while !has_ended && signal.is_none() && Instant::now() < deadline {
@@ -113,12 +116,7 @@ fn monotonic_ns() -> u64 {
 
 /// Records the waits that have not ended. If the owner of a mutex waits too, its stack is the
 /// holder's, which shows the two sides of a deadlock.
-fn record_unfinished(
-    recorder: &mut Recorder,
-    target: &Target,
-    waiting: &[Wait],
-    end_ns: u64,
-) {
+fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait], end_ns: u64) {
     let threads: HashMap<u32, u32> = target.threads().into_iter().collect();
     let is_waiting = |wait: &&Wait| {
         threads.get(&wait.thread).is_some_and(|&id| target.waits_at(id, wait.address))
@@ -132,6 +130,7 @@ fn record_unfinished(
         stacks.insert(wait.thread, recorder.frames(target, registers, &stack[..length]));
     }
     for wait in waiting {
+        let owner = if wait.command == PLAIN_WAIT { target.owner(wait.address) } else { 0 };
         let ended = Ended {
             address: wait.address,
             thread: wait.thread,
@@ -139,10 +138,9 @@ fn record_unfinished(
             due: wait.due,
             end: end_ns.max(wait.begin),
             command: wait.command,
-            owner: wait.owner,
             is_first: false,
         };
-        let holder = stacks.get(&wait.owner).map_or(0, |frames| recorder.holder_stack(frames));
+        let holder = stacks.get(&owner).map_or(0, |frames| recorder.holder_stack(frames));
         recorder.record_wait(&ended, &stacks[&wait.thread], holder);
         recorder.count_unfinished(&ended);
     }

@@ -7,17 +7,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use unconvoy_profile::layout::{MAGIC, VERSION};
 use unconvoy_profile::{Kind, Profile, Source, read, weight};
 
-use super::event::{Event, Lock, Totals, WAKE};
+use super::event::{Event, Header, Lock, Totals, WAIT, WAKE};
 use super::target::Target;
 use super::unwind::{Registers, Unwinder};
 use crate::images::Images;
 use crate::profile::kinds;
+use crate::profile::remarks::OWN;
 
 /// Number of wake-ups kept for each address. A wait that began before all of them has no holder.
 const WAKES: usize = 1024;
 
 /// The futex operation with which glibc waits for mutexes, and for nothing else.
-const PLAIN_WAIT: u32 = 0;
+pub const PLAIN_WAIT: u32 = 0;
 
 /// A profile that is being filled.
 pub struct Recorder {
@@ -57,8 +58,6 @@ pub struct Ended {
     pub due: u64,
     pub end: u64,
     pub command: u32,
-    /// See [`super::event::Header::owner`].
-    pub owner: u32,
     pub is_first: bool,
 }
 
@@ -75,7 +74,7 @@ impl Recorder {
         header.begin_unix_ns.store(begin_unix_ns, Relaxed);
         header.unwinds.store(1, Relaxed);
         header.source.store(Source::Outside as u64, Relaxed);
-        put(&header.lock, b"own");
+        put(&header.lock, OWN.as_bytes());
         put(&header.program, target.program.to_string_lossy().as_bytes());
         header.magic.store(MAGIC, Relaxed);
         let mut recorder = Recorder {
@@ -109,13 +108,19 @@ impl Recorder {
         let header = event.header;
         let registers = Registers { ip: header.ip, sp: header.sp, bp: header.bp };
         let frames = self.frames(target, registers, event.stack);
-        if header.kind == WAKE {
-            let stack = self.profile.stack(self.without_libc(&frames));
-            let wakes = self.wakes.entry(header.address).or_default();
-            wakes.truncate(WAKES - 1);
-            wakes.push_front(Wake { at: header.end, thread: header.thread, stack });
-            return;
+        match header.kind {
+            WAIT => self.record_ended(header, &frames),
+            WAKE => {
+                let stack = self.profile.stack(self.without_libc(&frames));
+                let wakes = self.wakes.entry(header.address).or_default();
+                wakes.truncate(WAKES - 1);
+                wakes.push_front(Wake { at: header.end, thread: header.thread, stack });
+            }
+            _ => {}
         }
+    }
+
+    fn record_ended(&mut self, header: Header, frames: &[u64]) {
         let wait = Ended {
             address: header.address,
             thread: header.thread,
@@ -123,11 +128,10 @@ impl Recorder {
             due: header.due,
             end: header.end,
             command: header.command,
-            owner: header.owner,
             is_first: header.is_first != 0,
         };
         let holder = self.first_wake(&wait);
-        self.record_wait(&wait, &frames, holder);
+        self.record_wait(&wait, frames, holder);
     }
 
     /// Unwinds a stack.
@@ -179,7 +183,7 @@ impl Recorder {
 
     fn recognise(&mut self, wait: &Ended, frames: &[u64]) -> Object {
         let names: Vec<String> = frames.iter().flat_map(|&pc| self.functions(pc)).collect();
-        let kind = kinds::object(&names).kind;
+        let kinds::Object { kind, label } = kinds::object(&names);
         let address = wait.address;
         match kind {
             // The mutex of a wait for a signal, which the thread takes again.
@@ -188,14 +192,17 @@ impl Recorder {
             Kind::Cond => Object { kind, address: (address & !7) - self.cond_offset },
             // The futexes of a phase and of writers are at 8 and 12.
             Kind::RwLock => Object { kind, address: (address & !7) - 8 },
+            // A barrier's futex counts its rounds, after the number of threads that came.
+            Kind::Event if label == kinds::BARRIER => Object { kind, address: address - 4 },
             _ => Object { kind, address },
         }
     }
 
     fn functions(&mut self, pc: u64) -> Vec<String> {
-        let names = self.names.entry(pc).or_insert_with(|| {
-            self.images.calls(pc).into_iter().map(|(name, _)| name).collect()
-        });
+        let names = self
+            .names
+            .entry(pc)
+            .or_insert_with(|| self.images.calls(pc).into_iter().map(|(name, _)| name).collect());
         names.clone()
     }
 
@@ -262,7 +269,13 @@ impl Recorder {
     }
 
     /// Completes the profile. `path` maps the files' paths.
-    pub fn finish(self, target: &Target, end_ns: u64, has_ended: bool, totals: Totals) -> Box<Profile> {
+    pub fn finish(
+        self,
+        target: &Target,
+        end_ns: u64,
+        has_ended: bool,
+        totals: Totals,
+    ) -> Box<Profile> {
         let header = &self.profile.header;
         header.last_ns.store(end_ns, Relaxed);
         header.ended.store(u32::from(has_ended), Relaxed);

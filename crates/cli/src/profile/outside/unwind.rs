@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
-use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, ReadCache, SegmentFlags};
 use unconvoy_profile::layout::DEPTH;
 
 use super::target::{Mapping, Target};
@@ -110,7 +111,10 @@ fn module(mapping: &Mapping, file: File) -> Option<Module<Vec<u8>>> {
     let file = object::File::parse(&cache).ok()?;
     let bias = file.segments().find_map(|segment| {
         let (from, size) = segment.file_range();
-        let is_mapped = (from & !0xfff..from + size).contains(&mapping.offset);
+        let SegmentFlags::Elf { p_flags, .. } = segment.flags() else { return None };
+        let is_code = p_flags & PF_X == PF_X;
+        // Segments may share a page of the file, which is then mapped twice.
+        let is_mapped = is_code && (from & !0xfff..from + size).contains(&mapping.offset);
         let address = segment.address().wrapping_sub(from).wrapping_add(mapping.offset);
         is_mapped.then(|| mapping.start.wrapping_sub(address))
     })?;
