@@ -254,15 +254,21 @@ INLINE u32 is_wake(u32 command)
 /* (regs, number) */
 SECTION("tp_btf/sys_enter") int sys_enter(u64 *arguments)
 {
-	u64 number = arguments[1];
+	u64 number = arguments[1], ids;
 
-	if (number != SYS_futex && (number < SYS_futex_waitv || number > SYS_futex_wait))
+	if (number != SYS_futex && (number < SYS_futex_waitv || number > SYS_futex_wait) &&
+	    number != SYS_exit)
 		return 0;
-	if (bpf_get_current_pid_tgid() >> 32 != totals.target)
+	ids = bpf_get_current_pid_tgid();
+	if (ids >> 32 != totals.target)
 		return 0;
 	struct pt_regs *regs = (struct pt_regs *)arguments[0];
 	u64 address = regs->di;
-	if (number == SYS_futex) {
+	if (number == SYS_exit) {
+		u32 id = ids;
+
+		bpf_map_delete_elem(&threads, &id);
+	} else if (number == SYS_futex) {
 		u32 command = regs->si & FUTEX_COMMAND;
 
 		if (is_wait(command))

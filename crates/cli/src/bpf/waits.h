@@ -5,6 +5,7 @@
 
 #include "helpers.h"
 
+#define SYS_exit 60
 #define SYS_futex 202
 #define SYS_futex_waitv 449
 #define SYS_futex_wake 454

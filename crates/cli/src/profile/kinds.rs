@@ -13,6 +13,9 @@ pub struct Object {
 /// The label of `pthread_barrier_t`.
 pub const BARRIER: &str = "barrier";
 
+/// Start of the labels of locks inside libc.
+pub const OF_LIBC: &str = "libc's lock";
+
 /// Starts of C functions' names, without leading underscores. The innermost function decides.
 const C_FUNCTIONS: [(&str, Kind, &str); 12] = [
     ("pthread_mutex_", Kind::Mutex, "mutex"),
@@ -86,7 +89,7 @@ pub fn object(functions: &[String]) -> Object {
             let in_libc = functions.iter().take_while(|name| name.contains(" in libc.so"));
             let entry = in_libc.last().and_then(|name| name.split(' ').next());
             match entry.filter(|name| !name.contains('+') && *name != "syscall") {
-                Some(entry) => of(Kind::Futex, &format!("libc's lock in {entry}")),
+                Some(entry) => of(Kind::Futex, &format!("{OF_LIBC} in {entry}")),
                 None => of(Kind::Futex, "futex"),
             }
         }

@@ -64,8 +64,9 @@ impl<'a> Names<'a> {
             let place = self.known_place(lock.first_stack)?;
             Some(format!("{kind} first waited for in {place}"))
         };
-        let name = self
-            .variable(lock)
+        // An address in libc says less than the function that waited.
+        let variable = || self.variable(lock).filter(|_| !kind.starts_with(kinds::OF_LIBC));
+        let name = variable()
             .or_else(|| self.member(lock.origin, lock.kind))
             .or_else(|| self.member(lock.first_stack, lock.kind))
             .or_else(initialised)

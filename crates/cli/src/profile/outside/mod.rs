@@ -1,10 +1,12 @@
 //! `unconvoy profile --pid`: records the futex waits of a running process from outside.
 //!
 //! BPF programs count the waits and copy the stacks of some of them ([`collector`]). The command
-//! unwinds the stacks ([`unwind`]) and fills the same profile as the interposer does ([`record`]).
+//! unwinds the stacks ([`unwind`]), keeps them ([`record`]), and fills the same profile as the
+//! interposer does ([`fill`]).
 
 mod collector;
 mod event;
+mod fill;
 mod record;
 mod target;
 mod unwind;
@@ -23,9 +25,10 @@ use unconvoy_profile::Recorded;
 
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
-use collector::{Collected, Collector};
+use collector::Collector;
 use event::Wait;
-use record::{Ended, PLAIN_WAIT, Recorder};
+use fill::{PLAIN_WAIT, Span};
+use record::{Ended, Recorder};
 use target::Target;
 use unwind::Registers;
 
@@ -63,7 +66,7 @@ pub fn record(
     let mut collector = Collector::start(&target, period_ns)?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin_ns = monotonic_ns();
-    let mut recorder = Recorder::new(&target, period_ns, begin_ns, since_1970.as_nanos() as u64);
+    let mut recorder = Recorder::new(&target, period_ns);
     complain(&messages::recording(pid, seconds));
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let (mut has_ended, mut signal) = (false, None);
@@ -81,14 +84,11 @@ pub fn record(
         signal = interrupts.take();
         collector.read(|event| recorder.record(&target, event));
     }
-    let Collected { locks, waiting, totals } =
-        collector.finish(|event| recorder.record(&target, event))?;
-    let end_ns = monotonic_ns();
-    record_unfinished(&mut recorder, &target, &waiting, end_ns);
-    for (address, counts) in &locks {
-        recorder.add_counts(*address, counts);
-    }
-    let bytes = recorder.finish(&target, end_ns, has_ended, totals).to_bytes();
+    let collected = collector.finish(|event| recorder.record(&target, event))?;
+    let begin_unix_ns = since_1970.as_nanos() as u64;
+    let span = Span { begin_ns, begin_unix_ns, end_ns: monotonic_ns(), has_ended };
+    record_unfinished(&mut recorder, &target, &collected.waiting, span.end_ns);
+    let bytes = fill::fill(&target, &recorder, &collected, span).to_bytes();
     if let Some(output) = output {
         let written = unconvoy_measure::output::replace(output, &bytes);
         written.with_context(|| cannot_write(output))?;
@@ -122,12 +122,12 @@ fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait],
         threads.get(&wait.thread).is_some_and(|&id| target.waits_at(id, wait.address))
     };
     let waiting: Vec<&Wait> = waiting.iter().filter(is_waiting).collect();
-    let mut stacks: HashMap<u32, Vec<u64>> = HashMap::new();
+    let mut stacks: HashMap<u32, u32> = HashMap::new();
     for wait in &waiting {
         let mut stack = vec![0; STACK];
         let length = target.read(wait.sp, &mut stack);
         let registers = Registers { ip: wait.ip, sp: wait.sp, bp: wait.bp };
-        stacks.insert(wait.thread, recorder.frames(target, registers, &stack[..length]));
+        stacks.insert(wait.thread, recorder.unwind(target, registers, &stack[..length]));
     }
     for wait in waiting {
         let owner = if wait.command == PLAIN_WAIT { target.owner(wait.address) } else { 0 };
@@ -140,8 +140,7 @@ fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait],
             command: wait.command,
             is_first: false,
         };
-        let holder = stacks.get(&owner).map_or(0, |frames| recorder.holder_stack(frames));
-        recorder.record_wait(&ended, &stacks[&wait.thread], holder);
-        recorder.count_unfinished(&ended);
+        let holder = stacks.get(&owner).copied().unwrap_or(0);
+        recorder.record_unfinished(ended, stacks[&wait.thread], holder);
     }
 }

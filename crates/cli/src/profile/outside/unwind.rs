@@ -1,9 +1,8 @@
 //! Unwinds the copied stacks with the unwind information of the mapped files, or by frame pointers
 //! where code has none.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -32,8 +31,14 @@ pub struct Unwinder {
     /// All mappings seen, in the order in which they were found.
     pub mappings: Vec<Mapping>,
     known: HashSet<(u64, u64)>,
-    code: Vec<Range<u64>>,
+    /// Mappings that contain code, by their starts.
+    code: BTreeMap<u64, Code>,
     read_at: Instant,
+}
+
+struct Code {
+    end: u64,
+    is_libc: bool,
 }
 
 impl Unwinder {
@@ -43,7 +48,7 @@ impl Unwinder {
             cache: CacheX86_64::new(),
             mappings: Vec::new(),
             known: HashSet::new(),
-            code: Vec::new(),
+            code: BTreeMap::new(),
             read_at: Instant::now(),
         };
         unwinder.refresh(target);
@@ -56,7 +61,8 @@ impl Unwinder {
                 continue;
             }
             if mapping.is_code {
-                self.code.push(mapping.start..mapping.end);
+                let code = Code { end: mapping.end, is_libc: is_libc(&mapping.path) };
+                self.code.insert(mapping.start, code);
                 let file = target.open_mapped(&mapping);
                 if let Some(module) = file.and_then(|file| module(&mapping, file)) {
                     self.unwinder.remove_module(mapping.start);
@@ -71,18 +77,29 @@ impl Unwinder {
     /// Returns the return addresses of a stack, innermost first. `stack` is the memory from the
     /// stack pointer on.
     pub fn unwind(&mut self, target: &Target, registers: Registers, stack: &[u8]) -> Vec<u64> {
-        let is_known = |ip: u64| self.code.iter().any(|code| code.contains(&ip));
-        if !is_known(registers.ip) && self.read_at.elapsed() >= REFRESH_EVERY {
+        if self.code_at(registers.ip).is_none() && self.read_at.elapsed() >= REFRESH_EVERY {
             self.refresh(target);
         }
         let frames = self.walk(registers, stack);
         // A library may have been loaded since.
-        let is_new = frames.iter().any(|&pc| !self.code.iter().any(|code| code.contains(&pc)));
+        let is_new = frames.iter().any(|&pc| self.code_at(pc).is_none());
         if is_new && self.read_at.elapsed() >= REFRESH_EVERY {
             self.refresh(target);
             return self.walk(registers, stack);
         }
         frames
+    }
+
+    fn code_at(&self, pc: u64) -> Option<&Code> {
+        let (_, code) = self.code.range(..=pc).next_back()?;
+        (pc < code.end).then_some(code)
+    }
+
+    /// The frames from the caller of libc on, as the interposer records them; all if none calls
+    /// libc.
+    pub fn without_libc<'a>(&self, frames: &'a [u64]) -> &'a [u64] {
+        let is_outside = |&pc: &u64| !self.code_at(pc).is_some_and(|code| code.is_libc);
+        &frames[frames.iter().position(is_outside).unwrap_or(0)..]
     }
 
     fn walk(&mut self, registers: Registers, stack: &[u8]) -> Vec<u64> {
@@ -103,6 +120,12 @@ impl Unwinder {
         }
         found
     }
+}
+
+/// Whether a file is libc, or its part with the locks before glibc 2.34.
+pub fn is_libc(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    ["libc.so", "libc-2.", "libpthread"].iter().any(|start| name.starts_with(start))
 }
 
 /// Reads the unwind information of a mapped file.
