@@ -35,7 +35,7 @@ compress() {
 	fi
 	from=$(now)
 	measured "$@" <"$dir/in" >"$dir/out"
-	to=$(now)
+	to=$(written "$dir/out")
 	cmp "$dir/out" "$reference" || fail "compresses to different data"
 	rate "$mib" "$from" "$to" MiB/s
 }

@@ -14,7 +14,7 @@ encode() {
 	shift
 	from=$(now)
 	measured "$@" >"$dir/log" 2>&1 || fail "the encoder failed"
-	to=$(now)
+	to=$(written "$dir/out")
 	decoded=$(ffprobe -v error -count_packets -select_streams v \
 		-show_entries stream=nb_read_packets -of csv=p=0 "$dir/out" 2>"$dir/log" | head -n 1)
 	[ "$decoded" = "$frames" ] && [ ! -s "$dir/log" ] || fail "decoded $decoded of $frames frames"

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { KEYS = 10000, VALUE_BYTES = 64, BATCHES = 512, GETS_OF_TEN = 9, REQUEST_BYTES = 160 };
+enum { VALUE_BYTES = 64, BATCHES = 512, GETS_OF_TEN = 9, REQUEST_BYTES = 160 };
 
 /* Requests that are sent together, and the expected answer. */
 struct batch {
@@ -33,6 +33,7 @@ enum protocol { PROTOCOL_MEMCACHED, PROTOCOL_REDIS };
 
 static enum protocol protocol;
 static const char *path;
+static long keys = 10000;
 static struct batch batches[BATCHES];
 
 static void append(char **at, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -130,10 +131,10 @@ static void store_keys(void)
 {
 	struct connection connection = { .fd = connect_server() };
 
-	for (uint64_t key = 0; key < KEYS; key += 10) {
+	for (uint64_t key = 0; key < (uint64_t)keys; key += 10) {
 		struct batch batch = make_batch(10);
-		for (uint64_t i = 0; i < 10; i++)
-			add_request(&batch, key + i, false);
+		for (uint64_t i = key; i < key + 10 && i < (uint64_t)keys; i++)
+			add_request(&batch, i, false);
 		send_batch(&connection, &batch);
 		while (!receive(&connection))
 			;
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
 		{ "protocol", "NAME", OPTION_TEXT, &protocol_name, 0, 0, "memcached or redis" },
 		{ "socket", "PATH", OPTION_TEXT, &path, 0, 0, "Unix socket of the server" },
 		{ "connections", "N", OPTION_COUNT, &count, 1, 10000, "number of connections" },
+		{ "keys", "N", OPTION_COUNT, &keys, 1, 1000000, "number of keys" },
 		{ "depth", "N", OPTION_COUNT, &depth, 1, 100, "requests in flight on each" },
 		{ "warm-up", "S", OPTION_REAL, &warm_up, 0, 3600, "warm-up time in seconds" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
@@ -169,7 +171,7 @@ int main(int argc, char **argv)
 	for (int b = 0; b < BATCHES; b++) {
 		batches[b] = make_batch(depth);
 		for (long i = 0; i < depth; i++)
-			add_request(&batches[b], random_below(&random, KEYS),
+			add_request(&batches[b], random_below(&random, (uint64_t)keys),
 				    random_below(&random, 10) < GETS_OF_TEN);
 	}
 	store_keys();

@@ -6,6 +6,7 @@
 #
 #   PROGRAMS_CACHE   directory for results of slow preparations; without it, each run prepares again
 #   PROGRAMS_TMPDIR  directory for one run's files [default: /dev/shm, to measure no disk]
+#   PROGRAMS_UNDER   command that runs the program, such as `unconvoy profile --text FILE --`
 # shellcheck shell=sh
 set -eu
 export LC_ALL=C
@@ -59,11 +60,13 @@ fail() {
 }
 
 # Run the measured program to its end.
-measured() { env ${preload:+"LD_PRELOAD=$preload"} "$@"; }
+# shellcheck disable=SC2086 # words
+measured() { env ${preload:+"LD_PRELOAD=$preload"} ${PROGRAMS_UNDER-} "$@"; }
 
 # Start the measured server, with its output in $dir/log and its process id in $server.
 start() {
-	env ${preload:+"LD_PRELOAD=$preload"} "$@" >"$dir/log" 2>&1 </dev/null &
+	# shellcheck disable=SC2086 # words
+	env ${preload:+"LD_PRELOAD=$preload"} ${PROGRAMS_UNDER-} "$@" >"$dir/log" 2>&1 </dev/null &
 	server=$!
 }
 
@@ -106,10 +109,14 @@ prepared() {
 	printf '%s\n' "$cached"
 }
 
-# Nanoseconds since an arbitrary time.
+# Nanoseconds since 1970.
 now() { date +%s%N; }
 
-# Print `rate` for COUNT items between two results of now().
+# The time of the last write to FILE, as now(). The command in PROGRAMS_UNDER may still work after
+# the program's end.
+written() { date -r "$1" +%s%N; }
+
+# Print `rate` for COUNT items between two such times.
 rate() {
 	awk -v n="$1" -v from="$2" -v to="$3" -v unit="$4" \
 		'BEGIN { printf "rate %.6g %s\n", n / ((to - from) / 1e9), unit }'

@@ -13,7 +13,7 @@ use unconvoy_measure::interrupt::Interrupts;
 
 /// Time for a program to end by itself after a signal that the terminal may have sent to it too.
 const BY_ITSELF: Duration = Duration::from_millis(500);
-/// Time for a program to end after SIGTERM before it is killed.
+/// Time for a program to end after its time-out before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 /// Longest sleep of this command. The child's end wakes it earlier.
 const NAP: Duration = Duration::from_secs(1);
@@ -44,7 +44,8 @@ enum Deadline {
     At(Instant, Signal),
 }
 
-/// Runs the command and waits for it. A signal to this command or the time-out ends it.
+/// Runs the command and waits for it. A signal to this command is passed on, and the program may
+/// take its time to end, as a database does; a second signal kills it. The time-out ends it too.
 ///
 /// # Errors
 ///
@@ -107,8 +108,10 @@ fn watch(
             if left.is_zero() {
                 // Fails only if the program has ended. The next iteration sees that.
                 let _ = kill(id, signal);
-                why.get_or_insert(Why::TimedOut);
-                deadline = Deadline::At(Instant::now() + GRACE, Signal::SIGKILL);
+                deadline = match why.get_or_insert(Why::TimedOut) {
+                    Why::Interrupted(_) => Deadline::Never,
+                    Why::TimedOut => Deadline::At(Instant::now() + GRACE, Signal::SIGKILL),
+                };
                 continue;
             }
             nap = nap.min(left + Duration::from_millis(1));

@@ -4,11 +4,12 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use addr2line::{Loader, demangle_auto};
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
+use crate::debug_files;
 use crate::members::{self, DebugFile, Frame, LockType};
 
 /// Source directories of libraries. A chain of inlined functions is named after the first one
@@ -175,6 +176,20 @@ impl Images {
         chain.into_iter().map(|code| (code.name, !code.is_library)).collect()
     }
 
+    /// The function and the offset of a call in it, if the call's line is unknown.
+    pub fn call_site(&self, return_address: u64) -> Option<String> {
+        let pc = return_address.wrapping_sub(1);
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let loader = image.loader()?;
+        if loader.find_location(own).ok().flatten().is_some() {
+            return None;
+        }
+        let symbol = loader.find_symbol_info(own)?;
+        let offset = own + 1 - symbol.address();
+        Some(format!("{}+{offset:#x} in {}", readable(symbol.name()), image.file_name()))
+    }
+
     fn look(&self, pc: u64) -> Option<Code> {
         let mut named = self.named.borrow_mut();
         named.entry(pc).or_insert_with(|| self.at(pc).map(|image| image.code(pc))).clone()
@@ -210,12 +225,13 @@ impl Image {
 
     fn loader(&self) -> Option<&Loader> {
         let load = || {
-            let apart = self
-                .file
-                .as_ref()
-                .and_then(separate_debug_file)
-                .and_then(|file| Loader::new(file).ok());
-            apart.or_else(|| Loader::new(&self.path).ok())
+            let file = self.file.as_ref()?;
+            let apart = debug_files::separate(file).and_then(|apart| {
+                let supplement = debug_files::supplement(&apart);
+                Loader::new_with_sup(apart, supplement).ok()
+            });
+            let own = || Loader::new_with_sup(&self.path, debug_files::supplement(&self.path));
+            apart.or_else(|| own().ok())
         };
         self.code.get_or_init(load).as_ref()
     }
@@ -234,9 +250,11 @@ impl Image {
     fn debug(&self) -> Option<&DebugFile> {
         let read = || {
             let file = self.file.as_ref()?;
-            let apart = separate_debug_file(file).and_then(|path| File::open(path).ok());
-            let apart = apart.and_then(|file| DebugFile::read(&ReadCache::new(file)));
-            apart.or_else(|| DebugFile::read(file))
+            let open = |path: PathBuf| Some(ReadCache::new(File::open(path).ok()?));
+            let supplement = |path: &Path| debug_files::supplement(path).and_then(open);
+            let apart = debug_files::separate(file)
+                .and_then(|path| DebugFile::read(&open(path.clone())?, supplement(&path).as_ref()));
+            apart.or_else(|| DebugFile::read(file, supplement(&self.path).as_ref()))
         };
         self.debug.get_or_init(read).as_ref()
     }
@@ -322,20 +340,10 @@ fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
     Some((low, high))
 }
 
-/// Finds a distribution's separate debug file by build id, as gdb does ("Separate Debug Files" in
-/// its manual).
-fn separate_debug_file(file: &ReadCache<File>) -> Option<PathBuf> {
-    let file = object::File::parse(file).ok()?;
-    let id: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (first, rest) = id.split_at_checked(2)?;
-    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
-    debug.is_file().then_some(debug)
-}
-
 /// Reads a file's variables, ordered by address.
 fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
     let apart =
-        separate_debug_file(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+        debug_files::separate(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
     let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()

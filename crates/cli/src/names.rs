@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::images::Images;
+use crate::kinds;
 use crate::members::LockType;
 
 /// The name of code outside all mapped files.
@@ -23,10 +24,13 @@ pub type Use<'a> = (&'a [u64], &'static str);
 /// program's own code.
 type Calls = Vec<(String, bool)>;
 
+/// The name of a place, and its return address.
+type Place = (String, Option<u64>);
+
 /// Names from a program's files.
 pub struct Names {
     images: Images,
-    places: RefCell<HashMap<Vec<u64>, String>>,
+    places: RefCell<HashMap<Vec<u64>, Place>>,
     calls: RefCell<HashMap<u64, Calls>>,
     members: RefCell<HashMap<(Vec<u64>, LockType), Option<String>>>,
 }
@@ -46,23 +50,29 @@ impl Names {
     }
 
     /// Names a lock by its address, if that has a meaning in the files, and by stacks, the most
-    /// telling one first.
-    pub fn lock(&self, address: Option<u64>, lock: LockType, uses: &[Use<'_>]) -> Option<String> {
-        let member = || uses.iter().find_map(|(frames, _)| self.member(frames, lock));
+    /// telling one first. `label` says what it is, and `lock` its type if it is a pthread object.
+    pub fn lock(
+        &self,
+        address: Option<u64>,
+        lock: Option<LockType>,
+        label: &str,
+        uses: &[Use<'_>],
+    ) -> Option<String> {
+        let member = || uses.iter().find_map(|(frames, _)| self.member(frames, lock?));
         let place = || {
             let mut uses = uses.iter();
             uses.find_map(|(frames, verb)| {
-                Some(format!("{} {verb} {}", lock.name(), self.place(frames)?))
+                Some(format!("{label} {verb} {}", self.call_site(frames)?))
             })
         };
         address.and_then(|at| self.variable(at, lock)).or_else(member).or_else(place)
     }
 
     /// The static variable, or the member of a static object.
-    fn variable(&self, address: u64, lock: LockType) -> Option<String> {
+    fn variable(&self, address: u64, lock: Option<LockType>) -> Option<String> {
         let variable = self.images.variable(address)?;
         let is_whole = !variable.contains("+0x");
-        let member = || self.images.static_member(address, lock);
+        let member = || self.images.static_member(address, lock?);
         Some(if is_whole { variable } else { member().unwrap_or(variable) })
     }
 
@@ -78,6 +88,20 @@ impl Names {
 
     /// The innermost place of a stack in the program's own code.
     pub fn place(&self, frames: &[u64]) -> Option<String> {
+        Some(self.place_with_pc(frames)?.0)
+    }
+
+    /// As `place`, but different calls in one function have different names, even if the function's
+    /// lines are unknown: a function may initialise many locks.
+    fn call_site(&self, frames: &[u64]) -> Option<String> {
+        let (place, pc) = self.place_with_pc(frames)?;
+        let site = pc.and_then(|pc| self.images.call_site(pc));
+        Some(site.unwrap_or(place))
+    }
+
+    /// The innermost place of a stack in the program's own code, and its return address; no address
+    /// if the place is in no file.
+    fn place_with_pc(&self, frames: &[u64]) -> Option<Place> {
         if frames.is_empty() {
             return None;
         }
@@ -86,12 +110,15 @@ impl Names {
         }
         let mut calls = Vec::new();
         for &pc in frames {
-            calls.extend(self.calls(pc));
-            if calls.iter().any(|(name, is_own)| *is_own && !is_wrapper(name)) {
+            calls.extend(self.calls(pc).into_iter().map(|call| (call, pc)));
+            if calls.iter().any(|((name, is_own), _)| *is_own && !is_wrapper(name)) {
                 break;
             }
         }
-        let place = place_of(&calls);
+        let place = match place_of(&calls) {
+            Some(((name, _), pc)) => (name.clone(), Some(*pc)),
+            None => (GENERATED.to_string(), None),
+        };
         self.places.borrow_mut().insert(frames.to_vec(), place.clone());
         Some(place)
     }
@@ -116,16 +143,20 @@ impl Names {
 }
 
 /// The innermost function of the program's own code that does not wrap a lock. Without one, the
-/// innermost function of its own code; without that, the innermost of all.
-fn place_of(calls: &[(String, bool)]) -> String {
-    let own = || calls.iter().filter(|(_, is_own)| *is_own);
-    let place = own().find(|(name, _)| !is_wrapper(name)).or_else(|| own().next());
-    place.or(calls.first()).map_or_else(|| GENERATED.to_string(), |(name, _)| name.clone())
+/// innermost function of its own code; without that, the innermost of all. Each call has its name,
+/// whether it is the program's own, and its return address.
+fn place_of(calls: &[((String, bool), u64)]) -> Option<&((String, bool), u64)> {
+    let own = || calls.iter().filter(|((_, is_own), _)| *is_own);
+    let place = own().find(|((name, _), _)| !is_wrapper(name)).or_else(|| own().next());
+    place.or(calls.first())
 }
 
 /// Whether a function's name says that it only wraps a lock's operation: `port::Mutex::Lock`, or
 /// the constructor or destructor of a guard. Its caller is the better place.
 fn is_wrapper(name: &str) -> bool {
+    if kinds::is_runtime(name) {
+        return true;
+    }
     let function = name.split(" (").next().unwrap_or(name);
     let function = function.split(" in ").next().unwrap_or(function);
     let mut parts = function.rsplit("::");
@@ -134,6 +165,12 @@ fn is_wrapper(name: &str) -> bool {
     let plain = last.to_lowercase().replace('_', "");
     if OPERATIONS.contains(&&*plain) {
         return plain.contains("lock") || class.is_some_and(is_lock_class);
+    }
+    // A part of an operation, such as HotSpot's `Mutex::lock_contended`.
+    let first_word = last.split('_').next().unwrap_or(last).to_lowercase();
+    if last.contains('_') && OPERATIONS.contains(&&*first_word) && class.is_some_and(is_lock_class)
+    {
+        return true;
     }
     // A C function, such as `queue_mutex_release`.
     let operation = last.rsplit('_').next().unwrap_or(last).to_lowercase();
@@ -183,9 +220,10 @@ const OPERATIONS: [&str; 25] = [
     "mutexunlock",
 ];
 
-/// Ends of the names of guards: classes whose objects hold a lock.
-const GUARDS: [&str; 8] =
-    ["Lock", "_lock", "Locker", "Guard", "_guard", "Mutex", "_mutex", "Latch"];
+/// Ends of the names of locks' classes and guards: their constructors and destructors initialise,
+/// take or release a lock for their callers.
+const GUARDS: [&str; 9] =
+    ["Lock", "_lock", "Locker", "Guard", "_guard", "Mutex", "_mutex", "Latch", "Monitor"];
 
 #[cfg(test)]
 mod tests {
@@ -201,6 +239,8 @@ mod tests {
             "mutex_lock (mutex.c:10)",
             "any_lock_release (lock_kind.h:86)",
             "CondVar::Wait in libdb.so",
+            "Mutex::lock_contended in libjvm.so",
+            "os::PlatformMonitor::PlatformMonitor in libjvm.so",
         ] {
             assert!(is_wrapper(name), "{name}");
         }
@@ -209,6 +249,8 @@ mod tests {
             "Clock::Clock (clock.h:1)",
             "wait (a.c:1)",
             "LRUCache::Release (c.cc:9)",
+            "MDL_lock::remove_ticket in mariadbd",
+            "ThreadsSMRSupport::wait_until_not_protected in libjvm.so",
         ] {
             assert!(!is_wrapper(name), "{name}");
         }
@@ -216,16 +258,17 @@ mod tests {
 
     #[test]
     fn place_is_own_code_that_uses_lock() {
-        let call = |name: &str, is_own| (name.to_string(), is_own);
+        let call = |name: &str, is_own| ((name.to_string(), is_own), 0);
+        let place_of = |calls: &[_]| place_of(calls).map(|((name, _), _)| name.clone());
         let calls = [
             call("std::mutex::lock (std_mutex.h:100)", false),
             call("port::Mutex::Lock (port.h:55)", true),
             call("DBImpl::Get (db.cc:4)", true),
             call("main (main.c:1)", true),
         ];
-        assert_eq!(place_of(&calls), "DBImpl::Get (db.cc:4)");
-        assert_eq!(place_of(&calls[..2]), "port::Mutex::Lock (port.h:55)");
-        assert_eq!(place_of(&calls[..1]), "std::mutex::lock (std_mutex.h:100)");
-        assert_eq!(place_of(&[]), GENERATED);
+        assert_eq!(place_of(&calls).unwrap(), "DBImpl::Get (db.cc:4)");
+        assert_eq!(place_of(&calls[..2]).unwrap(), "port::Mutex::Lock (port.h:55)");
+        assert_eq!(place_of(&calls[..1]).unwrap(), "std::mutex::lock (std_mutex.h:100)");
+        assert_eq!(place_of(&[]), None);
     }
 }

@@ -196,8 +196,8 @@ impl Offsets {
         let address = |at: &Offset| Some(self.bases.get(&at.object)? + at.offset);
         let at = lock.at.as_ref().and_then(address);
         let taken = lock.first_taken.as_ref().and_then(address);
-        let name = LockType::of(&lock.kind)
-            .and_then(|kind| self.names.lock(at, kind, &[(taken.as_slice(), FIRST_TAKEN)]));
+        let kind = LockType::of(&lock.kind);
+        let name = self.names.lock(at, kind, &lock.kind, &[(taken.as_slice(), FIRST_TAKEN)]);
         name.unwrap_or_else(|| lock.place.clone())
     }
 }

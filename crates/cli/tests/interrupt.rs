@@ -71,3 +71,43 @@ fn program_that_ignores_signal_is_killed() {
     assert_eq!(code, Some(130), "{text}");
     assert!(stage::has_ended(&stage.read("child")));
 }
+
+/// Starts `unconvoy profile` of a program that handles SIGTERM by `handler`, and sends SIGTERM as
+/// soon as the handler is set.
+fn profile_terminated(stage: &Stage, handler: &str) -> std::process::Child {
+    let program = "trap 'HANDLER' TERM\necho > ready\nwhile :; do sleep 0.05; done\n";
+    stage.script("program", &format!("#!/bin/sh\n{}", program.replace("HANDLER", handler)));
+    let mut process = stage.process();
+    process.args(["profile", "--", "./program"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = process.spawn().unwrap();
+    wait_for(stage, "ready");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    child
+}
+
+#[track_caller]
+fn wait_for(stage: &Stage, file: &str) {
+    let deadline = Instant::now() + stage::LIMIT;
+    while !stage.path(file).exists() {
+        assert!(Instant::now() < deadline, "no {file}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn profiled_program_may_take_its_time_to_end() {
+    let stage = Stage::new();
+    let mut child = profile_terminated(&stage, "sleep 4; echo > ended; exit 0");
+    child.wait().unwrap();
+    assert!(stage.path("ended").exists());
+}
+
+#[test]
+fn second_signal_kills_profiled_program() {
+    let stage = Stage::new();
+    let mut child = profile_terminated(&stage, "echo $$ > id.new; mv id.new id");
+    wait_for(&stage, "id");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    child.wait().unwrap();
+    assert!(stage::has_ended(&stage.read("id")));
+}

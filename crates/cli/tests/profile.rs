@@ -108,7 +108,7 @@ fn summary_names_locks_and_places_within_100_columns() {
     for part in [
         "40.0 ms of waiting in 3 waits for 3 locks",
         "\nqueue_lock\n",
-        "2 x mutex initialised in main in server",
+        "2 x mutex initialised in main+0x2 in server",
         "75 %",
         "25 %",
         "waits in  wait_here in server",
@@ -182,6 +182,62 @@ fn program_without_symbols_is_remarked() {
     assert!(stripped.is_ok_and(|status| status.success()), "the tests need binutils");
     let text = known.report(&[]);
     assert!(text.contains("server+0x") && text.contains("No symbols for server"), "{text}");
+}
+
+/// `debuginfod-find` keeps the debug files that it fetches in its cache.
+#[test]
+fn debug_file_in_debuginfods_cache_names_stripped_program() {
+    use object::Object;
+    let known = Known::new().with_waits();
+    let program = known.stage.path("server");
+    let bytes = std::fs::read(&program).unwrap();
+    let id = object::File::parse(&*bytes).unwrap().build_id().unwrap();
+    let id = id.expect("gcc and clang of distributions write build ids");
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = known.stage.path("debuginfod_client").join(id);
+    std::fs::create_dir_all(&folder).unwrap();
+    let debug = folder.join("debuginfo");
+    for arguments in [&["--only-keep-debug"][..], &["--strip-all"]] {
+        let to = if arguments == ["--strip-all"] { &program } else { &debug };
+        let mut command = std::process::Command::new("objcopy");
+        let status = command.args(arguments).arg(&program).arg(to).status();
+        assert!(status.is_ok_and(|status| status.success()), "the tests need binutils");
+    }
+    let path = known.stage.path("locks.profile");
+    std::fs::write(&path, known.profile.to_bytes()).unwrap();
+    let report = |variable: &str, cache: PathBuf| {
+        let mut command = known.stage.unconvoy();
+        command.env_remove("DEBUGINFOD_CACHE_PATH").env(variable, cache);
+        command.args(["profile", "--read", "locks.profile"]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    for (variable, cache) in
+        [("XDG_CACHE_HOME", ""), ("DEBUGINFOD_CACHE_PATH", "debuginfod_client")]
+    {
+        let text = report(variable, known.stage.path(cache));
+        assert!(text.contains("\nqueue_lock\n") && text.contains("wait_here in server"), "{text}");
+    }
+    // The cache remembers by an empty file that no server has the debug file.
+    std::fs::write(&debug, "").unwrap();
+    let text = report("XDG_CACHE_HOME", known.stage.path(""));
+    assert!(text.contains("No symbols for server"), "{text}");
+}
+
+#[test]
+fn text_option_writes_report_to_file() {
+    let known = Known::new().with_waits();
+    let report = known.report(&[]);
+    assert_eq!(known.report(&["--text", "report.txt"]), "");
+    assert_eq!(known.stage.read("report.txt"), report);
+}
+
+#[test]
+fn short_waits_give_no_advice() {
+    let known = Known::new().with_waits();
+    known.profile.header.last_ns.store(5_000_000_000, Relaxed);
+    let text = known.report(&[]);
+    let little = "Other locks can gain little: all threads together waited for 40.0 ms of 5.00 s.";
+    assert!(text.contains(little) && !text.contains("Shorten"), "{text}");
 }
 
 #[test]

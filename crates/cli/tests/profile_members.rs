@@ -174,3 +174,49 @@ fn initialisation_names_member_of_array() {
     let name = name_of(&stage, &program, Kind::Mutex, &second[..1], &[]);
     assert!(name.starts_with("mutex first waited for in take_second"), "{name}");
 }
+
+/// Distributions compress debug information: `dwz` shares it within a file and, with `-m`, moves
+/// what several files share into a supplement.
+#[test]
+#[ignore = "make test-all: needs dwz"]
+fn shared_debug_information_names_locks_and_places() {
+    if Command::new("dwz").arg("--version").output().is_err() {
+        println!("missing: dwz not installed (apt-get install dwz)");
+        return;
+    }
+    let stage = Stage::new();
+    let source = stage.write("members.c", C);
+    let flags = ["-O2", "-g", "-pie", "-fPIE", "-pthread"];
+    let program = stage.compile("members", &source, &flags).unwrap();
+    let other = stage.compile("other", &source, &flags).unwrap();
+    let names = || {
+        let lock = "pthread_mutex_lock";
+        let second = returns(&program, "take_second", lock);
+        let unknown = returns(&program, "unknown", lock);
+        [second, unknown].map(|pcs| name_of(&stage, &program, Kind::Mutex, &pcs[..1], &[]))
+    };
+    let before = names();
+    assert_eq!(before[0], "pair::second");
+    assert!(before[1].starts_with("mutex first waited for in unknown (members.c:"), "{before:?}");
+    let dwz = |arguments: &[&std::ffi::OsStr]| {
+        let output = Command::new("dwz").args(arguments).output().expect("dwz");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let single = stage.path("single");
+    dwz(&["-o".as_ref(), single.as_os_str(), program.as_os_str()]);
+    let original = std::fs::read(&program).unwrap();
+    std::fs::copy(&single, &program).unwrap();
+    assert_eq!(names(), before);
+    std::fs::write(&program, original).unwrap();
+    let supplement = stage.path("common.debug");
+    let option = ["-m".as_ref(), supplement.as_os_str(), "-M".as_ref(), "common.debug".as_ref()];
+    dwz(&[&option[..], &[program.as_os_str(), other.as_os_str()]].concat());
+    assert!(supplement.exists());
+    // The structure is in the supplement, which is not searched for types.
+    let place = "mutex first waited for in take_second (members.c:";
+    let shared = names();
+    assert!(shared[0] == before[0] || shared[0].starts_with(place), "{shared:?}");
+    assert_eq!(shared[1], before[1]);
+    std::fs::remove_file(&supplement).unwrap();
+    assert_ne!(names()[1], before[1]);
+}

@@ -11,6 +11,7 @@ mod mappings;
 pub mod read;
 mod tables;
 
-pub use layout::{Kind, Profile};
+pub use layout::{Kind, Profile, Source};
+pub use mappings::Mapping;
 pub use read::{Damage, Recorded};
 pub use tables::{mix, weight};

@@ -11,11 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::layout::{
-    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Stack, TIME_SHIFT,
-    VERSION,
+    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack,
+    TIME_SHIFT, VERSION,
 };
-use crate::mappings::History;
-pub use crate::mappings::Mapping;
+use crate::mappings::{History, Mapping};
 
 /// Why this version cannot read a file as a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,6 +124,8 @@ pub struct Recorded {
     pub load: String,
     /// Whether the process exited; false if it was killed or still ran.
     pub has_ended: bool,
+    /// Who recorded the profile.
+    pub source: Source,
     /// Whether call stacks were recorded.
     pub unwinds: bool,
     /// Whether the recording of call stacks ended, because the program registered generated code.
@@ -140,6 +141,8 @@ pub struct Recorded {
     pub mappings: Vec<Mapping>,
     /// Locks with waits, those with the most time waited first.
     pub locks: Vec<WaitedLock>,
+    /// Addresses of all locks, including those at which no wait has ended.
+    pub addresses: Vec<u64>,
     /// All samples, those with the most time waited first.
     pub samples: Vec<SampledWaits>,
     /// The longest waits, longest first.
@@ -199,6 +202,10 @@ impl Recorded {
             lock: text(&header.lock),
             load: text(&header.load),
             has_ended: header.ended.load(Relaxed) != 0,
+            source: match header.source.load(Relaxed) {
+                1 => Source::Outside,
+                _ => Source::Interposer,
+            },
             unwinds: header.unwinds.load(Relaxed) != 0,
             has_registered: header.registered.load(Relaxed) != 0,
             period_ns: header.period_ns.load(Relaxed),
@@ -208,6 +215,7 @@ impl Recorded {
             samples: samples(profile, &places),
             longest: longest(profile, &places, begin),
             futex_samples: [0, 1].map(|which| header.futex_samples[which].load(Relaxed)),
+            addresses: addresses(profile),
             locks,
             lost: [&header.lost_waits, &header.lost_stacks, &header.lost_samples]
                 .map(|lost| lost.load(Relaxed)),
@@ -261,6 +269,13 @@ impl Profile {
 fn text(bytes: &[AtomicU8]) -> String {
     let bytes = bytes.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+}
+
+fn addresses(profile: &Profile) -> Vec<u64> {
+    let addresses = profile.locks.iter().map(|lock| lock.address.load(Relaxed));
+    let mut addresses: Vec<u64> = addresses.filter(|&address| address != 0).collect();
+    addresses.sort_unstable();
+    addresses
 }
 
 /// The number and the time in a word that has both.
@@ -360,6 +375,7 @@ mod tests {
         profile.header.version.store(VERSION, Relaxed);
         let (index, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
         profile.record_wait(lock, 5_000, 100, false);
+        profile.lock(Kind::Cond, 0x2000).unwrap(); // a wait that never ended
         let stack = profile.stack(&[0x10, 0x20], 0);
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
@@ -377,6 +393,7 @@ mod tests {
         assert_eq!(recorded.stack(waits.waiter), [0x10, 0x20]);
         assert_eq!(recorded.stack(lock.origin), [0x10, 0x20]);
         assert_eq!(recorded.longest[0].thread, 42);
+        assert_eq!(recorded.addresses, [0x1000, 0x2000]);
         assert!(recorded.stack(0).is_empty() && recorded.stack(u32::MAX).is_empty());
     }
 

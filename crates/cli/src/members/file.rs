@@ -36,19 +36,26 @@ pub struct At {
     pub offset: UnitOffset,
 }
 
+type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
+
+fn section(file: &Elf<'_>, id: SectionId) -> Result<Bytes, gimli::Error> {
+    let section = file.section_by_name(id.name());
+    let data = section.and_then(|section| section.uncompressed_data().ok());
+    Ok(Bytes::new(Arc::from(data.as_deref().unwrap_or_default()), LittleEndian))
+}
+
 impl DebugFile {
-    /// Reads a file; `None` if it has no debug information, or too much.
-    pub fn read(file: &ReadCache<File>) -> Option<Self> {
+    /// Reads a file, and the supplement that it shares with others; `None` if it has no debug
+    /// information, or too much. Types in the supplement are not followed.
+    pub fn read(file: &ReadCache<File>, supplement: Option<&ReadCache<File>>) -> Option<Self> {
         let file = object::File::parse(file).ok()?;
         if file.section_by_name(".debug_info")?.size() > MOST_BYTES {
             return None;
         }
-        let load = |id: SectionId| -> Result<Bytes, gimli::Error> {
-            let section = file.section_by_name(id.name());
-            let data = section.and_then(|section| section.uncompressed_data().ok());
-            Ok(Bytes::new(Arc::from(data.as_deref().unwrap_or_default()), LittleEndian))
-        };
-        let dwarf = Dwarf::load(load).ok()?;
+        let mut dwarf = Dwarf::load(|id| section(&file, id)).ok()?;
+        if let Some(supplement) = supplement.and_then(|it| object::File::parse(it).ok()) {
+            dwarf.load_sup(|id| section(&supplement, id)).ok()?;
+        }
         let mut units = Vec::new();
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {

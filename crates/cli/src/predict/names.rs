@@ -52,7 +52,9 @@ impl<'a> Namer<'a> {
 
     fn lock_name(&self, lock: &Lock) -> String {
         let uses = [(&[lock.pc][..], FIRST_TAKEN)];
-        let name = lock.kind.and_then(|kind| self.names.lock(Some(lock.address), kind, &uses));
+        let name = lock
+            .kind
+            .and_then(|kind| self.names.lock(Some(lock.address), Some(kind), kind.name(), &uses));
         name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
     }
 

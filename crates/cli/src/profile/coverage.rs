@@ -93,8 +93,8 @@ fn futex(call: &str) -> Option<u64> {
 impl Observed {
     /// The number of samples at locks and condition variables of the profile, and of the others.
     pub fn samples_at(&self, recorded: &Recorded) -> [u64; 2] {
-        let mut objects: Vec<u64> = recorded.locks.iter().map(|lock| lock.address).collect();
-        objects.sort_unstable();
+        // A thread may wait for a signal from the program's start to its end.
+        let objects = &recorded.addresses;
         let interposer = |address: u64| {
             let mut files = recorded.mappings.iter();
             files.any(|one| {
@@ -137,6 +137,18 @@ mod tests {
         assert_eq!(futex(&line(libc::SYS_futex, libc::FUTEX_WAKE, 0x5000)), None);
         assert_eq!(futex(&line(libc::SYS_read, wait, 0x5000)), None);
         assert_eq!((futex("running"), futex(""), futex("-1 0x7ffc 0x12")), (None, None, None));
+    }
+
+    #[test]
+    fn unended_wait_for_signal_is_covered() {
+        use unconvoy_profile::layout::{MAGIC, VERSION};
+        let profile = unconvoy_profile::read::zeroed();
+        profile.header.magic.store(MAGIC, std::sync::atomic::Ordering::Relaxed);
+        profile.header.version.store(VERSION, std::sync::atomic::Ordering::Relaxed);
+        profile.lock(unconvoy_profile::Kind::Cond, 0x5000).expect("room");
+        let recorded = Recorded::parse(&profile.to_bytes()).expect("valid");
+        let futexes = HashMap::from([(0x5008, 3), (0x9000, 1)]);
+        assert_eq!(Observed { pid: 1, futexes }.samples_at(&recorded), [3, 1]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod firefox;
 mod flame;
 mod names;
 pub mod options;
+mod outside;
 mod page;
 mod pprof;
 mod recording;
@@ -19,7 +20,7 @@ mod rows;
 mod samples;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use unconvoy_measure::output::{complain, print};
@@ -49,6 +50,14 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
         let recorded = recording::read(file)?;
         return present(args, &evaluated(&recorded, args.sort));
     }
+    if let Some(pid) = args.pid {
+        let period_ns = (args.period * 1e6) as u64;
+        let recording = outside::record(pid, args.seconds, period_ns, args.output.as_deref())?;
+        let mut report = evaluated(&recording.recorded, args.sort);
+        report.remarks.extend(recording.remarks);
+        let written = present(args, &report)?;
+        return Ok(recording.signal.map_or(written, |signal| 128 + signal as u8));
+    }
     let recording = recording::run(args)?;
     let mut report = evaluated(&recording.main, args.sort);
     report.remarks.extend(recording.remarks());
@@ -70,6 +79,7 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
 fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
     let outputs = [
         ("--output", &args.output),
+        ("--text", &args.text),
         ("--json", &args.json),
         ("--csv", &args.csv),
         ("--pprof", &args.pprof),
@@ -104,16 +114,24 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
         (&args.firefox, |report| Ok(firefox::encode(report)?.into_bytes())),
         (&args.html, |report| Ok(page::render(report)?.into_bytes())),
     ];
-    for (path, exporter) in files {
-        let Some(path) = path else { continue };
-        let written = exporter(report)
+    let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
+        let written = bytes
             .and_then(|bytes| Ok(unconvoy_measure::output::replace(path, &bytes)?))
             .with_context(|| cannot_write(path));
         if let Err(error) = written {
             complain(&format!("{error:#}"));
             status = 1;
         }
+    };
+    for (path, exporter) in files {
+        if let Some(path) = path {
+            write(path, exporter(report));
+        }
     }
-    print(&text::render(report, args.by, args.top))?;
+    let text = text::render(report, args.by, args.top);
+    match &args.text {
+        Some(path) => write(path, Ok(text.into_bytes())),
+        None => print(&text)?,
+    }
     Ok(status)
 }

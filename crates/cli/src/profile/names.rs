@@ -4,6 +4,7 @@ use unconvoy_profile::read::WaitedLock;
 use unconvoy_profile::{Kind, Recorded};
 
 use crate::images::{Images, Mapping};
+use crate::kinds;
 use crate::members::LockType;
 use crate::names;
 
@@ -38,14 +39,27 @@ impl<'a> Names<'a> {
             (self.recorded.stack(lock.origin), "initialised in"),
             (self.recorded.stack(lock.first_stack), "first waited for in"),
         ];
-        let name = self.names.lock(Some(lock.named_at), lock_type(lock.kind), &uses);
-        name.unwrap_or_else(|| format!("{} without a sampled wait", lock.kind.name()))
+        let label = match lock.kind {
+            Kind::Futex | Kind::Event => kinds::object(&self.functions(lock.first_stack)).label,
+            kind => kind.name().to_string(),
+        };
+        // An address in libc says less than the function that waited.
+        let address = Some(lock.named_at).filter(|_| !label.starts_with(kinds::OF_LIBC));
+        let name = self.names.lock(address, lock_type(lock.kind), &label, &uses);
+        name.unwrap_or_else(|| format!("{label} without a sampled wait"))
     }
 
     /// The innermost place of a stack in the program's own code.
     pub fn place(&self, stack: u32) -> String {
         let place = self.names.place(self.recorded.stack(stack));
         place.unwrap_or_else(|| UNKNOWN.to_string())
+    }
+
+    /// The names of the functions of a stack, innermost first.
+    fn functions(&self, stack: u32) -> Vec<String> {
+        let mut functions = self.names.functions(self.recorded.stack(stack));
+        functions.reverse();
+        functions
     }
 
     /// The functions of a stack, outermost first, inlined ones included.
@@ -57,11 +71,13 @@ impl<'a> Names<'a> {
     }
 }
 
-fn lock_type(kind: Kind) -> LockType {
+/// The type of a pthread object.
+fn lock_type(kind: Kind) -> Option<LockType> {
     match kind {
-        Kind::Mutex => LockType::Mutex,
-        Kind::RwLock => LockType::RwLock,
-        Kind::Spin => LockType::Spin,
-        Kind::Cond => LockType::Cond,
+        Kind::Mutex => Some(LockType::Mutex),
+        Kind::RwLock => Some(LockType::RwLock),
+        Kind::Spin => Some(LockType::Spin),
+        Kind::Cond => Some(LockType::Cond),
+        Kind::Futex | Kind::Event => None,
     }
 }

@@ -1,0 +1,43 @@
+//! Files with the debug information of stripped programs and libraries.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ReadCache};
+
+/// Finds a file's separate debug file by build id, as gdb does ("Separate Debug Files" in its
+/// manual), or in the cache of `debuginfod-find`.
+pub fn separate(file: &ReadCache<File>) -> Option<PathBuf> {
+    by_build_id(object::File::parse(file).ok()?.build_id().ok()??)
+}
+
+/// Finds the file that has the information which several debug files share (`dwz -m`).
+pub fn supplement(debug_file: &Path) -> Option<PathBuf> {
+    let cache = ReadCache::new(File::open(debug_file).ok()?);
+    let (name, id) = object::File::parse(&cache).ok()?.gnu_debugaltlink().ok()??;
+    let beside = debug_file.parent()?.join(OsStr::from_bytes(name));
+    by_build_id(id).or_else(|| Some(beside).filter(|path| is_there(path)))
+}
+
+fn by_build_id(id: &[u8]) -> Option<PathBuf> {
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = id.split_at_checked(2)?;
+    let installed = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
+    let fetched = debuginfod_cache().map(|cache| cache.join(&id).join("debuginfo"));
+    [Some(installed), fetched].into_iter().flatten().find(|path| is_there(path))
+}
+
+/// Whether a file has content. `debuginfod-find` remembers by an empty file that no server has it.
+fn is_there(path: &Path) -> bool {
+    path.metadata().is_ok_and(|it| it.is_file() && it.len() > 0)
+}
+
+/// The cache of `debuginfod-find` (debuginfod_find_debuginfo(3), "Environment variables").
+fn debuginfod_cache() -> Option<PathBuf> {
+    let named = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    named("DEBUGINFOD_CACHE_PATH")
+        .or_else(|| Some(named("XDG_CACHE_HOME")?.join("debuginfod_client")))
+        .or_else(|| Some(named("HOME")?.join(".cache/debuginfod_client")))
+}
