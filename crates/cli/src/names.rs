@@ -1,7 +1,7 @@
 //! Names of locks and places, the same in every report.
 //!
 //! A lock's name is the first of these that is known: its static variable; the member of an object,
-//! from the debug information of the code that initialised or took the lock; the place of that code.
+//! from the debug information of the code that initialised or took the lock; that code's place.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,6 +24,9 @@ pub type Use<'a> = (&'a [u64], &'static str);
 /// program's own code.
 type Calls = Vec<(String, bool)>;
 
+/// A stack, and the type of the lock that it takes.
+type Taken = (Vec<u64>, LockType);
+
 /// The name of a place, and its return address.
 type Place = (String, Option<u64>);
 
@@ -32,7 +35,7 @@ pub struct Names {
     images: Images,
     places: RefCell<HashMap<Vec<u64>, Place>>,
     calls: RefCell<HashMap<u64, Calls>>,
-    members: RefCell<HashMap<(Vec<u64>, LockType), Option<String>>>,
+    members: RefCell<HashMap<Taken, Option<String>>>,
 }
 
 impl Names {

@@ -150,14 +150,13 @@ type Scopes = (Vec<Variable>, Vec<(u16, Value)>, Range<u64>);
 /// The variables in scope at the call that returns to `address`, the call's arguments, and the part
 /// of the function's address range that contains the call.
 fn scopes(file: &DebugFile, unit: usize, address: u64) -> Option<Scopes> {
-    let entries = file.unit(unit);
     let mut variables = Vec::new();
     let mut arguments = Vec::new();
     // Depth and tag of the scopes around the call.
     let mut active: Vec<(isize, gimli::DwTag)> = Vec::new();
     let mut site: Option<isize> = None;
     let mut start = None;
-    let mut cursor = entries.entries();
+    let mut cursor = file.function_at(unit, address - 1)?;
     while let Ok(Some(entry)) = cursor.next_dfs() {
         let depth = entry.depth();
         while active.last().is_some_and(|scope| scope.0 >= depth) {

@@ -6,11 +6,12 @@ use std::fs::File;
 use std::sync::Arc;
 
 use gimli::{
-    AttributeValue, DebuggingInformationEntry, Dwarf, LittleEndian, SectionId, Unit, UnitOffset,
-    constants as dw,
+    AttributeValue, DebuggingInformationEntry, Dwarf, EntriesCursor, LittleEndian, SectionId, Unit,
+    UnitOffset, constants as dw,
 };
 use object::{Object, ObjectSection, ReadCache};
 
+use super::index::Index;
 use super::value::{Bytes, Place, Root, Value, evaluate};
 
 /// One entry of the debug information.
@@ -25,6 +26,8 @@ pub struct DebugFile {
     units: Vec<Unit<Bytes>>,
     /// Address ranges: start, end and index of the unit, ordered by start.
     ranges: Vec<(u64, u64, usize)>,
+    /// Of each unit.
+    indexes: Vec<OnceCell<Index>>,
     /// Static variables by address.
     statics: OnceCell<BTreeMap<u64, At>>,
 }
@@ -71,7 +74,8 @@ impl DebugFile {
             }
         }
         ranges.sort_unstable();
-        Some(DebugFile { dwarf, units, ranges, statics: OnceCell::new() })
+        let indexes = units.iter().map(|_| OnceCell::new()).collect();
+        Some(DebugFile { dwarf, units, ranges, indexes, statics: OnceCell::new() })
     }
 
     /// The unit with the code at an address.
@@ -172,31 +176,20 @@ impl DebugFile {
 
     /// An entry's name with its namespaces and classes.
     pub fn qualified(&self, at: At) -> Option<String> {
-        let mut names: Vec<(isize, Option<String>)> = Vec::new();
-        let unit = &self.units[at.unit];
-        let mut cursor = unit.entries();
-        while let Ok(Some(entry)) = cursor.next_dfs() {
-            let (depth, offset, tag) = (entry.depth(), entry.offset(), entry.tag());
-            while names.last().is_some_and(|(other, _)| *other >= depth) {
-                names.pop();
-            }
-            if offset > at.offset {
-                return None;
-            }
-            if offset == at.offset || is_scope(tag) {
-                names.push((depth, self.name(At { unit: at.unit, offset })));
-            }
-            if offset == at.offset {
-                let names: Vec<String> = names.into_iter().filter_map(|(_, name)| name).collect();
-                return (!names.is_empty()).then(|| names.join("::"));
-            }
-        }
-        None
+        let scopes = self.index(at.unit).scopes_around(at.offset).into_iter();
+        let entries = scopes.chain([at.offset]).map(|offset| At { unit: at.unit, offset });
+        let names: Vec<String> = entries.filter_map(|entry| self.name(entry)).collect();
+        (!names.is_empty()).then(|| names.join("::"))
     }
-}
 
-/// Whether an entry with this tag qualifies the names inside it. An anonymous namespace has no
-/// name.
-fn is_scope(tag: gimli::DwTag) -> bool {
-    matches!(tag, dw::DW_TAG_namespace | dw::DW_TAG_class_type | dw::DW_TAG_structure_type)
+    /// The entries of the function with the code at an address, which start with the function's own
+    /// and go on after its last one.
+    pub fn function_at(&self, unit: usize, address: u64) -> Option<EntriesCursor<'_, Bytes>> {
+        let function = self.index(unit).function(address)?;
+        self.units[unit].entries_at_offset(function).ok()
+    }
+
+    fn index(&self, unit: usize) -> &Index {
+        self.indexes[unit].get_or_init(|| Index::new(&self.dwarf, &self.units[unit]))
+    }
 }

@@ -13,7 +13,7 @@ pub fn functions_at(file: &DebugFile, address: u64) -> Vec<Option<String>> {
     let Some(unit) = file.unit_at(address) else { return Vec::new() };
     let mut found = Vec::new();
     let mut active: Vec<isize> = Vec::new();
-    let mut cursor = file.unit(unit).entries();
+    let Some(mut cursor) = file.function_at(unit, address) else { return Vec::new() };
     while let Ok(Some(entry)) = cursor.next_dfs() {
         let depth = entry.depth();
         while active.last().is_some_and(|&scope| scope >= depth) {

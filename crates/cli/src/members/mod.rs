@@ -13,6 +13,7 @@
 mod call;
 mod file;
 mod functions;
+mod index;
 mod lock;
 mod registers;
 mod types;

@@ -10,7 +10,7 @@
 //! | `CANCELLED` | the waiter, if `OPEN`; the exit, if `TIMED_OUT` | the wait has ended; the taker frees it |
 //! | `TIMED_OUT` | the waiter, if `OPEN` | the wait has ended; still in the list of its lock |
 //! | `TAKEN` | the holder, if `OPEN` | the holder is about to record its stack |
-//! | `WAITED` | the waiter, if `TAKEN`; the holder, if `TIMED_OUT` | the wait has ended; the holder records the sample |
+//! | `WAITED` | the waiter, if `TAKEN`; the holder, if `TIMED_OUT` | the wait has ended; the holder adds the sample |
 //! | `ANSWERED` | the holder, if `TAKEN` | the stack is known; the waiter records the sample |
 //!
 //! An entry stays in its list until the lock's next release. A thread may time out at the same lock

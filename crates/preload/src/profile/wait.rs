@@ -61,7 +61,7 @@ fn wait_recorded(
     acquired
 }
 
-/// A wait; it lives on the waiter's stack. If a signal handler forks, the wait goes on in the child,
+/// A wait; it lives on the waiter's stack. If a signal handler forks, it goes on in the child,
 /// where it is not recorded.
 #[repr(C)]
 pub(super) struct Waiting<'a> {

@@ -6,7 +6,7 @@
  *                    again and again
  *   replaced A B     threads contend inside A, and then, after it was unloaded, inside B, which is
  *                    loaded at the same addresses
- *   mapped OBJECT    threads contend inside an object, in a process with 600 other mappings of files
+ *   mapped OBJECT    threads contend inside an object, in a process with 600 other mapped files
  *   generated        threads contend inside generated code with unwind information, which is
  *                    registered and removed again and again; malloc has a contended mutex of its
  *                    own
