@@ -127,7 +127,7 @@ fn full_profile_opens_within_seconds() {
     println!("{wall:.2?}, {processor:.2?} on a processor");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("node::lock") && text.contains("\nlock_"), "{text}");
-    // .9 s; 55 s when each look-up read the debug information from its start. Other processes hardly
-    // lengthen the time on a processor.
+    // .9 s; 55 s when each look-up read the debug information from its start. Other processes
+    // hardly lengthen the time on a processor.
     assert!(processor < Duration::from_secs(10), "{processor:?}");
 }

@@ -1,4 +1,4 @@
-//! An index of one unit's debug information. Without it, each look-up reads the unit from its start.
+//! An index of one unit's debug information. Without it, each look-up would read the whole unit.
 
 use gimli::{DebuggingInformationEntry, Dwarf, Unit, UnitOffset, constants as dw};
 
