@@ -14,84 +14,7 @@ use stage::{LIMIT, Stage};
 
 /// Waits for a lock while another thread holds it for 10 ms, and prints the time that the waits
 /// took by the program's own clock.
-const KNOWN: &str = r#"
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-enum { ROUNDS = 50 };
-struct server { int jobs; pthread_mutex_t mu; };
-pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct server *server;
-static atomic_int held;
-static long waited[2];
-
-static long now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000L + time.tv_nsec;
-}
-
-__attribute__((noinline)) void hold_here(pthread_mutex_t *lock, int round)
-{
-	pthread_mutex_lock(lock);
-	atomic_store(&held, round);
-	usleep(10000);
-	pthread_mutex_unlock(lock);
-	atomic_fetch_add(&server->jobs, 1);
-}
-
-__attribute__((noinline)) void wait_here(struct server *of)
-{
-	pthread_mutex_lock(&of->mu);
-	of->jobs++;
-	pthread_mutex_unlock(&of->mu);
-}
-
-__attribute__((noinline)) void wait_for_queue(void)
-{
-	pthread_mutex_lock(&queue_lock);
-	server->jobs++;
-	pthread_mutex_unlock(&queue_lock);
-}
-
-static void *hold(void *unused)
-{
-	for (int round = 1; round <= 2 * ROUNDS; round++) {
-		while (atomic_load(&held) != -round)
-			usleep(100);
-		hold_here(round % 2 ? &queue_lock : &server->mu, round);
-	}
-	return unused;
-}
-
-int main(void)
-{
-	pthread_t holder;
-	server = calloc(1, sizeof *server);
-	pthread_mutex_init(&server->mu, NULL);
-	if (getchar() == EOF)
-		return 1;
-	pthread_create(&holder, NULL, hold, NULL);
-	for (int round = 1; round <= 2 * ROUNDS; round++) {
-		atomic_store(&held, -round);
-		while (atomic_load(&held) != round)
-			usleep(100);
-		long begin = now();
-		if (round % 2)
-			wait_for_queue();
-		else
-			wait_here(server);
-		waited[round % 2] += now() - begin;
-	}
-	pthread_join(holder, NULL);
-	printf("%ld %ld\n", waited[1], waited[0]);
-	return 0;
-}
-"#;
+const KNOWN: &str = include_str!("profile_outside/known.c");
 
 /// A process that is killed when the test ends.
 struct Running(Child);
@@ -191,10 +114,10 @@ fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).expect("a report")).expect("JSON")
 }
 
-/// The row of a lock in the JSON report.
+/// The row in the JSON report of the lock whose name starts so.
 fn row<'a>(report: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
     let rows = report["classes"].as_array().expect("rows");
-    let found = rows.iter().find(|row| row["name"] == name);
+    let found = rows.iter().find(|row| row["name"].as_str().is_some_and(|it| it.starts_with(name)));
     found.unwrap_or_else(|| panic!("no {name} in {report:#}"))
 }
 
@@ -301,47 +224,7 @@ fn process_in_other_pid_namespace_is_recorded_with_its_names() {
 }
 
 /// Waits for `QUEUE` and for a mutex on the heap, each held by another thread for 10 ms.
-const RUST: &str = r#"
-use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-static QUEUE: Mutex<u64> = Mutex::new(0);
-static IS_HELD: AtomicBool = AtomicBool::new(false);
-#[inline(never)]
-fn hold_here(lock: &Mutex<u64>) {
-    let mut jobs = lock.lock().unwrap();
-    IS_HELD.store(true, SeqCst);
-    std::thread::sleep(Duration::from_millis(10));
-    *jobs += 1;
-    drop(jobs);
-    *lock.lock().unwrap() += 1;
-}
-#[inline(never)]
-fn wait_here(lock: &Mutex<u64>) {
-    *lock.lock().unwrap() += 1;
-}
-fn main() {
-    std::io::stdin().read_exact(&mut [0]).unwrap();
-    let heap = Arc::new(Mutex::new(0));
-    let mut waited = [Duration::ZERO; 2];
-    for round in 0..100 {
-        let other = Arc::clone(&heap);
-        IS_HELD.store(false, SeqCst);
-        let holder = std::thread::spawn(move || {
-            hold_here(if round % 2 == 0 { &QUEUE } else { &other })
-        });
-        while !IS_HELD.load(SeqCst) {
-            std::thread::yield_now();
-        }
-        let begin = Instant::now();
-        wait_here(if round % 2 == 0 { &QUEUE } else { &heap });
-        waited[round % 2] += begin.elapsed();
-        holder.join().unwrap();
-    }
-    println!("{} {}", waited[0].as_nanos(), waited[1].as_nanos());
-}
-"#;
+const RUST: &str = include_str!("profile_outside/jobs.rs");
 
 #[test]
 fn mutexes_of_rust_have_their_times_and_names() {
@@ -354,7 +237,7 @@ fn mutexes_of_rust_have_their_times_and_names() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let recorded = record_known(&stage, &mut Command::new(program), |pid| pid);
     let Some((report, times)) = recorded else { return };
-    let heap = "Rust mutex first waited for in jobs::wait_here in jobs";
+    let heap = "Rust mutex first waited for in jobs::wait_here";
     for (name, time) in ["jobs::QUEUE", heap].into_iter().zip(times) {
         let row = row(&report, name);
         assert_waited(row, time);
@@ -365,45 +248,7 @@ fn mutexes_of_rust_have_their_times_and_names() {
 }
 
 /// Two threads that wait for each other's lock, and one that waits for a signal.
-const DEADLOCK: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
-static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t second = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
-static pthread_mutex_t idle = PTHREAD_MUTEX_INITIALIZER;
-static pthread_barrier_t both;
-static void *take_first(void *unused)
-{
-	pthread_mutex_lock(&first);
-	pthread_barrier_wait(&both);
-	pthread_mutex_lock(&second);
-	return unused;
-}
-static void *take_second(void *unused)
-{
-	pthread_mutex_lock(&second);
-	pthread_barrier_wait(&both);
-	pthread_mutex_lock(&first);
-	return unused;
-}
-static void *sleep_here(void *unused)
-{
-	pthread_mutex_lock(&idle);
-	pthread_cond_wait(&work, &idle);
-	return unused;
-}
-int main(void)
-{
-	pthread_t threads[3];
-	pthread_barrier_init(&both, NULL, 2);
-	pthread_create(&threads[0], NULL, take_first, NULL);
-	pthread_create(&threads[1], NULL, take_second, NULL);
-	pthread_create(&threads[2], NULL, sleep_here, NULL);
-	return getchar() == EOF;
-}
-"#;
+const DEADLOCK: &str = include_str!("profile_outside/stuck.c");
 
 #[test]
 fn waits_that_began_before_and_never_end_show_both_sides() {

@@ -25,7 +25,7 @@ typedef unsigned long long u64;
 /* Encode a map's definition in its type (BTF). */
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
-/* Structures of the kernel: the loader relocates accesses to their fields for the running kernel. */
+/* A structure of the kernel, to whose fields the loader relocates accesses. */
 #define RELOCATED __attribute__((preserve_access_index))
 
 #pragma clang diagnostic push

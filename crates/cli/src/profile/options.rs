@@ -75,8 +75,8 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
     pub read: Option<PathBuf>,
     /// Program and arguments.
-    #[arg(required_unless_present_any = ["read", "pid"], trailing_var_arg = true, value_name = "PROGRAM",
-          value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required_unless_present_any = ["read", "pid"], trailing_var_arg = true,
+          value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
 
