@@ -3,7 +3,7 @@
 #
 #   scripts/run-tests.sh begin              discard earlier results
 #   scripts/run-tests.sh PART COMMAND...    run a part; exits with the command's status
-#   scripts/run-tests.sh end                list times and skipped tests
+#   scripts/run-tests.sh end                repeat failures; list times and skipped tests
 #
 # A test prints `skipped: REASON` if the machine lacks hardware, a privilege or a kernel feature,
 # and `missing: REASON` if a tool is not installed or not built. Missing tools fail `end`, unless
@@ -22,6 +22,11 @@ begin)
 	exit 0
 	;;
 end)
+	# The output of failed tests stands between two lines `failures:`; the rest of a log is long.
+	while read -r part _; do
+		awk -v part="$part" '/^failures:$/ { inside = !inside; if (inside) print part ":" }
+			inside' "$directory/$part.log"
+	done <"$times"
 	total=$(awk '{ total += $2 } END { print total + 0 }' "$times")
 	awk '{ printf "%-24s %5d s\n", $1, $2 }' "$times"
 	printf '%-24s %5d s\n' all "$total"

@@ -220,8 +220,6 @@ fn nested() {
         "2",
         "--outers",
         "2",
-        "--seconds",
-        "0.4",
         "--inner-cs",
         "2000",
         "--outer-cs",
@@ -231,9 +229,17 @@ fn nested() {
         "--probe-gap",
         "100000",
     ];
-    for values in both("nested", &words) {
+    // A thread begins a nested section every 50 us of its own time, which a busy machine may not
+    // grant it in a short run.
+    let runs = ["0.4", "4", "40"].map(|seconds| [&words[..], &["--seconds", seconds]].concat());
+    let of_all = |words: &Vec<&str>| {
+        let runs = both("nested", words);
+        runs.iter().all(|values| values["nested"] > 0.0).then_some(runs)
+    };
+    let runs = runs.iter().find_map(of_all).expect("a nested section in 40 s");
+    for values in runs {
         assert_eq!(values["threads"], 10.0);
-        assert!(values["ops"] > 0.0 && values["nested"] > 0.0, "{values:?}");
+        assert!(values["ops"] > 0.0, "{values:?}");
         assert!(percentiles_are_ordered(&values, "outer_hold_"));
         // The clock's calibration may be off by 1 %.
         assert!(

@@ -30,6 +30,8 @@ goals! {
         "Saturated: Jain's fairness index over at least 2 s, at every count";
     LATENCY "saturated-latency" "counter" AtMost(100.0) "ms"
         "Saturated: 99.9th percentile of the time to acquire, within one sleep time-out";
+    LONGEST_WAIT "saturated-longest-wait" "counter" AtMost(1.0) ""
+        "Saturated: longest time to acquire, relative to the bound in explanation/correctness.md";
     CPU "saturated-cpu" "counter" AtMost(1.0) ""
         "Saturated: processor time per operation, relative to libc's adaptive mutex, at every \
          count";

@@ -34,6 +34,7 @@ use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, timespec};
 use unconvoy_locks::primitive::generation::ObjectGeneration;
 use unconvoy_locks::primitive::{Native, Parking as _};
 
+use crate::cancel;
 use crate::config::{self, Service};
 use crate::mutex::wait::{Use, eventcount_if_owned, is_first_wake, restore_parked_bit};
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
@@ -73,9 +74,6 @@ const MONOTONIC: u32 = 2;
 /// In `users`: a thread waits for the count to become 0.
 const DESTROYER: u32 = 1 << 31;
 
-/// glibc's value; the libc crate lacks it.
-const PTHREAD_CANCEL_DEFERRED: c_int = 0;
-
 unsafe extern "C-unwind" {
     /// See `boundary.c`.
     fn unconvoy_cancellable_wait(
@@ -86,9 +84,6 @@ unsafe extern "C-unwind" {
         abandon: unsafe extern "C" fn(*mut c_void),
         argument: *mut c_void,
     ) -> c_int;
-
-    /// See `boundary.c`.
-    safe fn unconvoy_set_cancel_type(new: c_int) -> c_int;
 
     /// See `boundary.c`.
     safe fn unconvoy_test_cancel();
@@ -238,15 +233,13 @@ unsafe fn wait(cond: &Cond, mutex: &Mutex, until: Option<(Clock, Until<'_>)>) ->
     // From here to the end, cancellation takes effect only inside the sleep, where `abandon` can
     // undo the wait. A wait that is signalled before it sleeps is a cancellation point as well, so
     // the call below acts on a pending cancellation while the caller still holds the mutex.
-    let type_before = unconvoy_set_cancel_type(PTHREAD_CANCEL_DEFERRED);
+    let type_before = cancel::defer();
     unconvoy_test_cancel();
     let in_use = Use::begin(mutex);
     let wait = Wait { cond, mutex, node: Node::new(mutex), in_use };
     // SAFETY: the caller holds the mutex.
     let result = unsafe { wait.run(deadline) };
-    if type_before != PTHREAD_CANCEL_DEFERRED {
-        unconvoy_set_cancel_type(type_before);
-    }
+    type_before.restore();
     result
 }
 

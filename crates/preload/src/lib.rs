@@ -10,6 +10,7 @@
 mod aliases;
 mod bpf_count;
 mod caller;
+mod cancel;
 mod checkpoint;
 mod chosen;
 mod cond;

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use support::{compile, plain, preloaded, run};
+use support::{Locks, compile, plain, preloaded, profiled_locks, run};
 use unconvoy_locks::catalogue::CONTENTION;
 
 /// Runs `case`, with its `argument` if any, without the library and under the `locks`.
@@ -73,6 +73,10 @@ fn asynchronous_cancellation_leaves_no_waiter_listed() {
     // Not compared with glibc: POSIX does not allow a wait to be cancelled asynchronously, and a
     // glibc wait that is cancelled while it holds the condition's internal lock sometimes leaves
     // that lock held forever.
+    if profiled_locks() == Some(Locks::Libcs) {
+        println!("skipped: a wait of glibc's may hang when it is cancelled asynchronously");
+        return;
+    }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "regressions.c", &[]);
     let finished = run(preloaded(&program).arg("asynchronous")).success("asynchronous");

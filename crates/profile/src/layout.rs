@@ -48,12 +48,16 @@ pub enum Kind {
     Spin = 3,
     /// `pthread_cond_t`: waits for a signal.
     Cond = 4,
+    /// A futex that is no pthread object, and may be a lock.
+    Futex = 5,
+    /// A futex at which threads wait for an event, such as a semaphore or the end of a thread.
+    Event = 6,
 }
 
 impl Kind {
     /// The kind with this number.
     pub fn of(number: u32) -> Option<Self> {
-        [Kind::Mutex, Kind::RwLock, Kind::Spin, Kind::Cond]
+        [Kind::Mutex, Kind::RwLock, Kind::Spin, Kind::Cond, Kind::Futex, Kind::Event]
             .into_iter()
             .find(|kind| *kind as u32 == number)
     }
@@ -65,8 +69,25 @@ impl Kind {
             Kind::RwLock => "rwlock",
             Kind::Spin => "spin",
             Kind::Cond => "cond",
+            Kind::Futex => "futex",
+            Kind::Event => "event",
         }
     }
+
+    /// Whether a wait is contention: a thread that waits for a signal or an event needs no lock.
+    pub fn is_lock(self) -> bool {
+        !matches!(self, Kind::Cond | Kind::Event)
+    }
+}
+
+/// Who recorded a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Source {
+    /// The interposer, inside the process: waits for pthread objects.
+    Interposer = 0,
+    /// The command, from outside: waits that reach the kernel.
+    Outside = 1,
 }
 
 /// The whole file.
@@ -141,7 +162,9 @@ pub struct Header {
     /// 1 once the program has registered unwind information of generated code. From then on no call
     /// stacks are recorded.
     pub registered: AtomicU64,
-    rest: [u64; 234],
+    /// [`Source`].
+    pub source: AtomicU64,
+    rest: [u64; 233],
 }
 
 const _: () = assert!(size_of::<Header>() == 4096);

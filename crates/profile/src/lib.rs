@@ -11,7 +11,7 @@ mod mapping;
 pub mod read;
 mod tables;
 
-pub use layout::{Kind, Profile};
+pub use layout::{Kind, Profile, Source};
 pub use mapping::Mapping;
 pub use read::{Damage, Recorded};
 pub use tables::{mix, weight};

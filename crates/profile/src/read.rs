@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::layout::{
-    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, VERSION,
+    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, VERSION,
 };
 use crate::mapping::{Mapping, mappings};
 
@@ -121,6 +121,8 @@ pub struct Recorded {
     pub load: String,
     /// Whether the process exited; false if it was killed or still ran.
     pub has_ended: bool,
+    /// Who recorded the profile.
+    pub source: Source,
     /// Whether call stacks were recorded.
     pub unwinds: bool,
     /// Whether the recording of call stacks ended, because the program registered generated code.
@@ -197,6 +199,10 @@ impl Recorded {
             lock: text(&header.lock),
             load: text(&header.load),
             has_ended: header.ended.load(Relaxed) != 0,
+            source: match header.source.load(Relaxed) {
+                1 => Source::Outside,
+                _ => Source::Interposer,
+            },
             unwinds: header.unwinds.load(Relaxed) != 0,
             has_registered: header.registered.load(Relaxed) != 0,
             period_ns: header.period_ns.load(Relaxed),

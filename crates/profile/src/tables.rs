@@ -123,16 +123,27 @@ impl Profile {
 
     /// Adds a sample that stands for `count` / [`COUNT_UNIT`] waits, which took `ns` in total.
     pub fn add_sample(&self, lock: u32, stacks: (u32, u32), ns: u64, count: u64) {
+        self.add_samples(lock, stacks, (ns, count), 1);
+    }
+
+    /// As [`Self::add_sample`], for `samples` samples that together stand for this time and count.
+    pub fn add_samples(
+        &self,
+        lock: u32,
+        stacks: (u32, u32),
+        (ns, count): (u64, u64),
+        samples: u64,
+    ) {
         let keys = |index: usize| &raw const self.samples[index].key;
         let key = Sample::key(lock, stacks.0, stacks.1);
         let Some((index, _)) = entry(keys, SAMPLES, key, true) else {
-            self.header.lost_samples.fetch_add(1, Relaxed);
+            self.header.lost_samples.fetch_add(samples as u32, Relaxed);
             return;
         };
         let sample = &self.samples[index];
         sample.ns.fetch_add(ns, Relaxed);
         sample.count.fetch_add(count, Relaxed);
-        sample.samples.fetch_add(1, Relaxed);
+        sample.samples.fetch_add(samples, Relaxed);
     }
 
     /// The number of the stack with these frames, innermost first, inserted if it is new; 0 if

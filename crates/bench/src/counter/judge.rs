@@ -17,6 +17,7 @@ pub(super) fn judge(grid: &Grid) -> Vec<Judgement> {
         saturated(grid),
         fairness(grid),
         latency(grid),
+        longest_wait(grid),
         processor_time(grid),
         think_1_adaptive(grid),
         think_1_rows(grid),
@@ -67,6 +68,29 @@ fn latency(grid: &Grid) -> Judgement {
         goals::LATENCY.not_judged("needs --latency")
     } else {
         goals::LATENCY.judge_worst(worst)
+    }
+}
+
+/// Returns the bound on a wait for a saturated lock with sections of `section` ns, in milliseconds:
+/// one sleep for load, and twice the queue. A thread at the front of the queue lets others overtake
+/// it for 100 us, and a hand-over takes up to 10 us.
+fn longest_wait_bound_ms(threads: u32, section: u64) -> f64 {
+    100.0 + 2.0 * f64::from(threads) * (0.110 + section as f64 / 1e6)
+}
+
+fn longest_wait(grid: &Grid) -> Judgement {
+    let fraction = |threads| {
+        let longest = |values: &Values| {
+            Some(values.get("max_ns")? / 1e6 / longest_wait_bound_ms(threads, grid.section))
+        };
+        let default = grid.find(DEFAULT, threads, 0)?;
+        Some((grid.samples.spread(default, longest)?.median, place(threads)))
+    };
+    let worst: Vec<_> = contended(grid).filter_map(fraction).collect();
+    if worst.is_empty() {
+        goals::LONGEST_WAIT.not_judged("needs --latency")
+    } else {
+        goals::LONGEST_WAIT.judge_worst(worst)
     }
 }
 
@@ -184,14 +208,26 @@ mod tests {
         ops: impl Fn(usize, u32, u32) -> f64,
         judge: impl Fn(&Grid) -> J,
     ) -> J {
+        let values = |row, threads, round| {
+            let ops = ops(row, threads, round);
+            Values::parse(&format!("ops_per_sec {ops}\njain 0.95\ncpu_ns_per_op 200\n"))
+        };
+        judged_by(threads, think, values, judge)
+    }
+
+    /// Returns `judge`'s result for a table of `values`.
+    fn judged_by<J>(
+        threads: &[u32],
+        think: u64,
+        values: impl Fn(usize, u32, u32) -> Values,
+        judge: impl Fn(&Grid) -> J,
+    ) -> J {
         let (rows, _) =
             configurations(&["tpmcs+control".parse().expect("a known name")], true).expect("rows");
         let cells = cells(&rows, threads, &[think]);
         let sample = |round: u32, index: usize| {
             let cell = &cells[index];
-            let ops = ops(cell.row, cell.threads, round);
-            let text = format!("ops_per_sec {ops}\njain 0.95\ncpu_ns_per_op 200\n");
-            Sample { cell: index, round, value: Values::parse(&text) }
+            Sample { cell: index, round, value: values(cell.row, cell.threads, round) }
         };
         let all = (1..=3)
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))
@@ -220,8 +256,24 @@ mod tests {
             );
             assert_eq!(fairness(grid).verdict, Verdict::NotJudged);
             assert_eq!(latency(grid).note, "needs --latency");
+            assert_eq!(longest_wait(grid).note, "needs --latency");
             assert_eq!(processor_time(grid).verdict, Verdict::Pass);
         });
+    }
+
+    #[test]
+    fn longest_wait_is_judged_by_the_bound_for_its_threads() {
+        // 4 threads and sections of 100 ns: 100.8808 ms.
+        let text = "ops_per_sec 1\njain 1\ncpu_ns_per_op 1\nmax_ns 50440400\n";
+        judged_by(
+            &[4],
+            0,
+            |_, _, _| Values::parse(text),
+            |grid| {
+                let measured = longest_wait(grid).measured.expect("a longest wait");
+                assert!((measured - 0.5).abs() < 1e-6, "{measured}");
+            },
+        );
     }
 
     #[test]

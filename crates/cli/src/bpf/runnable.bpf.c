@@ -25,25 +25,7 @@
  * This file only counts. The controller and the waiters decide (crates/locks/src/load).
  */
 
-typedef unsigned int u32;
-typedef long long s64;
-typedef unsigned long long u64;
-
-/* From <linux/bpf.h>, whose architecture-dependent half a cross-compiler may not find. */
-#define BPF_MAP_TYPE_ARRAY 2
-#define BPF_MAP_TYPE_TASK_STORAGE 29
-#define BPF_F_NO_PREALLOC (1U << 0)
-#define BPF_F_MMAPABLE (1U << 10)
-#define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
-static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
-static void *(*const bpf_task_storage_get)(void *map, void *task, void *value,
-					   u64 flags) = (void *)156;
-
-#define SECTION(name) __attribute__((section(name), used))
-/* Encode a map's definition in its type (BTF). */
-#define NUMBER(name, value) int(*name)[value]
-#define TYPE(name, type) type *name
+#include "helpers.h"
 
 /* The fields used here. The loader relocates them for the running kernel. */
 struct task_struct {

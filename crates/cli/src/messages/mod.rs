@@ -6,17 +6,19 @@
 pub(crate) mod command;
 pub(crate) mod compare;
 pub(crate) mod kernel;
+pub(crate) mod outside;
 pub(crate) mod predict;
 pub(crate) mod profile;
 
 #[cfg(test)]
 mod tests {
-    use super::{command, compare, kernel, predict, profile};
+    use super::{command, compare, kernel, outside, predict, profile};
 
-    const SOURCES: [&str; 5] = [
+    const SOURCES: [&str; 6] = [
         include_str!("command.rs"),
         include_str!("compare.rs"),
         include_str!("kernel.rs"),
+        include_str!("outside.rs"),
         include_str!("predict.rs"),
         include_str!("profile.rs"),
     ];
@@ -28,6 +30,7 @@ mod tests {
             command::samples(),
             compare::samples(),
             kernel::samples(),
+            outside::samples(),
             predict::samples(),
             profile::samples(),
         ]

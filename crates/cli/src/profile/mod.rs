@@ -8,8 +8,10 @@ mod coverage;
 mod export;
 mod firefox;
 mod flame;
+mod kinds;
 mod names;
 pub mod options;
+mod outside;
 mod page;
 mod pprof;
 mod recording;
@@ -48,6 +50,14 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
     if let Some(file) = &args.read {
         let recorded = recording::read(file)?;
         return present(args, &evaluated(&recorded, args.sort));
+    }
+    if let Some(pid) = args.pid {
+        let period_ns = (args.period * 1e6) as u64;
+        let recording = outside::record(pid, args.seconds, period_ns, args.output.as_deref())?;
+        let mut report = evaluated(&recording.recorded, args.sort);
+        report.remarks.extend(recording.remarks);
+        let written = present(args, &report)?;
+        return Ok(recording.signal.map_or(written, |signal| 128 + signal as u8));
     }
     let recording = recording::run(args)?;
     let mut report = evaluated(&recording.main, args.sort);

@@ -9,6 +9,8 @@ use unconvoy_profile::{Kind, Recorded};
 use crate::images::{Images, Mapping};
 use crate::members::LockType;
 
+use super::kinds;
+
 /// The place of a stack that was not recorded.
 const UNKNOWN: &str = "unknown";
 
@@ -50,7 +52,10 @@ impl<'a> Names<'a> {
     /// an object, from the debug information of the code that initialised the lock or waited for
     /// it; the place that initialised it; the place that first waited for it.
     pub fn lock(&self, lock: &WaitedLock) -> String {
-        let kind = lock.kind.name();
+        let kind = &match lock.kind {
+            Kind::Futex | Kind::Event => kinds::object(&self.functions(lock.first_stack)).label,
+            kind => kind.name().to_string(),
+        };
         let initialised = || {
             let place = self.call_site(lock.origin)?;
             Some(format!("{kind} initialised in {place}"))
@@ -59,8 +64,9 @@ impl<'a> Names<'a> {
             let place = self.call_site(lock.first_stack)?;
             Some(format!("{kind} first waited for in {place}"))
         };
-        let name = self
-            .variable(lock)
+        // An address in libc says less than the function that waited.
+        let variable = || self.variable(lock).filter(|_| !kind.starts_with(kinds::OF_LIBC));
+        let name = variable()
             .or_else(|| self.member(lock.origin, lock.kind))
             .or_else(|| self.member(lock.first_stack, lock.kind))
             .or_else(initialised)
@@ -72,7 +78,7 @@ impl<'a> Names<'a> {
     fn variable(&self, lock: &WaitedLock) -> Option<String> {
         let variable = self.images.variable(lock.address)?;
         let is_whole = !variable.contains("+0x");
-        let member = || self.images.static_member(lock.address, lock_type(lock.kind));
+        let member = || self.images.static_member(lock.address, lock_type(lock.kind)?);
         Some(if is_whole { variable } else { member().unwrap_or(variable) })
     }
 
@@ -82,9 +88,10 @@ impl<'a> Names<'a> {
         if frames.is_empty() {
             return None;
         }
+        let lock_type = lock_type(kind)?;
         let mut members = self.members.borrow_mut();
         let found = members.entry((stack, kind));
-        found.or_insert_with(|| self.images.locked_member(frames, lock_type(kind))).clone()
+        found.or_insert_with(|| self.images.locked_member(frames, lock_type)).clone()
     }
 
     /// The innermost place of a stack in the program's own code.
@@ -129,6 +136,12 @@ impl<'a> Names<'a> {
         Some(place)
     }
 
+    /// The names of the functions of a stack, innermost first.
+    fn functions(&self, stack: u32) -> Vec<String> {
+        let calls = self.recorded.stack(stack).iter().flat_map(|&pc| self.calls(pc));
+        calls.map(|(name, _)| name).collect()
+    }
+
     fn calls(&self, pc: u64) -> Vec<(String, bool)> {
         let mut known = self.calls.borrow_mut();
         known.entry(pc).or_insert_with(|| self.images.calls(pc)).clone()
@@ -164,6 +177,9 @@ fn place_of(calls: &[((String, bool), u64)]) -> Option<&((String, bool), u64)> {
 /// Whether a function's name says that it only wraps a lock's operation: `port::Mutex::Lock`, or
 /// the constructor or destructor of a guard. Its caller is the better place.
 fn is_wrapper(name: &str) -> bool {
+    if kinds::is_runtime(name) {
+        return true;
+    }
     let function = name.split(" (").next().unwrap_or(name);
     let function = function.split(" in ").next().unwrap_or(function);
     let mut parts = function.rsplit("::");
@@ -232,12 +248,14 @@ const OPERATIONS: [&str; 25] = [
 const GUARDS: [&str; 9] =
     ["Lock", "_lock", "Locker", "Guard", "_guard", "Mutex", "_mutex", "Latch", "Monitor"];
 
-fn lock_type(kind: Kind) -> LockType {
+/// The type of a pthread object.
+fn lock_type(kind: Kind) -> Option<LockType> {
     match kind {
-        Kind::Mutex => LockType::Mutex,
-        Kind::RwLock => LockType::RwLock,
-        Kind::Spin => LockType::Spin,
-        Kind::Cond => LockType::Cond,
+        Kind::Mutex => Some(LockType::Mutex),
+        Kind::RwLock => Some(LockType::RwLock),
+        Kind::Spin => Some(LockType::Spin),
+        Kind::Cond => Some(LockType::Cond),
+        Kind::Futex | Kind::Event => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options of `unconvoy profile`.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -61,11 +62,20 @@ pub struct ProfileArgs {
     /// Write the report as an HTML page with tables, a flame graph and a graph of waits.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Record a running process, without unconvoy's library, as root or with CAP_BPF and
+    /// CAP_PERFMON.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
+          conflicts_with_all = ["program", "read", "lock", "load"])]
+    pub pid: Option<u32>,
+    /// Record for N seconds.
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = seconds,
+          requires = "pid", conflicts_with_all = ["program", "read"])]
+    pub seconds: f64,
     /// Report a kept profile instead of running a program.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
     pub read: Option<PathBuf>,
     /// Program and arguments.
-    #[arg(required_unless_present = "read", trailing_var_arg = true, value_name = "PROGRAM",
+    #[arg(required_unless_present_any = ["read", "pid"], trailing_var_arg = true, value_name = "PROGRAM",
           value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
@@ -73,9 +83,12 @@ pub struct ProfileArgs {
 /// The name of libc's own locks.
 pub const LIBC: &str = "libc";
 
+/// Range of `--seconds`.
+const SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
+
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: the program's own, or 128 plus the signal's number after Ctrl-C,
+Exit status: the program's own (0 with --pid), or 128 plus the signal's number after Ctrl-C,
 which still reports the profile so far. 127: program not found. 126: cannot
 execute it. 125: libunconvoy.so missing. 2: wrong options. 1: no profile, or a
 file cannot be read or written.
@@ -83,6 +96,7 @@ file cannot be read or written.
 Examples:
   unconvoy profile -- ./server --threads 64
   unconvoy profile -o locks.profile -- ./server
+  unconvoy profile --pid 4711 --seconds 30
   unconvoy profile --read locks.profile --by holder
   unconvoy profile --lock loiter --json locks.json -- ./server
   unconvoy profile --html locks.html -- ./server
@@ -122,6 +136,12 @@ fn locks() -> PossibleValuesParser {
 
 fn loads() -> PossibleValuesParser {
     LOAD.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let (least, most) = SECONDS.into_inner();
+    let seconds = text.parse().ok().filter(|seconds| SECONDS.contains(seconds));
+    seconds.ok_or_else(|| crate::messages::outside::seconds_out_of_range(least, most))
 }
 
 fn period(text: &str) -> Result<f64, String> {

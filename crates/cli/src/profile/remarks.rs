@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use unconvoy_measure::chart::quantity;
-use unconvoy_profile::{Kind, Recorded};
+use unconvoy_profile::{Recorded, Source};
 
 use super::report::Report;
 use super::rows::Row;
@@ -28,8 +28,11 @@ const LONG_HOLD_NS: u64 = 50_000;
 /// has a standard deviation of 5 %.
 const ENOUGH_SAMPLES: u64 = 100;
 
-/// With a smaller ratio of the time that all threads waited to the run's length, nothing is advised.
+/// Nothing is advised if all threads together waited for a smaller part of the run's length.
 const LITTLE: f64 = 0.01;
+
+/// The name of the locks in a profile that was recorded from outside.
+pub const OWN: &str = "own";
 
 /// A lock with a smaller share of the time waited gets no advice.
 const WORTH: f64 = 0.1;
@@ -37,7 +40,8 @@ const WORTH: f64 = 0.1;
 /// The remarks on a profile.
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let mut remarks = Vec::new();
-    if !recorded.has_ended {
+    let is_outside = recorded.source == Source::Outside;
+    if !recorded.has_ended && !is_outside {
         remarks
             .push("The program was killed or is still running: this is its profile so far.".into());
     }
@@ -62,7 +66,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let samples = recorded
         .samples
         .iter()
-        .filter(|sample| sample.waiter != 0 && recorded.locks[sample.lock].kind != Kind::Cond);
+        .filter(|sample| sample.waiter != 0 && recorded.locks[sample.lock].kind.is_lock());
     let samples: u64 = samples.map(|sample| sample.samples).sum();
     if (1..ENOUGH_SAMPLES).contains(&samples) {
         remarks.push(format!(
@@ -79,8 +83,17 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
             100.0 * share
         ));
     }
-    for locks in own_locks(recorded) {
-        remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
+    if is_outside {
+        remarks.push(
+            "Recorded from outside: only waits in the kernel. Not seen: spinning, and locks that \
+             were free. A thread that wakes and finds the lock taken counts as another wait."
+                .into(),
+        );
+        remarks.extend(runtimes(recorded, report).map(String::from));
+    } else {
+        for locks in own_locks(recorded) {
+            remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
+        }
     }
     for name in files_without_symbols(report) {
         let paths = recorded.mappings.iter().map(|mapping| &*mapping.path);
@@ -98,15 +111,33 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     remarks
 }
 
+/// What the runtimes of some languages hide.
+fn runtimes(recorded: &Recorded, report: &Report) -> impl Iterator<Item = &'static str> {
+    let is_go = report.classes.iter().any(|row| row.name.contains("Go's runtime"));
+    let go = is_go.then_some(
+        "Go: a goroutine that waits for a sync.Mutex does not wait in the kernel, and is not seen. \
+         Use Go's mutex profile.",
+    );
+    let java = is_mapped(recorded, "libjvm.so").then_some(
+        "Java: each thread waits at an object of its own, for monitors and for all else. This \
+         profile cannot tell which. Use JDK Flight Recorder.",
+    );
+    let other = is_mapped(recorded, "libunconvoy.so").then_some(
+        "The process runs under unconvoy, whose waits have other addresses than its locks: use \
+         `unconvoy profile -- PROGRAM`.",
+    );
+    go.into_iter().chain(java).chain(other)
+}
+
+fn is_mapped(recorded: &Recorded, name: &str) -> bool {
+    let mut mappings = recorded.mappings.iter();
+    mappings.any(|mapping| mapping.path.file_name().is_some_and(|it| it == name))
+}
+
 /// The kinds of locks in the program that the interposer does not see.
 fn own_locks(recorded: &Recorded) -> Vec<&'static str> {
-    let is_mapped = |name: &str| {
-        recorded
-            .mappings
-            .iter()
-            .any(|mapping| mapping.path.file_name().is_some_and(|it| it == name))
-    };
-    let mapped = OWN_LOCKS.iter().filter(|(library, _)| is_mapped(library)).map(|own| own.1);
+    let mapped = OWN_LOCKS.iter().filter(|(library, _)| is_mapped(recorded, library));
+    let mapped = mapped.map(|own| own.1);
     mapped.chain(own_symbols(&recorded.program)).collect()
 }
 
@@ -165,20 +196,26 @@ pub fn advice(report: &Report) -> Vec<String> {
     let is_named = |row: &&Row| !row.waiters.is_empty() || !row.holders.is_empty();
     let rows = report.classes.iter().filter(|row| !row.is_cond() && row.share >= WORTH);
     let rows = rows.filter(is_named);
-    let mut sentences: Vec<String> = rows.take(3).map(of_lock).collect();
+    let is_own = report.lock == OWN;
+    let mut sentences: Vec<String> = rows.take(3).map(|row| of_lock(row, is_own)).collect();
     if !sentences.is_empty() && report.lock == "libc" {
         sentences.push("Try other locks without a rebuild: unconvoy compare -- PROGRAM.".into());
     }
     sentences
 }
 
-fn of_lock(row: &Row) -> String {
+/// Advice on a lock. From outside, only the holds of threads that waited are measured, so a short
+/// hold does not mean that the lock is held briefly.
+fn of_lock(row: &Row, is_outside: bool) -> String {
     let name = &row.name;
     let Some(holder) = row.holders.first() else {
         return format!("Take {name} less often, or split it.");
     };
     let place = &holder.place;
     match row.hold.p50_ns {
+        _ if is_outside => {
+            format!("Shorten what {place} does while it holds {name}, or take it less often there.")
+        }
         Some(ns) if ns >= LONG_HOLD_NS => {
             format!("Shorten what {place} does while it holds {name}.")
         }

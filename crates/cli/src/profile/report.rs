@@ -128,7 +128,7 @@ fn share(part: u64, total: u64) -> f64 {
 
 fn longest(recorded: &Recorded, named: &[String], names: &Names<'_>) -> Vec<Long> {
     let longest = recorded.longest.iter();
-    let longest = longest.filter(|wait| recorded.locks[wait.lock].kind != Kind::Cond);
+    let longest = longest.filter(|wait| recorded.locks[wait.lock].kind.is_lock());
     longest
         .map(|wait| Long {
             ns: wait.ns,

@@ -85,9 +85,9 @@ pub struct Pair {
 }
 
 impl Row {
-    /// Whether the row is of condition variables.
+    /// Whether the row is of condition variables, or of other objects that are no locks.
     pub fn is_cond(&self) -> bool {
-        self.kind == Kind::Cond.name()
+        self.kind == Kind::Cond.name() || self.kind == Kind::Event.name()
     }
 
     /// The quantity that `--sort` compares.

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use unconvoy_profile::Recorded;
 use unconvoy_profile::histogram::BUCKETS;
 use unconvoy_profile::read::{SampledWaits, WaitedLock};
-use unconvoy_profile::{Kind, Recorded};
 
 use super::names::Names;
 use super::rows::{Pair, Place, Row, StackSum, quantiles};
@@ -82,7 +82,7 @@ impl<'a> Samples<'a> {
     /// The samples of locks, without those of condition variables.
     pub fn of_locks(&self) -> impl Iterator<Item = &Scaled> {
         let pairs = self.recorded.locks.iter().zip(&self.of_lock);
-        pairs.filter(|(lock, _)| lock.kind != Kind::Cond).flat_map(|(_, samples)| samples)
+        pairs.filter(|(lock, _)| lock.kind.is_lock()).flat_map(|(_, samples)| samples)
     }
 
     /// The row for the locks with these indices.
@@ -103,7 +103,7 @@ impl<'a> Samples<'a> {
         let of_all: f64 = scaled.iter().map(|sample| sample.ns).sum();
         let known: f64 =
             scaled.iter().filter(|sample| sample.holder.stack != 0).map(|sample| sample.ns).sum();
-        let is_cond = locks[0].kind == Kind::Cond;
+        let is_cond = !locks[0].kind.is_lock();
         Row {
             name: name.to_string(),
             kind: locks[0].kind.name(),

@@ -61,6 +61,7 @@ pub fn heading(report: &Report) -> String {
     let locks: Vec<&Row> = report.locks.iter().filter(|row| !row.is_cond()).collect();
     let served = match (&report.lock[..], &report.load[..]) {
         ("libc", _) => "libc's locks".to_string(),
+        ("own", _) => "its own locks".to_string(),
         (lock, load) => format!("{lock}+{load}"),
     };
     let program = report.program.rsplit('/').next().unwrap_or_default();

@@ -20,6 +20,7 @@ use super::signal::SignalWait;
 use super::state::{REALTIME, Waited, set_clock};
 use super::wait::Waiting;
 use super::{ended, stack};
+use crate::cancel;
 use crate::object::Until;
 
 /// Polls of a spin lock between two readings of the clock.
@@ -166,16 +167,25 @@ impl Observed {
     }
 }
 
-/// Waits on a condition variable of libc's by `wait`, which releases the mutex.
+/// Waits on a condition variable of libc's by `wait`, which releases the mutex. Cancellation is
+/// deferred while the wait is recorded: a function of Rust's or the unwinder's that is cancelled
+/// asynchronously may abort the process.
 pub(crate) fn wait_for_signal(cond: usize, mutex: usize, wait: impl Fn() -> c_int) -> c_int {
+    if !may_record() {
+        return wait();
+    }
+    let type_before = cancel::defer();
     if ended::is_kept(mutex) {
         ended::record_with_hold(ended::hold_end());
     }
     end_hold(mutex);
     let waiting = SignalWait::begin(cond);
+    type_before.restore();
     let result = wait();
     if let Some(waiting) = waiting {
+        let type_before = cancel::defer();
         waiting.end();
+        type_before.restore();
     }
     result
 }

@@ -31,7 +31,8 @@ static UNWINDS: AtomicBool = AtomicBool::new(false);
 static UNWINDING_THREADS: AtomicU32 = AtomicU32::new(0);
 
 /// Longest time that a registration waits for the threads in the unwinder. An unwinding takes some
-/// 2 us, but a thread that was cancelled in the unwinder never leaves it.
+/// 2 us, but a thread that is cancelled in the unwinder, or leaves it by `longjmp` in a signal
+/// handler, stays counted.
 const REGISTRATION_NS: u64 = 100_000_000;
 
 /// Whether a registration has waited that long: the next ones do not wait.

@@ -107,13 +107,20 @@ pub fn preloaded(program: impl AsRef<Path>) -> Command {
     if let Some(search) = std::env::var_os("UNCONVOY_SUITE_SSC") {
         command.env("UNCONVOY_SSC", search);
     }
-    match std::env::var("UNCONVOY_SUITE_PROFILE").as_deref() {
-        Err(_) => {}
-        Ok("own") => profiled(&mut command, Locks::Own),
-        Ok("libc") => profiled(&mut command, Locks::Libcs),
-        Ok(other) => panic!("UNCONVOY_SUITE_PROFILE={other}: neither own nor libc"),
+    if let Some(locks) = profiled_locks() {
+        profiled(&mut command, locks);
     }
     command
+}
+
+/// Whose locks the suite profiles, if it does.
+pub fn profiled_locks() -> Option<Locks> {
+    match std::env::var("UNCONVOY_SUITE_PROFILE").as_deref() {
+        Err(_) => None,
+        Ok("own") => Some(Locks::Own),
+        Ok("libc") => Some(Locks::Libcs),
+        Ok(other) => panic!("UNCONVOY_SUITE_PROFILE={other}: neither own nor libc"),
+    }
 }
 
 /// Whose locks a profiled program uses.

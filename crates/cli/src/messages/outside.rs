@@ -1,0 +1,58 @@
+//! Messages of `profile --pid` and `profile --kernel`.
+
+pub(crate) fn no_such_process(pid: u32) -> String {
+    format!("no process {pid}: list the running ones with `ps -e`")
+}
+
+pub(crate) fn has_ended(pid: u32) -> String {
+    format!("process {pid} has ended, and its parent has not waited for it yet")
+}
+
+pub(crate) fn is_thread(thread: u32, process: u32) -> String {
+    format!("{thread} is a thread of process {process}: use --pid {process}")
+}
+
+pub(crate) fn is_kernel_thread(pid: u32) -> String {
+    format!("process {pid} is a thread of the kernel, which runs no program")
+}
+
+pub(crate) fn is_32_bit(pid: u32) -> String {
+    format!("process {pid} runs a 32-bit program: --pid records only 64-bit programs")
+}
+
+pub(crate) fn not_permitted(pid: u32) -> String {
+    format!("no permission to look into process {pid}: use root, or its user and CAP_SYS_PTRACE")
+}
+
+pub(crate) fn other_architecture() -> &'static str {
+    "--pid needs an x86-64 machine: run the program under `unconvoy profile` instead"
+}
+
+pub(crate) fn no_privilege() -> &'static str {
+    "the kernel rejected the BPF program: use root, or CAP_BPF and CAP_PERFMON, on Linux 6.1 or \
+     later"
+}
+
+pub(crate) fn recording(pid: u32, seconds: f64) -> String {
+    format!("recording process {pid} for {seconds} s; Ctrl-C ends the recording")
+}
+
+pub(crate) fn seconds_out_of_range(least: f64, most: f64) -> String {
+    format!("expected {least} to {most} seconds")
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    vec![
+        no_such_process(4711),
+        has_ended(4711),
+        is_thread(4712, 4711),
+        is_kernel_thread(2),
+        is_32_bit(4711),
+        not_permitted(4711),
+        other_architecture().into(),
+        no_privilege().into(),
+        recording(4711, 10.0),
+        seconds_out_of_range(0.1, 86_400.0),
+    ]
+}

@@ -1,0 +1,255 @@
+//! The process to profile, as `/proc` shows it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure};
+
+use crate::messages::outside as messages;
+
+/// A running process.
+pub struct Target {
+    /// Process id, as this command sees it.
+    pub pid: u32,
+    /// Process id in the process's own PID namespace.
+    pub own_id: u32,
+    /// Inode of that namespace.
+    pub namespace: u32,
+    /// Path of the program, as the process sees it.
+    pub program: PathBuf,
+    /// Root directory of the process, if it has another than this command. The descriptor keeps
+    /// the process's files reachable after its end.
+    root: Option<File>,
+    /// Becomes readable when the process ends.
+    handle: OwnedFd,
+    memory: Option<File>,
+}
+
+/// A mapping of a part of a file that contains code, or the file's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub offset: u64,
+    pub is_code: bool,
+    /// Path of the file, as the process sees it.
+    pub path: String,
+}
+
+impl Target {
+    /// Opens a process.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, it is no process that can be profiled, or this command may not
+    /// look into it.
+    pub fn open(pid: u32) -> anyhow::Result<Self> {
+        let Some(handle) = open_handle(pid) else {
+            match status_of(pid) {
+                Some(status) if status.process != pid => {
+                    bail!(messages::is_thread(pid, status.process))
+                }
+                _ => bail!(messages::no_such_process(pid)),
+            }
+        };
+        let Some(status) = status_of(pid) else { bail!(messages::no_such_process(pid)) };
+        let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+        let program = match std::fs::read_link(at("exe")) {
+            Ok(program) => program,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                bail!(messages::not_permitted(pid))
+            }
+            // Neither has a program.
+            Err(_) if status.is_zombie => bail!(messages::has_ended(pid)),
+            Err(_) => bail!(messages::is_kernel_thread(pid)),
+        };
+        ensure!(std::fs::read(at("maps")).is_ok(), messages::not_permitted(pid));
+        ensure!(!is_32_bit(&at("exe")), messages::is_32_bit(pid));
+        let namespace = std::fs::metadata(at("ns/pid")).map_or(0, |metadata| metadata.ino() as u32);
+        let is_own = |name: &str| {
+            let inode = |path: PathBuf| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+            inode(at(name)) == inode(PathBuf::from(format!("/proc/self/{name}")))
+        };
+        let root = (!is_own("root") || !is_own("ns/mnt"))
+            .then(|| {
+                let flags = libc::O_PATH | libc::O_CLOEXEC;
+                File::options().read(true).custom_flags(flags).open(at("root")).ok()
+            })
+            .flatten();
+        let memory = File::open(at("mem")).ok();
+        Ok(Target { pid, own_id: status.own_id, namespace, program, root, handle, memory })
+    }
+
+    /// A descriptor that becomes readable when the process ends.
+    pub fn handle(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// The mappings that contain code or the start of a file.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&maps).lines().filter_map(mapping).collect()
+    }
+
+    /// Opens a mapped file, also if it has been deleted since.
+    pub fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
+        let Mapping { start, end, path, .. } = mapping;
+        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
+        File::open(mapped).or_else(|_| File::open(self.readable(path))).ok()
+    }
+
+    /// The path at which this command reads a file of the process, also after the process's end.
+    pub fn readable(&self, path: &str) -> PathBuf {
+        match &self.root {
+            Some(root) => format!("/proc/self/fd/{}{path}", root.as_raw_fd()).into(),
+            None => path.into(),
+        }
+    }
+
+    /// The path at which any command reads a file of the process while that runs.
+    pub fn public(&self, path: &str) -> PathBuf {
+        match &self.root {
+            Some(_) => format!("/proc/{}/root{path}", self.pid).into(),
+            None => path.into(),
+        }
+    }
+
+    /// The ids of the threads: in the process's own PID namespace, and for this command.
+    pub fn threads(&self) -> Vec<(u32, u32)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
+        let ids = tasks.into_iter().flatten().flatten().filter_map(|task| {
+            let id = task.file_name().to_str()?.parse().ok()?;
+            let own = if self.own_id == self.pid { id } else { status_of(id)?.own_id };
+            Some((own, id))
+        });
+        ids.collect()
+    }
+
+    /// Whether a thread is in the futex system call with this address.
+    pub fn waits_at(&self, thread: u32, address: u64) -> bool {
+        let call = format!("/proc/{}/task/{thread}/syscall", self.pid);
+        let call = std::fs::read_to_string(call).unwrap_or_default();
+        let mut fields = call.split_whitespace();
+        let number = fields.next().and_then(|number| number.parse().ok());
+        number == Some(libc::SYS_futex) && fields.next() == Some(&format!("{address:#x}"))
+    }
+
+    /// The thread that owns a mutex of glibc whose futex is at this address, by its id in the
+    /// process's own PID namespace; 0 if unknown.
+    pub fn owner(&self, address: u64) -> u32 {
+        const OWNER: u64 = std::mem::offset_of!(MutexStart, owner) as u64;
+        let mut owner = [0; 4];
+        let length = self.read(address + OWNER, &mut owner);
+        if length == owner.len() { u32::from_ne_bytes(owner) } else { 0 }
+    }
+
+    /// Reads memory of the process; returns the number of bytes.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        let memory = self.memory.as_ref();
+        memory.and_then(|memory| memory.read_at(to, address).ok()).unwrap_or(0)
+    }
+}
+
+/// Start of a mutex of glibc, whose first word is its futex.
+#[repr(C)]
+struct MutexStart {
+    lock: i32,
+    count: u32,
+    owner: i32,
+}
+
+fn open_handle(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: the call has no pointers.
+    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    // SAFETY: the descriptor is new, and nothing else owns it.
+    (handle >= 0).then(|| unsafe { OwnedFd::from_raw_fd(handle as i32) })
+}
+
+struct Status {
+    process: u32,
+    own_id: u32,
+    is_zombie: bool,
+}
+
+fn status_of(thread: u32) -> Option<Status> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
+    let process = field("Tgid")?.parse().ok()?;
+    // Kernels without PID namespaces have no such field.
+    let own_id = field("NSpid").and_then(|ids| ids.split_whitespace().last()?.parse().ok());
+    let is_zombie = field("State").is_some_and(|state| state.starts_with(['Z', 'X']));
+    Some(Status { process, own_id: own_id.unwrap_or(thread), is_zombie })
+}
+
+fn is_32_bit(program: &Path) -> bool {
+    let mut start = [0; 5];
+    File::open(program).and_then(|file| file.read_exact_at(&mut start, 0)).is_ok()
+        && start == *b"\x7fELF\x01"
+}
+
+/// Parses a line of `/proc/PID/maps`; `None` if the mapping is of no use here.
+fn mapping(line: &str) -> Option<Mapping> {
+    let path = &line[line.find('/')?..];
+    let mut fields = line.split_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let access = fields.next()?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let offset = number(fields.next()?)?;
+    let is_code = access.contains('x');
+    (is_code || offset == 0).then_some(Mapping {
+        start: number(start)?,
+        end: number(end)?,
+        offset,
+        is_code,
+        path: path.to_string(),
+    })
+}
+
+impl Mapping {
+    /// The line of `/proc/PID/maps` with another path.
+    pub fn line(&self, path: &Path) -> String {
+        let Mapping { start, end, offset, is_code, .. } = self;
+        let access = if *is_code { "r-xp" } else { "r--p" };
+        format!("{start:x}-{end:x} {access} {offset:08x} 00:00 0 {}\n", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_of_this_process_knows_its_program_and_threads() {
+        let target = Target::open(std::process::id()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(target.program, program);
+        let code = target_of as fn() -> u64 as usize as u64;
+        let found = target.mappings().into_iter().find(|one| (one.start..one.end).contains(&code));
+        let found = found.expect("this function is mapped");
+        assert!(found.is_code && found.path.ends_with(program.to_str().unwrap()));
+        assert!(target.threads().iter().any(|(_, id)| *id == std::process::id()));
+        let (value, mut read) = (target_of(), [0; 8]);
+        assert_eq!(target.read((&raw const value).addr() as u64, &mut read), 8);
+        assert_eq!(u64::from_ne_bytes(read), value);
+    }
+
+    fn target_of() -> u64 {
+        0x0123_4567_89ab_cdef
+    }
+
+    #[test]
+    fn mapping_keeps_path_with_blanks() {
+        let line = "7f00-8f00 r-xp 00001000 08:01 55    /opt/a b/lib.so (deleted)";
+        let found = mapping(line).unwrap();
+        assert_eq!((found.start, found.offset, found.is_code), (0x7f00, 0x1000, true));
+        assert_eq!(found.path, "/opt/a b/lib.so (deleted)");
+        assert_eq!(mapping(found.line(Path::new(&found.path)).trim()), Some(found));
+        assert_eq!(mapping("7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
+        assert_eq!(mapping("7f00-8f00 rw-p 00002000 08:01 55 /lib.so"), None);
+    }
+}
