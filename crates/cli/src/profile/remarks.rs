@@ -28,8 +28,7 @@ const LONG_HOLD_NS: u64 = 50_000;
 /// has a standard deviation of 5 %.
 const ENOUGH_SAMPLES: u64 = 100;
 
-/// With a smaller ratio of the time that all threads waited to the run's length, nothing is
-/// advised.
+/// Nothing is advised if all threads together waited for a smaller part of the run's length.
 const LITTLE: f64 = 0.01;
 
 /// The name of the locks in a profile that was recorded from outside.
