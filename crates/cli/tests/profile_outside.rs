@@ -231,8 +231,7 @@ fn mutexes_of_rust_have_their_times_and_names() {
     let stage = Stage::new();
     let source = stage.write("jobs.rs", RUST);
     let program = stage.path("jobs");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let built = Command::new(compiler).args(["-O", "-o"]).arg(&program).arg(source).output();
+    let built = Command::new("rustc").args(["-O", "-o"]).arg(&program).arg(source).output();
     let built = built.expect("rustc compiles this test");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let recorded = record_known(&stage, &mut Command::new(program), |pid| pid);
