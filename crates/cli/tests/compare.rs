@@ -97,8 +97,7 @@ fn read_png(path: &std::path::Path) -> (u32, usize) {
 fn figure_without_rasteriser_is_svg_with_note() {
     let stage = Stage::new();
     stage.script("program", THROUGHPUT);
-    let alone = stage.path("unconvoy");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("unconvoy"), &alone).unwrap();
+    let alone = stage.copy_of_command();
     assert_cmd::Command::new(&alone)
         .current_dir(stage.path("."))
         .env("UNCONVOY_LIBRARY", stage.library())

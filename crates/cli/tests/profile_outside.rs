@@ -348,8 +348,7 @@ fn missing_privilege_or_type_information_is_named_with_remedy() {
         println!("skipped: only root can become another user");
         return;
     }
-    let copy = stage.path("unconvoy");
-    std::fs::copy(stage.process().get_program(), &copy).unwrap();
+    let copy = stage.copy_of_command();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(stage.path("."), open).unwrap();
     let nobody = |pid: u32| {

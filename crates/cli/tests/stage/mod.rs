@@ -84,6 +84,15 @@ impl Stage {
     }
 
     /// Returns the command in the directory, with the stand-in and without the user's settings.
+    /// Copies the command, without its companions. A process of its own copies it: while a file is
+    /// open for writing, and be it in a child that another test starts, it cannot be executed.
+    pub fn copy_of_command(&self) -> PathBuf {
+        let copy = self.path("unconvoy");
+        let mut cp = Process::new("cp");
+        assert!(cp.arg(self.process().get_program()).arg(&copy).status().unwrap().success());
+        copy
+    }
+
     pub fn unconvoy(&self) -> Command {
         let mut command = Command::from_std(self.process());
         command.timeout(LIMIT);
