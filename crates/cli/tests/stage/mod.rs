@@ -83,7 +83,6 @@ impl Stage {
         }
     }
 
-    /// Returns the command in the directory, with the stand-in and without the user's settings.
     /// Copies the command, without its companions. A process of its own copies it: while a file is
     /// open for writing, and be it in a child that another test starts, it cannot be executed.
     pub fn copy_of_command(&self) -> PathBuf {
@@ -93,6 +92,7 @@ impl Stage {
         copy
     }
 
+    /// Returns the command in the directory, with the stand-in and without the user's settings.
     pub fn unconvoy(&self) -> Command {
         let mut command = Command::from_std(self.process());
         command.timeout(LIMIT);
