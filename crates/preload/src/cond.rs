@@ -39,8 +39,8 @@ use crate::config::{self, Service};
 use crate::mutex::wait::{Use, eventcount_if_owned, is_first_wake, restore_parked_bit};
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::object::{InPlace, Until};
-use crate::profile::SignalWait;
 use crate::profile::libcs::wait_for_signal;
+use crate::profile::{SignalWait, may_record};
 use crate::real;
 use crate::time::{Clock, Deadline};
 use waiters::{ASLEEP, Node, Taken, Waiters};
@@ -112,6 +112,9 @@ impl Cond {
         until: Option<(Clock, Until<'_>)>,
         wait: impl Fn() -> c_int,
     ) -> c_int {
+        if !may_record() {
+            return wait();
+        }
         let is_valid = until.is_none_or(|(clock, until)| Deadline::new(clock, until).is_some());
         let is_released = is_valid && mutex.is_released_by_unlock();
         let released = is_released.then(|| ptr::from_ref(mutex).addr());

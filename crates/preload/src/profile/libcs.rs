@@ -171,17 +171,14 @@ impl Observed {
     }
 }
 
-/// Waits on a condition variable of libc's by `wait`. `released` is the mutex, if the wait releases
-/// it. Cancellation is deferred while the wait is recorded: a function of Rust's or the unwinder's
-/// that is cancelled asynchronously may abort the process.
+/// Waits on a condition variable of libc's by `wait`, and records the wait. `released` is the mutex,
+/// if the wait releases it. Cancellation is deferred while the wait is recorded: a function of
+/// Rust's or the unwinder's that is cancelled asynchronously may abort the process.
 pub(crate) fn wait_for_signal(
     cond: usize,
     released: Option<usize>,
     wait: impl Fn() -> c_int,
 ) -> c_int {
-    if !may_record() {
-        return wait();
-    }
     let type_before = cancel::defer();
     if let Some(mutex) = released {
         if ended::is_kept(mutex) {

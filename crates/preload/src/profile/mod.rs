@@ -29,7 +29,7 @@ mod wait;
 
 pub(crate) use ask::releasing;
 pub(crate) use origin::initialised;
-pub(crate) use process::{after_fork, begin, confine, end};
+pub(crate) use process::{after_fork, begin, confine, end, may_record};
 pub(crate) use signal::SignalWait;
 pub(crate) use state::Waited;
 pub(crate) use unconvoy_profile::Kind;

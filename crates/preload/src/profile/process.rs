@@ -36,7 +36,7 @@ pub(super) fn of_waiter() -> Option<&'static Profile> {
 
 /// Whether waits of this process are recorded.
 #[inline]
-pub(super) fn may_record() -> bool {
+pub(crate) fn may_record() -> bool {
     state::get().is_some() || may_begin()
 }
 
