@@ -171,9 +171,9 @@ impl Observed {
     }
 }
 
-/// Waits on a condition variable of libc's by `wait`, and records the wait. `released` is the mutex,
-/// if the wait releases it. Cancellation is deferred while the wait is recorded: a function of
-/// Rust's or the unwinder's that is cancelled asynchronously may abort the process.
+/// Waits on a condition variable of libc's by `wait`, and records the wait. `released` is the
+/// mutex, if the wait releases it. Cancellation is deferred while the wait is recorded: a function
+/// of Rust's or the unwinder's that is cancelled asynchronously may abort the process.
 pub(crate) fn wait_for_signal(
     cond: usize,
     released: Option<usize>,
