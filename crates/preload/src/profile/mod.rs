@@ -3,7 +3,7 @@
 //!
 //! Only waits are recorded, so an acquisition that finds the lock free costs nothing. A wait of
 //! length t is sampled with probability min(1, t / period): at a random time of its first period,
-//! the waiting thread records its call stack ([`wait`]) and asks for the holder's ([`ask`]). It
+//! the waiting thread records its call stack ([`mod@wait`]) and asks for the holder's ([`ask`]). It
 //! sets the lock's parked bit, which sends the next release to the slow path. There the holder
 //! finds the request, and records its own stack after the release. Some holds that follow a wait
 //! are measured in the same way: the holder sets the bit for its own release.
@@ -11,7 +11,7 @@
 //! Where libc serves the lock, [`libcs`] measures around libc's functions, and a thread records its
 //! wait after it has released the lock ([`ended`]).
 //!
-//! The file is mapped ([`file`]) and filled in place, so that the records of a killed program
+//! The file is mapped ([`mod@file`]) and filled in place, so that the records of a killed program
 //! remain. Nothing here allocates or locks after the start.
 
 mod ask;
