@@ -191,6 +191,9 @@ test-pairs:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_SUITE_SSC=1 \
 		$(TEST) -p unconvoy-preload --test conformance --test regressions --test stress -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
+		UNCONVOY_SUITE=loiter+control,mcs+park,ttas+none UNCONVOY_SUITE_STRATEGY=mixed \
+		$(TEST) -p unconvoy-preload --test conformance --test regressions --test stress -- --show-output
 	for locks in own libc; do \
 		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 			UNCONVOY_SUITE_PROFILE=$$locks $(TEST) -p unconvoy-preload --test conformance \
@@ -265,7 +268,7 @@ install: build
 	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
 		$(RELEASE)/libunconvoy_plugin_system.so
 	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
-		$(addprefix $(RELEASE)/unconvoy-,study sched-ext png parquet)
+		$(addprefix $(RELEASE)/unconvoy-,study sched-ext top png parquet)
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
 	find target/workloads -maxdepth 1 -type f -perm -u+x \
 		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The BPF programs, and the architecture that each is for, if not for all.
-const SOURCES: [(&str, Option<&str>); 2] = [("runnable", None), ("waits", Some("x86_64"))];
+const SOURCES: [(&str, Option<&str>); 3] =
+    [("runnable", None), ("waits", Some("x86_64")), ("contention", Some("x86_64"))];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/bpf");

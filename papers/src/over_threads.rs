@@ -48,11 +48,8 @@ pub fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
             .number(counted)
             .and_then(|count| threads.iter().position(|&known| f64::from(known) == count));
         if let (Some(row), Some(column)) = (row, column) {
-            samples.all.push(Sample {
-                cell: cell(row, column),
-                round: reading.round as u32,
-                value: reading.values,
-            });
+            let round = reading.round as u32;
+            samples.all.push(Sample::new(cell(row, column), round, reading.values));
         }
     }
     let columns = 0..threads.len();

@@ -226,10 +226,9 @@ mod tests {
 
     #[test]
     fn difference_is_divided_by_threads() {
-        let sample = |cell, private_kib| unconvoy_measure::cells::Sample {
-            cell,
-            round: 1,
-            value: Memory { resident_kib: 0, private_kib },
+        let sample = |cell, private_kib| {
+            let value = Memory { resident_kib: 0, private_kib };
+            unconvoy_measure::cells::Sample::new(cell, 1, value)
         };
         let samples = Samples { all: vec![sample(0, 100), sample(1, 356)], ended_by: None };
         assert_eq!(per_further_thread(&samples, &[64], |memory| memory.private_kib), None);

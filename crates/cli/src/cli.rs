@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::compare::options::{self as comparison, CompareArgs};
+use crate::inspect::options::{self as inspection, InspectArgs};
 use crate::predict::options::{self, PredictArgs};
 use crate::profile::options::{self as profiling, ProfileArgs};
 use crate::run::{self, RunArgs};
 use crate::sched::{self, SchedArgs};
 use crate::stats::{self, StatsArgs};
 use crate::study;
+use crate::top::{self, TopArgs};
 
 /// Keep threaded programs at full speed when threads outnumber processors.
 #[derive(Debug, Parser)]
@@ -26,10 +28,13 @@ pub struct Cli {
 pub enum Command {
     /// Run a program with its pthread locks replaced.
     #[command(after_help = run::EXAMPLES)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show which locks a program waits for, from where, and which places hold them.
     #[command(after_help = profiling::EXAMPLES)]
     Profile(Box<ProfileArgs>),
+    /// Watch the locks of a running process, live.
+    #[command(after_help = top::EXAMPLES)]
+    Top(TopArgs),
     /// Measure a program under several locks, side by side.
     #[command(after_help = comparison::EXAMPLES)]
     Compare(Box<CompareArgs>),
@@ -45,6 +50,9 @@ pub enum Command {
     /// Keep tasks that wait long for kernel locks on a few cores.
     #[command(after_help = sched::EXAMPLES)]
     Sched(SchedArgs),
+    /// Show what the threads of a hung process, or of a core dump, wait for.
+    #[command(after_help = inspection::EXAMPLES)]
+    Inspect(InspectArgs),
     /// List the locks, load managers and controller policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
@@ -68,7 +76,10 @@ pub enum Command {
 
 /// Headings of `--help` and their subcommands, in the order shown.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("From symptom to remedy", &["run", "profile", "stats", "predict", "compare", "sched"]),
+    (
+        "From symptom to remedy",
+        &["run", "profile", "top", "stats", "predict", "compare", "sched", "inspect"],
+    ),
     ("Study", &study::COMMANDS),
     ("Reference", &["locks", "completions", "man", "help"]),
 ];

@@ -361,7 +361,7 @@ fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
 }
 
 /// Demangles a symbol. C names stay as they are, even if they look like a mangled type.
-fn readable(symbol: &str) -> String {
+pub fn readable(symbol: &str) -> String {
     let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
     if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { symbol.to_string() }
 }

@@ -103,6 +103,11 @@ fn recognised(name: &str) -> Option<(Kind, &'static str)> {
     found.map(|(_, kind, label)| (*kind, *label))
 }
 
+/// Whether a futex is the waiting thread's own, whatever lock the thread waits for.
+pub fn is_of_thread(object: &Object) -> bool {
+    object.label.starts_with("parking_lot ")
+}
+
 /// Whether a function belongs to a language's runtime.
 pub fn is_runtime(name: &str) -> bool {
     RUNTIMES.iter().any(|start| name.starts_with(start))

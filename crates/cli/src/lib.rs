@@ -8,6 +8,7 @@ mod child;
 pub mod cli;
 mod compare;
 mod debug_files;
+mod executable;
 mod images;
 mod inspect;
 mod kinds;
@@ -22,7 +23,9 @@ mod refusal;
 mod run;
 pub mod sched;
 mod stats;
+mod strategy;
 mod study;
+pub mod top;
 pub mod wrong_usage;
 
 use std::ffi::c_int;
@@ -61,7 +64,9 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Bench | Command::Sim | Command::Papers => match study::become_it()? {},
         Command::Predict(args) => return predict::predict(&args),
         Command::Profile(args) => return profile::profile(&args),
+        Command::Top(args) => return top::top(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
+        Command::Inspect(args) => inspect::inspect(&args)?,
         Command::Locks => print_all(listing::locks())?,
         Command::Stats(args) => print_all(stats::table(&args.file, args.top)?)?,
         Command::Completions { shell } => reference::completions(shell, Cli::grouped())?,

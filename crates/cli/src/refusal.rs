@@ -28,9 +28,9 @@ impl Refusal {
     pub fn not_started(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
         let name = program.to_string_lossy();
         if error.kind() == std::io::ErrorKind::NotFound {
-            let hint = match crate::inspect::resolve(program) {
+            let hint = match crate::executable::resolve(program) {
                 // The file exists, so execve(2) did not find its interpreter.
-                Some(path) => match crate::inspect::interpreter(&path) {
+                Some(path) => match crate::executable::interpreter(&path) {
                     Some(wanted) => messages::interpreter_not_installed(&name, &wanted),
                     None => messages::program_not_found(&name),
                 },

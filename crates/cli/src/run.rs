@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueHint};
@@ -19,15 +20,19 @@ use unconvoy::runtime::sensor::choice::Choice;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 
+use crate::inspect::watch;
 use crate::messages::command as messages;
+use crate::messages::inspect as inspection;
 use crate::refusal::Refusal;
-use crate::{bpf, inspect};
+use crate::strategy::Strategy;
+use crate::top::filter;
+use crate::{bpf, executable};
 
 /// `unconvoy run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Set the contention manager: the order in which waiters get the lock.
-    #[arg(long, value_name = "LOCK", value_parser = names(CONTENTION))]
+    /// Set the contention manager, the order in which waiters get the lock; or keep libc's locks.
+    #[arg(long, value_name = "LOCK", value_parser = locks())]
     pub lock: Option<String>,
     /// Set the load manager: which waiters leave the processor, and when.
     #[arg(long, value_name = "LOAD", value_parser = names(LOAD))]
@@ -35,6 +40,9 @@ pub struct RunArgs {
     /// Write per-lock statistics to FILE as JSON when the program ends.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
+    /// Write waits and load to FILE (*.prom) in Prometheus's text format while the program runs.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub metrics: Option<PathBuf>,
     /// Set the load sensor: schedstat, loadavg, psi, bpf (privileged) or fixed:N (N processors)
     /// [default: schedstat].
     #[arg(long, value_name = "SENSOR", value_parser = sensor)]
@@ -57,6 +65,17 @@ pub struct RunArgs {
     #[arg(long, alias = "ssc", value_name = "SEARCH", num_args = 0..=1, require_equals = true,
           default_missing_value = "refined", value_parser = ["refined", "published"])]
     pub confine: Option<String>,
+    /// Choose an algorithm for each lock by a strategy file (TOML); other options override its
+    /// settings of the process.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub strategy: Option<PathBuf>,
+    /// Report once, on standard error, when a thread has waited for a lock for TIME, such as 10s:
+    /// the waits with their stacks, and deadlocks. The program goes on.
+    #[arg(long, value_name = "TIME", value_parser = watch::limit)]
+    pub watchdog: Option<Duration>,
+    /// Write the watchdog's report to FILE instead.
+    #[arg(long, value_name = "FILE", requires = "watchdog", value_hint = ValueHint::FilePath)]
+    pub watchdog_report: Option<PathBuf>,
     /// Exclude the programs that PROGRAM starts.
     #[arg(long)]
     pub no_children: bool,
@@ -65,6 +84,9 @@ pub struct RunArgs {
           value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
+
+/// The name of libc's own locks.
+const LIBC: &str = "libc";
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
@@ -77,9 +99,19 @@ unchanged, with a warning on standard error.
 Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --lock tpmcs --load control -- ./server
+  unconvoy run --strategy server.toml -- ./server
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
+  unconvoy run --metrics /var/lib/prometheus/node-exporter/server.prom -- ./server
   sudo unconvoy run --sensor bpf -- ./server
+  unconvoy run --watchdog 10s -- ./server
   UNCONVOY_LIBRARY=./libunconvoy.so unconvoy run -- ./server";
+
+/// Accepts the contention managers' names and libc.
+fn locks() -> PossibleValuesParser {
+    let libc = PossibleValue::new(LIBC).help("the locks that the program has without unconvoy");
+    let others = CONTENTION.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary));
+    others.chain(std::iter::once(libc)).collect::<Vec<_>>().into()
+}
 
 /// Accepts the names of one part of the catalogue. An error lists them all.
 fn names(entries: &'static [Entry]) -> PossibleValuesParser {
@@ -107,8 +139,22 @@ fn interval(text: &str) -> Result<f64, String> {
 pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     let program = &args.program[0];
     let mut environment = Environment::inherited();
-    if let Some(lock) = &args.lock {
-        environment.set(environment::LOCK.name, lock);
+    if let Some(file) = &args.strategy {
+        apply(file, program, &mut environment)?;
+    }
+    match args.lock.as_deref() {
+        Some(LIBC) => {
+            let given = [
+                ("--load", args.load.is_some()),
+                ("--confine", args.confine.is_some()),
+                ("--strategy", args.strategy.is_some()),
+                ("--stats", args.stats.is_some()),
+            ];
+            reject_options_of_own_locks(&given)?;
+            environment.set(environment::REPLACE.name, "0");
+        }
+        Some(lock) => environment.set(environment::LOCK.name, lock),
+        None => {}
     }
     if let Some(load) = &args.load {
         environment.set(environment::LOAD_MANAGER.name, load);
@@ -141,16 +187,61 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
             Err(why) => complain(&messages::no_statistics(file, &why)),
         }
     }
+    if let Some(file) = &args.metrics {
+        match writable(file) {
+            Ok(path) => environment.set(environment::METRICS.name, path),
+            Err(why) => complain(&messages::no_metrics(file, &why)),
+        }
+    }
+    // Under a filter, the interposer does not try these calls.
+    if environment.get(environment::TOP.name).is_none() && filter::allows_shared_memory() {
+        environment.set(environment::TOP.name, "1");
+    }
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let preload = parts::preload(&library, environment.get(environment::PRELOAD.name));
     environment.set(environment::PRELOAD.name, preload);
 
-    let warning = inspect::warning(program);
+    let warning = executable::warning(program);
     match &warning {
         Some(warning) => complain(warning),
-        None => prepare_sensor(&mut environment),
+        None => {
+            prepare_sensor(&mut environment);
+            if let Some(limit) = args.watchdog {
+                start_watchdog(&mut environment, limit, args.watchdog_report.as_deref());
+            }
+        }
     }
     Err(execute(&args.program, &environment).into())
+}
+
+/// Sets what a strategy file says, and prints what of it has no effect.
+fn apply(file: &Path, program: &OsStr, environment: &mut Environment) -> Result<(), Refusal> {
+    let (settings, warnings) = Strategy::read(file)?.settings_for(program)?;
+    environment.remove(environment::STRATEGY.name);
+    for (name, value) in settings {
+        environment.set(name, value);
+    }
+    warnings.iter().for_each(|warning| complain(warning));
+    Ok(())
+}
+
+/// Rejects options that libc's locks do not have. Each is named, with whether it is given.
+fn reject_options_of_own_locks(own: &[(&str, bool)]) -> Result<(), Refusal> {
+    match own.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Refusal::usage(messages::option_of_own_locks(option))),
+        None => Ok(()),
+    }
+}
+
+/// Starts the watchdog. Without one, the program runs all the same.
+fn start_watchdog(environment: &mut Environment, limit: Duration, report: Option<&Path>) {
+    let report = report.map(writable).transpose();
+    match report.and_then(|report| watch::start(limit, report.as_deref())) {
+        Ok(()) => {
+            environment.set(environment::WATCHDOG.name, std::process::id().to_string());
+        }
+        Err(why) => complain(&inspection::no_watchdog(why)),
+    }
 }
 
 /// Starts the `bpf` sensor, which needs more than a name. On failure the default sensor is used.
@@ -179,12 +270,12 @@ fn prepare_sensor(environment: &mut Environment) {
 /// Like `execvp`, but never runs a program for another machine as a shell script.
 fn execute(program: &[OsString], environment: &Environment) -> Refusal {
     let started = || -> Result<Infallible, std::io::Error> {
-        let path = inspect::resolve(&program[0]).ok_or(std::io::ErrorKind::NotFound)?;
+        let path = executable::resolve(&program[0]).ok_or(std::io::ErrorKind::NotFound)?;
         let arguments: Vec<CString> = program.iter().map(c_string).collect::<Result<_, _>>()?;
         let environment = environment.block()?;
         let executable = c_string(path.as_os_str())?;
         let Err(error) = nix::unistd::execve(&executable, &arguments, &environment);
-        if error == Errno::ENOEXEC && !inspect::is_elf(&path) {
+        if error == Errno::ENOEXEC && !executable::is_elf(&path) {
             // A script without a `#!` line. Shells and execvp(3) pass it to sh.
             let shell = [c"sh".to_owned(), executable];
             let arguments: Vec<CString> =

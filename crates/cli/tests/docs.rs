@@ -244,7 +244,7 @@ fn help_page_is_up_to_date() {
         String::from_utf8(output.stdout).unwrap()
     };
     let mut page = format!("```text\n{}\n```\n", help(&["--help"]).trim_end());
-    for command in ["run", "stats", "compare", "predict", "locks"] {
+    for command in ["run", "stats", "compare", "predict", "inspect", "locks"] {
         page += &format!(
             "\n## unconvoy {command}\n\n```text\n{}\n```\n",
             help(&[command, "-h"]).trim_end()
@@ -332,5 +332,51 @@ fn readme_numbers_match_their_records() {
         ),
     ] {
         assert!(readme.contains(&claim), "README.md lacks: {claim}");
+    }
+}
+
+/// The ratios of the rounds whose two runs began with processors at the same distance, sorted.
+fn ratios_at(name: &str, threads: u64, is_far: bool) -> Vec<f64> {
+    let path = repository().join(format!("docs/records/distance/{name}.json"));
+    let record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let is_time = record["metric"]["lower_is_better"] == true;
+    let runs = record["runs"].as_array().unwrap();
+    let metric = |configuration: &str, round: u64| {
+        let run = runs.iter().find(|run| {
+            run["configuration"] == configuration
+                && run["threads"] == threads
+                && run["round"] == round
+                && (run["transfer_ns"].as_f64() >= Some(80.0)) == is_far
+        })?;
+        run["metric"].as_f64()
+    };
+    let rounds = (1..=record["plan"]["runs"].as_u64().unwrap()).filter_map(|round| {
+        let ratio = metric("default", round)? / metric("libc", round)?;
+        Some(if is_time { 1.0 / ratio } else { ratio })
+    });
+    let mut ratios: Vec<f64> = rounds.collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios
+}
+
+#[test]
+fn ratios_by_distance_match_their_records() {
+    let page = fs::read_to_string(repository().join("docs/evaluation/measured.md")).unwrap();
+    for (name, program, distances) in [
+        ("raytrace", "ray tracer", &[(2, "near"), (4, "near")][..]),
+        (
+            "leveldb-readrandom",
+            "LevelDB reads",
+            &[(4, "near"), (4, "far"), (32, "near"), (32, "far")],
+        ),
+    ] {
+        for &(threads, distance) in distances {
+            let ratios = ratios_at(name, threads, distance == "far");
+            let count = ratios.len();
+            let median = f64::midpoint(ratios[(count - 1) / 2], ratios[count / 2]);
+            let row = format!("| {program} | {threads} | {distance} | {count} | {median:.2} |");
+            assert!(page.contains(&row), "measured.md lacks: {row}");
+        }
     }
 }

@@ -56,6 +56,7 @@ fn help_has_examples() {
     for command in [
         &["--help"][..],
         &["run", "--help"],
+        &["inspect", "--help"],
         &["compare", "--help"],
         &["locks", "--help"],
         &["stats", "--help"],

@@ -1,104 +1,18 @@
 //! `unconvoy profile`: reports on profiles with known content, and rejection of bad input. The
 //! interposer's own tests check what it records.
 
+mod known;
 mod stage;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
+use known::Known;
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
-use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION};
-use unconvoy_profile::{Kind, Profile, read};
-
-/// A program with a variable that stands for a lock, and two functions.
-const SOURCE: &str = "
-int queue_lock[10];
-void wait_here(void) { queue_lock[0]++; }
-void hold_here(void) { queue_lock[1]++; }
-int main(void) { return 0; }
-";
-
-/// A profile of a program that is mapped at [`BASE`].
-struct Known {
-    stage: Stage,
-    profile: Box<Profile>,
-    symbols: Vec<(String, u64)>,
-}
-
-const BASE: u64 = 0x5500_0000_0000;
-
-impl Known {
-    fn new() -> Self {
-        let stage = Stage::new();
-        let source = stage.write("server.c", SOURCE);
-        let program = stage.compile("server", &source, &["-pie", "-fPIE"]).expect("a C compiler");
-        let profile = read::zeroed();
-        profile.header.magic.store(MAGIC, Relaxed);
-        profile.header.version.store(VERSION, Relaxed);
-        profile.header.ended.store(1, Relaxed);
-        profile.header.unwinds.store(1, Relaxed);
-        profile.header.period_ns.store(1_000_000, Relaxed);
-        profile.header.last_ns.store(2_000_000_000, Relaxed);
-        let text = |to: &[std::sync::atomic::AtomicU8], from: &str| {
-            to.iter().zip(from.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
-        };
-        text(&profile.header.lock, "libc");
-        text(&profile.header.program, program.to_str().unwrap());
-        let end = BASE + 0x10_0000;
-        let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
-        text(&profile.modules, &maps);
-        profile.header.modules_used.store(maps.len() as u32, Relaxed);
-        let symbols = symbols(&program);
-        Known { stage, profile, symbols }
-    }
-
-    fn address(&self, name: &str) -> u64 {
-        BASE + self.symbols.iter().find(|(other, _)| other == name).expect("a symbol").1
-    }
-
-    /// Records waits for `queue_lock`, for two locks on the heap with the same origin, and for a
-    /// signal.
-    fn with_waits(self) -> Self {
-        let waiter = self.profile.stack(&[self.address("wait_here") + 2], 0);
-        let holder = self.profile.stack(&[self.address("hold_here") + 2], 0);
-        let origin = self.profile.stack(&[self.address("main") + 2], 0);
-        let queue = self.address("queue_lock") as usize;
-        for (address, ns) in [(queue, 30_000_000), (0x1000, 6_000_000), (0x2000, 4_000_000)] {
-            let (index, lock) = self.profile.lock(Kind::Mutex, address).unwrap();
-            self.profile.record_wait(lock, ns, 1_000, false);
-            self.profile.record_hold(lock, 1_000_000);
-            self.profile.add_sample(index, (waiter, holder), ns, COUNT_UNIT);
-            if address < 0x3000 {
-                self.profile.record_origin(address, origin);
-            }
-        }
-        let (index, cond) = self.profile.lock(Kind::Cond, queue + 4).unwrap();
-        self.profile.record_wait(cond, 900_000_000, 1_000, false);
-        self.profile.add_sample(index, (waiter, 0), 900_000_000, COUNT_UNIT);
-        self
-    }
-
-    fn report(&self, arguments: &[&str]) -> String {
-        let path = self.stage.path("locks.profile");
-        std::fs::write(&path, self.profile.to_bytes()).unwrap();
-        let mut command = self.stage.unconvoy();
-        command.args(["profile", "--read", "locks.profile"]).args(arguments);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-fn symbols(program: &PathBuf) -> Vec<(String, u64)> {
-    use object::{Object, ObjectSymbol};
-    let bytes = std::fs::read(program).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    file.symbols()
-        .map(|symbol| (symbol.name().unwrap_or_default().to_string(), symbol.address()))
-        .collect()
-}
+use unconvoy_profile::Kind;
+use unconvoy_profile::layout::COUNT_UNIT;
 
 #[test]
 fn summary_names_locks_and_places_within_100_columns() {
@@ -353,94 +267,4 @@ fn profile_without_waits_has_valid_files() {
     assert!(known.stage.read("f.svg").ends_with("</svg>\n"));
     assert!(known.stage.read("f.html").contains("no lock was waited for"));
     assert!(serde_json::from_str::<serde_json::Value>(&known.stage.read("f.json")).is_ok());
-}
-
-/// A script that uses the page as a person would, and reports faults in the page's title.
-const USER: &str = "<script>
-const wrong = [];
-const check = (holds, what) => { if (!holds) wrong.push(what); };
-const rows = () => [...document.querySelectorAll('#locks > tbody summary')];
-const names = () => rows().map(row => row.textContent);
-const first = names();
-check(first.length === 2 && first[0] === 'queue_lock', 'order ' + first);
-const heading = [...document.querySelectorAll('#locks thead button')][1];
-heading.click(); heading.click();
-check(names()[1] === 'queue_lock', 'sorted ' + names());
-document.querySelector('#locks details').open = true;
-check(document.querySelector('#locks details').innerText.includes('waits in'), 'details');
-const frames = [...document.querySelectorAll('#flame svg.f')];
-const frame = frames.find(f => f.textContent.includes('wait_here') && +f.dataset.w < 50);
-frame.dispatchEvent(new Event('click'));
-const width = e => e.getBoundingClientRect().width;
-check(Math.abs(width(frame) - width(document.getElementById('flame'))) < 2, 'zoom');
-frame.dispatchEvent(new Event('click'));
-findFrames('hold_here');
-check(document.querySelectorAll('.found').length === 2, 'found');
-check(document.querySelectorAll('#waits line').length > 0, 'graph of waits');
-const page = document.documentElement;
-check(page.scrollWidth <= innerWidth, page.scrollWidth + ' wide in ' + innerWidth);
-const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-const light = c => c.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + +part, 0) > 380;
-check(light(getComputedStyle(document.body).color) === dark, 'text colour');
-document.title = 'wrong: ' + wrong.join('; ') + '|' + innerWidth + '|' + dark;
-</script>";
-
-#[test]
-#[ignore = "make test-all: needs browsers"]
-fn page_works_in_browser_in_every_size_and_colour() {
-    let known = Known::new().with_waits();
-    known.report(&["--html", "page.html"]);
-    let page = known.stage.read("page.html").replace("</body>", &format!("{USER}</body>"));
-    known.stage.write("page.html", &page);
-    for (width, scheme, expected) in [
-        (400, 1, "400|false"),
-        (1600, 1, "1600|false"),
-        (400, 0, "400|true"),
-        (1000, 0, "1000|true"),
-    ] {
-        // A window is at least 500 pixels wide, but a frame in it can be narrower.
-        let frame = format!(
-            "<!doctype html><style>:root {{ color-scheme: light dark; }}</style>\
-             <iframe id=page width={width} height=900 style='border: 0' src=page.html></iframe>\
-             <script>page.onload = () => document.title = page.contentDocument.title;</script>"
-        );
-        let outer = known.stage.write("outer.html", &frame);
-        let mut command = std::process::Command::new("/usr/bin/chromium");
-        command
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"])
-            .args(["--window-size=1700,1000", "--allow-file-access-from-files"])
-            .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-            .arg(format!("--user-data-dir={}", known.stage.path("browser").display()))
-            .arg(format!("file://{}", outer.display()));
-        let Ok(output) = command.output() else {
-            println!("missing: chromium not installed (apt-get install chromium)");
-            return;
-        };
-        let dom = String::from_utf8_lossy(&output.stdout);
-        let title = dom.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
-        assert_eq!(title, Some(&*format!("wrong: |{expected}")), "{dom}");
-    }
-}
-
-#[test]
-#[ignore = "make test-all: needs Go and its proxy"]
-fn pprof_reads_contentions_and_delay() {
-    let known = Known::new().with_waits();
-    known.report(&["--pprof", "waits.pb"]);
-    let mut command = std::process::Command::new("go");
-    command.args(["run", "github.com/google/pprof@latest", "-raw"]);
-    let Ok(output) = command.arg(known.stage.path("waits.pb")).output() else {
-        println!("missing: go not installed (apt-get install golang-go)");
-        return;
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    for part in
-        ["contentions/count delay/nanoseconds", "30000000: ", "lock:[queue_lock]", "wait_here"]
-    {
-        assert!(
-            text.contains(part),
-            "no {part} in {text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
 }

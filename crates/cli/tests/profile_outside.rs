@@ -246,6 +246,26 @@ fn mutexes_of_rust_have_their_times_and_names() {
     }
 }
 
+/// `examples/parked.rs`: one thread waits for two locks of parking_lot, at a futex of its own.
+#[test]
+fn locks_of_parking_lot_are_named_by_their_places() {
+    let program = Path::new(env!("CARGO_BIN_EXE_unconvoy")).with_file_name("examples/parked");
+    if !program.is_file() {
+        println!("missing: {} is not built (cargo build --examples)", program.display());
+        return;
+    }
+    let stage = Stage::new();
+    let recorded = record_known(&stage, &mut Command::new(program), |pid| pid);
+    let Some((report, times)) = recorded else { return };
+    for (place, time) in ["parked::wait_for_queue", "parked::wait_for_heap"].iter().zip(times) {
+        let row = row(&report, &format!("parking_lot mutex first waited for in {place}"));
+        assert_waited(row, time);
+        assert_eq!((row["kind"].as_str(), row["locks"].as_u64()), (Some("futex"), Some(1)));
+        assert_eq!(first_place(row, "waiters"), format!("{place} in parked"));
+        assert_eq!(first_place(row, "holders"), "parked::hold_here in parked");
+    }
+}
+
 /// Two threads that wait for each other's lock, and one that waits for a signal.
 const DEADLOCK: &str = include_str!("profile_outside/stuck.c");
 

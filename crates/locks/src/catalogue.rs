@@ -3,6 +3,7 @@
 //! tables in docs/reference/locks.md, docs/reference/sensors.md and docs/reference/environment.md.
 
 pub mod environment;
+pub mod strategy;
 
 mod contention;
 mod entry;

@@ -14,8 +14,17 @@ pub struct Sample<S> {
     pub cell: usize,
     /// Round, from 1.
     pub round: u32,
+    /// See [`line_transfer_ns`](crate::transfer::line_transfer_ns), just before the measurement.
+    pub transfer_ns: Option<u32>,
     /// Measured value.
     pub value: S,
+}
+
+impl<S> Sample<S> {
+    /// A measurement at an unknown distance of the processors.
+    pub fn new(cell: usize, round: u32, value: S) -> Self {
+        Self { cell, round, transfer_ns: None, value }
+    }
 }
 
 /// All measurements, complete or not.
@@ -60,7 +69,7 @@ mod tests {
 
     #[test]
     fn ratio_is_computed_within_rounds() {
-        let sample = |cell, round, value| Sample { cell, round, value };
+        let sample = Sample::new;
         let samples = Samples {
             all: vec![
                 sample(0, 1, 1.0),

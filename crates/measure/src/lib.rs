@@ -6,6 +6,7 @@
 //! | [`parts`] | the files of an installation, and `LD_PRELOAD` |
 //! | [`child`], [`failure`] | a program, watched until its end |
 //! | [`rounds`] | the loop: interleaved repeats |
+//! | [`transfer`] | how far the processors are apart |
 //! | [`cells`], [`statistics`] | measurements, medians and spread |
 //! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | contents of a benchmark's record |
 //! | [`export`] | formats, behind one trait |
@@ -34,3 +35,4 @@ pub mod rows;
 pub mod session;
 pub mod statistics;
 pub mod table;
+pub mod transfer;

@@ -22,6 +22,15 @@ pub(crate) fn timeout_not_positive() -> &'static str {
     "expected more than 0 seconds"
 }
 
+/// Times in nanoseconds; `far` of `count` measurements were nearer to the greatest one.
+pub(crate) fn processors_moved(least: u32, greatest: u32, far: usize, count: usize) -> String {
+    format!(
+        "a cache line moved between two processors in {least} to {greatest} ns, slowly before \
+         {far} of {count} runs:\n  the virtual processors moved, and what locks cost changes with \
+         that; compare runs of similar transfer_ns"
+    )
+}
+
 pub(crate) fn cannot_read(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }
@@ -150,6 +159,7 @@ mod tests {
             seconds_out_of_range().into(),
             timeout_not_a_number().into(),
             timeout_not_positive().into(),
+            processors_moved(30, 220, 2, 5),
             cannot_read(file),
             cannot_write(file),
             cannot_make_directory(Path::new("results")),

@@ -107,7 +107,8 @@ impl Record {
         for sample in &samples.all {
             let cell = cells.get(sample.cell).context(messages::sample_without_cell())?;
             self.runs.push(serde_json::json!({
-                "cell": cell, "round": sample.round, "measured": sample.value,
+                "cell": cell, "round": sample.round, "transfer_ns": sample.transfer_ns,
+                "measured": sample.value,
             }));
         }
         if let Some(error) = &samples.ended_by {

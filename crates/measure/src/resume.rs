@@ -49,7 +49,9 @@ pub fn resume<S: DeserializeOwned>(
             !samples.iter().any(|sample| (sample.cell, sample.round) == (cell, round)),
             messages::duplicate_run(path)
         );
-        samples.push(Sample { cell, round, value });
+        let transfer_ns = run.get("transfer_ns").and_then(Value::as_u64);
+        let transfer_ns = transfer_ns.and_then(|ns| u32::try_from(ns).ok());
+        samples.push(Sample { cell, round, transfer_ns, value });
     }
     record.failures = old.failures.into_iter().filter(|failure| failure.is_violation).collect();
     record.notes = old.notes;

@@ -24,6 +24,7 @@ use crate::output::{can_write, complain};
 use crate::record::Record;
 use crate::resume::{resume, resuming};
 use crate::rounds::{Order, Rounds, Step, Turn};
+use crate::transfer::{self, line_transfer_ns};
 
 /// Base name for the results of an interrupted benchmark without `--out`.
 const PARTIAL: &str = "unconvoy-bench-partial";
@@ -48,8 +49,9 @@ pub fn interleave<C, S>(
     while let Some(step) = steps.next() {
         let Step::Measure(Turn { cell, round }) = step else { continue };
         steps.begin(&format!("round {round} of {rounds}: {}", name(&cells[cell])));
+        let transfer_ns = line_transfer_ns();
         match interrupts.check().map_err(Into::into).and_then(|()| measure(&cells[cell])) {
-            Ok(value) => samples.all.push(Sample { cell, round, value }),
+            Ok(value) => samples.all.push(Sample { cell, round, transfer_ns, value }),
             Err(error) => {
                 samples.ended_by = Some(interrupts.check().err().map_or(error, Into::into));
                 break;
@@ -135,12 +137,13 @@ impl<C: Field> Session<'_, C> {
                 if self.is_lost(&record.failures, &keys, cell) {
                     continue;
                 }
+                let transfer_ns = line_transfer_ns();
                 match interrupts
                     .check()
                     .map_err(Into::into)
                     .and_then(|()| measure(&self.cells[cell]))
                 {
-                    Ok(value) => samples.all.push(Sample { cell, round, value }),
+                    Ok(value) => samples.all.push(Sample { cell, round, transfer_ns, value }),
                     Err(error) if error.is::<Interrupted>() => {
                         samples.ended_by = Some(error);
                         break;
@@ -162,6 +165,8 @@ impl<C: Field> Session<'_, C> {
         }
         drop(steps);
         digest(&mut record, &samples)?;
+        let times = samples.all.iter().filter_map(|sample| sample.transfer_ns);
+        record.notes.extend(transfer::remark(times).map(|text| format!("Warning: {text}.")));
         self.end(record, samples.ended_by.is_some(), out)
     }
 

@@ -62,6 +62,27 @@ void unconvoy_test_cancel(void)
 	pthread_testcancel();
 }
 
+/* The return address of the program's call that acquires a lock now; NULL if unknown. The variable
+ * is laid out with the program's own thread-local variables: a thread may be unknown to libc. */
+static __thread void *caller __attribute__((tls_model("initial-exec")));
+
+/* Calls `call` on `object`. This function is the target of a jump, so that its own return address
+ * is the program's. */
+int unconvoy_call_from_here(void *object, int (*call)(void *))
+{
+	int result;
+
+	caller = __builtin_return_address(0);
+	result = call(object);
+	caller = NULL;
+	return result;
+}
+
+void *unconvoy_caller(void)
+{
+	return caller;
+}
+
 extern void __asan_init(void) __attribute__((weak));
 extern void __tsan_init(void) __attribute__((weak));
 extern void __msan_init(void) __attribute__((weak));

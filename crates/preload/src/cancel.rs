@@ -20,6 +20,13 @@ pub(crate) fn defer() -> Before {
     Before(unconvoy_set_cancel_type(PTHREAD_CANCEL_DEFERRED))
 }
 
+/// Whether the calling thread may be cancelled at any instruction.
+pub(crate) fn is_asynchronous() -> bool {
+    let before = defer();
+    before.restore();
+    before.0 != PTHREAD_CANCEL_DEFERRED
+}
+
 impl Before {
     /// Restores the type. An asynchronous cancellation that arrived meanwhile unwinds the caller.
     #[inline]

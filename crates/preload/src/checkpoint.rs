@@ -10,6 +10,7 @@ use unconvoy_locks::runtime::held_locks;
 
 use crate::chosen::pair;
 use crate::config::{self, Service};
+use crate::strategy;
 
 /// May sleep for load. Returns whether the thread slept.
 #[unsafe(no_mangle)]
@@ -25,7 +26,7 @@ pub extern "C" fn unconvoy_checkpoint() -> bool {
 /// The locks that the calling thread holds. Mutexes that may be elided are not counted.
 fn holds() -> Holds {
     match held_locks() {
-        _ if config::elides() => Holds::Unknown,
+        _ if config::elides() || strategy::may_elide() => Holds::Unknown,
         0 => Holds::Nothing,
         _ => Holds::Locks,
     }

@@ -32,6 +32,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, timespec};
 use unconvoy_locks::primitive::generation::ObjectGeneration;
+use unconvoy_locks::primitive::native::probe;
 use unconvoy_locks::primitive::{Native, Parking as _};
 
 use crate::cancel;
@@ -39,6 +40,7 @@ use crate::config::{self, Service};
 use crate::mutex::wait::{Use, eventcount_if_owned, is_first_wake, restore_parked_bit};
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::object::{InPlace, Until};
+use crate::probe::probe;
 use crate::profile::libcs::wait_for_signal;
 use crate::profile::{SignalWait, may_record};
 use crate::real;
@@ -300,6 +302,7 @@ impl Wait<'_> {
         node.fall_asleep();
         while !node.is_signalled() {
             let argument = ptr::from_ref(self).cast_mut().cast();
+            probe::sleep(ptr::from_ref(node.state()).addr(), 0);
             // Called even if the deadline has passed: a wait is a cancellation point. SAFETY: the
             // word and the time live for the length of the call; `abandon` undoes this wait.
             unsafe {
@@ -318,6 +321,7 @@ impl Wait<'_> {
 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pthread_cond_destroy(this: &Cond) -> c_int {
+    probe!("cond_destroy"; this);
     if this.is_libcs() {
         return real::pthread_cond_destroy(this.libcs());
     }
@@ -333,6 +337,7 @@ pub extern "C-unwind" fn pthread_cond_destroy(this: &Cond) -> c_int {
 /// POSIX: the caller holds the mutex. The same holds for all waits below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_cond_wait(this: &Cond, mutex: &Mutex) -> c_int {
+    probe!("cond_wait"; this, mutex);
     if this.wait_is_libcs(mutex) {
         let wait = || real::pthread_cond_wait(this.libcs(), mutex.libcs());
         return this.wait_in_libc(mutex, None, wait);
@@ -350,6 +355,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
     mutex: &Mutex,
     until: Until<'_>,
 ) -> c_int {
+    probe!("cond_wait"; this, mutex);
     if this.wait_is_libcs(mutex) {
         let wait = || real::pthread_cond_timedwait(this.libcs(), mutex.libcs(), until);
         return this.wait_in_libc(mutex, Some((this.clock(), until)), wait);
@@ -368,6 +374,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
     clock: clockid_t,
     until: Until<'_>,
 ) -> c_int {
+    probe!("cond_wait"; this, mutex);
     if this.wait_is_libcs(mutex) {
         let wait = || real::pthread_cond_clockwait(this.libcs(), mutex.libcs(), clock, until);
         return match Clock::of(clock) {
@@ -384,6 +391,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_cond_signal(this: &Cond) -> c_int {
+    probe!("cond_signal"; this);
     if this.is_libcs() {
         return real::pthread_cond_signal(this.libcs());
     }
@@ -393,6 +401,7 @@ pub extern "C" fn pthread_cond_signal(this: &Cond) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_cond_broadcast(this: &Cond) -> c_int {
+    probe!("cond_broadcast"; this);
     if this.is_libcs() {
         return real::pthread_cond_broadcast(this.libcs());
     }

@@ -5,7 +5,7 @@
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::load::control::Control;
@@ -19,7 +19,7 @@ use unconvoy_locks::runtime::sensor::choice::Choice;
 use crate::chosen::{default_pair, pair};
 use crate::message;
 use crate::variables::{is_on, named, read_milliseconds, variable};
-use crate::{bpf_count, identity, output, profile, real};
+use crate::{bpf_count, identity, live, output, profile, real, strategy};
 
 /// The load manager of the default pair, which is called directly and not through its table.
 pub(crate) type DefaultLoad = Control;
@@ -74,6 +74,49 @@ pub(crate) fn is_default() -> bool {
     service_word().load(Relaxed) & FAST != 0
 }
 
+/// The strategy numbers ([`strategy`]) of the locks that take the fast path: one more than the
+/// number. Without a strategy, no lock has a number, and with one, a lock without a number has yet
+/// to be decided. 0, which is also the value while the service is not determined, stands for none.
+#[inline(always)]
+fn fast_number() -> &'static AtomicU32 {
+    &PROCESS_STATE.words[0]
+}
+
+/// [`fast_number`] in the form of [`is_fast_kind`].
+#[inline(always)]
+fn fast_kind() -> &'static AtomicU32 {
+    &PROCESS_STATE.words[1]
+}
+
+/// Whether the fast path serves a reader-writer lock with this strategy number; false also while
+/// the service is not determined.
+#[inline(always)]
+pub(crate) fn is_fast_number(number: u32) -> bool {
+    number.wrapping_add(1) == fast_number().load(Relaxed)
+}
+
+/// Whether the fast path serves a mutex with these bits in its `kind`: its strategy number, from
+/// bit [`NUMBER_SHIFT`] on, and nothing else. False also while the service is not determined.
+#[inline(always)]
+pub(crate) fn is_fast_kind(bits: i32) -> bool {
+    bits.cast_unsigned() | 1 == fast_kind().load(Relaxed)
+}
+
+/// The lowest of the eight bits of a mutex's `kind` that hold its strategy number. glibc uses the
+/// bits below and, for priority ceilings, those from bit 19 on.
+pub(crate) const NUMBER_SHIFT: u32 = 10;
+
+/// Publishes which locks take the fast path in a process with this service.
+fn set_fast(service: u8) {
+    let number = match (service & FAST, strategy::decides()) {
+        (0, _) => None,
+        (_, false) => Some(u32::from(strategy::UNDECIDED)),
+        (_, true) => Some(u32::from(strategy::DEFAULT)),
+    };
+    fast_number().store(number.map_or(0, |number| number + 1), Relaxed);
+    fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
+}
+
 /// Whether the fast path serves the spin locks of this process; false also while the service is not
 /// determined.
 #[inline(always)]
@@ -111,6 +154,12 @@ pub(crate) fn count_held_locks() {
         let _ = FOUND.compare_exchange(default, counted, Relaxed, Relaxed);
         let _ = service_word().compare_exchange(default, counted, Release, Relaxed);
     }
+    set_fast(counted);
+}
+
+/// Whether a thread is determining the service, for which a function that it calls must not wait.
+pub(crate) fn is_being_determined() -> bool {
+    service_word().load(Relaxed) == BEING_READ
 }
 
 #[cold]
@@ -131,7 +180,9 @@ fn determine_service() -> Service {
             profile::after_fork();
         }
     }
-    service_word().store(FOUND.load(Relaxed), Release);
+    let found = FOUND.load(Relaxed);
+    set_fast(found);
+    service_word().store(found, Release);
     service()
 }
 
@@ -163,7 +214,9 @@ fn read() -> u8 {
     }
     // Call this for a chosen pair too: otherwise `me` asks the kernel at every lock.
     let tcb_has_id = identity::tcb_has_id();
-    let is_profiled = variable(&environment::PROFILE).is_some();
+    let recordings = [&environment::PROFILE, &environment::METRICS];
+    let is_profiled = recordings.iter().any(|recording| variable(recording).is_some());
+    let is_counted = variable(&environment::STATS).is_some() || is_profiled || live::is_wanted();
     let service = if let Some(watcher) = watcher() {
         message::watched_program(watcher).print();
         Service::Declined
@@ -175,16 +228,22 @@ fn read() -> u8 {
         Service::Declined
     } else if core::ptr::eq(pair(), default_pair())
         && variable(&environment::STATS).is_none()
+        && !live::is_wanted()
         && tcb_has_id
     {
         Service::Default
-    } else if pair().elides && variable(&environment::STATS).is_none() && !is_profiled {
+    } else if pair().elides && !is_counted {
         Service::Elided
     } else {
         Service::Chosen
     };
+    if service != Service::Declined {
+        strategy::read(!is_counted);
+    }
     match service {
         Service::Default if is_profiled => FAST_PROFILED,
+        // In a process with a strategy, each lock says whether it is elided.
+        Service::Elided if strategy::decides() => Service::Chosen as u8,
         service => service as u8,
     }
 }

@@ -17,18 +17,22 @@ mod cond;
 mod config;
 mod credentials;
 mod dispatch;
+mod held;
 mod identity;
 mod init;
+mod live;
 mod message;
 mod mutex;
 mod object;
 mod output;
+mod probe;
 mod profile;
 mod real;
 mod rwlock;
 mod special;
 mod spin;
 mod stats;
+mod strategy;
 mod time;
 mod variables;
 
@@ -48,13 +52,21 @@ extern "C" fn begin() {
     unsafe {
         libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork))
     };
+    let pair = chosen::pair();
+    live::publish(pair.lock, pair.load, config::service() == config::Service::Declined);
     output::find_owner();
     stats::begin();
     if config::service() != config::Service::Declined || config::only_observes() {
         profile::begin(config::only_observes());
+        hook::observe(&OBSERVER);
     }
     special::begin();
 }
+
+static OBSERVER: Observer = Observer {
+    interval: |now| profile::interval(now, special::confined),
+    end: profile::controller_ended,
+};
 
 extern "C" fn end() {
     special::print_pending_warning();
@@ -84,3 +96,4 @@ static BEGIN: extern "C" fn() = begin;
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 use unconvoy_locks::runtime;
+use unconvoy_locks::runtime::hook::{self, Observer};

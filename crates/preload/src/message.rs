@@ -121,6 +121,21 @@ pub(crate) fn no_special_set_one_processor() -> Line {
     Line::new(format_args!("no special set: the process has only one processor"))
 }
 
+pub(crate) fn strategy_of_other_version() -> Line {
+    Line::new(format_args!(
+        "UNCONVOY_STRATEGY is of another version: running without it; use one version of unconvoy"
+    ))
+}
+
+/// The C library lacks the function that finds the module of an address.
+pub(crate) fn no_strategy_old_libc() -> Line {
+    Line::new(format_args!("a strategy for single locks needs glibc 2.35: running without it"))
+}
+
+pub(crate) fn no_memory_for_strategy() -> Line {
+    Line::new(format_args!("no memory for the strategy: running without it"))
+}
+
 /// The statistics file cannot be opened when the program starts.
 pub(crate) fn unwritable_statistics(path: &str, error: &io::Error) -> Line {
     Line::new(format_args!("cannot write statistics to {path}: {error}; running without them"))
@@ -145,6 +160,11 @@ pub(crate) fn unwritable_profile(path: &str, error: &io::Error) -> Line {
 pub(crate) fn no_profile_of_child(error: i32) -> Line {
     let pid = std::process::id();
     Line::new(format_args!("cannot create the profile of process {pid} (error {error})"))
+}
+
+/// The metrics could not be written.
+pub(crate) fn unwritable_metrics(path: &str, error: &io::Error) -> Line {
+    Line::new(format_args!("cannot write the metrics to {path}: {error}; running without them"))
 }
 
 #[cfg(test)]
@@ -179,8 +199,12 @@ mod tests {
             unwritable_statistics("no/such/stats.json", &error),
             lost_statistics("stats.json", &error),
             no_memory_for_statistics(),
+            strategy_of_other_version(),
+            no_strategy_old_libc(),
+            no_memory_for_strategy(),
             unwritable_profile("no/such/profile", &error),
             no_profile_of_child(libc::ENOSPC),
+            unwritable_metrics("no/such/server.prom", &error),
         ];
         for line in &lines {
             let text = line.text();

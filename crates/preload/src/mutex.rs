@@ -7,10 +7,12 @@
 //! ```
 //!
 //! `kind` is where libc's static initialisers and `pthread_mutex_init` put it, with libc's meaning.
-//! Everything else is zero in an unlocked mutex, libc's or this library's. Robust,
-//! priority-inheriting, priority-protecting, process-shared and destroyed mutexes have further bits
-//! in `kind`. libc serves them. This library never writes to them, except to the count of users
-//! during a wait on one of this library's condition variables ([`wait::Use`]).
+//! Everything else is zero in an unlocked mutex, libc's or this library's. With a
+//! [`strategy`](crate::strategy), `kind` also has the mutex's number, in bits that glibc does not
+//! use. Robust, priority-inheriting, priority-protecting, process-shared and destroyed mutexes have
+//! further bits in `kind`. libc serves them, and mutexes that a strategy hands to it. This library
+//! never writes to them, except to the count of users during a wait on one of this library's
+//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc.
 
 mod object;
 pub(crate) mod wait;
@@ -22,8 +24,10 @@ use libc::{EBUSY, EINVAL, clockid_t};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::elided::Elided;
 
+use crate::held;
 use crate::identity::{me, me_from_tcb};
 use crate::object::{InPlace, Until};
+use crate::probe::probe;
 use crate::profile;
 use crate::real;
 use crate::time::Clock;
@@ -32,6 +36,7 @@ pub(crate) use object::Mutex;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_destroy(this: &Mutex) -> c_int {
+    probe!("mutex_destroy"; this);
     if this.is_libcs() {
         return real::pthread_mutex_destroy(this.libcs());
     }
@@ -44,12 +49,14 @@ pub extern "C" fn pthread_mutex_destroy(this: &Mutex) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_lock(this: &Mutex) -> c_int {
+    probe!("mutex_entry"; this);
     if this.is_default() {
         let me = me_from_tcb();
         // The holder takes the slow path: depending on the kind, its lock call is an error, another
         // level, or a deadlock.
         if !this.is_owner(me) && this.default_state().try_lock_without_barging() {
             this.set_owner(me);
+            probe!("mutex_acquired"; this);
             return 0;
         }
     }
@@ -59,6 +66,10 @@ pub extern "C" fn pthread_mutex_lock(this: &Mutex) -> c_int {
 /// The slow path: the fast path has not acquired the mutex.
 #[inline(never)]
 extern "C" fn lock(this: &Mutex) -> c_int {
+    if held::is_kept() {
+        // SAFETY: a function of the same object.
+        return unsafe { held::call_from_here(this, lock_not_elided) };
+    }
     if this.elided().is_some_and(Elided::elide_at_once) {
         return 0;
     }
@@ -70,6 +81,7 @@ extern "C" fn lock(this: &Mutex) -> c_int {
 extern "C" fn lock_not_elided(this: &Mutex) -> c_int {
     if this.elided().is_some_and(Elided::lock_at_once) {
         this.set_owner(me());
+        probe!("mutex_acquired"; this);
         return 0;
     }
     lock_contended(this)
@@ -79,17 +91,17 @@ extern "C" fn lock_not_elided(this: &Mutex) -> c_int {
 #[inline(never)]
 extern "C" fn lock_contended(this: &Mutex) -> c_int {
     if this.is_libcs() {
-        return this.observed().lock(
-            || this.attempt_in_libc(|| real::pthread_mutex_lock(this.libcs())),
-            |until| real::pthread_mutex_timedlock(this.libcs(), until),
-            || real::pthread_mutex_lock(this.libcs()),
-        );
+        return lock_in_libc(this);
+    }
+    if this.decide() {
+        return lock_not_elided(this);
     }
     match this.kind() {
         Kind::Plain => {
             if !this.elided().is_some_and(Elided::elide) {
                 this.acquire(None);
                 this.set_owner(me());
+                probe!("mutex_acquired"; this);
             }
             0
         }
@@ -97,8 +109,20 @@ extern "C" fn lock_contended(this: &Mutex) -> c_int {
     }
 }
 
+/// A function of its own, so that [`lock_contended`] needs few registers and keeps the program's
+/// frame pointer, by which `unconvoy inspect` unwinds the library in a core without its file.
+#[inline(never)]
+extern "C" fn lock_in_libc(this: &Mutex) -> c_int {
+    this.observed().lock(
+        || this.attempt_in_libc(|| real::pthread_mutex_lock(this.libcs())),
+        |until| real::pthread_mutex_timedlock(this.libcs(), until),
+        || real::pthread_mutex_lock(this.libcs()),
+    )
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
+    this.decide();
     if this.is_libcs() {
         return real::pthread_mutex_trylock(this.libcs());
     }
@@ -115,6 +139,8 @@ pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_timedlock(this: &Mutex, until: Until<'_>) -> c_int {
+    probe!("mutex_timedlock_entry"; this, until);
+    this.decide();
     if this.is_libcs() {
         return this.observed().lock_until(
             || this.attempt_in_libc(|| real::pthread_mutex_timedlock(this.libcs(), until)),
@@ -130,6 +156,8 @@ pub extern "C" fn pthread_mutex_clocklock(
     clock: clockid_t,
     until: Until<'_>,
 ) -> c_int {
+    probe!("mutex_clocklock_entry"; this, clock, until);
+    this.decide();
     if this.is_libcs() {
         let lock = || real::pthread_mutex_clocklock(this.libcs(), clock, until);
         // libc rejects another clock even if the mutex is free.
@@ -155,6 +183,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(this: &Mutex) -> c_int {
             this.owner.store(0, Relaxed);
             // SAFETY: the caller promises to hold the mutex, or `owner` proves it.
             if unsafe { this.default_state().unlock() } {
+                probe!("mutex_release"; this);
                 return 0;
             }
             this.owner.store(owner, Relaxed); // parked bit set: still held
@@ -180,6 +209,7 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
         this.owner.store(0, Relaxed);
         // SAFETY: as before, and the section is not elided.
         if unsafe { elided.unlock_held() } {
+            probe!("mutex_release"; this);
             return 0;
         }
         this.owner.store(owner, Relaxed); // still held, because a waiter is parked
@@ -197,8 +227,9 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
 unsafe extern "C" fn unlock_held(this: &Mutex) -> c_int {
     if this.is_libcs() {
         let unlock = || real::pthread_mutex_unlock(this.libcs());
-        // Without a profile, libc's words stay unread: race detectors watch them.
-        return match profile::may_record() && this.is_released_by_unlock() {
+        // Without a profile or a watchdog, libc's words stay unread: race detectors watch them.
+        let is_recorded = profile::may_record() || held::is_kept();
+        return match is_recorded && this.is_released_by_unlock() {
             true => this.observed().unlock(unlock),
             false => unlock(),
         };
@@ -206,8 +237,12 @@ unsafe extern "C" fn unlock_held(this: &Mutex) -> c_int {
     if this.kind() != Kind::Plain {
         return this.unlock_owned();
     }
+    if this.is_undecided() {
+        return 0; // not held: an error of the program that libc tolerates
+    }
     this.owner.store(0, Relaxed);
     // SAFETY: what the caller promises.
     unsafe { this.release() };
+    probe!("mutex_release"; this);
     0
 }

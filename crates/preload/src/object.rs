@@ -46,6 +46,10 @@ pub(crate) unsafe trait InPlace: Sized {
 pub(crate) struct Until<'a>(*const timespec, PhantomData<&'a timespec>);
 
 impl Until<'_> {
+    pub(crate) fn address(self) -> usize {
+        self.0.addr()
+    }
+
     /// Reads the deadline. Call only from a function that may have to wait.
     pub(crate) fn read(self) -> timespec {
         // SAFETY: POSIX requires a valid pointer when the function may wait.

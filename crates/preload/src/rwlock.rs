@@ -2,13 +2,15 @@
 //! load control.
 //!
 //! ```text
-//!  glibc  readers  writers  wrphase  writers_futex  pad3        pad4  cur_writer  shared ... flags
-//!  byte   0        4        8        12             16          20    24          28         48
-//!  here   state . . . . . . . . . . . . . . . . .   eventcount  -     owner       shared ... flags
+//!  glibc  readers writers  wrphase  writers_futex  pad3        pad4    cur_writer  shared .. flags
+//!  byte   0       4        8        12             16          20      24          28        48
+//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared .. flags
 //! ```
 //!
 //! `shared` and `flags` are where libc's initialisers put them. `shared` is set in process-shared
 //! locks, which libc serves, and `flags` says whether the lock prefers writers.
+
+mod number;
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,14 +23,16 @@ use unconvoy_locks::lock;
 use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
-use crate::chosen::pair;
 use crate::config::{self, Service};
+use crate::held;
 use crate::identity::{me, me_from_tcb};
 use crate::object::{InPlace, Until};
+use crate::probe::probe;
 use crate::profile::libcs::Observed;
 use crate::profile::{self, Waited};
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
+use crate::strategy;
 use crate::time::{Clock, Deadline};
 
 /// A `pthread_rwlock_t`, as this library uses it.
@@ -36,7 +40,8 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct RwLock {
     state: ElidedRw<Native>,
     eventcount: Eventcount<Native>,
-    _unused: u32,
+    /// The lock's number in a [`strategy`]. libc does not use this word.
+    number: AtomicU32,
     /// [`me`] of the writer, otherwise 0.
     owner: AtomicU32,
     shared: AtomicU32,
@@ -62,11 +67,13 @@ impl RwLock {
     /// Whether the fast paths serve this lock: private to the process, statistics off.
     #[inline(always)]
     fn is_default(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && config::is_default()
+        self.shared.load(Relaxed) == 0 && config::is_fast_number(self.number.load(Relaxed))
     }
 
     fn is_libcs(&self) -> bool {
-        self.shared.load(Relaxed) != 0 || config::service() == Service::Declined
+        self.shared.load(Relaxed) != 0
+            || config::service() == Service::Declined
+            || self.number() == strategy::LIBC
     }
 
     fn reading(&self) -> Share {
@@ -85,7 +92,8 @@ impl RwLock {
     /// to the lock would conflict with all other elided sections of the lock.
     #[inline(always)]
     fn elided(&self) -> Option<&ElidedRw<Native>> {
-        (config::elides() && self.shared.load(Relaxed) == 0).then_some(&self.state)
+        let elides = config::elides() || strategy::elides(self.number());
+        (elides && self.shared.load(Relaxed) == 0).then_some(&self.state)
     }
 
     #[inline]
@@ -186,7 +194,7 @@ impl RwLock {
             let begin = stats::now();
             let look = until.map(Deadline::next_look);
             let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-                (pair().acquire_shared)(self.word(), share, &self.eventcount, look)
+                (self.pair().acquire_shared)(self.word(), share, &self.eventcount, look)
             });
             if acquired.held {
                 self.record_acquisition(share, Some((begin, acquired.wait.sleeps)));
@@ -225,11 +233,17 @@ impl RwLock {
 macro_rules! holders {
     (
         $lock:ident, $slow:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr, $is_read:expr
+        $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr, $is_read:expr,
+        $entry:literal, $acquired:literal
     ) => {
         #[unsafe(no_mangle)]
         pub extern "C" fn $lock(this: &RwLock) -> c_int {
-            if this.is_default() && $fast(this) { 0 } else { $slow(this) }
+            probe!($entry; this);
+            if this.is_default() && $fast(this) {
+                probe!($acquired; this);
+                return 0;
+            }
+            $slow(this)
         }
 
         /// The slow path: everything but an immediate acquisition of a lock with default
@@ -237,13 +251,24 @@ macro_rules! holders {
         /// out of this function, so the fast path before it needs no frame.
         #[inline(never)]
         extern "C" fn $slow(this: &RwLock) -> c_int {
-            if this.elide_at_once($share(this)) { 0 } else { $not_elided(this) }
+            if held::is_kept() {
+                // SAFETY: a function of the same object.
+                unsafe { held::call_from_here(this, $not_elided) }
+            } else if this.elide_at_once($share(this)) {
+                0
+            } else {
+                $not_elided(this)
+            }
         }
 
         /// The rest of the slow path, if no section was elided at once.
         #[inline(never)]
         extern "C" fn $not_elided(this: &RwLock) -> c_int {
-            if this.lock_at_once($share(this)) { 0 } else { $contended(this) }
+            if this.lock_at_once($share(this)) {
+                probe!($acquired; this);
+                return 0;
+            }
+            $contended(this)
         }
 
         /// The rest of the slow path, if the lock was not acquired at once either.
@@ -253,11 +278,19 @@ macro_rules! holders {
                 let lock = || real::$lock(this.libcs());
                 return this.observed($is_read).lock_until(|| real::$try(this.libcs()), lock);
             }
-            this.lock_until($share(this), None)
+            if this.decide() {
+                return $not_elided(this);
+            }
+            let result = this.lock_until($share(this), None);
+            if result == 0 {
+                probe!($acquired; this);
+            }
+            result
         }
 
         #[unsafe(no_mangle)]
         pub extern "C" fn $try(this: &RwLock) -> c_int {
+            this.decide();
             if this.is_libcs() {
                 return real::$try(this.libcs());
             }
@@ -273,6 +306,7 @@ macro_rules! holders {
 
         #[unsafe(no_mangle)]
         pub extern "C" fn $timed(this: &RwLock, until: Until<'_>) -> c_int {
+            this.decide();
             if this.is_libcs() {
                 let lock = || real::$timed(this.libcs(), until);
                 return this.observe_until($is_read, until, || real::$try(this.libcs()), lock);
@@ -282,6 +316,7 @@ macro_rules! holders {
 
         #[unsafe(no_mangle)]
         pub extern "C" fn $clock(this: &RwLock, clock: clockid_t, until: Until<'_>) -> c_int {
+            this.decide();
             if this.is_libcs() {
                 let lock = || real::$clock(this.libcs(), clock, until);
                 return match Clock::of(clock) {
@@ -309,7 +344,9 @@ holders!(
     pthread_rwlock_clockrdlock,
     RwLock::read_at_once,
     RwLock::reading,
-    true
+    true,
+    "rdlock_entry",
+    "rdlock_acquire_read"
 );
 holders!(
     pthread_rwlock_wrlock,
@@ -321,11 +358,14 @@ holders!(
     pthread_rwlock_clockwrlock,
     RwLock::write_at_once,
     |_| Share::Write,
-    false
+    false,
+    "wrlock_entry",
+    "wrlock_acquire_write"
 );
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
+    probe!("rwlock_destroy"; this);
     if this.is_libcs() {
         return real::pthread_rwlock_destroy(this.libcs());
     }
@@ -337,6 +377,7 @@ pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
 /// POSIX: the caller holds the lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
+    probe!("rwlock_unlock"; this);
     // SAFETY: the caller holds it.
     if this.is_default() && unsafe { this.release_at_once() } {
         return 0;
@@ -373,8 +414,11 @@ unsafe extern "C" fn unlock_held(this: &RwLock) -> c_int {
     if this.is_libcs() {
         return this.observed(false).unlock(|| real::pthread_rwlock_unlock(this.libcs()));
     }
+    if this.is_undecided() {
+        return 0; // not held: an error of the program
+    }
     let address = core::ptr::from_ref(this).addr();
-    if !config::elides() {
+    if this.elided().is_none() {
         stats::released(address);
     }
     let releasing = profile::releasing(address);

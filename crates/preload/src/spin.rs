@@ -12,6 +12,7 @@ use libc::{EBUSY, pthread_spinlock_t};
 
 use crate::chosen::pair;
 use crate::config::{self, Service, is_default_for_spin_locks};
+use crate::held;
 use crate::object::InPlace;
 use crate::profile::libcs::Observed;
 use crate::profile::{self, Waited};
@@ -51,9 +52,18 @@ pub extern "C" fn pthread_spin_lock(word: &AtomicU32) -> c_int {
     if is_default_for_spin_locks() && try_lock(word) { 0 } else { spin(word) }
 }
 
-/// The slow path: contended locks, statistics, a profile, declined processes.
+/// The slow path: contended locks, statistics, a profile, a watchdog, declined processes.
 #[inline(never)]
 extern "C" fn spin(word: &AtomicU32) -> c_int {
+    if held::is_kept() {
+        // SAFETY: a function of the same object.
+        return unsafe { held::call_from_here(word, spin_here) };
+    }
+    spin_here(word)
+}
+
+#[inline(never)]
+extern "C" fn spin_here(word: &AtomicU32) -> c_int {
     if config::service() == Service::Declined {
         return observed(word).spin(
             || real::pthread_spin_trylock(word.libcs()),

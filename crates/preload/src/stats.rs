@@ -23,6 +23,7 @@ use unconvoy_locks::runtime::load_control;
 
 use crate::caller;
 use crate::dispatch::Pair;
+use crate::held;
 use crate::message;
 use crate::output;
 use crate::variables::variable;
@@ -33,6 +34,16 @@ pub(crate) enum Kind {
     Mutex = 0,
     RwLock = 1,
     Spin = 2,
+}
+
+impl Kind {
+    fn in_profile(self) -> unconvoy_profile::Kind {
+        match self {
+            Kind::Mutex => unconvoy_profile::Kind::Mutex,
+            Kind::RwLock => unconvoy_profile::Kind::RwLock,
+            Kind::Spin => unconvoy_profile::Kind::Spin,
+        }
+    }
 }
 
 const KIND_NAMES: [&str; 3] = ["mutex", "rwlock", "spin"];
@@ -75,6 +86,9 @@ pub(crate) fn now() -> u64 {
 #[inline(never)]
 pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     runtime::count_acquired();
+    if held::is_kept() {
+        held::acquired(kind.in_profile(), address, false);
+    }
     let Some(record) = record(kind, address) else { return };
     record.acquisitions.fetch_add(1, Relaxed);
     let now = Native::now();
@@ -92,6 +106,9 @@ pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
 #[inline(never)]
 pub(crate) fn released(address: usize) {
     runtime::count_released();
+    if held::is_kept() {
+        held::released(address);
+    }
     if let Some(record) = find(address, None) {
         let since = record.held_since.load(Relaxed);
         record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);

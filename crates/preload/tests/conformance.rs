@@ -3,10 +3,12 @@
 
 mod support;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use support::pairs::pairs;
-use support::{compile, plain, preloaded_with, run};
+use support::mixed::mixed;
+use support::pairs::{Pair, pairs};
+use support::{compile, plain, preloaded, run, with_pair};
 
 /// Number of differing lines shown per pair.
 const SHOWN: usize = 12;
@@ -16,6 +18,18 @@ fn conforms(
     source: &str,
     fewest_checks: usize,
     arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>,
+) {
+    conforms_in(source, fewest_checks, arguments, &pairs(), |program| preloaded(program));
+}
+
+/// As [`conforms`], under these pairs, in the environment that `command` sets up.
+#[track_caller]
+fn conforms_in(
+    source: &str,
+    fewest_checks: usize,
+    arguments: impl Fn(&tempfile::TempDir) -> Vec<PathBuf>,
+    pairs: &[Pair],
+    command: impl Fn(&Path) -> Command,
 ) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), source, &[]);
@@ -29,8 +43,8 @@ fn conforms(
     assert!(checks >= fewest_checks, "{source} made only {checks} checks");
 
     let mut differences = String::new();
-    for (lock, load) in pairs() {
-        let with = run(preloaded_with(&program, lock, load).args(&arguments));
+    for &(lock, load) in pairs {
+        let with = run(with_pair(command(&program), lock, load).args(&arguments));
         let got = with.text();
         let mut lines: Vec<String> = expected
             .lines()
@@ -123,4 +137,18 @@ fn process_edge_cases_match_glibc() {
 #[test]
 fn program_with_own_malloc_matches_glibc() {
     conforms("conformance_malloc.c", 6, no_arguments);
+}
+
+#[test]
+fn locks_of_different_pairs_in_one_process_match_glibc() {
+    let default = [("loiter", "control")];
+    for (source, fewest_checks) in [
+        ("conformance_mutex.c", 400),
+        ("conformance_cond.c", 300),
+        ("conformance_rwlock.c", 400),
+        ("conformance_destroy.c", 1500),
+        ("conformance_edges.c", 60),
+    ] {
+        conforms_in(source, fewest_checks, no_arguments, &default, mixed);
+    }
 }

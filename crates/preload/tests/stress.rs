@@ -4,8 +4,9 @@
 
 mod support;
 
+use support::mixed::mixed;
 use support::pairs::pairs;
-use support::{compile, plain, preloaded, preloaded_with, run};
+use support::{compile, plain, preloaded, preloaded_with, run, with_pair};
 
 #[test]
 fn stress_with_glibc_alone_passes() {
@@ -42,6 +43,19 @@ fn stress_with_profile_passes() {
         let profile = std::fs::read(&file).expect("a profile");
         let recorded = unconvoy_profile::Recorded::parse(&profile).expect("a valid profile");
         assert!(recorded.has_ended && !recorded.samples.is_empty(), "{settings:?}");
+    }
+}
+
+#[test]
+fn stress_with_locks_of_different_pairs_passes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "stress.c", &[]);
+    for (lock, load) in [("loiter", "control"), ("mcs", "park")] {
+        let mut command = with_pair(mixed(&program), lock, load);
+        let finished = run(command.args(["--seconds", "3", "--threads", "4"]))
+            .success("stress with a mixed strategy");
+        assert!(finished.text().contains("\nok: "), "{}", finished.both());
+        assert_eq!(finished.stderr, "");
     }
 }
 

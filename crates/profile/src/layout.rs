@@ -58,14 +58,29 @@ pub enum Kind {
     Futex = 5,
     /// A futex at which threads wait for an event, such as a semaphore or the end of a thread.
     Event = 6,
+    /// The kernel's `rw_semaphore`. The kernel's other locks are `Mutex`, `RwLock` and `Spin`.
+    RwSem = 7,
+    /// The kernel's `percpu_rw_semaphore`.
+    PercpuRwSem = 8,
+    /// The kernel's `rt_mutex`.
+    RtMutex = 9,
 }
 
 impl Kind {
     /// The kind with this number.
     pub fn of(number: u32) -> Option<Self> {
-        [Kind::Mutex, Kind::RwLock, Kind::Spin, Kind::Cond, Kind::Futex, Kind::Event]
-            .into_iter()
-            .find(|kind| *kind as u32 == number)
+        const ALL: [Kind; 9] = [
+            Kind::Mutex,
+            Kind::RwLock,
+            Kind::Spin,
+            Kind::Cond,
+            Kind::Futex,
+            Kind::Event,
+            Kind::RwSem,
+            Kind::PercpuRwSem,
+            Kind::RtMutex,
+        ];
+        ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
     /// The name in reports.
@@ -77,6 +92,9 @@ impl Kind {
             Kind::Cond => "cond",
             Kind::Futex => "futex",
             Kind::Event => "event",
+            Kind::RwSem => "rwsem",
+            Kind::PercpuRwSem => "percpu-rwsem",
+            Kind::RtMutex => "rt-mutex",
         }
     }
 
@@ -94,6 +112,9 @@ pub enum Source {
     Interposer = 0,
     /// The command, from outside: waits that reach the kernel.
     Outside = 1,
+    /// The command: waits for the kernel's own locks. Stacks and locks have names instead of the
+    /// kernel's addresses: each name has a line in the list of mapped files.
+    Kernel = 2,
 }
 
 /// The whole file.

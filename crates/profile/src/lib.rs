@@ -7,8 +7,11 @@
 
 pub mod histogram;
 pub mod layout;
+pub mod live;
 mod mappings;
+pub mod page;
 pub mod read;
+mod since;
 mod tables;
 
 pub use layout::{Kind, Profile, Source};

@@ -151,7 +151,7 @@ pub struct Recorded {
     pub futex_samples: [u64; 2],
     /// Numbers of waits, stacks and samples that did not fit in the tables.
     pub lost: [u32; 3],
-    stacks: Vec<Vec<u64>>,
+    pub(crate) stacks: Vec<Vec<u64>>,
 }
 
 impl Recorded {
@@ -185,7 +185,8 @@ impl Recorded {
         Ok(Self::of(&profile))
     }
 
-    fn of(profile: &Profile) -> Self {
+    /// Copies a profile, which threads may be filling.
+    pub fn of(profile: &Profile) -> Self {
         let header = &profile.header;
         let history = history(profile);
         let mut locks: Vec<WaitedLock> =
@@ -204,6 +205,7 @@ impl Recorded {
             has_ended: header.ended.load(Relaxed) != 0,
             source: match header.source.load(Relaxed) {
                 1 => Source::Outside,
+                2 => Source::Kernel,
                 _ => Source::Interposer,
             },
             unwinds: header.unwinds.load(Relaxed) != 0,

@@ -12,7 +12,7 @@
 //! | `messages.rs` | errors and warnings |
 //! | `report.rs` | contents of `--monitor` and `--metrics` |
 //! | `monitor.rs` | choice between plain lines and a live screen |
-//! | `screen.rs`, `terminal.rs` | the screen's thread; taking and restoring the terminal |
+//! | `screen.rs` | the screen's thread |
 //! | `picture.rs`, `history.rs` | drawing of the screen; the last minutes |
 //! | `metrics.rs` | export of the metrics |
 //!
@@ -28,7 +28,6 @@ mod picture;
 mod report;
 mod requirements;
 mod screen;
-mod terminal;
 mod topology;
 
 use std::io::Write;

@@ -17,12 +17,12 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::tcgetwinsize;
 use signal_hook::SigId;
 use signal_hook::consts::SIGWINCH;
+use unconvoy_terminal::{Output, Taken};
 
 use crate::history::History;
 use crate::messages;
 use crate::picture;
 use crate::report::Report;
-use crate::terminal::{Output, Taken};
 
 /// Capacity of the queue of reports.
 const WAITING: usize = 8;

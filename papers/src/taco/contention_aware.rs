@@ -349,8 +349,7 @@ mod tests {
             );
             Values::parse(&text)
         };
-        let all =
-            (0..cells.len()).map(|cell| Sample { cell, round: 1, value: value(cell) }).collect();
+        let all = (0..cells.len()).map(|cell| Sample::new(cell, 1, value(cell))).collect();
         let samples = Samples { all, ended_by: None };
         let figures =
             Figures { rows: &REMEDIES, counts: &counts, cells: &cells, samples: &samples };

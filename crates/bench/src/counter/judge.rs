@@ -227,7 +227,8 @@ mod tests {
         let cells = cells(&rows, threads, &[think]);
         let sample = |round: u32, index: usize| {
             let cell = &cells[index];
-            Sample { cell: index, round, value: values(cell.row, cell.threads, round) }
+            let value = values(cell.row, cell.threads, round);
+            Sample::new(index, round, value)
         };
         let all = (1..=3)
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))

@@ -156,7 +156,8 @@ pub(super) mod tests {
             {
                 let value = value * (1.0 + 0.02 * f64::from(round - 1));
                 let text = format!("ops_per_sec {value}\n{extra}\n");
-                all.push(Sample { cell, round, value: Values::parse(&text) });
+                let value = Values::parse(&text);
+                all.push(Sample::new(cell, round, value));
             }
         }
         Samples { all, ended_by: None }

@@ -4,6 +4,9 @@
  * the notation for maps.
  */
 
+#ifndef UNCONVOY_HELPERS_H
+#define UNCONVOY_HELPERS_H
+
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef int s32;
@@ -12,6 +15,7 @@ typedef unsigned long long u64;
 
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_MAP_TYPE_TASK_STORAGE 29
 #define BPF_NOEXIST 1
@@ -37,6 +41,7 @@ static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*const bpf_get_stack)(void *context, void *to, u32 size, u64 flags) = (void *)67;
 static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*const bpf_ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
@@ -46,3 +51,5 @@ static void *(*const bpf_task_storage_get)(void *map, void *task, void *value,
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 #pragma clang diagnostic pop
+
+#endif

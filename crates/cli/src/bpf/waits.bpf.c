@@ -23,46 +23,6 @@
 
 #include "waits.h"
 
-INLINE u32 own_id(struct task_struct *task, u32 *inode)
-{
-	struct pid *pid = 0;
-	struct pid_namespace *ns = 0;
-	u32 level = 0, id = 0;
-
-	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
-	if (!pid)
-		return 0;
-	bpf_probe_read_kernel(&level, sizeof(level), &pid->level);
-	/* The kernel nests at most 32 namespaces. */
-	struct upid *number = (void *)&pid->numbers[0] +
-			      (level & 31) * __builtin_preserve_type_info(*(struct upid *)0, 1);
-	bpf_probe_read_kernel(&id, sizeof(id), &number->nr);
-	if (inode) {
-		bpf_probe_read_kernel(&ns, sizeof(ns), &number->ns);
-		if (ns)
-			bpf_probe_read_kernel(inode, sizeof(*inode), &ns->ns.inum);
-	}
-	return id;
-}
-
-/* The same buckets as crates/profile/src/histogram.rs. */
-INLINE u32 bucket(u64 ns)
-{
-	u32 octave = 0;
-	u64 rest = ns;
-
-	if (ns < 64)
-		return 0;
-	for (u32 bits = 32; bits; bits >>= 1) {
-		if (rest >> bits) {
-			octave += bits;
-			rest >>= bits;
-		}
-	}
-	u32 found = ((octave - 6) << 3) + ((ns >> (octave - 3)) & 7);
-	return found < BUCKETS ? found : BUCKETS - 1;
-}
-
 /* Two threads may both store: then the longest may be the second longest. */
 INLINE void record_wait(struct lock *lock, u64 ns, u64 now)
 {

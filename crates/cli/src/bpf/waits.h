@@ -3,7 +3,8 @@
  * Numbers, structures and maps of waits.bpf.c. `profile/outside/event.rs` has the same layouts.
  */
 
-#include "helpers.h"
+#include "histogram.h"
+#include "process.h"
 
 #define SYS_exit 60
 #define SYS_futex 202
@@ -31,7 +32,6 @@
 #define LOCKS 16384
 #define THREADS 65536
 #define RING (16 << 20)
-#define BUCKETS 256
 #define SLOTS 16
 
 #define PIECE 4096
@@ -39,54 +39,6 @@
 #define LARGE (9 * PIECE)
 #define MOST (8 * PIECE)
 
-struct pt_regs {
-	unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, sp;
-} RELOCATED;
-
-struct ns_common {
-	u32 inum;
-} RELOCATED;
-
-struct pid_namespace {
-	struct ns_common ns;
-} RELOCATED;
-
-struct upid {
-	int nr;
-	struct pid_namespace *ns;
-} RELOCATED;
-
-struct pid {
-	u32 level;
-	struct upid numbers[1];
-} RELOCATED;
-
-struct mm_struct {
-	unsigned long start_stack;
-} RELOCATED;
-
-struct thread_struct {
-	unsigned long fsbase;
-} RELOCATED;
-
-struct task_struct {
-	u32 __state;
-	int pid;
-	int tgid;
-	struct task_struct *group_leader;
-	struct pid *thread_pid;
-	struct mm_struct *mm;
-	struct thread_struct thread;
-} RELOCATED;
-
-struct bpf_iter__task {
-	void *meta;
-	struct task_struct *task;
-} RELOCATED;
-
-/* The process, by its id in its own PID namespace, and that namespace. */
-volatile const u32 process = 0;
-volatile const u32 namespace = 0;
 volatile const u64 period_ns = 0;
 
 struct totals {

@@ -26,6 +26,7 @@ pub fn command(
         environment::STATS.name,
         environment::CHILDREN.name,
         environment::SPECIAL_SET.name,
+        environment::STRATEGY.name,
     ] {
         command.env_remove(name);
     }
@@ -33,6 +34,9 @@ pub fn command(
         command.env(environment::LOCK.name, lock).env(environment::LOAD_MANAGER.name, load);
         if configuration.has_special_set {
             command.env(environment::SPECIAL_SET.name, "1");
+        }
+        for (name, value) in &configuration.settings {
+            command.env(name, value);
         }
         preload = Some(parts::preload(library, preload.as_deref()));
     }

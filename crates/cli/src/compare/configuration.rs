@@ -1,11 +1,15 @@
 //! One way to run the program: a value of `--locks`.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 use crate::messages::compare as messages;
+use crate::refusal::Refusal;
+use crate::strategy::{Settings, Strategy};
 
 /// One way to run the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,18 +20,32 @@ pub struct Configuration {
     pub lock: Option<(&'static str, &'static str)>,
     /// Whether threads that wait too much run on a special set of cores.
     pub has_special_set: bool,
+    /// The strategy file that the user named.
+    strategy: Option<Strategy>,
+    /// The strategy's settings for the program.
+    pub settings: Settings,
 }
+
+/// End of the name of a strategy file.
+const STRATEGY: &str = ".toml";
 
 /// Suffixes that ask for a special set of cores: the current and the former one.
 const CONFINED: [&str; 2] = ["+confine", "+ssc"];
 
 impl Configuration {
-    /// Parses `libc`, `default`, `LOCK` or `LOCK+LOAD`. All but `libc` accept `+confine`.
+    /// Parses `libc`, `default`, `LOCK` or `LOCK+LOAD`, which except for `libc` accept `+confine`,
+    /// or the path of a strategy file, which is read.
     ///
     /// # Errors
     ///
-    /// An unknown name, with the list of valid ones; a lock that this machine cannot run.
+    /// An unknown name, with the list of valid ones; a lock that this machine cannot run; a wrong
+    /// strategy file.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text.ends_with(STRATEGY) {
+            let strategy = Strategy::read(Path::new(text)).map_err(|refusal| refusal.message)?;
+            let lock = Some((CONTENTION[0].name, LOAD[0].name));
+            return Ok(Self { strategy: Some(strategy), ..Self::of(text, lock, false) });
+        }
         let (named_lock, has_special_set) =
             match CONFINED.iter().find_map(|suffix| text.strip_suffix(suffix)) {
                 Some("libc") => {
@@ -55,7 +73,24 @@ impl Configuration {
                 Some((lock, load))
             }
         };
-        Ok(Self { name: text.to_string(), lock, has_special_set })
+        Ok(Self::of(text, lock, has_special_set))
+    }
+
+    fn of(text: &str, lock: Option<(&'static str, &'static str)>, has_special_set: bool) -> Self {
+        let name = text.to_string();
+        Self { name, lock, has_special_set, strategy: None, settings: Settings::new() }
+    }
+
+    /// Looks a strategy's names up in `program`. Returns what of the strategy has no effect.
+    ///
+    /// # Errors
+    ///
+    /// As [`Strategy::settings_for`].
+    pub fn resolve(&mut self, program: &OsStr) -> Result<Vec<String>, Refusal> {
+        let Some(strategy) = &self.strategy else { return Ok(Vec::new()) };
+        let (settings, warnings) = strategy.settings_for(program)?;
+        self.settings = settings;
+        Ok(warnings)
     }
 }
 
@@ -78,8 +113,8 @@ fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
 fn known_names() -> String {
     let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
     format!(
-        "  configurations: libc, default, LOCK, LOCK+LOAD; all but libc take +confine, for a \
-         special set of cores\n  locks: {}\n  load managers: {}",
+        "  configurations: libc, default, LOCK, LOCK+LOAD, or a strategy file (*.toml); a LOCK \
+         takes +confine, for a special set of cores\n  locks: {}\n  load managers: {}",
         names(CONTENTION),
         names(LOAD)
     )

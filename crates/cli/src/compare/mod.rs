@@ -25,7 +25,7 @@ use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print_all};
 use unconvoy_measure::parts;
 
-use crate::inspect;
+use crate::executable;
 use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 use context::Context;
@@ -44,7 +44,11 @@ const PARTIAL: &str = "unconvoy-compare-partial.json";
 /// An error before the first run ends: wrong usage (2), no interposer (125), program not found
 /// (127) or not executable (126).
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
-    let plan = args.plan(processors())?;
+    let mut plan = args.plan(processors())?;
+    let mut without_effect = Vec::new();
+    for configuration in &mut plan.configurations {
+        without_effect.extend(configuration.resolve(&plan.program[0])?);
+    }
     let destinations =
         export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
     for destination in &destinations {
@@ -56,14 +60,15 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     } else {
         None
     };
-    if inspect::resolve(&plan.program[0]).is_none() {
+    if executable::resolve(&plan.program[0]).is_none() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Refusal::not_started(&plan.program[0], &error).into());
     }
     let interrupts = Interrupts::install()?;
     let context = Context::capture();
     let mut warnings: Vec<String> = context.warning().into_iter().collect();
-    warnings.extend(inspect::warning(&args.program[0]).filter(|_| replaces));
+    warnings.extend(without_effect);
+    warnings.extend(executable::warning(&args.program[0]).filter(|_| replaces));
     let mut session = Session {
         plan,
         title: args.title.clone(),

@@ -23,7 +23,8 @@ const OVERLOAD: u32 = 4;
 /// `unconvoy compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Locks to compare, baseline first: libc, default, LOCK or LOCK+LOAD.
+    /// Locks to compare, baseline first: libc, default, LOCK, LOCK+LOAD or a strategy file
+    /// (*.toml).
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
           value_parser = Configuration::parse)]
     pub locks: Vec<Configuration>,
@@ -175,6 +176,7 @@ interrupted.
 Examples:
   unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}
   unconvoy compare --metric 'ops/s: ([0-9.]+)' --plot figure -- ./bench
+  unconvoy compare --locks default,server.toml -- ./bench
   unconvoy compare --locks libc,default,tpmcs+none -- pigz -k -p {threads} file";
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Run {
     pub exit_status: i32,
     /// One-minute load average just before the run.
     pub load_average_before: Option<f64>,
+    /// Time in which a cache line moved between two processors just before the run, nanoseconds.
+    pub transfer_ns: Option<u32>,
 }
 
 impl Run {

@@ -10,6 +10,7 @@ use unconvoy_measure::context;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::rounds::{Order, Rounds, Step, Turn};
+use unconvoy_measure::transfer::{self, line_transfer_ns};
 
 use super::command::command;
 use super::context::Context;
@@ -137,6 +138,7 @@ impl Session<'_> {
         let summaries = summary::summarise(&self.plan, &self.runs, self.metric.lower_is_better);
         let mut warnings = self.warnings.clone();
         warnings.extend(summary::warnings(&self.plan, &summaries));
+        warnings.extend(transfer::remark(self.runs.iter().filter_map(|run| run.transfer_ns)));
         Record {
             schema: SCHEMA,
             title: self.title.clone(),
@@ -174,6 +176,7 @@ impl Session<'_> {
         let words = self.plan.command(cell);
         let command = command(&words, configuration, self.library.as_deref());
         let load_average_before = context::load_average();
+        let transfer_ns = line_transfer_ns();
         let (outcome, output) = child::measure(command, self.timeout, self.interrupts)
             .map_err(|error| Stop::Refused(Refusal::not_started(&words[0], &error)))?;
         let fail = |why: String| Stop::Ended(self.failed(turn, why, &output));
@@ -202,6 +205,7 @@ impl Session<'_> {
             involuntary_switches: usage.involuntary_switches,
             exit_status: usage.status.code().unwrap_or_default(),
             load_average_before,
+            transfer_ns,
         })
     }
 }

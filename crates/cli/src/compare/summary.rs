@@ -187,6 +187,7 @@ mod tests {
                     involuntary_switches: 0,
                     exit_status: 0,
                     load_average_before: None,
+                    transfer_ns: None,
                 });
             }
         }

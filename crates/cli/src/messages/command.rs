@@ -56,6 +56,10 @@ pub(crate) fn no_statistics(file: &Path, why: &str) -> String {
     format!("--stats {}: {why}; continuing without statistics", file.display())
 }
 
+pub(crate) fn no_metrics(file: &Path, why: &str) -> String {
+    format!("--metrics {}: {why}; continuing without metrics", file.display())
+}
+
 pub(crate) fn is_directory() -> &'static str {
     "it is a directory: name a file in it"
 }
@@ -138,6 +142,10 @@ pub(crate) fn descriptor_taken(number: i32) -> String {
     format!("another thread took file descriptor {number}")
 }
 
+pub(crate) fn option_of_own_locks(option: &str) -> String {
+    format!("{option} is for unconvoy's own locks: omit --lock libc")
+}
+
 #[cfg(test)]
 pub(crate) fn samples() -> Vec<String> {
     let file = Path::new("locks.json");
@@ -156,10 +164,12 @@ pub(crate) fn samples() -> Vec<String> {
         unknown_sensor("schedstat, loadavg, psi, bpf, fixed:N"),
         interval_out_of_range(0.5, 1000.0),
         no_statistics(file, is_directory()),
+        no_metrics(file, is_directory()),
         is_directory().into(),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
+        option_of_own_locks("--load"),
         statistics_not_json(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
         not_statistics(file),

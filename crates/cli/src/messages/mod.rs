@@ -5,22 +5,28 @@
 
 pub(crate) mod command;
 pub(crate) mod compare;
+pub(crate) mod inspect;
 pub(crate) mod kernel;
 pub(crate) mod outside;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod strategy;
+pub(crate) mod top;
 
 #[cfg(test)]
 mod tests {
-    use super::{command, compare, kernel, outside, predict, profile};
+    use super::{command, compare, inspect, kernel, outside, predict, profile, strategy, top};
 
-    const SOURCES: [&str; 6] = [
+    const SOURCES: [&str; 9] = [
         include_str!("command.rs"),
         include_str!("compare.rs"),
+        include_str!("inspect.rs"),
         include_str!("kernel.rs"),
         include_str!("outside.rs"),
         include_str!("predict.rs"),
         include_str!("profile.rs"),
+        include_str!("strategy.rs"),
+        include_str!("top.rs"),
     ];
 
     /// Prints every message with sample arguments, and checks its form.
@@ -29,10 +35,13 @@ mod tests {
         let all: Vec<String> = [
             command::samples(),
             compare::samples(),
+            inspect::samples(),
             kernel::samples(),
             outside::samples(),
             predict::samples(),
             profile::samples(),
+            strategy::samples(),
+            top::samples(),
         ]
         .concat();
         for message in &all {

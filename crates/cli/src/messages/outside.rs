@@ -9,7 +9,7 @@ pub(crate) fn has_ended(pid: u32) -> String {
 }
 
 pub(crate) fn is_thread(thread: u32, process: u32) -> String {
-    format!("{thread} is a thread of process {process}: use --pid {process}")
+    format!("{thread} is a thread of process {process}: name that process instead")
 }
 
 pub(crate) fn is_kernel_thread(pid: u32) -> String {
@@ -17,7 +17,7 @@ pub(crate) fn is_kernel_thread(pid: u32) -> String {
 }
 
 pub(crate) fn is_32_bit(pid: u32) -> String {
-    format!("process {pid} runs a 32-bit program: --pid records only 64-bit programs")
+    format!("process {pid} runs a 32-bit program: unconvoy reads only 64-bit programs")
 }
 
 pub(crate) fn not_permitted(pid: u32) -> String {
@@ -25,7 +25,7 @@ pub(crate) fn not_permitted(pid: u32) -> String {
 }
 
 pub(crate) fn other_architecture() -> &'static str {
-    "--pid needs an x86-64 machine: run the program under `unconvoy profile` instead"
+    "--pid and --kernel need an x86-64 machine: use `unconvoy profile -- PROGRAM` instead"
 }
 
 pub(crate) fn no_privilege() -> &'static str {
@@ -35,6 +35,23 @@ pub(crate) fn no_privilege() -> &'static str {
 
 pub(crate) fn recording(pid: u32, seconds: f64) -> String {
     format!("recording process {pid} for {seconds} s; Ctrl-C ends the recording")
+}
+
+pub(crate) fn recording_kernel(seconds: f64) -> String {
+    format!("recording the kernel's locks for {seconds} s; Ctrl-C ends the recording")
+}
+
+pub(crate) fn no_tracepoint(name: &str) -> String {
+    format!("this kernel has no tracepoint {name}: use Linux 5.19 or later")
+}
+
+pub(crate) fn hidden_symbols() -> &'static str {
+    "No names: the kernel hides its symbols from this user. Use root, or CAP_SYSLOG and sysctl \
+     kernel.kptr_restrict=1."
+}
+
+pub(crate) fn lost_events() -> &'static str {
+    "the thread that read the BPF programs' events failed: report this as a bug"
 }
 
 pub(crate) fn seconds_out_of_range(least: f64, most: f64) -> String {
@@ -53,6 +70,10 @@ pub(crate) fn samples() -> Vec<String> {
         other_architecture().into(),
         no_privilege().into(),
         recording(4711, 10.0),
+        recording_kernel(10.0),
+        no_tracepoint("contention_begin"),
+        hidden_symbols().into(),
+        lost_events().into(),
         seconds_out_of_range(0.1, 86_400.0),
     ]
 }

@@ -26,6 +26,21 @@ pub(crate) fn load_without_lock() -> &'static str {
     "--load needs --lock: libc's locks have no load manager"
 }
 
+pub(crate) fn wrong_interval() -> &'static str {
+    "expected a time of 1 s to 24 h, such as 60s or 5m"
+}
+
+pub(crate) fn wrong_bound() -> &'static str {
+    "expected a number of files, or of bytes such as 500M"
+}
+
+pub(crate) fn interval_not_written(file: &Path, why: impl Display) -> String {
+    format!(
+        "{} cannot be written: {why}. Further profiles may be missing; the program goes on",
+        file.display()
+    )
+}
+
 #[cfg(test)]
 pub(crate) fn samples() -> Vec<String> {
     let (file, program) = (Path::new("locks.profile"), Path::new("/usr/bin/server"));
@@ -35,5 +50,8 @@ pub(crate) fn samples() -> Vec<String> {
         no_profile_written(program),
         output_rejected("--json", file, "it is a directory: name a file in it"),
         load_without_lock().into(),
+        wrong_interval().into(),
+        wrong_bound().into(),
+        interval_not_written(file, "No space left on device"),
     ]
 }

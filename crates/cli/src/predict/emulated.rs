@@ -17,7 +17,7 @@ use super::parquet::Keeper;
 use super::pipe::Pipe;
 use super::trace::Trace;
 use crate::child::{self, Ended};
-use crate::inspect;
+use crate::executable;
 use crate::messages::predict as messages;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
@@ -37,7 +37,7 @@ impl Emulator {
     ///
     /// The message says what to install (status 125).
     pub fn find(plugin: PathBuf) -> Result<Self, Refusal> {
-        let Some(qemu) = inspect::resolve(OsStr::new(QEMU)) else {
+        let Some(qemu) = executable::resolve(OsStr::new(QEMU)) else {
             return Err(Refusal::installation(messages::qemu_user_not_found(QEMU)));
         };
         let help = Command::new(&qemu).arg("-help").output();
@@ -89,7 +89,7 @@ impl Emulator {
         plugin.push(escaped(out.as_os_str()));
         let sampling = args.sampling.name();
         plugin.push(format!(",rate={},sampling={sampling},seed={}", args.rate, args.seed));
-        let (file, before) = inspect::executed(path);
+        let (file, before) = executable::executed(path);
         let name = if before.is_empty() { args.program[0].as_os_str() } else { file.as_os_str() };
         let mut command = Command::new(&self.qemu);
         command

@@ -30,7 +30,7 @@ use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::parts::{self, Part};
 use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
 
-use crate::inspect;
+use crate::executable;
 use crate::refusal::Refusal;
 
 use crate::child::Why;
@@ -113,7 +113,7 @@ fn run_twice(
     mut outputs: Outputs,
 ) -> anyhow::Result<u8> {
     let program = &args.program[0];
-    let path = inspect::resolve(program);
+    let path = executable::resolve(program);
     let path =
         path.ok_or_else(|| Refusal::not_started(program, &std::io::ErrorKind::NotFound.into()))?;
     // The same error as execve(2)'s, for directories too.

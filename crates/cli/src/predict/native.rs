@@ -14,7 +14,7 @@ use unconvoy_measure::parts;
 use crate::child::{self, Ended, Why};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
-use crate::{inspect, stats};
+use crate::{executable, stats};
 
 /// Results of the native run.
 pub struct Native {
@@ -60,7 +60,7 @@ impl Native {
         let record = match stats::read(&statistics) {
             Ok(record) => Some(record),
             Err(error) => {
-                remarks.push(match inspect::obstacle(path) {
+                remarks.push(match executable::obstacle(path) {
                     Some(obstacle) => {
                         format!(
                             "No lock times: nothing can be replaced in the program, because \

@@ -4,19 +4,22 @@
 //! them up and takes the names of locks and places from [`names`]. [`text`], [`page`] and the other
 //! modules present the report.
 
+mod continuous;
 mod coverage;
 mod export;
 mod firefox;
 mod flame;
-mod names;
+mod intervals;
+mod kernel;
+pub(crate) mod names;
 pub mod options;
-mod outside;
+pub mod outside;
 mod page;
 mod pprof;
 mod recording;
 mod remarks;
-mod report;
-mod rows;
+pub(crate) mod report;
+pub(crate) mod rows;
 mod samples;
 mod text;
 
@@ -32,6 +35,7 @@ use crate::messages::profile as messages;
 use crate::refusal::Refusal;
 use crate::run::writable;
 
+use kernel::Whose;
 use options::{LIBC, ProfileArgs, Sort};
 use report::Report;
 
@@ -46,12 +50,28 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
         return Err(Refusal::usage(messages::load_without_lock()).into());
     }
     check_outputs(args)?;
+    if let Some(folder) = &args.to {
+        std::fs::create_dir_all(folder)
+            .and_then(|()| tempfile::tempfile_in(folder))
+            .map_err(|why| Refusal::usage(messages::output_rejected("--to", folder, why)))?;
+    }
+    let period_ns = (args.period * 1e6) as u64;
     if let Some(file) = &args.read {
         let recorded = recording::read(file)?;
         return present(args, &evaluated(&recorded, args.sort));
     }
+    if args.kernel {
+        let whose = match (&args.program[..], args.pid) {
+            ([], None) => Whose::Machine(args.seconds),
+            ([], Some(pid)) => Whose::Process(pid, args.seconds),
+            (program, _) => Whose::Program(program),
+        };
+        let recording = kernel::record(&whose, period_ns, args.output.as_deref())?;
+        let mut report = evaluated(&recording.recorded, args.sort);
+        report.remarks.extend(recording.remarks);
+        return Ok(present(args, &report)?.max(recording.status));
+    }
     if let Some(pid) = args.pid {
-        let period_ns = (args.period * 1e6) as u64;
         let recording = outside::record(pid, args.seconds, period_ns, args.output.as_deref())?;
         let mut report = evaluated(&recording.recorded, args.sort);
         report.remarks.extend(recording.remarks);
@@ -107,7 +127,7 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
     let files: [(&Option<PathBuf>, Exporter); 8] = [
         (&args.json, |report| Ok(export::json(report)?.into_bytes())),
         (&args.csv, |report| Ok(export::csv(report)?.into_bytes())),
-        (&args.pprof, |report| Ok(pprof::encode(report))),
+        (&args.pprof, |report| Ok(pprof::encode(report, &[]))),
         (&args.folded, |report| Ok(export::folded(&report.waiter_stacks).into_bytes())),
         (&args.folded_holders, |report| Ok(export::folded(&report.holder_stacks).into_bytes())),
         (&args.flamegraph, |report| Ok(flame::file(report).into_bytes())),

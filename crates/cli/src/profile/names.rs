@@ -1,8 +1,12 @@
 //! Names of a profile's locks and stacks.
 
-use unconvoy_profile::read::WaitedLock;
-use unconvoy_profile::{Kind, Recorded};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use unconvoy_profile::read::WaitedLock;
+use unconvoy_profile::{Kind, Recorded, Source};
+
+use super::kernel::names::KernelNames;
 use crate::images::{Images, Mapping};
 use crate::kinds;
 use crate::members::LockType;
@@ -12,29 +16,80 @@ use crate::names;
 const UNKNOWN: &str = "unknown";
 
 /// Names for one profile.
-pub struct Names<'a> {
+pub enum Names<'a> {
+    Files(FileNames<'a>),
+    Kernel(KernelNames<'a>),
+}
+
+/// Names from the files that were mapped in the process.
+pub struct FileNames<'a> {
     recorded: &'a Recorded,
-    names: names::Names,
+    names: Rc<names::Names>,
+}
+
+/// Reads files that were mapped in the process. `path` has the place of a file for this command.
+pub fn of_files(recorded: &Recorded, path: impl Fn(&Path) -> PathBuf) -> Rc<names::Names> {
+    let mapping = |one: &unconvoy_profile::Mapping| Mapping {
+        base: one.start,
+        end: one.end,
+        offset: one.offset,
+        path: path(&one.path),
+    };
+    let mappings: Vec<Mapping> = recorded.mappings.iter().map(mapping).collect();
+    Rc::new(names::Names::new(Images::new(&mappings)))
 }
 
 impl<'a> Names<'a> {
     /// Reads the files that were mapped in the process.
     pub fn new(recorded: &'a Recorded) -> Self {
-        let mappings: Vec<Mapping> = recorded
-            .mappings
-            .iter()
-            .map(|one| Mapping {
-                base: one.start,
-                end: one.end,
-                offset: one.offset,
-                path: one.path.clone(),
-            })
-            .collect();
-        Names { recorded, names: names::Names::new(Images::new(&mappings)) }
+        match recorded.source {
+            Source::Kernel => Names::Kernel(KernelNames::new(recorded)),
+            Source::Interposer | Source::Outside => {
+                Self::with(recorded, of_files(recorded, Path::to_path_buf))
+            }
+        }
+    }
+
+    /// Takes the names from files that were read before.
+    pub fn with(recorded: &'a Recorded, names: Rc<names::Names>) -> Self {
+        Names::Files(FileNames { recorded, names })
     }
 
     /// A lock's name.
     pub fn lock(&self, lock: &WaitedLock) -> String {
+        match self {
+            Names::Files(names) => names.lock(lock),
+            Names::Kernel(names) => names.lock(lock),
+        }
+    }
+
+    /// The innermost place of a stack in the program's own code.
+    pub fn place(&self, stack: u32) -> String {
+        match self {
+            Names::Files(names) => names.place(stack),
+            Names::Kernel(names) => names.place(stack),
+        }
+    }
+
+    /// The system call and the task that led to a wait in the kernel.
+    pub fn caller(&self, stack: u32) -> Option<String> {
+        match self {
+            Names::Files(_) => None,
+            Names::Kernel(names) => Some(names.caller(stack)),
+        }
+    }
+
+    /// The functions of a stack, outermost first, inlined ones included.
+    pub fn frames(&self, stack: u32) -> Vec<String> {
+        match self {
+            Names::Files(names) => names.frames(stack),
+            Names::Kernel(names) => names.frames(stack),
+        }
+    }
+}
+
+impl FileNames<'_> {
+    fn lock(&self, lock: &WaitedLock) -> String {
         let uses = [
             (self.recorded.stack(lock.origin), "initialised in"),
             (self.recorded.stack(lock.first_stack), "first waited for in"),
@@ -49,8 +104,7 @@ impl<'a> Names<'a> {
         name.unwrap_or_else(|| format!("{label} without a sampled wait"))
     }
 
-    /// The innermost place of a stack in the program's own code.
-    pub fn place(&self, stack: u32) -> String {
+    fn place(&self, stack: u32) -> String {
         let place = self.names.place(self.recorded.stack(stack));
         place.unwrap_or_else(|| UNKNOWN.to_string())
     }
@@ -62,8 +116,7 @@ impl<'a> Names<'a> {
         functions
     }
 
-    /// The functions of a stack, outermost first, inlined ones included.
-    pub fn frames(&self, stack: u32) -> Vec<String> {
+    fn frames(&self, stack: u32) -> Vec<String> {
         match self.recorded.stack(stack) {
             [] => vec![UNKNOWN.to_string()],
             frames => self.names.functions(frames),
@@ -78,6 +131,6 @@ fn lock_type(kind: Kind) -> Option<LockType> {
         Kind::RwLock => Some(LockType::RwLock),
         Kind::Spin => Some(LockType::Spin),
         Kind::Cond => Some(LockType::Cond),
-        Kind::Futex | Kind::Event => None,
+        Kind::Futex | Kind::Event | Kind::RwSem | Kind::PercpuRwSem | Kind::RtMutex => None,
     }
 }

@@ -3,14 +3,19 @@
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use unconvoy::catalogue::{CONTENTION, LOAD};
 use unconvoy::load::settings::PROFILE_PERIOD_MS;
 
+use super::intervals::{self, Intervals, Keep};
+
 /// `unconvoy profile`.
 #[derive(Debug, Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("timed").args(["pid", "kernel"]).multiple(true)))]
 pub struct ProfileArgs {
     /// Keep the profile in FILE for `--read` [default: discard it after the report].
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -26,7 +31,8 @@ pub struct ProfileArgs {
     /// probability.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = period)]
     pub period: f64,
-    /// List locks grouped by name, single locks, waiting places or holding places.
+    /// List locks grouped by name, single locks, waiting places, holding places, or callers of
+    /// the kernel.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Class)]
     pub by: By,
     /// Order the locks by this quantity.
@@ -62,6 +68,10 @@ pub struct ProfileArgs {
     /// Write the report as an HTML page with tables, a flame graph and a graph of waits.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Record waits for the kernel's own locks: of the whole machine, of PROGRAM or of PID, with
+    /// their children. Needs root, or CAP_BPF and CAP_PERFMON.
+    #[arg(long, conflicts_with_all = ["read", "lock", "load"])]
+    pub kernel: bool,
     /// Record a running process, without unconvoy's library, as root or with CAP_BPF and
     /// CAP_PERFMON.
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
@@ -69,15 +79,41 @@ pub struct ProfileArgs {
     pub pid: Option<u32>,
     /// Record for N seconds.
     #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = seconds,
-          requires = "pid", conflicts_with_all = ["program", "read"])]
+          requires = "timed", conflicts_with_all = ["program", "read"])]
     pub seconds: f64,
+    /// Write a pprof profile of each INTERVAL (60s, 5m) to `--to`, for continuous profiling.
+    #[arg(long, value_name = "INTERVAL", value_parser = intervals::interval, requires = "to",
+          conflicts_with_all = ["read", "pid", "kernel"])]
+    pub continuous: Option<Duration>,
+    /// Directory for the profiles of `--continuous`.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "continuous")]
+    pub to: Option<PathBuf>,
+    /// Remove the oldest of these profiles beyond a number (1440) or size (500M) of all.
+    #[arg(long, value_name = "BOUND", value_parser = intervals::keep, default_value = "1440",
+          requires = "continuous")]
+    pub keep: Keep,
+    /// Set their label `service` [default: the program's name].
+    #[arg(long, value_name = "NAME", requires = "continuous")]
+    pub service: Option<String>,
     /// Report a kept profile instead of running a program.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
     pub read: Option<PathBuf>,
     /// Program and arguments.
-    #[arg(required_unless_present_any = ["read", "pid"], trailing_var_arg = true,
+    #[arg(required_unless_present_any = ["read", "pid", "kernel"], trailing_var_arg = true,
           value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
+}
+
+impl ProfileArgs {
+    /// The request for one profile per interval, if there is one.
+    pub fn intervals(&self) -> Option<Intervals> {
+        Some(Intervals {
+            interval: self.continuous?,
+            to: self.to.clone()?,
+            keep: self.keep,
+            service: self.service.clone(),
+        })
+    }
 }
 
 /// The name of libc's own locks.
@@ -97,6 +133,9 @@ Examples:
   unconvoy profile -- ./server --threads 64
   unconvoy profile -o locks.profile -- ./server
   unconvoy profile --pid 4711 --seconds 30
+  unconvoy profile --kernel --seconds 10
+  unconvoy profile --kernel -- ./server
+  unconvoy profile --continuous 60s --to /var/lib/locks -- ./server
   unconvoy profile --read locks.profile --by holder
   unconvoy profile --lock loiter --json locks.json -- ./server
   unconvoy profile --html locks.html -- ./server
@@ -113,6 +152,8 @@ pub enum By {
     Waiter,
     /// Places that held a lock while others waited for it.
     Holder,
+    /// System calls and tasks that waited for the kernel's locks.
+    Caller,
 }
 
 /// The order of the locks.

@@ -32,6 +32,7 @@ struct Page {
     locks: Vec<LockRow>,
     hidden: usize,
     holders: Vec<Cells>,
+    callers: Vec<Cells>,
     signals: Vec<Cells>,
     longest: Vec<Cells>,
     flame_height: usize,
@@ -109,6 +110,15 @@ pub fn render(report: &Report) -> anyhow::Result<String> {
         locks: locks.iter().take(LISTED).map(|row| LockRow::new(report, row)).collect(),
         holders: report
             .holders
+            .iter()
+            .take(LISTED)
+            .map(|place| Cells {
+                name: place.place.clone(),
+                numbers: vec![Cell::time(place.ns), Cell::share(place.share)],
+            })
+            .collect(),
+        callers: report
+            .callers
             .iter()
             .take(LISTED)
             .map(|place| Cells {

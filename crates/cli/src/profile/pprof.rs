@@ -100,8 +100,8 @@ struct Builder {
     locations: HashMap<String, u64>,
 }
 
-/// Encodes the waits by the waiters' stacks.
-pub fn encode(report: &Report) -> Vec<u8> {
+/// Encodes the waits by the waiters' stacks. All samples have the labels.
+pub fn encode(report: &Report, labels: &[(&str, String)]) -> Vec<u8> {
     let mut builder = Builder {
         profile: Profile::default(),
         texts: HashMap::new(),
@@ -117,8 +117,10 @@ pub fn encode(report: &Report) -> Vec<u8> {
     builder.profile.default_sample_type = types[1].r#type;
     builder.profile.time_nanos = report.begin_unix_ns.cast_signed();
     builder.profile.duration_nanos = (report.seconds * 1e9) as i64;
+    let labels: Vec<Label> = labels.iter().map(|(key, value)| builder.label(key, value)).collect();
     for stack in &report.waiter_stacks {
-        let sample = builder.sample(stack);
+        let mut sample = builder.sample(stack);
+        sample.label.extend(&labels);
         builder.profile.sample.push(sample);
     }
     builder.profile.encode_to_vec()
@@ -138,8 +140,12 @@ impl Builder {
         ValueType { r#type: self.text(name), unit: self.text(unit) }
     }
 
+    fn label(&mut self, key: &str, value: &str) -> Label {
+        Label { key: self.text(key), str: self.text(value) }
+    }
+
     fn sample(&mut self, stack: &StackSum) -> Sample {
-        let label = Label { key: self.text("lock"), str: self.text(&stack.lock) };
+        let label = self.label("lock", &stack.lock);
         Sample {
             location_id: stack.frames.iter().rev().map(|frame| self.location(frame)).collect(),
             value: vec![stack.waits.round() as i64, stack.ns.cast_signed()],

@@ -14,10 +14,11 @@ use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 use unconvoy_profile::Recorded;
 
+use super::continuous::Continuous;
 use super::coverage::Observer;
 use super::options::{LIBC, ProfileArgs};
 use crate::child::{self, Ended};
-use crate::inspect;
+use crate::executable;
 use crate::messages::command::cannot_read;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
@@ -53,21 +54,31 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let (file, _folder) = file(args.output.as_deref())?;
     let interrupts = Interrupts::install()?;
-    if let Some(warning) = inspect::warning(program) {
+    if let Some(warning) = executable::warning(program) {
         complain(&warning);
     }
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut command = command(args, &interposer, &file);
+    let begin_unix_ns = begin.as_nanos() as u64;
+    let continuous = args.intervals().map(|intervals| {
+        let listed = file.clone();
+        let files = move || files_of(&listed).unwrap_or_default();
+        Continuous::start(intervals, file.clone(), begin_unix_ns, files)
+    });
+    let continuous = continuous.transpose()?;
     let mut observer = None;
     let ended = child::run_observed(&mut command, None, &interrupts, |pid| {
         observer = Observer::start(pid);
     })
     .map_err(|error| Refusal::not_started(program, &error))?;
     let observed = observer.map(Observer::finish);
-    let mut found = recorded_since(&file, begin.as_nanos() as u64)?;
+    if let Some(continuous) = continuous {
+        continuous.finish();
+    }
+    let mut found = recorded_since(&file, begin_unix_ns)?;
     if found.is_empty() {
-        let path = inspect::resolve(program).unwrap_or_else(|| program.into());
-        match inspect::obstacle(&path) {
+        let path = executable::resolve(program).unwrap_or_else(|| program.into());
+        match executable::obstacle(&path) {
             Some(obstacle) => bail!(messages::no_profile(&path, obstacle)),
             None => bail!(messages::no_profile_written(&path)),
         }
@@ -115,6 +126,22 @@ fn command(args: &ProfileArgs, interposer: &Path, file: &Path) -> Command {
 /// The profiles of this run, FILE and those of child processes, FILE.PID. The process that waited
 /// longest comes first.
 fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBuf, Recorded)>> {
+    let mut found = Vec::new();
+    for path in files_of(file)? {
+        // A process that was killed at its start leaves an incomplete file.
+        if let Ok(recorded) = read(&path)
+            && recorded.begin_unix_ns >= begin_unix_ns
+        {
+            found.push((path, recorded));
+        }
+    }
+    let waited = |recorded: &Recorded| recorded.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
+    found.sort_by_key(|(path, recorded)| (std::cmp::Reverse(waited(recorded)), path.clone()));
+    Ok(found)
+}
+
+/// The files of a run: FILE and FILE.PID.
+fn files_of(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_ours = |other: &OsStr| {
@@ -126,18 +153,10 @@ fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBu
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| cannot_read(folder))? {
         let entry = entry.with_context(|| cannot_read(folder))?;
-        if !is_ours(&entry.file_name()) {
-            continue;
-        }
-        // A process that was killed at its start leaves an incomplete file.
-        if let Ok(recorded) = read(&entry.path())
-            && recorded.begin_unix_ns >= begin_unix_ns
-        {
-            found.push((entry.path(), recorded));
+        if is_ours(&entry.file_name()) {
+            found.push(entry.path());
         }
     }
-    let waited = |recorded: &Recorded| recorded.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
-    found.sort_by_key(|(path, recorded)| (std::cmp::Reverse(waited(recorded)), path.clone()));
     Ok(found)
 }
 

@@ -34,14 +34,17 @@ const LITTLE: f64 = 0.01;
 /// The name of the locks in a profile that was recorded from outside.
 pub const OWN: &str = "own";
 
+/// The name of the locks in a profile of the kernel.
+pub const KERNEL: &str = "kernel";
+
 /// A lock with a smaller share of the time waited gets no advice.
 const WORTH: f64 = 0.1;
 
 /// The remarks on a profile.
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let mut remarks = Vec::new();
-    let is_outside = recorded.source == Source::Outside;
-    if !recorded.has_ended && !is_outside {
+    let is_inside = recorded.source == Source::Interposer;
+    if !recorded.has_ended && is_inside {
         remarks
             .push("The program was killed or is still running: this is its profile so far.".into());
     }
@@ -83,7 +86,13 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
             100.0 * share
         ));
     }
-    if is_outside {
+    if recorded.source == Source::Kernel {
+        remarks.push(
+            "The kernel does not report who held a lock. Not seen: waits for pages, bits and \
+             events, which are no locks to the kernel."
+                .into(),
+        );
+    } else if recorded.source == Source::Outside {
         remarks.push(
             "Recorded from outside: only waits in the kernel. Not seen: spinning, and locks that \
              were free. A thread that wakes and finds the lock taken counts as another wait."
@@ -192,6 +201,9 @@ pub fn advice(report: &Report) -> Vec<String> {
             quantity::seconds(waited),
             quantity::seconds(report.seconds)
         )];
+    }
+    if report.lock == KERNEL {
+        return Vec::new();
     }
     let is_named = |row: &&Row| !row.waiters.is_empty() || !row.holders.is_empty();
     let rows = report.classes.iter().filter(|row| !row.is_cond() && row.share >= WORTH);

@@ -9,7 +9,7 @@ use unconvoy_profile::{Kind, Recorded, histogram};
 use super::names::Names;
 use super::options::Sort;
 use super::rows::{Place, Row, StackSum};
-use super::samples::{HOLDER, Samples, WAITER, Which, all_places};
+use super::samples::{HOLDER, Samples, WAITER, Which, all_places, callers};
 
 /// The schema of the JSON report.
 const SCHEMA: &str = "unconvoy-profile-1";
@@ -43,6 +43,9 @@ pub struct Report {
     /// Places that held a lock while others waited for it, those that caused the most waiting
     /// first.
     pub holders: Vec<Place>,
+    /// System calls and tasks that waited for the kernel's locks, those with the most waiting
+    /// first; empty if the locks are a program's.
+    pub callers: Vec<Place>,
     pub longest: Vec<Long>,
     /// The share of the sampled futex waits that were at locks and condition variables of this
     /// report; null if none was sampled.
@@ -72,7 +75,11 @@ pub struct Long {
 impl Report {
     /// Evaluates a profile, without remarks.
     pub fn new(recorded: &Recorded, sort: Sort) -> Self {
-        let names = &Names::new(recorded);
+        Self::named(recorded, sort, &Names::new(recorded))
+    }
+
+    /// As [`Self::new`], with names from files that were read before.
+    pub fn named(recorded: &Recorded, sort: Sort, names: &Names<'_>) -> Self {
         let named: Vec<String> = recorded.locks.iter().map(|lock| names.lock(lock)).collect();
         let samples = Samples::new(recorded, &named, names);
         let mut locks: Vec<Row> = Vec::new();
@@ -106,6 +113,7 @@ impl Report {
             quantile_error: histogram::ERROR,
             waiters: for_locks(WAITER),
             holders: for_locks(HOLDER),
+            callers: callers(&samples.of_locks().collect::<Vec<_>>(), names),
             longest: longest(recorded, &named, names),
             waiter_stacks: samples.stacks(&named, WAITER),
             holder_stacks: samples.stacks(&named, HOLDER),

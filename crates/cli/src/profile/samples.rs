@@ -101,8 +101,8 @@ impl<'a> Samples<'a> {
         let (wait_counts, hold_counts) =
             (counts(|lock| &lock.wait_counts), counts(|lock| &lock.hold_counts));
         let of_all: f64 = scaled.iter().map(|sample| sample.ns).sum();
-        let known: f64 =
-            scaled.iter().filter(|sample| sample.holder.stack != 0).map(|sample| sample.ns).sum();
+        let answered = scaled.iter().filter(|sample| sample.holder.stack != 0);
+        let known = answered.fold(0.0, |ns, sample| ns + sample.ns);
         let is_cond = !locks[0].kind.is_lock();
         Row {
             name: name.to_string(),
@@ -200,14 +200,32 @@ pub fn all_places(scaled: &[&Scaled], which: Which, names: &Names<'_>) -> Vec<Pl
     places_of(scaled, which, names, all)
 }
 
+/// The system calls and tasks of the waiters, those with the most waiting first; empty unless the
+/// locks are the kernel's.
+pub fn callers(scaled: &[&Scaled], names: &Names<'_>) -> Vec<Place> {
+    let all: f64 = scaled.iter().map(|sample| sample.ns).sum();
+    summed(scaled, WAITER, &|stack| names.caller(stack), all)
+}
+
 /// The known places of one side, with their shares of `whole`.
 fn places_of(scaled: &[&Scaled], which: Which, names: &Names<'_>, whole: f64) -> Vec<Place> {
+    summed(scaled, which, &|stack| Some(names.place(stack)), whole)
+}
+
+fn summed(
+    scaled: &[&Scaled],
+    which: Which,
+    named: &dyn Fn(u32) -> Option<String>,
+    whole: f64,
+) -> Vec<Place> {
     let all: f64 = scaled.iter().map(|sample| sample.ns).sum();
     let mut by_place: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for sample in scaled {
         let Side { stack, ns, count } = which(sample);
-        if stack != 0 {
-            let sums = by_place.entry(names.place(stack)).or_default();
+        if stack != 0
+            && let Some(name) = named(stack)
+        {
+            let sums = by_place.entry(name).or_default();
             sums.0 += ns;
             sums.1 += count;
         }

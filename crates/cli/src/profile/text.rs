@@ -43,7 +43,10 @@ pub fn render(report: &Report, by: By, top: usize) -> String {
         By::Class => text += &locks(&report.classes, top),
         By::Lock => text += &locks(&report.locks, top),
         By::Waiter => text += &places("time waited", "waiting place", &report.waiters, top),
-        By::Holder => {}
+        By::Holder | By::Caller => {}
+    }
+    if !report.callers.is_empty() {
+        text += &places("time waited", "system call and task", &report.callers, top);
     }
     if !report.holders.is_empty() {
         text += &places("waiting caused", "holding place", &report.holders, top);
@@ -61,15 +64,16 @@ pub fn heading(report: &Report) -> String {
     let locks: Vec<&Row> = report.locks.iter().filter(|row| !row.is_cond()).collect();
     let served = match (&report.lock[..], &report.load[..]) {
         ("libc", _) => "libc's locks".to_string(),
-        ("own", _) => "its own locks".to_string(),
+        (remarks::OWN, _) => "its own locks".to_string(),
+        (remarks::KERNEL, _) => "the kernel's locks".to_string(),
         (lock, load) => format!("{lock}+{load}"),
     };
     let program = report.program.rsplit('/').next().unwrap_or_default();
-    let whole = format!(
-        "{program} (process {}): {}, {served}",
-        report.pid,
-        quantity::seconds(report.seconds)
-    );
+    let subject = match report.pid {
+        0 => "this machine".to_string(),
+        pid => format!("{program} (process {pid})"),
+    };
+    let whole = format!("{subject}: {}, {served}", quantity::seconds(report.seconds));
     if locks.is_empty() {
         return format!("{whole}; no lock was waited for");
     }

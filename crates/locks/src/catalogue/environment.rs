@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use core::ops::RangeInclusive;
 
 use super::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
-use crate::load::settings::{INTERVAL_MS, PROFILE_PERIOD_MS, SLEEP_MS};
+use crate::load::settings::{INTERVAL_MS, METRICS_PERIOD_MS, PROFILE_PERIOD_MS, SLEEP_MS};
 
 /// An environment variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,6 +114,9 @@ variables! {
     SPECIAL_SET: "UNCONVOY_SSC", [Library], Word(&["0", "1", "refined", "published"]), "0",
         "how to search for the size of the [special set of cores](confine.md); 0: no set, 1: \
          `refined`";
+    STRATEGY: "UNCONVOY_STRATEGY", [Library], Form("text"), "",
+        "set by `unconvoy run --strategy`: the locks that the [strategy file](strategy.md) names, \
+         and their algorithms";
     STATS: "UNCONVOY_STATS", [Library], Path, "",
         "file for the statistics of each lock (JSON, written at exit); child programs write \
          `PATH.PID`";
@@ -123,8 +126,18 @@ variables! {
         "file for the [profile](profile.md) of each lock; child programs write `PATH.PID`";
     PROFILE_PERIOD: "UNCONVOY_PROFILE_PERIOD_MS", [Library], Milliseconds(PROFILE_PERIOD_MS), "1",
         "length of a wait that the profile samples with certainty";
+    METRICS: "UNCONVOY_METRICS", [Library], Path, "",
+        "file for [metrics](metrics.md) in Prometheus's text format; child programs put their \
+         process id before its extension";
+    METRICS_PERIOD: "UNCONVOY_METRICS_MS", [Library], Milliseconds(METRICS_PERIOD_MS), "10000",
+        "shortest time between two writings of the metrics while threads wait for locks";
+    TOP: "UNCONVOY_TOP", [Library], Word(&["0", "1"]), "",
+        "0: hide the process from `unconvoy top`; 1: show it even if a filter checks its system \
+         calls, which must allow `shmget`, `shmat` and `shmctl`";
     REPLACE: "UNCONVOY_REPLACE", [Library], Switch, "1",
         "0: libc serves all locks, and the library only profiles them";
+    WATCHDOG: "UNCONVOY_WATCHDOG", [Library], Form("process id"), "",
+        "set by `unconvoy run --watchdog`: the process that keeps the locks that its threads hold";
     CHILDREN: "UNCONVOY_CHILDREN", [Library], Switch, "1",
         "0: child programs run without the library";
     BPF: "UNCONVOY_BPF", [Library, Command], Form("three numbers, `PROCESS:FIRST:COUNT`"), "",
@@ -138,6 +151,8 @@ variables! {
         "path of QEMU's system-mode plug-in, for `unconvoy predict --kernel`";
     SCHED_EXT: "UNCONVOY_SCHED_EXT", [Command], Path, "beside the command",
         "path of `unconvoy-sched-ext`, which `unconvoy sched` executes";
+    TOP_SCREEN: "UNCONVOY_TOP_SCREEN", [Command], Path, "beside the command",
+        "path of `unconvoy-top`, which `unconvoy top` executes on a terminal";
     STUDY: "UNCONVOY_STUDY", [Command], Path, "beside the command",
         "path of `unconvoy-study`, which `unconvoy bench`, `sim` and `papers` execute";
     KERNEL: "UNCONVOY_KERNEL", [Command, Tests], Path, "`kernel` beside the build or the plug-ins",
@@ -155,6 +170,9 @@ variables! {
         "seed of the sample of pairs";
     SUITE_PROFILE: "UNCONVOY_SUITE_PROFILE", [Tests], Word(&["own", "libc"]), "",
         "run the interposer's tests with a lock profile: under the library's locks or libc's";
+    SUITE_STRATEGY: "UNCONVOY_SUITE_STRATEGY", [Tests], Word(&["mixed"]), "",
+        "run the interposer's tests with a different pair for each lock; the pairs of \
+         `UNCONVOY_SUITE` serve the other locks";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the library's tests with a special set of cores";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8",

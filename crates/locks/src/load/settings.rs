@@ -17,3 +17,5 @@ pub const INTERVAL_MS: RangeInclusive<f64> = 0.5..=1000.0;
 pub const SLEEP_MS: RangeInclusive<f64> = 1.0..=10_000.0;
 /// Allowed periods of the profile's samples in milliseconds.
 pub const PROFILE_PERIOD_MS: RangeInclusive<f64> = 0.001..=1000.0;
+/// Allowed times between two writings of the metrics in milliseconds.
+pub const METRICS_PERIOD_MS: RangeInclusive<f64> = 10.0..=3_600_000.0;

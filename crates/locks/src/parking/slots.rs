@@ -153,6 +153,12 @@ impl<P: Primitive> SleepSlots<P> {
         }
     }
 
+    /// Addresses for a reader in another process: of the slots, of the keys and of T.
+    pub fn addresses(&self) -> [usize; 3] {
+        let target = core::ptr::from_ref(&self.counters.target).addr();
+        [self.slots.as_ptr().addr(), self.keys.as_ptr().addr(), target]
+    }
+
     /// T, the number of threads that should sleep.
     pub fn target(&self) -> u32 {
         self.counters.target.load(Relaxed)

@@ -55,6 +55,11 @@ impl BareThread {
         self.id.load(Acquire)
     }
 
+    /// Where the id is.
+    pub(super) fn id_address(&self) -> usize {
+        (&raw const self.id).addr()
+    }
+
     /// Clears the id in the child of a `fork`, which reuses the thread's memory.
     pub(super) fn forget(&self) {
         self.id.store(0, Relaxed);

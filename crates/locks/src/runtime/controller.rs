@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use super::bare_thread::BareThread;
 #[cfg(not(tsan))]
 use super::bare_thread::NotStarted;
-use super::hook::{self, ControllerHook};
+use super::hook::{self, ControllerHook, Observer};
 use super::messages;
 use super::sensor::bpf;
 use super::sensor::choice::{Choice, ChosenSensor};
@@ -107,6 +107,26 @@ pub fn controller_report() -> ControllerReport {
         sensor: sensor().name(),
         runnable: COUNTERS.runnable.load(Relaxed),
         capacity: COUNTERS.capacity.load(Relaxed),
+    }
+}
+
+/// Addresses of the controller's words, each of 32 bits, for a reader in another process.
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerAddresses {
+    /// The kernel's id of the running controller, else 0.
+    pub thread: usize,
+    /// Runnable threads of the last reading, in thousandths.
+    pub runnable: usize,
+    /// Capacity in the last reading, in thousandths of a processor.
+    pub capacity: usize,
+}
+
+/// Where the controller's words are.
+pub fn controller_addresses() -> ControllerAddresses {
+    ControllerAddresses {
+        thread: THREAD.id_address(),
+        runnable: (&raw const COUNTERS.runnable).addr(),
+        capacity: (&raw const COUNTERS.capacity).addr(),
     }
 }
 
@@ -201,7 +221,7 @@ pub fn claim_memory() {
 /// entries of the process in the kernel. On Linux 6.18, many short-lived children that each read
 /// the answer keep their parents busy for seconds in `wait`.)
 #[cfg(not(tsan))]
-fn is_filtered() -> bool {
+pub fn is_filtered() -> bool {
     const UNKNOWN: u32 = 0;
     const NO: u32 = 1;
     const YES: u32 = 2;
@@ -217,6 +237,11 @@ fn is_filtered() -> bool {
         FILTERED.store(if filtered { YES } else { NO }, Relaxed);
     }
     FILTERED.load(Relaxed) == YES
+}
+
+#[cfg(tsan)]
+pub fn is_filtered() -> bool {
+    false
 }
 
 /// Prevents controllers in this process and its children, because the process is about to install a
@@ -271,20 +296,24 @@ fn run(private: bool) -> c_int {
 /// Serves with the chosen sensor, or with `schedstat` once that fails.
 fn serve_with_sensor(private: bool, own_thread: u32) {
     let sensor = ChosenSensor::new(sensor(), private, own_thread);
-    let mut sensor = Watched { sensor, hook: hook::get() };
+    let mut sensor = Watched { sensor, hook: hook::get(), observer: hook::observer() };
     sensor.record_fallback();
     serve(&LOAD_CONTROL, &mut sensor, &COUNTERS, &BARRED);
     if let Some(hook) = sensor.hook {
         (hook.end)();
     }
+    if let Some(observer) = sensor.observer {
+        (observer.end)();
+    }
     drop(sensor);
     STATE.store(NONE, Release);
 }
 
-/// A sensor that reports its own replacement, together with the hook to call at each reading.
+/// A sensor that reports its own replacement, with the functions to call at each reading.
 struct Watched {
     sensor: ChosenSensor,
     hook: Option<&'static ControllerHook>,
+    observer: Option<&'static Observer>,
 }
 
 impl Watched {
@@ -308,7 +337,11 @@ impl Sensor for Watched {
     fn read(&mut self, now: u64) -> Option<Reading> {
         let reading = self.sensor.read(now);
         self.record_fallback();
-        self.hook.map_or(reading, |hook| (hook.interval)(now, reading))
+        let reading = self.hook.map_or(reading, |hook| (hook.interval)(now, reading));
+        if let Some(observer) = self.observer {
+            (observer.interval)(now);
+        }
+        reading
     }
 
     fn expect_asleep(&mut self, thread: u32, slot: u32) {

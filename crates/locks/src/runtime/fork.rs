@@ -32,12 +32,18 @@ pub struct ProcessState {
     generation: AtomicU32,
     /// A byte for the user of this library, 0 in a new child.
     pub byte: AtomicU8,
-    _rest: [u8; PAGE - 5],
+    /// Two words, likewise.
+    pub words: [AtomicU32; 2],
+    _rest: [u8; PAGE - 16],
 }
 
 /// The page that the kernel clears.
-pub static PROCESS_STATE: ProcessState =
-    ProcessState { generation: AtomicU32::new(NEW), byte: AtomicU8::new(0), _rest: [0; PAGE - 5] };
+pub static PROCESS_STATE: ProcessState = ProcessState {
+    generation: AtomicU32::new(NEW),
+    byte: AtomicU8::new(0),
+    words: [const { AtomicU32::new(0) }; 2],
+    _rest: [0; PAGE - 16],
+};
 
 const _: () = assert!(size_of::<ProcessState>() == PAGE);
 
@@ -97,6 +103,7 @@ fn begin() -> u32 {
 pub fn after_fork() {
     if !IS_CLEARED.load(Relaxed) {
         PROCESS_STATE.byte.store(0, Relaxed);
+        PROCESS_STATE.words.iter().for_each(|word| word.store(0, Relaxed));
         PROCESS_STATE.generation.store(NEW, Relaxed);
     }
     generation();

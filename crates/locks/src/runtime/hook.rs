@@ -28,6 +28,28 @@ pub struct ControllerHook {
     pub forked: fn(),
 }
 
+/// Functions that only look at the process. They run on the controller's thread, under the rules
+/// above. Waiters do not call them.
+pub struct Observer {
+    /// An interval ended at the given time.
+    pub interval: fn(u64),
+    /// The controller exits.
+    pub end: fn(),
+}
+
+static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
+
+/// Installs `observer` for controllers that start from now on.
+pub fn observe(observer: &'static Observer) {
+    OBSERVER.store(ptr::from_ref(observer).cast_mut(), Release);
+}
+
+#[inline]
+pub(super) fn observer() -> Option<&'static Observer> {
+    // SAFETY: null or from `observe`.
+    unsafe { OBSERVER.load(Acquire).as_ref() }
+}
+
 static HOOK: AtomicPtr<ControllerHook> = AtomicPtr::new(ptr::null_mut());
 
 /// Installs `hook` for controllers that start from now on.

@@ -28,8 +28,8 @@ mod thread_state;
 pub use checkpoint::checkpoint;
 #[cfg(not(loom))]
 pub use controller::{
-    ControllerReport, claim_memory, confine, controller_report, keep_controller, load_control,
-    use_sensor, without_controller,
+    ControllerAddresses, ControllerReport, claim_memory, confine, controller_addresses,
+    controller_report, is_filtered, keep_controller, load_control, use_sensor, without_controller,
 };
 #[cfg(not(loom))]
 pub use sample::{WaitSample, present_sample, sample_waits};

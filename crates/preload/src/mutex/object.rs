@@ -13,14 +13,16 @@ use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
 use crate::chosen::pair;
-use crate::config::{self, Service};
-use crate::dispatch::{State, Words};
+use crate::config::{self, NUMBER_SHIFT, Service};
+use crate::dispatch::{Pair, State, Words};
 use crate::identity::me;
 use crate::object::{InPlace, Until};
+use crate::probe::probe;
 use crate::profile::libcs::Observed;
 use crate::profile::{self, Waited};
 use crate::real;
 use crate::stats::{self, Kind as Recorded};
+use crate::strategy;
 use crate::time::{Clock, Deadline};
 
 #[repr(C)]
@@ -53,6 +55,15 @@ const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit 
 /// elision.
 const OWN_BITS: i32 = 3 | 256 | 512;
 
+/// The bits of `kind` with the mutex's number in a [`strategy`]. glibc does not use them.
+const NUMBER: i32 = 0xff << NUMBER_SHIFT;
+
+/// `kind`'s number bits in a mutex that no entry of a strategy names.
+const NUMBER_OF_DEFAULT: i32 = (strategy::DEFAULT as i32) << NUMBER_SHIFT;
+
+/// `kind`'s number bits in a mutex that a strategy hands to libc.
+const NUMBER_OF_LIBC: i32 = (strategy::LIBC as i32) << NUMBER_SHIFT;
+
 /// The flag that asks for elision (`PTHREAD_MUTEX_ELISION_NP`). The other flag
 /// (`PTHREAD_MUTEX_NO_ELISION_NP`) forbids elision, and is set in mutexes whose type the program
 /// has set: a thread that locks a normal mutex again must deadlock.
@@ -78,7 +89,7 @@ impl Mutex {
     #[inline(always)]
     pub(super) fn kind(&self) -> Kind {
         let kind = self.kind.load(Relaxed);
-        if kind & !OWN_BITS != 0 {
+        if kind & !(OWN_BITS | NUMBER) != 0 || kind & NUMBER == NUMBER_OF_LIBC {
             return Kind::HandedOver;
         }
         match kind & 3 {
@@ -105,7 +116,73 @@ impl Mutex {
     /// instructions as possible.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
-        self.kind.load(Relaxed) & !OWN_BITS == 0 && config::is_default()
+        config::is_fast_kind(self.kind.load(Relaxed) & !OWN_BITS)
+    }
+
+    /// The mutex's number in a strategy.
+    #[inline(always)]
+    fn number(&self) -> u8 {
+        ((self.kind.load(Relaxed) & NUMBER) >> NUMBER_SHIFT) as u8
+    }
+
+    /// Whether a strategy has yet to decide which algorithm serves this mutex. False for a mutex of
+    /// libc's, and while the service is not determined.
+    #[inline(always)]
+    pub(super) fn is_undecided(&self) -> bool {
+        strategy::decides() && self.kind.load(Relaxed) & !OWN_BITS == 0
+    }
+
+    /// Decides which algorithm serves this mutex, if that is undecided: its caller takes the mutex
+    /// for the first time. Returns whether it was undecided.
+    #[inline(always)]
+    pub(super) fn decide(&self) -> bool {
+        config::service(); // reads the strategy at the first call in a process
+        let is_undecided = self.is_undecided();
+        if is_undecided {
+            self.decide_at_first_use();
+        }
+        is_undecided
+    }
+
+    #[cold]
+    fn decide_at_first_use(&self) {
+        let address = core::ptr::from_ref(self).addr();
+        self.set_number(strategy::number_at_first_use(strategy::Kind::Mutex, address));
+    }
+
+    /// Decides which algorithm serves this mutex, if a strategy says so at its initialisation.
+    #[cold]
+    pub(crate) fn decide_at_initialisation(&self) {
+        let address = core::ptr::from_ref(self).addr();
+        let number = strategy::number_at_initialisation(strategy::Kind::Mutex, address);
+        if let Some(number) = number.filter(|_| !self.is_libcs()) {
+            self.set_number(number);
+        }
+    }
+
+    /// Sets the number, unless another thread has set it.
+    fn set_number(&self, number: u8) {
+        let kind = self.kind.load(Relaxed);
+        let numbered = kind | i32::from(number) << NUMBER_SHIFT;
+        if kind & NUMBER == 0 {
+            let _ = self.kind.compare_exchange(kind, numbered, Relaxed, Relaxed);
+        }
+    }
+
+    /// The pair that serves this mutex, and whether its acquisitions are counted; `None` if that is
+    /// the default pair, called directly and without a count.
+    #[inline(always)]
+    fn chosen_pair(&self) -> Option<(&'static Pair, bool)> {
+        let is_counted = config::service() != Service::Default;
+        if self.kind.load(Relaxed) & NUMBER <= NUMBER_OF_DEFAULT {
+            return is_counted.then(|| (pair(), true));
+        }
+        Some((strategy::pair(self.number()), is_counted))
+    }
+
+    /// The pair that serves this mutex.
+    pub(super) fn pair(&self) -> &'static Pair {
+        self.chosen_pair().map_or_else(pair, |(pair, _)| pair)
     }
 
     #[inline(always)]
@@ -126,38 +203,47 @@ impl Mutex {
     /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
     pub(super) fn acquire(&self, deadline: Option<u64>) -> bool {
-        match config::service() {
-            Service::Default => {
-                self.default_state().try_lock_without_barging()
-                    || profile::wait(self.waited(&|| self.request()), || {
-                        lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
-                            self.default_state(),
-                            &self.eventcount,
-                            Some(self.words().account()),
-                            deadline,
-                        )
-                    })
-                    .held
-            }
-            _ => self.acquire_chosen(deadline),
+        if self.chosen_pair().is_none() {
+            return self.default_state().try_lock_without_barging()
+                || self.wait_by_default(deadline);
         }
+        self.acquire_chosen(deadline)
     }
 
-    #[cold]
+    #[inline(never)] // few registers; see `lock_in_libc`
+    fn wait_by_default(&self, deadline: Option<u64>) -> bool {
+        let acquired = profile::wait(self.waited(&|| self.request()), || {
+            lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+                self.default_state(),
+                &self.eventcount,
+                Some(self.words().account()),
+                deadline,
+            )
+        });
+        acquired.held
+    }
+
+    #[inline(never)]
     fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
-        let address = core::ptr::from_ref(self).addr();
-        if (pair().try_without_barging)(self.words()) {
-            stats::acquired(Recorded::Mutex, address, None);
+        let (pair, is_counted) = self.chosen_pair().unwrap_or_else(|| (pair(), true));
+        if (pair.try_without_barging)(self.words()) {
+            if is_counted {
+                self.count_acquired(None);
+            }
             return true;
         }
         let begin = stats::now();
         let acquired = profile::wait(self.waited(&|| self.request()), || {
-            (pair().acquire)(self.words(), deadline)
+            (pair.acquire)(self.words(), deadline)
         });
-        if acquired.held {
-            stats::acquired(Recorded::Mutex, address, Some((begin, acquired.wait.sleeps)));
+        if acquired.held && is_counted {
+            self.count_acquired(Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
+    }
+
+    fn count_acquired(&self, waited: Option<(u64, u32)>) {
+        stats::acquired(Recorded::Mutex, core::ptr::from_ref(self).addr(), waited);
     }
 
     fn waited<'a>(&'a self, request: &'a dyn Fn()) -> Waited<'a> {
@@ -172,7 +258,7 @@ impl Mutex {
 
     /// Sends the next release to the slow path.
     fn request(&self) {
-        (pair().set_parked_bit)(self.words());
+        (self.pair().set_parked_bit)(self.words());
     }
 
     /// A mutex that libc serves.
@@ -218,12 +304,12 @@ impl Mutex {
 
     #[inline(always)]
     pub(super) fn try_acquire(&self) -> bool {
-        match config::service() {
-            Service::Default => self.default_state().try_lock(),
-            _ => {
-                let held = (pair().try_lock)(self.words());
-                if held {
-                    stats::acquired(Recorded::Mutex, core::ptr::from_ref(self).addr(), None);
+        match self.chosen_pair() {
+            None => self.default_state().try_lock(),
+            Some((pair, is_counted)) => {
+                let held = (pair.try_lock)(self.words());
+                if held && is_counted {
+                    self.count_acquired(None);
                 }
                 held
             }
@@ -236,15 +322,17 @@ impl Mutex {
     #[inline(always)]
     pub(super) unsafe fn release(&self) {
         let releasing = profile::releasing(core::ptr::from_ref(self).addr());
-        match config::service() {
+        match self.chosen_pair() {
             // SAFETY: held, and the default pair has served it since the first lock.
-            Service::Default => unsafe {
+            None => unsafe {
                 lock::release::<Native, Loiter<Native>>(self.default_state(), &self.eventcount);
             },
-            _ => {
-                stats::released(core::ptr::from_ref(self).addr());
+            Some((pair, is_counted)) => {
+                if is_counted {
+                    stats::released(core::ptr::from_ref(self).addr());
+                }
                 // SAFETY: held, and the chosen pair has served it since the first lock.
-                unsafe { (pair().release)(self.words()) };
+                unsafe { (pair.release)(self.words()) };
             }
         }
         if let Some(releasing) = releasing {
@@ -257,7 +345,11 @@ impl Mutex {
     /// write to the mutex would conflict with all other elided sections of the mutex.
     #[inline(always)]
     pub(super) fn elided(&self) -> Option<&Elided<Native>> {
-        let may = config::elides() && self.kind.load(Relaxed) & !ELISION == 0;
+        let kind = self.kind.load(Relaxed) & !ELISION;
+        let may = match kind {
+            0 => config::elides(),
+            _ => kind & !NUMBER == 0 && strategy::elides((kind >> NUMBER_SHIFT) as u8),
+        };
         may.then(|| self.state.of())
     }
 
@@ -266,7 +358,7 @@ impl Mutex {
     #[cold]
     pub(super) fn is_in_use(&self) -> bool {
         let taken = self.taken.load(Acquire);
-        if (pair().is_locked)(self.words()) {
+        if (self.pair().is_locked)(self.words()) {
             return true;
         }
         // A wait that released the mutex before `is_locked` was called has incremented `waiting`.
@@ -309,6 +401,7 @@ impl Mutex {
         }
         self.acquire(None);
         self.set_owner(me);
+        probe!("mutex_acquired"; self);
         0
     }
 
@@ -325,6 +418,7 @@ impl Mutex {
         self.owner.store(0, Relaxed);
         // SAFETY: the caller is the owner, and so holds it.
         unsafe { self.release() };
+        probe!("mutex_release"; self);
         0
     }
 
@@ -336,6 +430,7 @@ impl Mutex {
         // POSIX: the deadline is checked only if the function must wait.
         if self.try_acquire() {
             self.set_owner(me);
+            probe!("mutex_timedlock_acquired"; self);
             return 0;
         }
         let Some(deadline) = Deadline::new(clock, until) else {
@@ -344,6 +439,7 @@ impl Mutex {
         loop {
             if self.acquire(Some(deadline.next_look())) {
                 self.set_owner(me);
+                probe!("mutex_timedlock_acquired"; self);
                 return 0;
             }
             if deadline.has_passed() {

@@ -8,7 +8,6 @@ use unconvoy_locks::lock::Process as _;
 use unconvoy_locks::primitive::Native;
 
 use super::object::Mutex;
-use crate::chosen::pair;
 use crate::identity::me;
 
 /// glibc's `PTHREAD_MUTEX_ROBUST_NORMAL_NP` in `kind`.
@@ -56,7 +55,7 @@ impl<'a> Use<'a> {
 /// looks at the eventcount.
 pub(crate) fn eventcount_if_owned(mutex: &Mutex) -> Option<&AtomicU32> {
     let mine = !mutex.is_libcs() && mutex.is_owner(me());
-    (mine && (pair().set_parked_bit)(mutex.words())).then(|| mutex.eventcount.word())
+    (mine && (mutex.pair().set_parked_bit)(mutex.words())).then(|| mutex.eventcount.word())
 }
 
 /// Whether this is the calling thread's first call in its current critical section of `mutex`.
@@ -73,6 +72,6 @@ pub(crate) fn is_first_wake(mutex: &Mutex) -> bool {
 /// eventcount while other threads are still parked there.
 pub(crate) fn restore_parked_bit(mutex: &Mutex) {
     if !mutex.is_libcs() {
-        (pair().set_parked_bit)(mutex.words());
+        (mutex.pair().set_parked_bit)(mutex.words());
     }
 }

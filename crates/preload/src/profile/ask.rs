@@ -243,7 +243,10 @@ fn record_hold(profile: &Profile, lock: &Lock) {
     let since = lock.held_since.swap(0, Relaxed);
     if since != 0 {
         PENDING.fetch_sub(1, Relaxed);
-        profile.record_hold(lock, Native::now().saturating_sub(since));
+        // A hold that began before the recording was paused is not measured.
+        if since >= profile.header.begin_ns.load(Relaxed) {
+            profile.record_hold(lock, Native::now().saturating_sub(since));
+        }
     }
 }
 

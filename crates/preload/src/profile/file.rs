@@ -17,7 +17,7 @@ use unconvoy_profile::layout::{MAGIC, VERSION};
 use crate::chosen::pair;
 use crate::output;
 
-use super::stack;
+use super::{shared, stack};
 
 /// Longest path, with its terminating zero, as in the kernel.
 const PATH_MAX: usize = 4096;
@@ -71,14 +71,19 @@ pub(super) unsafe fn create(path: &str, is_of_libc: bool) -> Result<&'static Pro
     Ok(profile)
 }
 
-/// Replaces the mapping of the parent's profile by memory, in the child of a `fork`. Code that a
-/// signal handler's fork interrupted may still write there.
+/// Fills the header of a table in memory.
+///
+/// # Safety
+///
+/// Only one thread calls this or [`create`] at a time.
+pub(super) unsafe fn describe(profile: &Profile, is_of_libc: bool) {
+    // SAFETY: as the caller promises.
+    fill_header(profile, unsafe { &mut *ROOM.0.get() }, is_of_libc);
+}
+
+/// Replaces the mapping of the parent's profile by memory, in the child of a `fork`.
 pub(super) fn detach(profile: &'static Profile) {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let at = core::ptr::from_ref(profile).expose_provenance();
-    // SAFETY: the mapping is of that size, and consists of atomics, for which zeroes are valid.
-    let _ = unsafe { syscall!(Sysno::mmap, at, SIZE, protection, flags, usize::MAX, 0) };
+    shared::detach(core::ptr::from_ref(profile).expose_provenance(), SIZE);
 }
 
 /// Opens a new, empty file. An old file of that name is removed and not truncated: after a

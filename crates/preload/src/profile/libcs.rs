@@ -22,6 +22,7 @@ use super::wait::Waiting;
 use super::{ended, stack};
 use crate::cancel;
 use crate::object::Until;
+use crate::{held, live, probe};
 
 /// Polls of a spin lock between two readings of the clock.
 const POLLS: u32 = 64;
@@ -102,7 +103,7 @@ impl Observed {
         wait: impl FnOnce(&Waiting<'_>) -> c_int,
     ) -> c_int {
         if !may_record() {
-            return lock();
+            return if held::is_kept() { self.watch(attempt, lock) } else { lock() };
         }
         let result = attempt();
         if result != EBUSY {
@@ -117,13 +118,30 @@ impl Observed {
             return self.only_time(profile, begin, lock);
         };
         let waiting = Waiting::new(profile, self.waited(), begin, one_of);
+        probe::wait_begin(self.address, self.kind as usize);
         let result = wait(&waiting);
+        probe::wait_end(self.address, usize::from(matches!(result, 0 | EOWNERDEAD)));
         match result {
             0 | EOWNERDEAD => waiting.end_held(),
             ETIMEDOUT => waiting.end(false, 0),
             // The thread holds the lock itself, the lock cannot be recovered, or the deadline is
             // invalid.
             _ => waiting.abandon(),
+        }
+        result
+    }
+
+    /// Locks by `attempt`, or by `lock` if the lock is taken. A watchdog sees the wait.
+    #[cold]
+    fn watch(self, attempt: impl Fn() -> c_int, lock: impl Fn() -> c_int) -> c_int {
+        let mut result = attempt();
+        if result == EBUSY {
+            let waiting = live::begin(self.kind, self.address, self.is_read);
+            result = lock();
+            waiting.end();
+        }
+        if matches!(result, 0 | EOWNERDEAD) {
+            held::acquired(self.kind, self.address, self.is_read);
         }
         result
     }
@@ -147,6 +165,9 @@ impl Observed {
 
     /// Unlocks by `unlock`, and then answers requests for the holder's stack.
     pub(crate) fn unlock(self, unlock: impl Fn() -> c_int) -> c_int {
+        if held::is_kept() {
+            held::released(self.address);
+        }
         if ended::is_kept(self.address) {
             return self.unlock_after_wait(unlock);
         }

@@ -9,7 +9,7 @@ use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_profile::Profile;
 
 use super::section::Section;
-use super::{ask, ended, file, modules, origin, stack, state};
+use super::{ask, ended, file, metrics, modules, origin, page, stack, state};
 use crate::variables::{read_milliseconds, variable};
 use crate::{message, output};
 
@@ -40,18 +40,30 @@ pub(crate) fn may_record() -> bool {
     state::get().is_some() || may_begin()
 }
 
-/// Whether this process creates its file at its first wait.
+/// Whether this process creates its file at its first wait, or a reader asks for its waits.
 #[inline]
 fn may_begin() -> bool {
-    IS_DUE.load(Relaxed) || state::is_inherited()
+    IS_DUE.load(Relaxed) || state::is_inherited() || page::is_asked()
+}
+
+/// Creates the page for `unconvoy top`, inside a lock operation.
+#[cold]
+pub(super) fn create_page() {
+    CREATION.enter(page::create_page);
 }
 
 /// Starts recording, if the environment asks for it. `is_of_libc` says that libc serves the locks.
 /// Called from the constructor.
 pub(crate) fn begin(is_of_libc: bool) {
-    let Some(path) = variable(&environment::PROFILE) else { return };
     IS_OF_LIBC.store(is_of_libc, Relaxed);
-    stack::begin();
+    if !is_of_libc {
+        page::begin();
+    }
+    let path = variable(&environment::PROFILE);
+    if path.is_some() || metrics::is_on() {
+        stack::begin();
+    }
+    let Some(path) = path else { return };
     state::set_clock();
     read_milliseconds(&environment::PROFILE_PERIOD, state::period());
     if output::is_descendant() {
@@ -77,7 +89,7 @@ fn begin_late() -> Option<&'static Profile> {
     }
     CREATION.enter(|| {
         if !IS_DUE.swap(false, Relaxed) {
-            return;
+            return begin_table();
         }
         let Some(path) = variable(&environment::PROFILE) else { return };
         let generation = state::generation();
@@ -93,11 +105,26 @@ fn begin_late() -> Option<&'static Profile> {
     state::get()
 }
 
+/// Records into the table that a reader asks for. One thread at a time calls this.
+fn begin_table() {
+    if state::get().is_some() {
+        return;
+    }
+    let generation = state::generation();
+    let Some(table) = page::table() else { return };
+    if state::generation() == generation {
+        state::set_clock();
+        page::begin_recording();
+        publish(table);
+    }
+}
+
 fn publish(profile: &'static Profile) {
     profile.header.period_ns.store(state::period().load(Relaxed), Relaxed);
     modules::refresh(profile);
     state::set(profile);
     stack::mark(profile);
+    page::show(profile);
 }
 
 /// Removes the parent's profile. The child of a `fork` writes its own file.
@@ -107,20 +134,22 @@ pub(crate) fn after_fork() {
         return;
     }
     let inherited = state::remove();
-    if inherited.is_none() && !CREATION.is_occupied() {
+    let may_call = !IS_CONFINED.load(Relaxed);
+    let was_shown = page::after_fork(may_call);
+    if inherited.is_none() && !was_shown && !CREATION.is_occupied() {
         return;
     }
-    let may_call = !IS_CONFINED.load(Relaxed);
     if let Some(profile) = inherited.filter(|_| may_call) {
         file::detach(profile);
     }
     ended::forget();
     origin::reset();
     ask::reset();
+    metrics::after_fork();
     modules::after_fork();
     stack::after_fork();
     CREATION.after_fork();
-    IS_DUE.store(may_call, Relaxed);
+    IS_DUE.store(may_call && variable(&environment::PROFILE).is_some(), Relaxed);
 }
 
 /// Stops the system calls of the profile, for which a filter may kill the process. Another thread
@@ -131,6 +160,8 @@ pub(crate) fn confine() {
     }
     CREATION.close();
     IS_DUE.store(false, Relaxed);
+    page::confine();
+    metrics::confine();
     if let Some(profile) = state::get() {
         modules::refresh(profile);
     }
@@ -148,4 +179,5 @@ pub(crate) fn end() {
     modules::refresh(profile);
     profile.header.last_ns.store(Native::now(), Relaxed);
     profile.header.ended.store(1, Relaxed);
+    metrics::end();
 }

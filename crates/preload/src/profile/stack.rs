@@ -25,7 +25,11 @@ use super::{modules, state};
 use crate::caller;
 use crate::real::stand_in;
 
-static UNWINDS: AtomicBool = AtomicBool::new(false);
+/// Whether the unwinder may be called: [`UNKNOWN`], [`YES`], or [`NO`] for good.
+static UNWINDS: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const YES: u32 = 1;
+const NO: u32 = 2;
 
 /// Number of threads in the unwinder.
 static UNWINDING_THREADS: AtomicU32 = AtomicU32::new(0);
@@ -42,13 +46,20 @@ static IS_STUCK: AtomicBool = AtomicBool::new(false);
 /// recorded.
 static UNWINDING: WaitSample = WaitSample { at: u64::MAX, take: |_| {} };
 
-/// Determines whether the unwinder may be called. Called from the constructor.
-pub(super) fn begin() {
-    UNWINDS.store(is_lock_free() && !IS_REGISTERED.load(Relaxed), Relaxed);
+/// Determines whether the unwinder may be called. Called from the constructor, or earlier.
+pub(crate) fn begin() {
+    if is_lock_free() {
+        allow();
+    }
+}
+
+/// Allows the unwinder to be called, after a reader has found out that it may.
+pub(super) fn allow() {
+    let _ = UNWINDS.compare_exchange(UNKNOWN, YES, SeqCst, Relaxed);
 }
 
 pub(super) fn unwinds() -> bool {
-    UNWINDS.load(Relaxed)
+    UNWINDS.load(Relaxed) == YES
 }
 
 /// Whether the calling thread is inside [`record`].
@@ -59,28 +70,8 @@ pub(super) fn is_unwinding() -> bool {
 /// Records the calling thread's stack without this library's frames. Returns the stack's number, or
 /// 0 if none was recorded.
 pub(super) fn record(profile: &Profile) -> u32 {
-    if !unwinds() || is_unwinding() {
-        return 0;
-    }
-    let generation = state::generation();
-    // SeqCst: this thread counts itself before it loads `UNWINDS`, and `before_registration` clears
-    // `UNWINDS` before it loads the count, so one of the two threads sees the other.
-    UNWINDING_THREADS.fetch_add(1, SeqCst);
     let mut frames = [0; DEPTH];
-    let mut depth = 0;
-    if UNWINDS.load(SeqCst) {
-        // SAFETY: a static, and then the previous sample, which stays in place.
-        unsafe {
-            let before = sample_waits(&raw const UNWINDING);
-            depth = caller::stack(&mut frames);
-            sample_waits(before);
-        }
-    }
-    // A signal handler may have forked, and `after_fork` has reset the child's count.
-    if generation != state::generation() {
-        return 0;
-    }
-    UNWINDING_THREADS.fetch_sub(1, Release);
+    let Some(depth) = unwind(&mut frames) else { return 0 };
     let frames = &frames[..depth];
     let (mut mapped, is_known) = modules::of_code(profile, frames);
     if !is_known {
@@ -88,6 +79,33 @@ pub(super) fn record(profile: &Profile) -> u32 {
         (mapped, _) = modules::of_code(profile, frames);
     }
     profile.stack(frames, mapped)
+}
+
+/// Fills `frames` with the calling thread's return addresses outside this library, innermost first.
+/// Returns their number; `None` if the stack may not be unwound now.
+pub(crate) fn unwind(frames: &mut [u64]) -> Option<usize> {
+    if !unwinds() || is_unwinding() {
+        return None;
+    }
+    let generation = state::generation();
+    // SeqCst: this thread counts itself before it loads `UNWINDS`, and `before_registration` sets
+    // `UNWINDS` before it loads the count, so one of the two threads sees the other.
+    UNWINDING_THREADS.fetch_add(1, SeqCst);
+    let mut depth = 0;
+    if UNWINDS.load(SeqCst) == YES {
+        // SAFETY: a static, and then the previous sample, which stays in place.
+        unsafe {
+            let before = sample_waits(&raw const UNWINDING);
+            depth = caller::stack(frames);
+            sample_waits(before);
+        }
+    }
+    // A signal handler may have forked, and `after_fork` has reset the child's count.
+    if generation != state::generation() {
+        return None;
+    }
+    UNWINDING_THREADS.fetch_sub(1, Release);
+    Some(depth)
 }
 
 /// Forgets the parent's other threads, in the child of a `fork`.
@@ -140,7 +158,7 @@ fn before_registration() {
     if let Some(profile) = state::get() {
         mark(profile);
     }
-    UNWINDS.store(false, SeqCst);
+    UNWINDS.store(NO, SeqCst);
     if is_unwinding() {
         return;
     }

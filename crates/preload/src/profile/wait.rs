@@ -6,27 +6,38 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::lock::Acquired;
 use unconvoy_locks::primitive::{Clock as _, Native};
-use unconvoy_locks::runtime::{WaitSample, sample_waits};
+use unconvoy_locks::runtime::{WaitSample, keep_controller, sample_waits};
 use unconvoy_profile::layout::Lock;
-use unconvoy_profile::{Profile, mix, weight};
+use unconvoy_profile::{Kind, Profile, mix, weight};
 
 use super::ended::lose;
-use super::process::of_waiter;
+use super::process::{create_page, of_waiter};
 use super::state::{HOLDS_PER_PERIOD, Waited, generation, period};
-use super::{ask, ended, stack};
+use super::{ask, ended, metrics, page, stack};
 use crate::identity::me;
+use crate::{live, probe};
 
 /// A sample that is due in this first part of a wait is taken before the wait, which may end before
 /// the first turn of the waiter's loop.
 const EARLY_NS: u64 = 2_000;
 
-/// Runs `wait`, and records it if this process has a profile.
+/// Runs `wait`, which `unconvoy inspect` sees meanwhile, and records it if this process has a
+/// profile.
 #[inline(always)]
 pub(crate) fn wait(waited: Waited<'_>, wait: impl FnOnce() -> Acquired) -> Acquired {
-    match of_waiter() {
+    let Waited { address, kind, is_read, .. } = waited;
+    let waiting = live::begin(kind, address, is_read);
+    probe::wait_begin(address, kind as usize);
+    if page::is_due() {
+        create_page();
+    }
+    let acquired = match of_waiter() {
         None => wait(),
         Some(profile) => wait_recorded(profile, waited, wait),
-    }
+    };
+    waiting.end();
+    probe::wait_end(address, usize::from(acquired.held));
+    acquired
 }
 
 #[cold]
@@ -39,7 +50,11 @@ fn wait_recorded(
     if stack::is_unwinding() {
         return wait();
     }
-    let waiting = Waiting::new(profile, waited, Native::now(), 1);
+    let now = Native::now();
+    if page::is_recording() && page::stop_if_abandoned(now) {
+        return wait();
+    }
+    let waiting = Waiting::new(profile, waited, now, 1);
     if waiting.lock().is_none() {
         lose(profile);
         return wait();
@@ -198,6 +213,9 @@ impl<'a> Waiting<'a> {
         let Some((index, lock)) = self.lock() else { return lose(profile) };
         let ns = now.saturating_sub(self.begin);
         profile.record_wait(lock, ns, now, self.waited.is_read);
+        if metrics::is_due(now) {
+            keep_controller();
+        }
         let period = period().load(Relaxed);
         let is_sampled = now >= self.sample.at;
         let weight = if is_sampled { weight(ns, period) } else { (0, 0) };
@@ -221,7 +239,10 @@ impl<'a> Waiting<'a> {
             lock.acquisitions.store(u64::from(count.load(Relaxed)) + 1, Relaxed);
         }
         let pause = period().load(Relaxed) / HOLDS_PER_PERIOD;
-        if !self.waited.is_read && now >= lock.chosen_at.load(Relaxed) + pause {
+        // Without a profile from the start, the release of a spin lock takes the fast path.
+        let has_fast_path = page::is_recording() && !metrics::is_on();
+        let is_measurable = !(self.waited.kind == Kind::Spin && has_fast_path);
+        if is_measurable && !self.waited.is_read && now >= lock.chosen_at.load(Relaxed) + pause {
             lock.chosen_at.store(now, Relaxed);
             ask::begin_hold(lock, now);
             (self.waited.request)();

@@ -141,6 +141,14 @@ pub(crate) fn report(began: u64) -> Option<serde_json::Value> {
     }))
 }
 
+/// Number of cores of the special set, and of the threads on it; `None` if the process has no
+/// special set. Runs on the controller's thread.
+pub(crate) fn confined() -> Option<(u32, u32)> {
+    // SAFETY: null or the scheduler, which only this thread changes.
+    let counters = unsafe { SCHEDULER.load(Acquire).as_ref() }?.counters();
+    Some((counters.bound, counters.tasks))
+}
+
 /// Prints the warning that is still pending. Called at exit, and when a thread waits.
 pub(crate) fn print_pending_warning() {
     if WARNING_IS_PENDING.load(Relaxed) && WARNING_IS_PENDING.swap(false, Relaxed) {

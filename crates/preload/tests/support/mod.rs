@@ -6,7 +6,9 @@
 
 pub mod contend;
 mod finished;
+pub mod mixed;
 pub mod pairs;
+mod parts;
 pub mod room;
 pub mod server;
 
@@ -14,11 +16,12 @@ use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub use finished::Finished;
+pub use parts::{library, plain};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Time limit for any child, ample even on a slow, busy machine and for a program that waits for
@@ -31,39 +34,6 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Start of the line that a hanging C program prints (`c/hang.h`).
 const HANG: &str = "hang: ";
-
-/// The path of `libunconvoy.so`: `UNCONVOY_LIBRARY` if set. Otherwise this function builds the
-/// library, since cargo does not build a cdylib for the integration tests of its own package.
-pub fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| match std::env::var_os("UNCONVOY_LIBRARY") {
-        Some(path) => fs::canonicalize(&path)
-            .unwrap_or_else(|error| panic!("UNCONVOY_LIBRARY={}: {error}", path.display())),
-        None => build_library(),
-    })
-}
-
-fn build_library() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "unconvoy-preload", "--lib"])
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "cargo build of libunconvoy.so: {}", output.status);
-    // The messages name the file in whatever target directory is configured.
-    let artefact = String::from_utf8(output.stdout)
-        .expect("cargo writes UTF-8")
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["reason"] == "compiler-artifact")
-        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
-        .filter_map(|name| name.as_str().map(PathBuf::from))
-        .find(|path| path.file_name().is_some_and(|name| name == "libunconvoy.so"))
-        .expect("cargo names libunconvoy.so among its artefacts");
-    fs::canonicalize(artefact).expect("libunconvoy.so exists after the build")
-}
 
 /// Compiles `tests/c/SOURCE` into `directory`, with warnings as errors; returns the program.
 pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
@@ -87,23 +57,19 @@ pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf 
     program
 }
 
-/// A command without the library and its settings, even if the caller's environment has them.
-pub fn plain(program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("UNCONVOY_") {
-            command.env_remove(name);
-        }
-    }
-    command.env_remove("LD_PRELOAD").stdin(Stdio::null());
-    command
-}
-
 /// A command with the library in its default configuration; with `UNCONVOY_SUITE_SSC=1`, also with
-/// a special set of cores, and with `UNCONVOY_SUITE_PROFILE`, with a lock profile.
+/// a special set of cores, with `UNCONVOY_SUITE_PROFILE`, with a lock profile, and with
+/// `UNCONVOY_SUITE_STRATEGY=mixed`, with a different pair for each lock.
 pub fn preloaded(program: impl AsRef<Path>) -> Command {
-    let mut command = plain(program);
-    command.env("LD_PRELOAD", library());
+    let mut command = match std::env::var("UNCONVOY_SUITE_STRATEGY").as_deref() {
+        Ok("mixed") => mixed::mixed(program.as_ref()),
+        Ok(other) => panic!("UNCONVOY_SUITE_STRATEGY={other}: not mixed"),
+        Err(_) => {
+            let mut command = plain(program);
+            command.env("LD_PRELOAD", library());
+            command
+        }
+    };
     if let Some(search) = std::env::var_os("UNCONVOY_SUITE_SSC") {
         command.env("UNCONVOY_SSC", search);
     }
@@ -362,7 +328,11 @@ pub fn run(command: &mut Command) -> Finished {
 
 /// `program` under the library with one pair.
 pub fn preloaded_with(program: impl AsRef<Path>, lock: &str, load: &str) -> Command {
-    let mut command = preloaded(program);
+    with_pair(preloaded(program), lock, load)
+}
+
+/// `command` with one pair.
+pub fn with_pair(mut command: Command, lock: &str, load: &str) -> Command {
     command.env("UNCONVOY_LOCK", lock).env("UNCONVOY_LOAD", load);
     command
 }

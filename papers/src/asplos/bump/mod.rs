@@ -158,7 +158,7 @@ fn measure(
                 break 'rounds;
             }
             let value = watch.change(change.to, sampler, SAMPLED);
-            samples.all.push(Sample { cell, round, value });
+            samples.all.push(Sample::new(cell, round, value));
             thread::sleep(REST);
         }
     }

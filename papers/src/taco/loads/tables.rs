@@ -116,12 +116,11 @@ mod tests {
 
     fn titles_and_rows(extra: &str) -> Vec<(String, Vec<Vec<String>>)> {
         let rates = [10.0, 30.0, 20.0, 15.0];
-        let sample = |(cell, rate): (usize, &f64)| Sample {
-            cell,
-            round: 1,
-            value: Values::parse(&format!(
+        let sample = |(cell, rate): (usize, &f64)| {
+            let text = format!(
                 "ops_per_sec {rate}\ncpu_ns_per_op 2000\ncpu_seconds 4\nsystem_seconds 3\n{extra}\n"
-            )),
+            );
+            Sample::new(cell, 1, Values::parse(&text))
         };
         let samples =
             Samples { all: rates.iter().enumerate().map(sample).collect(), ended_by: None };

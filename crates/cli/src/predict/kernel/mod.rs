@@ -242,7 +242,7 @@ fn debug_information(args: &PredictArgs, parts: &Parts) -> Result<Option<Loader>
         Some(file) => Loader::new(file).map(Some).map_err(|error| {
             Refusal::usage(option_rejected("--debug-info", file.display(), error))
         }),
-        None if crate::inspect::is_elf(&parts.image) => Ok(Loader::new(&parts.image).ok()),
+        None if crate::executable::is_elf(&parts.image) => Ok(Loader::new(&parts.image).ok()),
         None => Ok(None),
     }
 }

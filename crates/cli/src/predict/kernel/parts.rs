@@ -9,7 +9,7 @@ use std::process::Command;
 use unconvoy::catalogue::environment;
 use unconvoy_measure::parts::{self, Part};
 
-use crate::inspect;
+use crate::executable;
 use crate::messages::kernel as messages;
 use crate::messages::predict::option_rejected;
 use crate::predict::options::KernelArgs;
@@ -72,7 +72,7 @@ fn qemu(chosen: Option<&Path>, beside: &[PathBuf]) -> Result<(PathBuf, Vec<PathB
             .map_err(|why| Refusal::usage(option_rejected("--qemu", chosen.display(), why)))?;
         return Ok((chosen.to_path_buf(), Vec::new()));
     }
-    let installed = inspect::resolve(OsStr::new(QEMU));
+    let installed = executable::resolve(OsStr::new(QEMU));
     if let Some(installed) = installed.as_ref().filter(|qemu| suits(qemu).is_ok()) {
         return Ok((installed.clone(), Vec::new()));
     }
@@ -167,9 +167,9 @@ fn release(image: &Path) -> Result<Option<String>, String> {
 }
 
 fn busybox() -> Result<PathBuf, Refusal> {
-    let found = inspect::resolve(OsStr::new("busybox"))
+    let found = executable::resolve(OsStr::new("busybox"))
         .ok_or_else(|| missing(messages::busybox_not_found()))?;
-    if inspect::interpreter(&found).is_some() {
+    if executable::interpreter(&found).is_some() {
         return Err(missing(messages::busybox_not_static(&found)));
     }
     Ok(found)
@@ -177,7 +177,7 @@ fn busybox() -> Result<PathBuf, Refusal> {
 
 fn mke2fs() -> Result<PathBuf, Refusal> {
     let name = OsString::from("mke2fs");
-    let found = inspect::resolve(&name);
+    let found = executable::resolve(&name);
     let elsewhere =
         || SBIN.iter().map(|place| Path::new(place).join(&name)).find(|path| path.is_file());
     found.or_else(elsewhere).ok_or_else(|| missing(messages::mke2fs_not_found()))

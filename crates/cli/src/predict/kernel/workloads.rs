@@ -196,7 +196,7 @@ fn toolchain() -> anyhow::Result<Vec<PathBuf>> {
     let needed = |what: &str| Refusal::installation(messages::no_compiler(what));
     let mut programs = Vec::new();
     for name in ["make", "gcc", "as", "ld"] {
-        let path = crate::inspect::resolve(name.as_ref())
+        let path = crate::executable::resolve(name.as_ref())
             .ok_or_else(|| needed(&format!("{name} not found")))?;
         programs.push(path);
     }

@@ -49,11 +49,7 @@ pub fn fill(
     let header = &profile.header;
     header.lost_waits.store(collected.totals.lost_waits as u32, Relaxed);
     header.lost_samples.store(collected.totals.lost_events as u32, Relaxed);
-    let objects = recognise_all(target, recorder);
-    let object_at = |address: u64| {
-        let unknown = Object { kind: Kind::Futex, address };
-        objects.get(&address).copied().unwrap_or(unknown)
-    };
+    let objects = Objects::recognise(target, recorder);
     // A pthread object's stacks begin with the caller of libc, as the interposer records them.
     let stack_of = |kind: Kind, number: u32| {
         let frames = recorder.stacks.frames(number);
@@ -62,31 +58,36 @@ pub fn fill(
     };
     for (address, counts) in &collected.locks {
         if counts.waits > 0 {
-            add_counts(&profile, object_at(*address), counts);
+            for (object, shares) in objects.parts(*address) {
+                add_counts(&profile, object, counts, shares);
+            }
         }
     }
     for wait in &recorder.unfinished {
-        let Object { kind, address } = object_at(wait.address);
+        let Object { kind, address } = objects.at(wait.address, 0);
         if let Some((_, lock)) = profile.lock(kind, address as usize) {
             profile.record_wait(lock, wait.end - wait.begin, wait.end, false);
         }
     }
     for (&address, &(_, stack)) in &recorder.firsts {
-        let Object { kind, address } = object_at(address);
+        let Object { kind, address } = objects.at(address, stack);
         if let Some((_, lock)) = profile.find_lock(address as usize) {
             lock.first_stack.store(stack_of(kind, stack), Relaxed);
         }
     }
     for (&(address, waiter, holder), sum) in &recorder.sums {
-        let Object { kind, address } = object_at(address);
-        let Some((index, _)) = profile.find_lock(address as usize) else { continue };
+        let Object { kind, address } = objects.at(address, waiter);
+        let Some((index, lock)) = profile.find_lock(address as usize) else { continue };
+        if lock.first_stack.load(Relaxed) == 0 {
+            lock.first_stack.store(stack_of(kind, waiter), Relaxed);
+        }
         let holder =
             profile.stack(recorder.unwinder.without_libc(recorder.stacks.frames(holder)), 0);
         let stacks = (stack_of(kind, waiter), holder);
         profile.add_samples(index, stacks, (sum.ns, sum.count), sum.samples);
     }
     for (wait, stack) in &recorder.longest {
-        let Object { kind, address } = object_at(wait.address);
+        let Object { kind, address } = objects.at(wait.address, *stack);
         let Some((index, _)) = profile.find_lock(address as usize) else { continue };
         let (ns, stack) = (wait.end - wait.begin, stack_of(kind, *stack));
         profile.record_long_wait(ns, wait.end, index, stack, wait.thread);
@@ -126,29 +127,92 @@ fn put(to: &[AtomicU8], from: &[u8]) {
     to.iter().zip(from).for_each(|(to, &byte)| to.store(byte, Relaxed));
 }
 
-/// Decides for each futex what the threads wait for, by the stack of a wait.
-fn recognise_all(target: &Target, recorder: &Recorder) -> HashMap<u64, Object> {
-    let mapping = |one: &super::target::Mapping| Mapping {
-        base: one.start,
-        end: one.end,
-        offset: one.offset,
-        path: target.readable(&one.path),
-    };
-    let mappings: Vec<_> = recorder.unwinder.mappings.iter().map(mapping).collect();
-    let images = Images::new(&mappings);
-    let cond_offset = cond_offset(target);
-    let mut known: HashMap<u32, kinds::Object> = HashMap::new();
-    let firsts = recorder.firsts.iter();
-    let objects = firsts.map(|(&address, &(command, stack))| {
-        let object = known.entry(stack).or_insert_with(|| {
-            let frames = recorder.stacks.frames(stack).iter();
-            let names: Vec<String> =
-                frames.flat_map(|&pc| images.calls(pc)).map(|(name, _)| name).collect();
-            kinds::object(&names)
-        });
-        (address, object_of(object, address, command, cond_offset))
-    });
-    objects.collect()
+/// What the threads wait for at each futex.
+struct Objects {
+    known: HashMap<u64, Object>,
+    /// Objects at futexes that belong to threads, by the futex.
+    sampled: HashMap<u64, Vec<Sampled>>,
+}
+
+/// The stack of a wait, its object, and the time and the number of waits that its samples stand
+/// for.
+type Sampled = (u32, Object, (f64, f64));
+
+/// Bit of the addresses that stand for locks whose own address is unknown. No process has it.
+const BY_PLACE: u64 = 1 << 62;
+
+impl Objects {
+    /// Decides by the stack of a wait. Locks whose waiters wait at futexes of their own threads are
+    /// told apart by the place that waits.
+    fn recognise(target: &Target, recorder: &Recorder) -> Self {
+        let mapping = |one: &super::target::Mapping| Mapping {
+            base: one.start,
+            end: one.end,
+            offset: one.offset,
+            path: target.readable(&one.path),
+        };
+        let mappings: Vec<_> = recorder.unwinder.mappings.iter().map(mapping).collect();
+        let images = Images::new(&mappings);
+        let cond_offset = cond_offset(target);
+        let names = |pc: u64| images.calls(pc).into_iter().map(|(name, _)| name);
+        let is_in_library = |pc: u64| {
+            let of_pc = |one: &&Mapping| (one.base..one.end).contains(&pc);
+            let file = mappings.iter().find(of_pc).and_then(|one| one.path.file_name());
+            file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"lib"))
+        };
+        let mut found: HashMap<u32, (kinds::Object, u64)> = HashMap::new();
+        let mut recognised = |stack: u32| {
+            let object = found.entry(stack).or_insert_with(|| {
+                let frames = recorder.stacks.frames(stack);
+                let all: Vec<String> = frames.iter().flat_map(|&pc| names(pc)).collect();
+                let is_own = |&&pc: &&u64| {
+                    !is_in_library(pc) && names(pc).any(|name| !kinds::is_runtime(&name))
+                };
+                (kinds::object(&all), frames.iter().find(is_own).copied().unwrap_or(0))
+            });
+            object.clone()
+        };
+        let mut objects = Objects { known: HashMap::new(), sampled: HashMap::new() };
+        for (&address, &(command, stack)) in &recorder.firsts {
+            let (object, place) = recognised(stack);
+            let known = if kinds::is_of_thread(&object) {
+                let first = Object { kind: object.kind, address: BY_PLACE | place };
+                objects.sampled.insert(address, vec![(stack, first, (0.0, 0.0))]);
+                first
+            } else {
+                object_of(&object, address, command, cond_offset)
+            };
+            objects.known.insert(address, known);
+        }
+        for (&(address, stack, _), sum) in &recorder.sums {
+            let Some(sampled) = objects.sampled.get_mut(&address) else { continue };
+            let (object, place) = recognised(stack);
+            let object = Object { kind: object.kind, address: BY_PLACE | place };
+            sampled.push((stack, object, (sum.ns as f64, sum.count as f64)));
+        }
+        objects
+    }
+
+    /// The object of a wait at a futex with this stack.
+    fn at(&self, address: u64, stack: u32) -> Object {
+        let sampled = self.sampled.get(&address).into_iter().flatten();
+        let by_stack = sampled.clone().find(|(other, ..)| *other == stack);
+        let unknown = Object { kind: Kind::Futex, address };
+        let known = || self.known.get(&address).copied().unwrap_or(unknown);
+        by_stack.map_or_else(known, |(_, object, _)| *object)
+    }
+
+    /// The objects at a futex, with their shares of its time waited and of its waits.
+    fn parts(&self, address: u64) -> Vec<(Object, (f64, f64))> {
+        let sampled = self.sampled.get(&address).map_or(&[][..], Vec::as_slice);
+        let sum = |of: fn(&(f64, f64)) -> f64| sampled.iter().map(|one| of(&one.2)).sum::<f64>();
+        let (ns, count) = (sum(|one| one.0), sum(|one| one.1));
+        if ns <= 0.0 || count <= 0.0 {
+            return vec![(self.at(address, 0), (1.0, 1.0))];
+        }
+        let weighted = sampled.iter().filter(|one| one.2.0 > 0.0);
+        weighted.map(|one| (one.1, (one.2.0 / ns, one.2.1 / count))).collect()
+    }
 }
 
 /// The object that has its futex at an address.
@@ -168,31 +232,33 @@ fn object_of(found: &kinds::Object, address: u64, command: u32, cond_offset: u64
     }
 }
 
-/// Adds the counts of the waits and holds at a futex.
-fn add_counts(profile: &Profile, object: Object, counts: &Lock) {
+/// Adds these shares of the time and the number of the waits and holds at a futex.
+fn add_counts(profile: &Profile, object: Object, counts: &Lock, shares: (f64, f64)) {
+    let time = |ns: u64| (ns as f64 * shares.0).round() as u64;
+    let number = |count: u64| (count as f64 * shares.1).round() as u64;
     let Some((_, lock)) = profile.lock(object.kind, object.address as usize) else {
         profile.header.lost_waits.fetch_add(counts.waits as u32, Relaxed);
         return;
     };
-    lock.waits.fetch_add(counts.waits, Relaxed);
-    lock.wait_ns.fetch_add(counts.wait_ns, Relaxed);
-    lock.slept.fetch_add(counts.waits as u32, Relaxed);
-    lock.timed_out.fetch_add(counts.timed_out as u32, Relaxed);
+    lock.waits.fetch_add(number(counts.waits), Relaxed);
+    lock.wait_ns.fetch_add(time(counts.wait_ns), Relaxed);
+    lock.slept.fetch_add(number(counts.waits) as u32, Relaxed);
+    lock.timed_out.fetch_add(number(counts.timed_out) as u32, Relaxed);
     if lock.longest_ns.fetch_max(counts.longest_ns, Relaxed) < counts.longest_ns {
         lock.longest_at.store(counts.longest_at, Relaxed);
     }
     let has_holder = matches!(object.kind, Kind::Mutex | Kind::Futex);
     if has_holder {
-        lock.holds.fetch_add(counts.holds, Relaxed);
-        lock.hold_ns.fetch_add(counts.hold_ns, Relaxed);
+        lock.holds.fetch_add(number(counts.holds), Relaxed);
+        lock.hold_ns.fetch_add(time(counts.hold_ns), Relaxed);
         lock.longest_hold_ns.fetch_max(counts.longest_hold_ns, Relaxed);
     }
     let Some(histograms) = profile.histograms_of(lock) else { return };
     for (to, count) in histograms.waits.iter().zip(counts.wait_counts) {
-        to.fetch_add(count, Relaxed);
+        to.fetch_add(number(count.into()) as u32, Relaxed);
     }
     for (to, count) in histograms.holds.iter().zip(counts.hold_counts) {
-        to.fetch_add(if has_holder { count } else { 0 }, Relaxed);
+        to.fetch_add(if has_holder { number(count.into()) as u32 } else { 0 }, Relaxed);
     }
 }
 

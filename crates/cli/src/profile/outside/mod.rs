@@ -8,8 +8,8 @@ mod collector;
 mod event;
 mod fill;
 mod record;
-mod target;
-mod unwind;
+pub mod target;
+pub mod unwind;
 
 use std::collections::HashMap;
 use std::ffi::c_int;

@@ -13,6 +13,24 @@ use unconvoy_profile::layout::DEPTH;
 
 use super::target::{Mapping, Target};
 
+/// Where a process's mapped files are found.
+pub trait MappedFiles {
+    /// The mappings that contain code or the start of a file.
+    fn mappings(&self) -> Vec<Mapping>;
+    /// Opens a mapped file.
+    fn open_mapped(&self, mapping: &Mapping) -> Option<File>;
+}
+
+impl MappedFiles for Target {
+    fn mappings(&self) -> Vec<Mapping> {
+        self.mappings()
+    }
+
+    fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
+        self.open_mapped(mapping)
+    }
+}
+
 /// Shortest time between two readings of the mappings.
 const REFRESH_EVERY: Duration = Duration::from_millis(100);
 
@@ -42,7 +60,7 @@ struct Code {
 }
 
 impl Unwinder {
-    pub fn new(target: &Target) -> Self {
+    pub fn new(target: &impl MappedFiles) -> Self {
         let mut unwinder = Unwinder {
             unwinder: UnwinderX86_64::new(),
             cache: CacheX86_64::new(),
@@ -55,7 +73,7 @@ impl Unwinder {
         unwinder
     }
 
-    fn refresh(&mut self, target: &Target) {
+    fn refresh(&mut self, target: &impl MappedFiles) {
         for mapping in target.mappings() {
             if !self.known.insert((mapping.start, mapping.end)) {
                 continue;
@@ -76,7 +94,12 @@ impl Unwinder {
 
     /// Returns the return addresses of a stack, innermost first. `stack` is the memory from the
     /// stack pointer on.
-    pub fn unwind(&mut self, target: &Target, registers: Registers, stack: &[u8]) -> Vec<u64> {
+    pub fn unwind(
+        &mut self,
+        target: &impl MappedFiles,
+        registers: Registers,
+        stack: &[u8],
+    ) -> Vec<u64> {
         if self.code_at(registers.ip).is_none() && self.read_at.elapsed() >= REFRESH_EVERY {
             self.refresh(target);
         }

@@ -1,6 +1,7 @@
 //! Linux: the machine that shipped locks run on.
 
 mod messages;
+pub mod probe;
 pub mod slice;
 pub mod transaction;
 pub mod umwait;
@@ -81,6 +82,7 @@ impl Monitor for Native {
 
 impl Parking for Native {
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        probe::sleep(core::ptr::from_ref(word).addr(), deadline.unwrap_or(0));
         // An absolute deadline stays valid across spurious wake-ups. Every error means "check
         // again", which callers do.
         let deadline = deadline.map(|ns| futex::Timespec {
@@ -93,6 +95,7 @@ impl Parking for Native {
 
     fn unpark(word: *const AtomicU32, count: u32) {
         use syscalls::{Sysno, syscall};
+        probe::wake(word.addr(), count as usize);
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: for a private futex the kernel hashes the address and does not read it, so the
         // lock may already be freed.

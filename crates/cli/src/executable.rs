@@ -1,7 +1,7 @@
-//! Inspection of a program before it starts: can a preloaded library replace anything in it?
+//! The file of a program before it starts: can a preloaded library replace anything in it?
 //!
 //! The dynamic loader silently ignores `LD_PRELOAD` in several cases. Each case here has a message
-//! that explains why the program runs unchanged. The inspection never stops a program from running,
+//! that explains why the program runs unchanged. This check never stops a program from running,
 //! and ignores files that it cannot read.
 
 use std::ffi::{OsStr, OsString};

@@ -66,6 +66,11 @@ impl Taken {
         Ok(taken)
     }
 
+    /// A writer to the terminal.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is free.
     pub fn output(&self) -> io::Result<Output> {
         Ok(Output(File::from(self.0.as_fd().try_clone_to_owned()?)))
     }

@@ -1,0 +1,57 @@
+//! Two locks of parking_lot, for the tests of `unconvoy profile --pid`. One thread waits for both
+//! of them, each held by another thread for a known time. Prints the nanoseconds waited.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+static QUEUE: Mutex<u64> = Mutex::new(0);
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+#[inline(never)]
+fn hold_here(lock: &Mutex<u64>, time: Duration) {
+    let mut jobs = lock.lock();
+    IS_HELD.store(true, SeqCst);
+    std::thread::sleep(time);
+    *jobs += 1;
+    drop(jobs);
+    std::hint::black_box(&time); // so that the release is no tail call
+}
+
+#[inline(never)]
+fn wait_for_queue() {
+    *QUEUE.lock() += 1;
+}
+
+#[inline(never)]
+fn wait_for_heap(lock: &Mutex<u64>) {
+    *lock.lock() += 2;
+}
+
+fn main() {
+    std::io::stdin().read_exact(&mut [0]).expect("a line");
+    let heap = Arc::new(Mutex::new(0));
+    let mut waited = [Duration::ZERO; 2];
+    for round in 0..100 {
+        let other = Arc::clone(&heap);
+        IS_HELD.store(false, SeqCst);
+        let holder = std::thread::spawn(move || match round % 2 {
+            0 => hold_here(&QUEUE, Duration::from_millis(10)),
+            _ => hold_here(&other, Duration::from_millis(20)),
+        });
+        while !IS_HELD.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        let begin = Instant::now();
+        match round % 2 {
+            0 => wait_for_queue(),
+            _ => wait_for_heap(&heap),
+        }
+        waited[round % 2] += begin.elapsed();
+        holder.join().expect("the holder ends");
+    }
+    println!("{} {}", waited[0].as_nanos(), waited[1].as_nanos());
+}

@@ -1,0 +1,149 @@
+//! `unconvoy inspect`: what the threads of a hung process wait for, and who holds it.
+//!
+//! The library keeps a table of waits in its memory ([`table`]), which this command reads from a
+//! running process ([`process`]) or a core dump ([`core`]). Together with the owners in the lock
+//! objects, and the futexes at which threads sleep in libc ([`collect`]), the table gives the graph
+//! of waits ([`graph`]), and the [`report`] shows it. [`watch`] does the same for `run --watchdog`.
+
+mod collect;
+mod core;
+mod graph;
+pub mod options;
+mod process;
+mod report;
+mod subject;
+mod table;
+pub mod watch;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use unconvoy_measure::output::print;
+
+use crate::images::{Images, Mapping};
+use crate::names::Names;
+use graph::{Cycle, Graph, Holders, Lock};
+use options::InspectArgs;
+use process::Process;
+use report::{Progress, Report};
+use subject::{Region, Subject};
+use table::{Tables, Waiting};
+
+/// Time between two readings of a running process's locks.
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Inspects a process or a core dump, and prints the report.
+///
+/// # Errors
+///
+/// The process or the core cannot be read, or has no library of this version.
+pub fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
+    let pid = args.target.to_str().and_then(|text| text.parse::<u32>().ok());
+    let subject: Box<dyn Subject> = match pid {
+        Some(pid) => Box::new(Process::open(pid)?),
+        None => Box::new(core::Core::open(&args.target, args.files.as_deref())?),
+    };
+    print(&describe(subject.as_ref())?)?;
+    Ok(())
+}
+
+/// Returns the report on a subject.
+fn describe(subject: &dyn Subject) -> anyhow::Result<String> {
+    let descriptor = table::find(subject)?;
+    let tables = table::tables(subject, descriptor)?;
+    let images = images(subject);
+    let graph = collect::collect(subject, &tables, &library(subject, descriptor), &images);
+    let begin = Instant::now();
+    let (cycles, again) = match subject.now() {
+        None => (graph.cycles(), None),
+        Some(_) => {
+            std::thread::sleep(BETWEEN);
+            let again = table::tables(subject, descriptor)?;
+            (lasting_cycles(subject, &graph, &again.waits), Some(()))
+        }
+    };
+    let progress = |address: u64| match (again, graph.locks.get(&address)) {
+        (Some(()), Some(lock)) => progress(subject, lock),
+        _ => Progress::Unknown,
+    };
+    let names = Names::new(images);
+    let report = Report {
+        title: subject.title(),
+        tables: &tables,
+        graph: &graph,
+        cycles: &cycles,
+        threads: subject.threads(),
+        names: &names,
+        labels: &report::labels(&graph, &names),
+        now: subject.now(),
+        between_s: begin.elapsed().as_secs_f64(),
+        progress: &progress,
+        remarks: &subject.remarks(),
+    };
+    Ok(report.render())
+}
+
+/// The files of a subject, for names.
+fn images(subject: &dyn Subject) -> Images {
+    let is_of_use = |region: &&Region| region.is_code || region.offset == 0;
+    let mapping = |region: &Region| {
+        let name = region.path.rsplit('/').next().unwrap_or_default();
+        Mapping {
+            base: region.start,
+            end: region.end,
+            offset: region.offset,
+            // A file that is missing has no names, but addresses in it have offsets.
+            path: subject.file(region).unwrap_or_else(|| PathBuf::from(format!("missing/{name}"))),
+        }
+    };
+    let mappings: Vec<_> = subject.regions().iter().filter(is_of_use).map(mapping).collect();
+    Images::new(&mappings)
+}
+
+/// The addresses of the library that has the descriptor.
+fn library(subject: &dyn Subject, descriptor: u64) -> Vec<Range<u64>> {
+    let regions = subject.regions();
+    let own = regions.iter().find(|region| (region.start..region.end).contains(&descriptor));
+    let is_own = |region: &&Region| own.is_some_and(|own| own.path == region.path);
+    regions.iter().filter(is_own).map(|region| region.start..region.end).collect()
+}
+
+/// The deadlocks of a running process: cycles that are still there in a second reading. The
+/// process goes on during a reading, so the first one may show waits that never coincided.
+fn lasting_cycles(subject: &dyn Subject, graph: &Graph, again: &[Waiting]) -> Vec<Cycle> {
+    let lasts = |&index: &usize| {
+        let wait = &graph.waits[index];
+        let is_listed = wait.begin.is_none_or(|begin| {
+            again.iter().any(|it| (it.thread, it.lock, it.begin) == (wait.thread, wait.lock, begin))
+        });
+        let lock = graph.locks.get(&wait.lock);
+        is_listed && lock.is_some_and(|lock| progress(subject, lock) == Progress::None)
+    };
+    graph.cycles().into_iter().filter(|cycle| cycle.iter().all(lasts)).collect()
+}
+
+/// Whether a lock was acquired since it was read.
+fn progress(subject: &dyn Subject, lock: &Lock) -> Progress {
+    let now = collect::reread(subject, lock);
+    match (lock.acquisitions, now.acquisitions) {
+        (Some(before), Some(after)) if before != after => {
+            Progress::Acquisitions(after.wrapping_sub(before))
+        }
+        _ if now.holder == first_holder(lock) => Progress::None,
+        _ => Progress::HolderChanged,
+    }
+}
+
+fn first_holder(lock: &Lock) -> Option<u32> {
+    match &lock.holders {
+        Holders::Known(holders) => holders.first().map(|holder| holder.thread),
+        _ => None,
+    }
+}
+
+/// Whether a thread has waited for at least this time.
+fn has_long_wait(tables: &Tables, subject: &dyn Subject, ns: u64) -> bool {
+    let Some(now) = subject.now() else { return false };
+    tables.waits.iter().any(|wait| now.saturating_sub(wait.begin) >= ns)
+}

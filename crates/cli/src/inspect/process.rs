@@ -1,0 +1,209 @@
+//! A running process. Its memory is read through `/proc`, without stopping it.
+//!
+//! Only a thread that waits for a lock of libc's is stopped, to read its registers: for the time of
+//! two system calls, if no debugger has stopped it already. The kernel restarts such a wait by
+//! itself, but at the end of the futex's queue. Threads in other system calls are left alone,
+//! because some of those calls would fail with `EINTR`.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::subject::{Futex, Region, Subject, Thread};
+use crate::profile::outside::target::{Mapping, Target};
+use crate::profile::outside::unwind::Registers;
+
+/// Longest wait for a thread to stop.
+const STOP: Duration = Duration::from_millis(200);
+
+/// A running process.
+pub struct Process {
+    target: Target,
+    regions: Vec<Region>,
+    threads: Vec<Thread>,
+}
+
+impl Process {
+    /// Opens a process.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, or this command may not look into it.
+    pub fn open(pid: u32) -> anyhow::Result<Self> {
+        let target = Target::open(pid)?;
+        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let regions = String::from_utf8_lossy(&maps).lines().filter_map(region).collect();
+        let threads = target.threads();
+        let threads = threads.iter().map(|&(id, outer)| thread(pid, id, outer)).collect();
+        Ok(Process { target, regions, threads })
+    }
+
+    /// A descriptor that becomes readable when the process ends.
+    pub fn handle(&self) -> BorrowedFd<'_> {
+        self.target.handle()
+    }
+
+    /// The process without its threads, which are as they were when it was opened.
+    pub fn without_threads(self) -> Self {
+        Process { threads: Vec::new(), ..self }
+    }
+
+    /// Whether another process traces this thread.
+    fn is_traced(&self, thread: &Thread) -> bool {
+        let status = format!("/proc/{}/task/{}/status", self.target.pid, thread.outer);
+        let status = std::fs::read_to_string(status).unwrap_or_default();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        tracer.is_none_or(|tracer| tracer.trim() != "0")
+    }
+}
+
+/// Parses a line of `/proc/PID/maps`; `None` if it is no mapping of a file.
+fn region(line: &str) -> Option<Region> {
+    let path = &line[line.find('/')?..];
+    let mut fields = line.split_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let access = fields.next()?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    Some(Region {
+        start: number(start)?,
+        end: number(end)?,
+        offset: number(fields.next()?)?,
+        is_code: access.contains('x'),
+        is_writable: access.contains('w'),
+        path: path.to_string(),
+    })
+}
+
+fn thread(pid: u32, id: u32, outer: u32) -> Thread {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{outer}/{name}"));
+    let name = read("comm").unwrap_or_default().trim().to_string();
+    let call = read("syscall").unwrap_or_default();
+    let number = |number: &str| match number.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => number.parse().ok(),
+    };
+    // The call's number and six arguments, or -1; then the stack pointer and the next instruction.
+    let fields: Vec<&str> = call.split_whitespace().collect();
+    let at = |index: usize| fields.get(index).and_then(|field| number(field));
+    let futex = match (at(0), at(1), at(2)) {
+        (Some(call), Some(address), Some(operation)) if fields.len() == 9 => {
+            Futex::of_call(call, address, operation)
+        }
+        _ => None,
+    };
+    let registers = match fields[..] {
+        [.., sp, ip] => number(sp).zip(number(ip)).map(|(sp, ip)| Registers { ip, sp, bp: 0 }),
+        _ => None,
+    };
+    Thread { id, outer, name, futex, registers }
+}
+
+impl Subject for Process {
+    fn title(&self) -> String {
+        format!("process {} ({})", self.target.pid, self.target.program.display())
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        self.target.read(address, to)
+    }
+
+    fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    fn file(&self, region: &Region) -> Option<PathBuf> {
+        let path = self.target.readable(&region.path);
+        if path.exists() {
+            return Some(path);
+        }
+        // Deleted or replaced since: the kernel still has it.
+        let Region { start, end, .. } = region;
+        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.target.pid);
+        Some(PathBuf::from(mapped)).filter(|path| path.exists())
+    }
+
+    fn open(&self, region: &Region) -> Option<File> {
+        let Region { start, end, offset, is_code, path, .. } = region.clone();
+        self.target.open_mapped(&Mapping { start, end, offset, is_code, path })
+    }
+
+    fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    fn now(&self) -> Option<u64> {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).ok()?;
+        Some(now.as_nanos() as u64)
+    }
+
+    fn stop_and_read(&self, thread: &Thread) -> Option<(Registers, Vec<u8>)> {
+        if thread.futex.is_none() || self.is_traced(thread) {
+            return None;
+        }
+        let stopped = Stopped::stop(thread.outer)?;
+        let registers = stopped.registers()?;
+        let stack = (self as &dyn Subject).read_stack(registers.sp);
+        Some((registers, stack))
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A thread that is stopped until this value is dropped.
+struct Stopped(i32);
+
+fn trace(request: libc::c_uint, thread: i32, data: *mut c_void) -> bool {
+    // SAFETY: the requests below have no address, and `data` is null or a buffer of the kernel's
+    // type.
+    unsafe { libc::ptrace(request, thread, std::ptr::null_mut::<c_void>(), data) == 0 }
+}
+
+impl Stopped {
+    fn stop(thread: u32) -> Option<Self> {
+        let thread = thread.cast_signed();
+        let null = std::ptr::null_mut();
+        if !trace(libc::PTRACE_SEIZE, thread, null) {
+            return None;
+        }
+        let stopped = Stopped(thread);
+        trace(libc::PTRACE_INTERRUPT, thread, null);
+        let end = Instant::now() + STOP;
+        while Instant::now() < end {
+            // SAFETY: no status is asked for.
+            let id = unsafe {
+                libc::waitpid(thread, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL)
+            };
+            if id == thread {
+                return Some(stopped);
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        None
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn registers(&self) -> Option<Registers> {
+        let mut all = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
+        trace(libc::PTRACE_GETREGS, self.0, all.as_mut_ptr().cast()).then_some(())?;
+        // SAFETY: filled by the kernel, and zeroes are valid too.
+        let all = unsafe { all.assume_init() };
+        Some(Registers { ip: all.rip, sp: all.rsp, bp: all.rbp })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn registers(&self) -> Option<Registers> {
+        None
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        trace(libc::PTRACE_DETACH, self.0, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,376 @@
+//! The report: what waits for what, and the deadlocks among it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use unconvoy::catalogue::CONTENTION_MANAGERS;
+use unconvoy_measure::chart::quantity;
+use unconvoy_profile::Kind;
+
+use super::graph::{Cycle, Graph, Holder, Holders, Lock, Manner, Unknown, Wait};
+use super::subject::Thread;
+use super::table::Tables;
+use crate::members::LockType;
+use crate::names::Names;
+
+/// Whether a lock was acquired between two readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not read twice: a core dump.
+    Unknown,
+    /// The same holder, and no acquisition.
+    None,
+    /// Another holder.
+    HolderChanged,
+    /// This many acquisitions.
+    Acquisitions(u32),
+}
+
+/// What a report shows.
+pub struct Report<'a> {
+    pub title: String,
+    pub tables: &'a Tables,
+    pub graph: &'a Graph,
+    pub cycles: &'a [Cycle],
+    pub threads: &'a [Thread],
+    pub names: &'a Names,
+    /// The names of the locks, by address; see [`labels`].
+    pub labels: &'a BTreeMap<u64, String>,
+    /// The present time; `None` in a core dump.
+    pub now: Option<u64>,
+    /// Time between the two readings of each lock.
+    pub between_s: f64,
+    pub progress: &'a dyn Fn(u64) -> Progress,
+    pub remarks: &'a [String],
+}
+
+impl Report<'_> {
+    /// Renders the report.
+    pub fn render(&self) -> String {
+        let mut text = self.heading();
+        for cycle in self.cycles {
+            text += &self.deadlock(cycle);
+        }
+        for lock in self.graph.locks.values() {
+            text += &self.lock(lock);
+        }
+        text += &self.control();
+        text += &self.stacks();
+        for remark in self.remarks {
+            let _ = writeln!(text, "{remark}");
+        }
+        text
+    }
+
+    fn heading(&self) -> String {
+        let Tables { lock, load, is_libcs, .. } = self.tables;
+        let locks = if *is_libcs { "libc's locks".to_string() } else { format!("{lock}+{load}") };
+        let waited: BTreeSet<u64> = self.graph.waits.iter().map(|wait| wait.lock).collect();
+        let is_programs = |thread: &&Thread| Some(thread.id) != self.tables.control.controller;
+        let threads = self.threads.iter().filter(is_programs).count();
+        let waits = self.graph.waits.len();
+        let mut title = self.title.clone();
+        title[..1].make_ascii_uppercase();
+        let mut text = format!("{title}: {locks}\n");
+        if waits == 0 {
+            let _ = writeln!(text, "No thread of {threads} waits for a lock.");
+            return text;
+        }
+        let _ = writeln!(
+            text,
+            "{} of {} for {}.",
+            counted(waits, "thread"),
+            if waits == 1 { format!("{threads} waits") } else { format!("{threads} wait") },
+            counted(waited.len(), "lock")
+        );
+        if !self.tables.is_libcs {
+            let order = CONTENTION_MANAGERS.iter().find(|it| it.entry.name == lock);
+            if let Some(manager) = order {
+                let _ = writeln!(
+                    text,
+                    "Waiters are listed by arrival. Order in which {lock} is acquired: {}.",
+                    manager.order
+                );
+            }
+        }
+        text
+    }
+
+    /// A deadlock: who holds what, and waits for what.
+    fn deadlock(&self, cycle: &Cycle) -> String {
+        let waits: Vec<&Wait> = cycle.iter().map(|&index| &self.graph.waits[index]).collect();
+        let mut text = match waits.len() {
+            1 => "\nDeadlock: a thread waits for a lock that it holds.\n".to_string(),
+            count => format!(
+                "\nDeadlock of {count} threads: each waits for a lock that the next one holds.\n"
+            ),
+        };
+        for (index, wait) in waits.iter().enumerate() {
+            // The previous wait of the cycle is for a lock that this thread holds.
+            let before = waits[(index + waits.len() - 1) % waits.len()];
+            let holder = self.holder(before.lock, wait.thread);
+            let held = holder.map_or(String::new(), |holder| self.taken(holder));
+            let (thread, own) = (self.thread(wait.thread), self.name(before.lock));
+            let _ = writeln!(text, "  {thread} holds {own}{held}");
+            let _ =
+                writeln!(text, "    and waits for {}{}", self.name(wait.lock), self.place(wait));
+        }
+        if waits.len() > 1 {
+            text += "Remedy: acquire these locks in the same order everywhere.\n";
+        }
+        text
+    }
+
+    fn holder(&self, lock: u64, thread: u32) -> Option<&Holder> {
+        match &self.graph.locks.get(&lock)?.holders {
+            Holders::Known(holders) => holders.iter().find(|holder| holder.thread == thread),
+            _ => None,
+        }
+    }
+
+    /// One lock with its holders and waiters.
+    fn lock(&self, lock: &Lock) -> String {
+        let Lock { address, kind, is_libcs, .. } = lock;
+        let whose = if *is_libcs && !self.tables.is_libcs { " of libc's" } else { "" };
+        let name = self.name(*address);
+        // A name may end in the address.
+        let at = format!("{address:#x}");
+        let place = if name.ends_with(&at) { String::new() } else { format!(" at {at}") };
+        let mut text = format!("\n{name} ({}{whose}{place})\n", kind.name());
+        match &lock.holders {
+            Holders::Known(holders) => {
+                for holder in holders {
+                    let _ = writeln!(text, "  held by {}", self.holding(holder));
+                }
+            }
+            Holders::Free => text += "  no holder now\n",
+            Holders::Unknown(why) => {
+                let _ = writeln!(text, "  {}", self.unknown(*why));
+            }
+        }
+        for (index, (_, wait)) in self.graph.waits_for(*address).enumerate() {
+            let _ = writeln!(text, "  {}. {}", index + 1, self.waiter(wait, *kind));
+        }
+        if self.graph.waits_for(*address).next().is_some() {
+            text += &self.verdict(lock);
+        }
+        text
+    }
+
+    fn unknown(&self, why: Unknown) -> String {
+        match why {
+            Unknown::Readers(readers) if self.tables.keeps_held => {
+                format!("held by {}: not recorded which", counted(readers as usize, "reader"))
+            }
+            Unknown::Readers(readers) => format!(
+                "held by {}: which threads, only `run --watchdog` records",
+                counted(readers as usize, "reader")
+            ),
+            Unknown::Spin => {
+                "holder unknown: a spin lock has no room for it; `run --watchdog` records it".into()
+            }
+            Unknown::Unreadable => "holder unknown: the lock's memory cannot be read".into(),
+        }
+    }
+
+    /// The holder, and what it does.
+    fn holding(&self, holder: &Holder) -> String {
+        let mut text = format!("{}{}", self.thread(holder.thread), self.taken(holder));
+        if !self.threads.iter().any(|thread| thread.id == holder.thread) {
+            text += ", which has ended";
+        } else if let Some(wait) = self.graph.wait_of(holder.thread) {
+            let _ = write!(text, ", which waits for {}", self.name(self.graph.waits[wait].lock));
+        }
+        text
+    }
+
+    fn waiter(&self, wait: &Wait, kind: Kind) -> String {
+        let mut text = self.thread(wait.thread);
+        if kind == Kind::RwLock && (wait.is_shared || wait.begin.is_some()) {
+            text += if wait.is_shared { " to read" } else { " to write" };
+        }
+        if let Some(begin) = wait.begin {
+            match self.now {
+                Some(now) => {
+                    let ns = now.saturating_sub(begin);
+                    let _ = write!(text, " for {}", quantity::seconds(ns as f64 * 1e-9));
+                }
+                None => {
+                    // A dump has no present time.
+                    let first = self.graph.waits.iter().filter_map(|it| it.begin).min();
+                    let ns = begin - first.unwrap_or(begin);
+                    let after = quantity::seconds(ns as f64 * 1e-9);
+                    let _ = write!(text, ", {after} after the first wait");
+                }
+            }
+        }
+        text += match wait.manner {
+            Manner::Parked => ", asleep until a release,",
+            Manner::SleepsForLoad => ", asleep for load,",
+            Manner::Polls => ", polling,",
+        };
+        text + &self.place(wait)
+    }
+
+    /// Whether the waits are part of a deadlock, wait for one, or are only long.
+    fn verdict(&self, lock: &Lock) -> String {
+        let mut in_cycles = self.cycles.iter().flatten();
+        let is_in_cycle = in_cycles.any(|&index| self.graph.waits[index].lock == lock.address);
+        if is_in_cycle {
+            return "  part of the deadlock\n".into();
+        }
+        let text = match (self.progress)(lock.address) {
+            Progress::Acquisitions(count) => format!(
+                "no deadlock: acquired {} in {:.1} s while these threads waited",
+                counted(count as usize, "time"),
+                self.between_s
+            ),
+            Progress::HolderChanged => "no deadlock: the holder changes".to_string(),
+            Progress::None | Progress::Unknown => self.stuck_behind(lock),
+        };
+        format!("  {text}\n")
+    }
+
+    /// Why a lock does not move on.
+    fn stuck_behind(&self, lock: &Lock) -> String {
+        let Holders::Known(holders) = &lock.holders else {
+            return "no deadlock found: the holder is unknown".into();
+        };
+        let mut thread = holders[0].thread;
+        // Follow the holders; a chain is no longer than the number of waits.
+        for _ in 0..self.graph.waits.len() {
+            let Some(wait) = self.graph.wait_of(thread) else { break };
+            if self.cycles.iter().flatten().any(|&index| index == wait) {
+                return format!("blocked by the deadlock through {}", self.thread(thread));
+            }
+            let next = self.graph.locks.get(&self.graph.waits[wait].lock);
+            let Some(Holders::Known(next)) = next.map(|lock| &lock.holders) else { break };
+            thread = next[0].thread;
+        }
+        match self.graph.wait_of(thread) {
+            None => format!("no deadlock: {} holds it and waits for no lock", self.thread(thread)),
+            Some(_) => format!("no deadlock found: {} waits in turn", self.thread(thread)),
+        }
+    }
+
+    fn control(&self) -> String {
+        if self.tables.is_libcs || self.tables.load != "control" {
+            return String::new();
+        }
+        let control = &self.tables.control;
+        let mut text = format!(
+            "\nLoad control: {} asleep for load, target {}; ",
+            counted(control.sleepers.len(), "thread"),
+            control.target
+        );
+        match (control.controller, control.reading) {
+            (None, _) => text += "no controller runs\n",
+            (Some(_), None) => text += "the controller has not read the load yet\n",
+            (Some(_), Some((runnable, capacity))) => {
+                let _ = writeln!(text, "controller: load {runnable:.1}, {capacity:.1} processors");
+            }
+        }
+        for (thread, key) in &control.sleepers {
+            let lock = self.graph.waits.iter().find(|wait| wait.thread == *thread);
+            let lock = match lock {
+                Some(wait) => self.name(wait.lock).to_string(),
+                None => format!("the lock with key {key:#x}"),
+            };
+            let _ = writeln!(text, "  {} waits for {lock}", self.thread(*thread));
+        }
+        text
+    }
+
+    fn stacks(&self) -> String {
+        let mut text = String::new();
+        let mut groups: Vec<(u64, &[u64], Vec<u32>)> = Vec::new();
+        for Wait { lock, stack, thread, .. } in &self.graph.waits {
+            match groups.iter_mut().find(|group| (group.0, group.1) == (*lock, stack)) {
+                Some((.., threads)) => threads.push(*thread),
+                None => groups.push((*lock, stack, vec![*thread])),
+            }
+        }
+        for (lock, stack, threads) in groups {
+            let (first, lock) = (self.thread(threads[0]), self.name(lock));
+            let _ = match threads.len() {
+                1 => writeln!(text, "\n{first} waits for {lock}"),
+                count => {
+                    let others = counted(count - 1, "other");
+                    writeln!(text, "\n{first} and {others} wait for {lock}")
+                }
+            };
+            text += &self.stack(stack);
+        }
+        for thread in self.graph.other_holders() {
+            let _ = writeln!(text, "\n{} holds a lock and waits for none", self.thread(thread));
+            match self.graph.holders.get(&thread) {
+                Some(stack) => text += &self.stack(stack),
+                None => text += "  it runs now\n",
+            }
+        }
+        text
+    }
+
+    fn stack(&self, stack: &[u64]) -> String {
+        if stack.is_empty() {
+            return "  no stack: the thread's registers are unknown\n".into();
+        }
+        let functions = self.names.functions(stack);
+        functions.iter().rev().map(|function| format!("  {function}\n")).collect()
+    }
+
+    /// A thread's id and name.
+    fn thread(&self, id: u32) -> String {
+        let found = self.threads.iter().find(|thread| thread.id == id);
+        match found.map(|thread| thread.name.as_str()).filter(|name| !name.is_empty()) {
+            Some(name) => format!("thread {id} ({name})"),
+            None => format!("thread {id}"),
+        }
+    }
+
+    /// Where a thread waits.
+    fn place(&self, wait: &Wait) -> String {
+        self.names.place(&wait.stack).map_or(String::new(), |place| format!(" in {place}"))
+    }
+
+    /// Where a thread took a lock.
+    fn taken(&self, holder: &Holder) -> String {
+        let place = (holder.place != 0).then(|| self.names.place(&[holder.place])).flatten();
+        place.map_or(String::new(), |place| format!(", acquired in {place}"))
+    }
+
+    /// The name of a lock.
+    fn name(&self, address: u64) -> &str {
+        self.labels.get(&address).map_or("an unknown lock", String::as_str)
+    }
+}
+
+/// Names the locks, as in a profile. Locks with the same name also have their addresses.
+pub fn labels(graph: &Graph, names: &Names) -> BTreeMap<u64, String> {
+    let plain: BTreeMap<u64, String> =
+        graph.locks.iter().map(|(&address, lock)| (address, name(graph, names, lock))).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    plain.values().for_each(|name| *counts.entry(name).or_default() += 1);
+    let label = |(&address, name): (&u64, &String)| {
+        let is_shared = counts[name.as_str()] > 1;
+        (address, if is_shared { format!("{name} {address:#x}") } else { name.clone() })
+    };
+    plain.iter().map(label).collect()
+}
+
+fn name(graph: &Graph, names: &Names, lock: &Lock) -> String {
+    let kind = match lock.kind {
+        Kind::Mutex => LockType::Mutex,
+        Kind::RwLock => LockType::RwLock,
+        _ => LockType::Spin,
+    };
+    let waits = graph.waits_for(lock.address);
+    let uses: Vec<_> = waits.map(|(_, wait)| (wait.stack.as_slice(), "waited for in")).collect();
+    let label = format!("{} {:#x}", lock.kind.name(), lock.address);
+    let name = names.lock(Some(lock.address), Some(kind), &label, &uses);
+    name.unwrap_or(label)
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

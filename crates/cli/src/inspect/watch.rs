@@ -1,0 +1,202 @@
+//! `run --watchdog`: a process beside the program that reports a long wait once, and then ends.
+//!
+//! `run` becomes the program, so nothing in the program could give names to a report. The watching
+//! process is no child of the program, which may wait for all of its children. It has a session of
+//! its own, out of reach of the terminal's signals, and no open file but standard error.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, fork, getpid, pipe, read, setsid, write};
+use unconvoy_measure::output::complain;
+
+use super::process::Process;
+use super::{describe, has_long_wait, table};
+use crate::messages::inspect as messages;
+
+/// Range of the time, in seconds.
+const RANGE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
+
+/// Shortest and longest time between two looks at the program.
+const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// How long the program may take to load the library.
+const START: Duration = Duration::from_secs(10);
+
+/// Parses a time with an optional unit: seconds, `s`, `ms` or `min`.
+///
+/// # Errors
+///
+/// The text is not such a time, or out of range.
+pub fn limit(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("", 1.0)];
+    let parse = |(unit, seconds): (&str, f64)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        Some(number * seconds)
+    };
+    let seconds = units.into_iter().find_map(parse).filter(|seconds| RANGE.contains(seconds));
+    let (least, most) = RANGE.into_inner();
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| messages::not_a_duration(least, most))
+}
+
+/// Starts the process that watches the calling one, which is about to become the program. `report`
+/// is the file for the report; `None` means standard error.
+///
+/// # Errors
+///
+/// The kernel refuses another process.
+pub fn start(limit: Duration, report: Option<&Path>) -> Result<(), String> {
+    let failed = |error: nix::Error| error.desc().to_string();
+    let pid = getpid().as_raw().cast_unsigned();
+    let (reader, writer) = pipe().map_err(failed)?;
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }.map_err(failed)? {
+        ForkResult::Child => {
+            let _ = setsid();
+            // SAFETY: as above.
+            let watcher = match unsafe { fork() } {
+                Ok(ForkResult::Child) => {
+                    keep_only_standard_error(report.is_some());
+                    watch(pid, limit, report)
+                }
+                Ok(ForkResult::Parent { child }) => child.as_raw(),
+                Err(_) => 0,
+            };
+            let _ = write(&writer, &watcher.to_ne_bytes());
+            end(0)
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let mut watcher = [0; 4];
+            let length = read(&reader, &mut watcher);
+            let _ = waitpid(child, None);
+            let watcher = c_int::from_ne_bytes(watcher);
+            if length != Ok(4) || watcher == 0 {
+                return Err("the kernel refuses another process".into());
+            }
+            // Where only descendants may be traced (Yama), this permits the watcher. The
+            // permission outlives `exec`. Elsewhere the call fails, and is not needed.
+            // SAFETY: the call has no pointers.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, watcher as libc::c_ulong, 0, 0, 0) };
+            Ok(())
+        }
+    }
+}
+
+/// Ends this process without the exit handlers, which belong to the program's process.
+fn end(status: c_int) -> ! {
+    // SAFETY: no preconditions.
+    unsafe { libc::_exit(status) }
+}
+
+/// Closes all files but standard error. A reader of the program's output must see its end.
+fn keep_only_standard_error(closes_it_too: bool) {
+    let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") else {
+        end(1)
+    };
+    let last = if closes_it_too { 2 } else { 1 };
+    for standard in (0..=last).filter(|&standard| standard != 2 || closes_it_too) {
+        // SAFETY: both are descriptors of this process.
+        unsafe { libc::dup2(null.as_raw_fd(), standard) };
+    }
+    std::mem::forget(null);
+    // SAFETY: nothing in this process owns these descriptors from here on.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0) };
+}
+
+/// Looks at the program until a thread has waited for `limit`; then writes the report and ends.
+fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
+    let every = (limit / 8).clamp(LOOK.0, LOOK.1);
+    let begin = Instant::now();
+    let mut seen = None;
+    let mut has_seen = false;
+    loop {
+        let looked = look(pid, limit, &mut seen);
+        has_seen |= looked.is_ok();
+        match looked {
+            Ok(Some(text)) => {
+                write_report(limit, report, &text);
+                end(0);
+            }
+            Ok(None) => {}
+            // Before `exec`, and after one of the program itself, there is no library yet.
+            Err(_) if has_seen || begin.elapsed() < START => {}
+            Err(error) => {
+                complain(&messages::watchdog_blind(format_args!("{error:#}")));
+                end(1);
+            }
+        }
+        if !sleep(pid, seen.as_ref().map(|(process, _)| process), every) {
+            end(0);
+        }
+    }
+}
+
+/// Sleeps; returns false if the program has ended.
+fn sleep(pid: u32, process: Option<&Process>, time: Duration) -> bool {
+    let Some(process) = process else {
+        std::thread::sleep(time.min(LOOK.0));
+        return std::fs::exists(format!("/proc/{pid}")).unwrap_or(false);
+    };
+    let mut wanted = [PollFd::new(process.handle(), PollFlags::POLLIN)];
+    let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
+    let _ = poll(&mut wanted, time);
+    wanted[0].revents().is_none_or(|events| events.is_empty())
+}
+
+/// Returns the report if a thread has waited for `limit`. `seen` has the process and its
+/// descriptor, once found.
+fn look(
+    pid: u32,
+    limit: Duration,
+    seen: &mut Option<(Process, u64)>,
+) -> anyhow::Result<Option<String>> {
+    let is_long = |tables: &table::Tables, process: &Process| {
+        has_long_wait(tables, process, limit.as_nanos() as u64)
+    };
+    if let Some((process, descriptor)) = seen
+        && let Ok(tables) = table::tables(process, *descriptor)
+        && !is_long(&tables, process)
+    {
+        return Ok(None);
+    }
+    // The first look, a new program after `exec`, or a long wait.
+    *seen = None;
+    let process = Process::open(pid)?;
+    let descriptor = table::find(&process)?;
+    let tables = table::tables(&process, descriptor)?;
+    let text = is_long(&tables, &process).then(|| describe(&process)).transpose()?;
+    *seen = Some((process.without_threads(), descriptor));
+    Ok(text)
+}
+
+fn write_report(limit: Duration, report: Option<&Path>, text: &str) {
+    let seconds = limit.as_secs_f64();
+    let text = format!("unconvoy: {}\n{text}", messages::watchdog_report(&format!("{seconds} s")));
+    match report {
+        // Nobody is left to complain to: standard error is closed.
+        Some(file) => _ = unconvoy_measure::output::replace(file, text.as_bytes()),
+        // One call, so that other lines do not come between.
+        None => _ = write(std::io::stderr(), text.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_accepts_units() {
+        assert_eq!(limit("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(limit("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(limit("2min"), Ok(Duration::from_secs(120)));
+        assert_eq!(limit("1.5"), Ok(Duration::from_millis(1500)));
+        for wrong in ["", "s", "0s", "-1s", "99ms", "1h", "inf", "2e9min"] {
+            assert!(limit(wrong).is_err_and(|why| why.contains("10s")), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Messages of `top`.
+
+/// Behind the name of a process that has ended.
+pub(crate) const ENDED: &str = ", ended";
+
+pub(crate) fn is_thread(thread: u32, process: u32) -> String {
+    format!("{thread} is a thread of process {process}: use `unconvoy top {process}`")
+}
+
+pub(crate) fn is_not_under_unconvoy(pid: u32) -> String {
+    format!(
+        "process {pid} does not run under unconvoy: start it with `unconvoy run`,\n\
+         or record it as it is with `unconvoy profile --pid {pid}`"
+    )
+}
+
+pub(crate) fn belongs_to_another_user(pid: u32, user: u32) -> String {
+    format!("process {pid} belongs to user {user}: use `sudo unconvoy top {pid}`, or be that user")
+}
+
+pub(crate) fn is_not_dumpable(pid: u32) -> String {
+    format!("process {pid} is not dumpable, which hides its memory: use `sudo unconvoy top {pid}`")
+}
+
+pub(crate) fn is_in_another_ipc_namespace(pid: u32) -> String {
+    format!(
+        "process {pid} has its own IPC namespace: run `unconvoy top` in its container, or as root"
+    )
+}
+
+pub(crate) fn other_version(pid: u32, version: u32) -> String {
+    format!(
+        "process {pid} runs another version of unconvoy (format {}.{}):\n\
+         use the `unconvoy` of that version, or restart the process",
+        version >> 16,
+        version & 0xffff
+    )
+}
+
+pub(crate) fn cannot_attach(pid: u32, error: &std::io::Error) -> String {
+    format!("cannot attach the shared memory of process {pid}: {error}")
+}
+
+pub(crate) fn has_no_table(pid: u32) -> String {
+    format!("process {pid} shows an invalid address: it may have been damaged")
+}
+
+pub(crate) fn cannot_record(pid: u32, error: &std::io::Error) -> String {
+    format!("process {pid} has no shared memory to record its waits: {error}")
+}
+
+pub(crate) fn nobody_shows_itself() -> String {
+    "none of your processes under unconvoy has waited for a lock:\n\
+     start one with `unconvoy run -- PROGRAM`, or name a process"
+        .to_string()
+}
+
+pub(crate) fn choose_one() -> String {
+    "several processes: choose one with `unconvoy top PID`".to_string()
+}
+
+pub(crate) fn has_no_page() -> String {
+    "no thread has waited for a lock yet, or UNCONVOY_TOP=0 hides the process".to_string()
+}
+
+pub(crate) fn is_filtered() -> String {
+    "no thread has waited for a lock yet, or the process's system-call filter (seccomp) hides it:\n\
+     start it with UNCONVOY_TOP=1 if the filter allows shmget, shmat and shmctl"
+        .to_string()
+}
+
+pub(crate) fn has_no_stacks() -> String {
+    "the process records no call stacks, so places and some names are unknown".to_string()
+}
+
+pub(crate) fn table_is_full() -> String {
+    "some locks or places are missing, because the process's table is full".to_string()
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    let denied = std::io::Error::from_raw_os_error(13);
+    vec![
+        is_thread(4712, 4711),
+        is_not_under_unconvoy(4711),
+        belongs_to_another_user(4711, 1000),
+        is_not_dumpable(4711),
+        is_in_another_ipc_namespace(4711),
+        other_version(4711, 1 << 16 | 2),
+        cannot_attach(4711, &denied),
+        has_no_table(4711),
+        cannot_record(4711, &denied),
+        nobody_shows_itself(),
+        choose_one(),
+        has_no_page(),
+        is_filtered(),
+        has_no_stacks(),
+        table_is_full(),
+    ]
+}

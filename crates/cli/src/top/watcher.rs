@@ -1,0 +1,186 @@
+//! Asks a process to record its waits, and takes snapshots.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Instant;
+
+use anyhow::bail;
+use unconvoy_profile::page::Page;
+use unconvoy_profile::{Mapping, Profile, Recorded};
+
+use super::maps::{self, Mapped};
+use super::segment::Shared;
+use super::snapshot::{Controller, Lock, Snapshot};
+use super::target::{Target, text};
+use crate::messages::top as messages;
+use crate::names;
+use crate::profile::names::{Names, of_files};
+use crate::profile::options::Sort;
+use crate::profile::report::Report;
+
+/// Schema of the JSON snapshot.
+const SCHEMA: &str = "unconvoy-top-1";
+
+/// A process under observation.
+pub struct Watcher {
+    target: Target,
+    /// The segment's identifier, and the page.
+    page: Option<(i32, Shared<Page>)>,
+    /// Its address in the process, and the table.
+    table: Option<(u64, Shared<Profile>)>,
+    /// The table at the last snapshot.
+    before: Option<Recorded>,
+    at: Instant,
+    /// Intervals and processor time of the controller at the last snapshot.
+    controlled: (u64, u64),
+    /// Names from the files in these mappings.
+    names: Option<(Vec<Mapping>, Rc<names::Names>)>,
+    program: String,
+}
+
+impl Watcher {
+    /// Begins to watch a process.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, it does not run under unconvoy, or this user may not watch it.
+    pub fn open(pid: u32) -> anyhow::Result<Self> {
+        let target = Target::open(pid)?;
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+        let mut watcher = Watcher {
+            target,
+            page: None,
+            table: None,
+            before: None,
+            at: Instant::now(),
+            controlled: (0, 0),
+            names: None,
+            program: program.map(|path| path.display().to_string()).unwrap_or_default(),
+        };
+        watcher.attach()?;
+        if let Some((_, page)) = &watcher.page {
+            watcher.controlled = (page.intervals.load(Relaxed), page.busy_ns.load(Relaxed));
+        }
+        watcher.before = watcher.table.as_ref().map(|(_, table)| Recorded::of(table));
+        Ok(watcher)
+    }
+
+    /// Finds the page and the table, and asks the process to record.
+    fn attach(&mut self) -> anyhow::Result<()> {
+        let Ok(mapped) = maps::read(self.target.pid) else { return Ok(()) };
+        if mapped.is_empty() {
+            return Ok(()); // it is ending
+        }
+        // After `exec` the process has another page, or none.
+        let is_mapped = |id: i32| mapped.iter().filter_map(Mapped::segment).any(|it| it == id);
+        if self.page.as_ref().is_some_and(|(id, _)| !is_mapped(*id)) {
+            (self.page, self.table, self.before) = (None, None, None);
+        }
+        if self.page.is_none() {
+            self.page = self.target.page(&mapped)?;
+        }
+        let Some((_, page)) = &self.page else { return Ok(()) };
+        if page.unwinds.load(Relaxed) == 0 && self.target.has_lock_free_unwinder(&mapped) {
+            page.unwinds.store(1, Relaxed);
+        }
+        let next = |asked: u32| Some(asked.wrapping_add(1).max(1));
+        let _ = page.asked.fetch_update(Relaxed, Relaxed, next);
+        let error = page.error.load(Relaxed);
+        if error != 0 {
+            let error = std::io::Error::from_raw_os_error(error.cast_signed());
+            bail!(messages::cannot_record(self.target.pid, &error));
+        }
+        let address = page.table.load(Acquire);
+        if address != 0 && self.table.as_ref().is_none_or(|(known, _)| *known != address) {
+            self.table = Some((address, self.target.table(&mapped, address)?));
+        }
+        Ok(())
+    }
+
+    /// What happened since the last snapshot.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot record, or has become another user's.
+    pub fn look(&mut self) -> anyhow::Result<Snapshot> {
+        let ended = self.target.has_ended();
+        if !ended {
+            self.attach()?;
+        }
+        let seconds = self.at.elapsed().as_secs_f64();
+        self.at = Instant::now();
+        let mut snapshot = Snapshot {
+            schema: SCHEMA,
+            pid: self.target.pid,
+            program: self.program.clone(),
+            seconds,
+            ended,
+            ..Snapshot::default()
+        };
+        let Some((_, page)) = &self.page else {
+            let is_filtered = !ended && self.target.is_filtered();
+            snapshot.remarks.push(match is_filtered {
+                true => messages::is_filtered(),
+                false => messages::has_no_page(),
+            });
+            return Ok(snapshot);
+        };
+        (snapshot.lock, snapshot.load) = (text(&page.lock), text(&page.load));
+        let controlled = (page.intervals.load(Relaxed), page.busy_ns.load(Relaxed));
+        snapshot.controller =
+            controller(page, self.controlled, seconds).filter(|_| !snapshot.ended);
+        self.controlled = controlled;
+        self.add_locks(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn add_locks(&mut self, snapshot: &mut Snapshot) {
+        let Some((_, table)) = &self.table else { return };
+        let now = Recorded::of(table);
+        let recent = match &self.before {
+            Some(before) => now.since(before),
+            None => now.clone(),
+        };
+        self.before = Some(now);
+        if self.names.as_ref().is_none_or(|(mappings, _)| *mappings != recent.mappings) {
+            let names = of_files(&recent, |path| self.target.path(path));
+            self.names = Some((recent.mappings.clone(), names));
+        }
+        let Some((_, names)) = &self.names else { return };
+        let report = Report::named(&recent, Sort::Waited, &Names::with(&recent, names.clone()));
+        let locks = report.classes.iter().filter(|row| !row.is_cond());
+        snapshot.locks = locks.map(Lock::of).collect();
+        snapshot.waits = snapshot.locks.iter().map(|lock| lock.waits).sum();
+        snapshot.waited_ns = snapshot.locks.iter().map(|lock| lock.waited_ns).sum();
+        if recent.has_registered || !recent.unwinds {
+            snapshot.remarks.push(messages::has_no_stacks());
+        }
+        let lost: u32 = recent.lost.iter().sum();
+        if lost > 0 {
+            snapshot.remarks.push(messages::table_is_full());
+        }
+    }
+}
+
+/// The controller's figures, if one runs. `before` has its intervals and processor time at the last
+/// snapshot, `seconds` ago.
+fn controller(page: &Page, before: (u64, u64), seconds: f64) -> Option<Controller> {
+    let thread = Some(page.controller.load(Relaxed)).filter(|&thread| thread != 0)?;
+    let thousandths = |value: u32| f64::from(value) / 1e3;
+    let rate = |now: u64, before: u64| match before {
+        0 => 0.0,
+        _ => now.saturating_sub(before) as f64 / seconds,
+    };
+    Some(Controller {
+        thread,
+        sensor: text(&page.sensor),
+        runnable: thousandths(page.runnable.load(Relaxed)),
+        capacity: thousandths(page.capacity.load(Relaxed)),
+        sleeping: page.sleeping.load(Relaxed),
+        target: page.target.load(Relaxed),
+        intervals: rate(page.intervals.load(Relaxed), before.0),
+        busy: rate(page.busy_ns.load(Relaxed), before.1) * 1e-9,
+        confined: page.confined.load(Relaxed),
+        cores: page.cores.load(Relaxed),
+    })
+}

@@ -1,0 +1,162 @@
+//! What this process keeps for `unconvoy inspect`: the threads that wait for locks, and, if the
+//! user wants a watchdog, the locks that threads hold.
+//!
+//! A thread enters the table of waits when it begins to wait, and nothing is written on an
+//! uncontended path. Its entry is found by its id, so a thread that waits often uses the same cache
+//! line again. The layout is in [`unconvoy_profile::live`].
+//!
+//! **Invariant 1.** Only the thread that claimed an entry writes to it. The claim is a
+//! compare-and-swap of the entry's thread id.
+//!
+//! *Not guaranteed*: that a reader in another process sees a consistent table. It reads the table
+//! twice, and believes what has not changed.
+//!
+//! **Memory orderings.** An entry's fields are stored before `what`, with release; a reader outside
+//! has no orderings of its own.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use unconvoy_locks::catalogue::environment;
+use unconvoy_locks::parking::slots::SLOTS;
+use unconvoy_locks::primitive::{Clock as _, Generation as _, Native};
+use unconvoy_locks::runtime::{controller_addresses, load_control};
+use unconvoy_profile::live::{Descriptor, MAGIC, NAME, SHARED, VERSION, WAITS, Wait};
+use unconvoy_profile::{Kind, mix};
+
+use crate::held;
+use crate::identity::me;
+use crate::variables::variable;
+
+/// Number of entries in which a thread may be. A thread needs more than one only while a signal
+/// handler waits inside of another wait.
+const PROBES: usize = 16;
+
+static TABLE: [Wait; WAITS] = [const { Wait::free() }; WAITS];
+
+/// The descriptor, which other processes find by its first bytes or by this name.
+#[unsafe(export_name = "unconvoy_inspect")]
+static DESCRIPTOR: Descriptor = Descriptor {
+    magic: MAGIC,
+    version: VERSION,
+    size: size_of::<Descriptor>() as u32,
+    address: AtomicU64::new(0),
+    waits: AtomicU64::new(0),
+    held: AtomicU64::new(0),
+    slots: AtomicU64::new(0),
+    keys: AtomicU64::new(0),
+    slot_count: AtomicU64::new(SLOTS as u64),
+    target: AtomicU64::new(0),
+    controller: AtomicU64::new(0),
+    runnable: AtomicU64::new(0),
+    capacity: AtomicU64::new(0),
+    is_libcs: AtomicU32::new(0),
+    lock: [const { core::sync::atomic::AtomicU8::new(0) }; NAME],
+    load: [const { core::sync::atomic::AtomicU8::new(0) }; NAME],
+};
+
+/// Completes the descriptor. Called from the constructor.
+pub(crate) fn publish(lock: &str, load: &str, is_libcs: bool) {
+    let descriptor = &DESCRIPTOR;
+    let put = |to: &AtomicU64, address: usize| to.store(address as u64, Relaxed);
+    let [slots, keys, target] = load_control().slots.addresses();
+    let controller = controller_addresses();
+    put(&descriptor.waits, TABLE.as_ptr().addr());
+    put(&descriptor.slots, slots);
+    put(&descriptor.keys, keys);
+    put(&descriptor.target, target);
+    put(&descriptor.controller, controller.thread);
+    put(&descriptor.runnable, controller.runnable);
+    put(&descriptor.capacity, controller.capacity);
+    descriptor.is_libcs.store(is_libcs.into(), Relaxed);
+    for (name, to) in [(lock, &descriptor.lock), (load, &descriptor.load)] {
+        // The last byte stays 0.
+        to[..NAME - 1].iter().zip(name.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+    }
+    if is_wanted() {
+        put(&descriptor.held, held::begin());
+    }
+    descriptor.address.store(core::ptr::from_ref(descriptor).addr() as u64, Release);
+}
+
+/// Whether the user wants a watchdog for this process. Programs that it starts inherit the variable
+/// but are not watched.
+pub(crate) fn is_wanted() -> bool {
+    let watched = variable(&environment::WATCHDOG).and_then(|watched| watched.parse().ok());
+    // The system call: `getpid` may be another library's, which initialises locks in it.
+    watched == Some(rustix::process::getpid().as_raw_nonzero().get().cast_unsigned())
+}
+
+/// The entry of a wait that goes on.
+#[must_use = "ended by `end`"]
+pub(crate) struct Waiting(Option<&'static Wait>);
+
+/// Instruction pointer, stack pointer and frame pointer, in the function that this is inlined into.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn registers() -> [u64; 3] {
+    let (ip, sp, bp);
+    // SAFETY: only reads registers.
+    unsafe {
+        core::arch::asm!(
+            "lea {}, [rip]",
+            "mov {}, rsp",
+            "mov {}, rbp",
+            out(reg) ip,
+            out(reg) sp,
+            out(reg) bp,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    [ip, sp, bp]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn registers() -> [u64; 3] {
+    [0; 3]
+}
+
+/// Enters the calling thread, which is about to wait. The caller's frame lasts as long as the wait.
+#[inline(always)]
+pub(crate) fn begin(kind: Kind, lock: usize, is_shared: bool) -> Waiting {
+    let registers = registers();
+    enter(kind as u32 | if is_shared { SHARED } else { 0 }, lock, registers)
+}
+
+#[inline(never)]
+fn enter(what: u32, lock: usize, [ip, sp, bp]: [u64; 3]) -> Waiting {
+    let (me, generation) = (me(), Native::generation());
+    let home = mix(u64::from(me)) as usize;
+    let entries = (0..PROBES).map(|probe| &TABLE[home.wrapping_add(probe) % WAITS]);
+    let claimed = entries.into_iter().find(|entry| {
+        let owner = entry.thread.load(Relaxed);
+        let is_of_another_process = || entry.generation.load(Relaxed) != generation;
+        // The frame of a wait that goes on is above. This one was left by a `longjmp`.
+        let was_left = || owner == me && entry.sp.load(Relaxed) <= sp;
+        (owner == 0 || is_of_another_process() || was_left())
+            && entry.thread.compare_exchange(owner, me, Acquire, Relaxed).is_ok()
+    });
+    if let Some(entry) = claimed {
+        entry.what.store(0, Relaxed);
+        entry.generation.store(generation, Relaxed);
+        entry.lock.store(lock as u64, Relaxed);
+        entry.begin.store(Native::now(), Relaxed);
+        entry.ip.store(ip, Relaxed);
+        entry.sp.store(sp, Relaxed);
+        entry.bp.store(bp, Relaxed);
+        entry.what.store(what, Release);
+    }
+    Waiting(claimed)
+}
+
+impl Waiting {
+    /// Ends the wait.
+    #[inline]
+    pub(crate) fn end(self) {
+        if let Some(entry) = self.0 {
+            entry.what.store(0, Relaxed);
+            entry.thread.store(0, Release);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Strategies: a process whose locks have different algorithms.
+//!
+//! `unconvoy run --strategy` passes the resolved strategy in
+//! [`UNCONVOY_STRATEGY`](environment::STRATEGY). Each lock has a *number*, which is kept in the
+//! lock's object:
+//!
+//! | number | the lock is |
+//! | --- | --- |
+//! | [`UNDECIDED`] | unused since its initialisation; in a process without a strategy, every lock |
+//! | [`DEFAULT`] | served as in a process without a strategy |
+//! | [`FIRST`] and above | served by a choice of the strategy |
+//! | [`LIBC`] | served by libc |
+//!
+//! **Invariant 1.** A number changes only from `UNDECIDED`, by one compare-and-swap, and an
+//! undecided lock's state is not touched. So all threads use the lock by the same algorithm from
+//! its first acquisition on. An initialisation, and a program that assigns an initialiser, return
+//! the lock to `UNDECIDED`.
+//!
+//! **Invariant 2.** The rules decide which algorithm serves a lock, never whether it is correct: a
+//! rule that matches the wrong lock costs speed only.
+//!
+//! **Memory orderings.** The table of choices is filled before the process's
+//! [service](crate::config::service) is published, and read after the service was.
+
+mod module;
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
+
+use unconvoy_locks::catalogue::environment;
+use unconvoy_locks::catalogue::strategy::{Choice, MOST_CHOICES, Names, Rule, Word, words};
+
+use crate::cancel;
+use crate::chosen;
+use crate::dispatch::{self, Pair};
+use crate::message;
+use crate::profile;
+use crate::variables::variable;
+
+/// The number of a lock whose algorithm is not decided.
+pub(crate) const UNDECIDED: u8 = 0;
+/// The number of a lock that no rule names.
+pub(crate) const DEFAULT: u8 = 1;
+const FIRST: u8 = 2;
+pub(crate) const LIBC: u8 = u8::MAX;
+
+/// Calls of a lock function whose places are compared with the rules.
+const DEPTH: usize = 8;
+
+/// The pairs of the choices; null for libc.
+static CHOICES: [AtomicPtr<Pair>; MOST_CHOICES + 1] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MOST_CHOICES + 1];
+
+/// The rules, sorted, in a mapping of their own.
+static RULES: AtomicPtr<Rule> = AtomicPtr::new(ptr::null_mut());
+static RULE_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of locks that no rule names.
+static DEFAULT_NUMBER: AtomicU8 = AtomicU8::new(DEFAULT);
+
+/// Whether locks have numbers.
+static DECIDES: AtomicBool = AtomicBool::new(false);
+
+/// Whether some choice elides, and may.
+static ELIDES: AtomicBool = AtomicBool::new(false);
+
+/// The type of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mutex,
+    RwLock,
+}
+
+/// When a lock's algorithm is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Initialised,
+    FirstTaken,
+}
+
+impl Kind {
+    fn names(self, when: Option<When>) -> Names {
+        match (self, when) {
+            (Kind::Mutex, None) => Names::Mutex,
+            (Kind::Mutex, Some(When::Initialised)) => Names::InitialisedMutex,
+            (Kind::Mutex, Some(When::FirstTaken)) => Names::FirstTakenMutex,
+            (Kind::RwLock, None) => Names::RwLock,
+            (Kind::RwLock, Some(When::Initialised)) => Names::InitialisedRwLock,
+            (Kind::RwLock, Some(When::FirstTaken)) => Names::FirstTakenRwLock,
+        }
+    }
+}
+
+/// Whether locks have numbers in this process; false also while its service is not determined.
+#[inline(always)]
+pub(crate) fn decides() -> bool {
+    DECIDES.load(Relaxed)
+}
+
+/// Whether some lock's sections may be elided.
+pub(crate) fn may_elide() -> bool {
+    ELIDES.load(Relaxed)
+}
+
+/// The pair of a lock with this number, which is not libc's.
+#[inline]
+pub(crate) fn pair(number: u8) -> &'static Pair {
+    choice(number).unwrap_or_else(chosen::pair)
+}
+
+/// Whether the sections of a lock with this number may be elided.
+#[inline]
+pub(crate) fn elides(number: u8) -> bool {
+    number >= FIRST && ELIDES.load(Relaxed) && choice(number).is_some_and(|pair| pair.elides)
+}
+
+#[inline]
+fn choice(number: u8) -> Option<&'static Pair> {
+    let choice = CHOICES.get(usize::from(number).checked_sub(FIRST.into())?)?;
+    // SAFETY: null or an element of the table of pairs.
+    unsafe { choice.load(Relaxed).as_ref() }
+}
+
+/// The number for a lock that the calling thread takes for the first time.
+#[cold]
+pub(crate) fn number_at_first_use(kind: Kind, address: usize) -> u8 {
+    number(kind, address, When::FirstTaken).unwrap_or_else(|| DEFAULT_NUMBER.load(Relaxed))
+}
+
+/// The number for a lock that the calling thread initialises; `None` if no rule applies yet.
+#[cold]
+pub(crate) fn number_at_initialisation(kind: Kind, address: usize) -> Option<u8> {
+    number(kind, address, When::Initialised)
+}
+
+/// The number by the rules. The lock's address comes first, then the calls of the lock function,
+/// innermost first.
+fn number(kind: Kind, address: usize, when: When) -> Option<u8> {
+    let by_address = || find(kind.names(None), address);
+    let by_call = || {
+        let names = kind.names(Some(when));
+        of(rules(), names).first()?;
+        let mut frames = [0; DEPTH];
+        // An asynchronous cancellation must not unwind the unwinder.
+        let depth = if cancel::is_asynchronous() { None } else { profile::unwind(&mut frames) }?;
+        // The last byte of the call: the call may be the last instruction of its function.
+        frames[..depth].iter().find_map(|frame| find(names, *frame as usize - 1))
+    };
+    let choice = by_address().or_else(by_call)?;
+    let pair = CHOICES[usize::from(choice)].load(Relaxed);
+    Some(if pair.is_null() { LIBC } else { FIRST + choice })
+}
+
+fn rules() -> &'static [Rule] {
+    let rules = RULES.load(Acquire);
+    if rules.is_null() {
+        return &[];
+    }
+    // SAFETY: the mapping of `store`, which is filled and never unmapped.
+    unsafe { core::slice::from_raw_parts(rules, RULE_COUNT.load(Relaxed)) }
+}
+
+/// The rules for `names`.
+fn of(rules: &[Rule], names: Names) -> &[Rule] {
+    let first = rules.partition_point(|rule| rule.names < names);
+    let end = rules.partition_point(|rule| rule.names <= names);
+    &rules[first..end]
+}
+
+/// The choice of the rule that contains an address of a loaded module.
+fn find(names: Names, address: usize) -> Option<u8> {
+    let rules = of(rules(), names);
+    if rules.is_empty() {
+        return None;
+    }
+    let module = module::at(address)?;
+    let own = (address as u64).wrapping_sub(module.bias);
+    let after = rules.partition_point(|rule| (rule.module, rule.start) <= (module.identity, own));
+    let rule = &rules[after.checked_sub(1)?];
+    (rule.module == module.identity && own < rule.end).then_some(rule.choice)
+}
+
+/// Reads the strategy from the environment. `elides` says whether sections may be elided: neither
+/// statistics nor a profile count them. Called once, before the service is published.
+pub(crate) fn read(elides: bool) {
+    let Some(text) = variable(&environment::STRATEGY) else { return };
+    let Some(words) = words(text) else { return message::strategy_of_other_version().print() };
+    if !module::begin() {
+        return message::no_strategy_old_libc().print();
+    }
+    let rules = text.split(' ').filter(|word| word.contains('=')).count();
+    let Some(room) = map(rules) else { return message::no_memory_for_strategy().print() };
+    let (mut choices, mut filled, mut default) = (0, 0, None);
+    for word in words {
+        match word {
+            Some(Word::Choice(choice)) if choices < MOST_CHOICES => {
+                set(choices, choice);
+                choices += 1;
+            }
+            Some(Word::Rule(rule)) if usize::from(rule.choice) < choices => {
+                room[filled] = rule;
+                filled += 1;
+            }
+            Some(Word::Default(choice)) if usize::from(choice) < choices => default = Some(choice),
+            _ => {}
+        }
+    }
+    let room = &mut room[..filled];
+    room.sort_unstable();
+    RULE_COUNT.store(room.len(), Relaxed);
+    RULES.store(room.as_mut_ptr(), Release);
+    if let Some(choice) = default {
+        let is_libc = CHOICES[usize::from(choice)].load(Relaxed).is_null();
+        DEFAULT_NUMBER.store(if is_libc { LIBC } else { FIRST + choice }, Relaxed);
+    } else if elides && chosen::pair().elides {
+        // The process's own pair elides: it becomes a choice like the others.
+        CHOICES[choices].store(ptr::from_ref(chosen::pair()).cast_mut(), Relaxed);
+        DEFAULT_NUMBER.store(FIRST + choices as u8, Relaxed);
+    }
+    let is_eliding = |number| choice(number).is_some_and(|pair| pair.elides);
+    ELIDES.store(elides && (FIRST..LIBC).any(is_eliding), Relaxed);
+    profile::prepare_unwinding();
+    DECIDES.store(true, Relaxed);
+}
+
+fn set(index: usize, choice: Choice<'_>) {
+    let pair = match choice {
+        Choice::Libc => ptr::null(),
+        // The command passes only pairs of the catalogue that this machine can run.
+        Choice::Pair(lock, load) => {
+            ptr::from_ref(dispatch::find(lock, load).unwrap_or_else(chosen::pair))
+        }
+    };
+    CHOICES[index].store(pair.cast_mut(), Relaxed);
+}
+
+/// Memory for `count` rules that is never unmapped.
+fn map(count: usize) -> Option<&'static mut [Rule]> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let length = (count * size_of::<Rule>()).max(1);
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh anonymous mapping. Zeroes are a valid `Rule`, whose `names` are the first.
+    unsafe {
+        let memory = mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE).ok()?;
+        Some(core::slice::from_raw_parts_mut(memory.cast::<Rule>(), count))
+    }
+}

@@ -1,0 +1,41 @@
+//! The live screen of `unconvoy top`, which executes this program on a terminal.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `screen.rs` | the loop: snapshots, keys, signals |
+//! | `keys.rs` | bytes from a terminal as keys |
+//! | `state.rs` | what the screen shows, and what a key changes |
+//! | `picture.rs` | drawing |
+
+mod keys;
+mod picture;
+mod screen;
+mod state;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use unconvoy_measure::output::complain;
+
+/// Show the locks of a running process on a live screen.
+#[derive(Debug, Parser)]
+#[command(name = "unconvoy-top", version)]
+struct Arguments {
+    /// Process to watch [default: choose on the screen].
+    pid: Option<u32>,
+    /// Time between two snapshots, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    interval: f64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match screen::show(arguments.pid, Duration::from_secs_f64(arguments.interval)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
