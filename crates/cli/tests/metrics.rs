@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use scene::{Running, Scene, wait_until};
-use stage::Stage;
+use scene::{Scene, wait_until};
+use stage::{Running, Stage};
 
 /// Runs the program with metrics until the file says that waits were counted.
 fn with_metrics(scene: &Scene) -> (Running, PathBuf, String) {
