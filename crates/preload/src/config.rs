@@ -330,3 +330,22 @@ pub(crate) fn keep_from_children() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_service_give_the_route() {
+        let counted = Route::by_pair(true, false);
+        assert_eq!(route_by(Service::Default, strategy::UNDECIDED), Route::DIRECT);
+        assert_eq!(route_by(Service::Default, strategy::DEFAULT), Route::DIRECT);
+        assert_eq!(route_by(Service::Default, 2), Route::by_pair(false, false));
+        assert_eq!(route_by(Service::Chosen, strategy::UNDECIDED), counted);
+        assert_eq!(route_by(Service::Elided, strategy::UNDECIDED), Route::by_pair(true, true));
+        for number in 0..=u8::MAX {
+            assert_eq!(route_by(Service::Declined, number), Route::LIBC);
+        }
+        assert_eq!(route_by(Service::Chosen, strategy::LIBC), Route::LIBC);
+    }
+}
