@@ -53,6 +53,12 @@ pub(crate) trait Numbered: Sized {
         strategy::pair(self.number().unwrap_or(strategy::DEFAULT))
     }
 
+    /// Begins a wait through the table of the lock's pair, which it returns.
+    fn begin_wait(&self) -> &'static Pair {
+        strategy::bound_spin(self.number().unwrap_or(strategy::DEFAULT));
+        self.pair()
+    }
+
     /// How the lock is served from now on: its caller takes the lock, perhaps for the first time.
     #[inline(always)]
     fn decided_route(&self) -> Route {

@@ -200,7 +200,7 @@ impl RwLock {
             let begin = stats::now();
             let look = until.map(Deadline::next_look);
             let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-                (self.pair().acquire_shared)(self.word(), share, &self.eventcount, look)
+                (self.begin_wait().acquire_shared)(self.word(), share, &self.eventcount, look)
             });
             if acquired.held {
                 self.record_acquisition(route, share, Some((begin, acquired.wait.sleeps)));

@@ -166,9 +166,9 @@ impl Mutex {
 
     #[inline(never)]
     fn wait_by_pair(&self, route: Route, deadline: Option<u64>) -> bool {
-        let begin = stats::now();
+        let (pair, begin) = (self.begin_wait(), stats::now());
         let acquired = profile::wait(self.waited(&|| self.request()), || {
-            (self.pair().acquire)(self.words(), deadline)
+            (pair.acquire)(self.words(), deadline)
         });
         if acquired.held {
             self.count_acquired(route, Some((begin, acquired.wait.sleeps)));

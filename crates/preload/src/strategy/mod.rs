@@ -26,10 +26,13 @@ mod module;
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use unconvoy_locks::catalogue::environment;
-use unconvoy_locks::catalogue::strategy::{Choice, MOST_CHOICES, Names, Rule, Word, words};
+use unconvoy_locks::catalogue::strategy::{
+    Choice, MOST_CHOICES, Names, Rule, Word, split_load, words,
+};
+use unconvoy_locks::runtime;
 
 use crate::cancel;
 use crate::chosen;
@@ -51,6 +54,11 @@ const DEPTH: usize = 8;
 /// The pair that serves the locks with each number; null for libc.
 static PAIRS: [AtomicPtr<Pair>; u8::MAX as usize + 1] =
     [const { AtomicPtr::new(ptr::null_mut()) }; u8::MAX as usize + 1];
+
+/// How long waiters for the locks with each number spin, in microseconds; 0: as their load manager
+/// decides.
+static SPINS: [AtomicU32; u8::MAX as usize + 1] =
+    [const { AtomicU32::new(0) }; u8::MAX as usize + 1];
 
 /// The rules, sorted, in a mapping of their own.
 static RULES: AtomicPtr<Rule> = AtomicPtr::new(ptr::null_mut());
@@ -107,6 +115,11 @@ pub(crate) fn may_elide() -> bool {
 #[inline]
 pub(crate) fn pair(number: u8) -> &'static Pair {
     by_number(number).unwrap_or_else(chosen::pair)
+}
+
+/// Bounds the spinning of the calling thread, which waits for a lock with this number.
+pub(crate) fn bound_spin(number: u8) {
+    runtime::set_spin_ns(1_000 * u64::from(SPINS[usize::from(number)].load(Relaxed)));
 }
 
 /// Whether a strategy lets the sections of a lock with this number be elided.
@@ -203,7 +216,9 @@ pub(crate) fn read(elides: bool) {
     for word in words {
         match word {
             Some(Word::Choice(choice)) if usize::from(choices) < MOST_CHOICES => {
-                serve(FIRST + choices, pair_of(choice));
+                let (pair, spin) = pair_of(choice);
+                serve(FIRST + choices, pair);
+                SPINS[usize::from(FIRST + choices)].store(spin, Relaxed);
                 choices += 1;
             }
             Some(Word::Rule(rule)) if rule.choice < choices => {
@@ -231,11 +246,16 @@ pub(crate) fn read(elides: bool) {
     DECIDES.store(true, Relaxed);
 }
 
-fn pair_of(choice: Choice<'_>) -> Option<&'static Pair> {
+/// The pair of a choice, `None` for libc, and the spinning time of its locks.
+fn pair_of(choice: Choice<'_>) -> (Option<&'static Pair>, u32) {
     match choice {
-        Choice::Libc => None,
+        Choice::Libc => (None, 0),
         // The command passes only pairs of the catalogue that this machine can run.
-        Choice::Pair(lock, load) => Some(dispatch::find(lock, load).unwrap_or_else(chosen::pair)),
+        Choice::Pair(lock, load) => {
+            let (load, spin) = split_load(load).unwrap_or((load, None));
+            let pair = dispatch::find(lock, load).unwrap_or_else(chosen::pair);
+            (Some(pair), spin.unwrap_or(0))
+        }
     }
 }
 
