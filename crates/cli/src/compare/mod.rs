@@ -4,10 +4,10 @@
 //! [`summary`] condenses them, and the exporters of [`export`] render the [`record`].
 
 mod command;
-mod configuration;
+pub(crate) mod configuration;
 mod context;
 mod export;
-mod extract;
+pub(crate) mod extract;
 mod failure;
 pub mod options;
 mod plan;

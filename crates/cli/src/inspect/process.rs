@@ -62,7 +62,7 @@ impl Process {
 }
 
 /// Parses a line of `/proc/PID/maps`; `None` if it is no mapping of a file.
-fn region(line: &str) -> Option<Region> {
+pub fn region(line: &str) -> Option<Region> {
     let path = &line[line.find('/')?..];
     let mut fields = line.split_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
