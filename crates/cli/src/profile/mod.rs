@@ -10,7 +10,7 @@ mod export;
 mod firefox;
 mod flame;
 mod intervals;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod names;
 pub mod options;
 pub mod outside;
