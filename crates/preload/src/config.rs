@@ -83,7 +83,8 @@ pub(crate) fn route(number: u8) -> Route {
     known_route(number).unwrap_or_else(|| determine_route(number))
 }
 
-/// As [`route`]; `None` while the service is not determined.
+/// As [`route`]; `None` while the service is not determined. The load pairs with the store in
+/// [`publish`].
 #[inline(always)]
 pub(crate) fn known_route(number: u8) -> Option<Route> {
     Route::from_byte(PROCESS_STATE.bytes[usize::from(number)].load(Acquire))

@@ -19,8 +19,8 @@
 //! **Invariant 2.** The rules decide which algorithm serves a lock, never whether it is correct: a
 //! rule that matches the wrong lock costs speed only.
 //!
-//! **Memory orderings.** The table of choices is filled before the process's
-//! [service](crate::config::service) is published, and read after the service was.
+//! **Memory orderings.** The tables by number are filled before the process's
+//! [routes](crate::config::route) are published, and read after a route was.
 
 mod module;
 
