@@ -243,12 +243,14 @@ impl<'a> Waiting<'a> {
         // Without a profile from the start, the release of a spin lock takes the fast path.
         let has_fast_path = page::is_recording() && !metrics::is_on();
         let is_measurable = !(self.waited.kind == Kind::Spin && has_fast_path);
-        if is_measurable && !self.waited.is_read && now >= lock.chosen_at.load(Relaxed) + pause {
+        let before = lock.chosen_at.load(Relaxed);
+        if is_measurable && !self.waited.is_read && now >= before + pause {
             lock.chosen_at.store(now, Relaxed);
-            ask::begin_hold(lock, now);
-            if let Some(before) = acquisitions.filter(|_| metrics::is_on()) {
-                estimate::begin(index, before.wrapping_add(1));
+            if let Some(count) = acquisitions.filter(|_| metrics::is_on()) {
+                estimate::begin(index, count.wrapping_add(1), now - before);
             }
+            // Not `now`: recording the wait took time, and the program's section begins here.
+            ask::begin_hold(lock, Native::now());
             (self.waited.request)();
         }
     }
