@@ -1,5 +1,5 @@
-//! Runs one of the parsers under libFuzzer: `UNCONVOY_FUZZ=NAME unconvoy-fuzz CORPUS...`. `make fuzz`
-//! runs them all.
+//! Runs one of the parsers under libFuzzer: `UNCONVOY_FUZZ=NAME unconvoy-fuzz CORPUS...`.
+//! `make fuzz` runs them all.
 
 #![no_main]
 

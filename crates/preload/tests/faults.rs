@@ -1,6 +1,7 @@
 //! System calls that fail or come late, injected by strace into a contending program
-//! (`c/faults.c`). Each call fails with the errors of its manual page, at its first, second or fifth
-//! time in each thread. The program must count as ever, or fail as it does without the library.
+//! (`c/faults.c`). Each call fails with the errors of its manual page, at its first, second or
+//! fifth time in each thread. The program must count as ever, or fail as it does without the
+//! library.
 //!
 //! Each run takes a sample by `UNCONVOY_SUITE_SEED`; `UNCONVOY_FAULTS=all` takes all cases, in some
 //! ten minutes.
@@ -17,8 +18,8 @@ use support::{LIMIT, Running, compile, installed, plain, preloaded};
 /// Longest time for one case, which takes half a second.
 const CASE: Duration = Duration::from_secs(60);
 
-/// The system calls that the library makes once its constructor has run, and errors of their manual pages. An
-/// error that glibc's own callers take for a defect (`futex`: ENOSYS) would say nothing.
+/// The system calls that the library makes once its constructor has run, and errors of their manual
+/// pages. An error that glibc's own callers take for a defect (`futex`: ENOSYS) would say nothing.
 const CALLS: &[(&str, &[&str])] = &[
     ("clock_nanosleep", &["EINTR"]),
     ("clone", &["EAGAIN", "ENOMEM", "EPERM"]),

@@ -1,7 +1,7 @@
 /* Contends for locks of every kind while a tracer lets system calls fail.
  *
- * Waits for the tracer, then four threads count under locks for a quarter of a second. Prints whether
- * a count was lost. Fewer threads are no failure: the tracer may prevent them. */
+ * Waits for the tracer, then four threads count under locks for a quarter of a second. Prints
+ * whether a count was lost. Fewer threads are no failure: the tracer may prevent them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
