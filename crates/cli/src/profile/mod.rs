@@ -18,18 +18,20 @@ pub mod outside;
 mod page;
 mod pprof;
 mod recording;
-mod remarks;
+pub(crate) mod remarks;
 pub(crate) mod report;
 pub(crate) mod rows;
 mod samples;
-mod text;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
+use unconvoy_syncchar::Report as Prediction;
 
+use crate::advice;
 use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
@@ -93,6 +95,10 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
 
 /// Returns the report of a profile.
 fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
+    with_predictions(recorded, sort, &[])
+}
+
+fn with_predictions(recorded: &Recorded, sort: Sort, predictions: &[Prediction]) -> Report {
     let names = Names::new(recorded);
     let mut report = Report::named(recorded, sort, &names);
     report.remarks = remarks::of(recorded, &report);
@@ -102,7 +108,17 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
             row.entries = entries.of(&row.indices);
         }
     }
+    report.advice = advice::advise(recorded, &report, predictions);
     report
+}
+
+/// The report on a kept profile, with advice that also uses predictions for the same program.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a profile of this version.
+pub fn report_of(file: &Path, predictions: &[Prediction]) -> anyhow::Result<Report> {
+    Ok(with_predictions(&recording::read(file)?, Sort::Waited, predictions))
 }
 
 /// Checks that the output files can be written, before the program runs.
@@ -164,15 +180,4 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
         None => print(&text)?,
     }
     Ok(status)
-}
-
-/// The advice on a kept profile.
-///
-/// # Errors
-///
-/// The file cannot be read, or is not a profile of this version.
-pub fn advice_of(file: &Path) -> anyhow::Result<String> {
-    let recorded = recording::read(file)?;
-    let report = evaluated(&recorded, Sort::Waited);
-    Ok(remarks::advice(&report).iter().map(|line| format!("{line}\n")).collect())
 }
