@@ -78,10 +78,9 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// A symbol of a file, and the distance of an address from it.
+/// A symbol, with the name as in the file or readable, and the distance of an address from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
-    /// As in the file, or demangled without parameters.
     pub name: String,
     pub offset: u64,
     pub file: PathBuf,
@@ -96,7 +95,7 @@ impl Images {
                 .iter()
                 .filter(|other| other.path == first.path && other.base >= first.base);
             let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
-            let file = File::open(&first.path).ok().map(ReadCache::new);
+            let file = debug_files::open(&first.path).map(ReadCache::new);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
             // The collector reports a mapping again when its neighbour's permissions change.
             by_base.entry(first.base).or_insert_with(|| Image {
@@ -142,11 +141,9 @@ impl Images {
             .get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
         let before = variables.partition_point(|variable| variable.address <= own);
         let found = &variables[before.checked_sub(1)?];
-        (own < found.address + found.size).then(|| Symbol {
-            name: found.name.clone(),
-            offset: own - found.address,
-            file: image.path.clone(),
-        })
+        let Variable { address, size, name } = found;
+        let symbol = (name.clone(), own - address);
+        (own < address + size).then(|| image.symbol(symbol))
     }
 
     /// The function that contains the call which returns to an address.
@@ -155,11 +152,7 @@ impl Images {
         let image = self.at(pc)?;
         let own = pc.wrapping_sub(image.bias);
         let symbol = image.loader()?.find_symbol_info(own)?;
-        Some(Symbol {
-            name: readable(symbol.name()),
-            offset: own + 1 - symbol.address(),
-            file: image.path.clone(),
-        })
+        Some(image.symbol((readable(symbol.name()), own + 1 - symbol.address())))
     }
 
     /// Names the lock that the innermost of several calls takes or initialises, if it is a member
@@ -246,6 +239,10 @@ impl Image {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    fn symbol(&self, (name, offset): (String, u64)) -> Symbol {
+        Symbol { name, offset, file: self.path.clone() }
+    }
+
     /// Returns a name for an address without a symbol.
     fn place(&self, address: u64) -> String {
         format!("{}+{:#x}", self.file_name(), address - self.base)
@@ -278,7 +275,7 @@ impl Image {
     fn debug(&self) -> Option<&DebugFile> {
         let read = || {
             let file = self.file.as_ref()?;
-            let open = |path: PathBuf| Some(ReadCache::new(File::open(path).ok()?));
+            let open = |path: PathBuf| Some(ReadCache::new(debug_files::open(&path)?));
             let supplement = |path: &Path| debug_files::supplement(path).and_then(open);
             let apart = debug_files::separate(file)
                 .and_then(|path| DebugFile::read(&open(path.clone())?, supplement(&path).as_ref()));
@@ -370,8 +367,8 @@ fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
 
 /// Reads a file's variables, ordered by address.
 fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
-    let apart =
-        debug_files::separate(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+    let apart = debug_files::separate(file)
+        .and_then(|path| Some(ReadCache::new(debug_files::open(&path)?)));
     let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()

@@ -16,6 +16,8 @@
 
 mod ask;
 mod ended;
+mod estimate;
+mod exposition;
 mod file;
 pub(crate) mod libcs;
 mod metrics;
