@@ -12,7 +12,8 @@
 //! use. Robust, priority-inheriting, priority-protecting, process-shared and destroyed mutexes have
 //! further bits in `kind`. libc serves them, and mutexes that a strategy hands to it. This library
 //! never writes to them, except to the count of users during a wait on one of this library's
-//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc.
+//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc, or
+//! that a profile has seen taken.
 
 mod object;
 pub(crate) mod wait;
@@ -168,6 +169,7 @@ pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
 extern "C" fn try_lock(this: &Mutex) -> c_int {
     let route = this.decided_route();
     if route == Route::LIBC {
+        this.record_first_use();
         return real::pthread_mutex_trylock(this.libcs());
     }
     let (kind, me) = (this.kind(), me());

@@ -6,6 +6,7 @@ use core::ptr;
 use crate::config;
 use crate::dispatch::Pair;
 use crate::held;
+use crate::profile;
 use crate::route::Route;
 use crate::strategy::{self, Kind};
 
@@ -76,6 +77,17 @@ pub(crate) trait Numbered: Sized {
             self.set_number(strategy::number_at_first_use(Self::KIND, self.address()));
         }
         self.route()
+    }
+
+    /// Records in a profile where this lock of libc's is taken first, which its number remembers.
+    #[inline]
+    fn record_first_use(&self) {
+        if self.number() == Some(strategy::UNDECIDED)
+            && profile::may_record()
+            && profile::first_taken(self.address())
+        {
+            self.set_number(strategy::LIBC);
+        }
     }
 
     /// Decides how the lock is served, if a strategy says so at its initialisation.

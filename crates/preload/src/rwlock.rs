@@ -85,6 +85,7 @@ macro_rules! holders {
         #[inline(never)]
         extern "C" fn $contended(this: &RwLock, route: Route) -> c_int {
             if route == Route::LIBC {
+                this.record_first_use();
                 let lock = || real::$lock(this.libcs());
                 return this.observed($is_read).lock_until(|| real::$try(this.libcs()), lock);
             }
@@ -103,6 +104,7 @@ macro_rules! holders {
         pub extern "C" fn $try(this: &RwLock) -> c_int {
             let route = this.decided_route();
             if route == Route::LIBC {
+                this.record_first_use();
                 return real::$try(this.libcs());
             }
             let share = $share(this);

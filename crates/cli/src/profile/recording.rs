@@ -17,7 +17,7 @@ use unconvoy_measure::parts;
 use unconvoy_profile::{Profile, Recorded};
 
 use super::continuous::Continuous;
-use super::coverage::Observer;
+use super::observer::Observer;
 use super::options::{LIBC, ProfileArgs};
 use crate::child::{self, Ended};
 use crate::executable;
@@ -90,8 +90,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     }
     for (path, recorded) in &mut found {
         if let Some(observed) = observed.as_ref().filter(|it| it.pid == recorded.pid) {
-            recorded.futex_samples = observed.samples_at(recorded);
-            recorded.keep_futex_samples(path).with_context(|| cannot_write(path))?;
+            recorded.observed = observed.of(recorded);
+            recorded.observed.keep(path).with_context(|| cannot_write(path))?;
         }
     }
     let (_, main) = found.remove(0);

@@ -231,6 +231,7 @@ impl Mutex {
     /// mutex is locked by `lock`, unless another thread holds it.
     #[inline]
     pub(super) fn attempt_in_libc(&self, lock: impl Fn() -> c_int) -> c_int {
+        self.record_first_use();
         if self.kind.load(Relaxed) & ROBUST == 0 {
             return real::pthread_mutex_trylock(self.libcs());
         }
