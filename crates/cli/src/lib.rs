@@ -26,6 +26,7 @@ mod stats;
 mod strategy;
 mod study;
 pub mod top;
+mod tune;
 pub mod wrong_usage;
 
 use std::ffi::c_int;
@@ -65,6 +66,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Predict(args) => return predict::predict(&args),
         Command::Profile(args) => return profile::profile(&args),
         Command::Top(args) => return top::top(&args),
+        Command::Tune(args) => return tune::tune(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Inspect(args) => inspect::inspect(&args)?,
         Command::Locks => print_all(listing::locks())?,

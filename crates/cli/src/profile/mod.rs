@@ -8,13 +8,13 @@ mod continuous;
 mod coverage;
 mod export;
 mod firefox;
-mod flame;
+pub(crate) mod flame;
 mod intervals;
 mod kernel;
 pub(crate) mod names;
 pub mod options;
 pub mod outside;
-mod page;
+pub(crate) mod page;
 mod pprof;
 mod recording;
 mod remarks;
@@ -23,9 +23,13 @@ pub(crate) mod rows;
 mod samples;
 mod text;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use unconvoy_measure::child::Outcome;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
 
@@ -93,6 +97,22 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
     let mut report = Report::new(recorded, sort);
     report.remarks = remarks::of(recorded, &report);
     report
+}
+
+/// Profiles a program under libc's locks, without its output and for at most `limit`. Returns how it
+/// ended, and the report; `None` if the program recorded nothing.
+///
+/// # Errors
+///
+/// The program cannot be started or watched.
+pub fn profiled(
+    program: &[OsString],
+    interposer: &Path,
+    limit: Duration,
+    interrupts: &Interrupts,
+) -> anyhow::Result<(Outcome, Option<Report>)> {
+    let (outcome, recorded) = recording::run_silently(program, interposer, limit, interrupts)?;
+    Ok((outcome, recorded.map(|recorded| evaluated(&recorded, Sort::Waited))))
 }
 
 /// Checks that the output files can be written, before the program runs.

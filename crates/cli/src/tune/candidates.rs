@@ -1,0 +1,319 @@
+//! What a program is tried under: configurations for the whole process, and entries for the locks
+//! that cost most, on top of the best of them.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use unconvoy::catalogue::{Availability, availability};
+
+use super::costs::{Costs, LockCost};
+use crate::compare::configuration::Configuration;
+use crate::strategy::Strategy;
+
+/// Index of libc's locks in every list of candidates.
+pub const LIBC: usize = 0;
+/// Index of unconvoy's default.
+pub const DEFAULT: usize = 1;
+
+/// With less of the time lost to locks, only [`FEW`] configurations are tried.
+const LITTLE: f64 = 0.01;
+/// Number of configurations besides libc and the default that are tried then.
+const FEW: usize = 1;
+
+/// Sections of at least this length are long: a sleep and a wake-up cost less.
+const LONG_HOLD_NS: u64 = 20_000;
+
+/// Locks with a smaller share of the time waited get no entries.
+const SHARE: f64 = 0.1;
+/// Number of locks that get entries.
+const LOCKS: usize = 3;
+/// Number of algorithms tried for each.
+const EACH: usize = 3;
+/// A lock with this share of the time waited is the process: an entry for it says nothing new.
+const NEARLY_ALL: f64 = 0.9;
+
+/// A way to run the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// For tables: `libc`, `loiter+park`, `elided for cache_lock`.
+    pub name: String,
+    /// For sentences, after "from": "eliding `cache_lock`".
+    pub remedy: String,
+    /// Why it may help.
+    pub why: String,
+    /// Keys of `[process]` and their values.
+    pub process: Vec<(String, String)>,
+    /// `[[lock]]` entries, as TOML.
+    pub entries: Vec<String>,
+}
+
+impl Candidate {
+    /// A lock and a load manager for the whole process.
+    fn of_process(named: &Named) -> Self {
+        let Named { name, keys, why, .. } = *named;
+        let all = match name {
+            "libc" => "libc's locks".to_string(),
+            "default" => "the default lock".to_string(),
+            "elided" => "eliding all locks".to_string(),
+            _ => format!("`{name}`"),
+        };
+        let process = keys.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        Candidate {
+            name: name.to_string(),
+            remedy: all,
+            why: why.to_string(),
+            process: process.collect(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// This candidate with other algorithms for one name's locks.
+    fn with_entries(&self, lock: &LockCost, algorithm: &Algorithm) -> Self {
+        let (name, keys) = (algorithm.name, algorithm.keys);
+        let remedy = match name {
+            "elided" => format!("eliding `{}`", lock.name),
+            _ => format!("`{name}` for `{}`", lock.name),
+        };
+        let beside = match &*self.name {
+            "default" => remedy.clone(),
+            base => format!("{remedy} beside {}", if base == "libc" { "libc's locks" } else { base }),
+        };
+        let why = format!("{}: {}.", lock.summary(), algorithm.why);
+        let mut candidate = self.clone();
+        candidate.name = format!("{}; {name} for {}", self.name, lock.name);
+        candidate.remedy = beside;
+        candidate.entries.extend(lock.entries(&why, keys));
+        candidate.why = why;
+        candidate
+    }
+
+    /// The strategy file's content after its opening comment.
+    pub fn toml(&self) -> String {
+        let mut text = "version = 1\n".to_string();
+        if !self.process.is_empty() {
+            text += &format!("\n# {}\n[process]\n", self.process_comment());
+            let keys = self.process.iter().map(|(key, value)| format!("{key} = \"{value}\"\n"));
+            text.extend(keys);
+        }
+        self.entries.iter().for_each(|entry| text += &format!("\n{entry}"));
+        text
+    }
+
+    fn process_comment(&self) -> String {
+        let name = self.name.split(';').next().unwrap_or_default();
+        let named = NAMED.iter().find(|named| named.name == name);
+        named.map_or_else(String::new, |named| format!("{name}: {}.", named.why))
+    }
+
+    /// What runs the program this way.
+    ///
+    /// # Errors
+    ///
+    /// Why the candidate cannot run here, or would not do what its name says.
+    pub fn configuration(&self, program: &OsStr) -> Result<Configuration, String> {
+        let is_plain = self.entries.is_empty() && ["libc", "default"].contains(&&*self.name);
+        let mut configuration = if is_plain {
+            Configuration::parse(&self.name)?
+        } else {
+            let strategy = Strategy::parse(Path::new(&self.name), &self.toml())?;
+            Configuration::of_strategy(&self.name, strategy)
+        };
+        let warnings = configuration.resolve(program).map_err(|refusal| refusal.message)?;
+        warnings.into_iter().next().map_or(Ok(configuration), Err)
+    }
+}
+
+/// A configuration of the whole process.
+struct Named {
+    name: &'static str,
+    keys: &'static [(&'static str, &'static str)],
+    why: &'static str,
+    /// Whether it suits long sections better than short ones.
+    is_for_long: bool,
+    needs: Needs,
+}
+
+/// The machine or program that a configuration needs.
+#[derive(PartialEq)]
+enum Needs {
+    Nothing,
+    /// Hardware transactions.
+    Transactions,
+    /// As many processors as threads: its waiters never leave the processor.
+    ProcessorPerThread,
+    /// More than two processors.
+    ManyProcessors,
+}
+
+const fn named(
+    name: &'static str,
+    keys: &'static [(&'static str, &'static str)],
+    why: &'static str,
+) -> Named {
+    Named { name, keys, why, is_for_long: false, needs: Needs::Nothing }
+}
+
+/// The configurations, simplest first, and else by how often one of their family was the best in the
+/// grids (docs/evaluation/grids.md). Left out are those that another one of the list equals or beats
+/// everywhere there.
+const NAMED: [Named; 13] = [
+    named("libc", &[("lock", "libc")], "the locks that the program has without unconvoy"),
+    named("default", &[], "unconvoy's default"),
+    Named {
+        needs: Needs::Transactions,
+        ..named(
+            "elided",
+            &[("lock", "elided")],
+            "sections without conflicts run in parallel, as transactions",
+        )
+    },
+    Named {
+        is_for_long: true,
+        ..named("loiter+park", &[("load", "park")], "waiters sleep after 10 us of polling")
+    },
+    Named {
+        is_for_long: true,
+        ..named("futex+none", &[("lock", "futex"), ("load", "none")], "waiters sleep at once")
+    },
+    Named {
+        needs: Needs::ProcessorPerThread,
+        ..named("loiter+none", &[("load", "none")], "waiters never sleep")
+    },
+    named("ttas+control", &[("lock", "ttas")], "no queue: the fastest waiter gets the lock"),
+    Named {
+        is_for_long: true,
+        ..named("futex+park", &[("lock", "futex"), ("load", "park")], "waiters poll, then sleep")
+    },
+    named("loiter+yield", &[("load", "yield")], "waiters yield their processor"),
+    named("loiter+adaptive", &[("load", "adaptive")], "waiters spin as long as spinning paid off"),
+    named("tpmcs+control", &[("lock", "tpmcs")], "the lock goes to the first who came"),
+    named("loiter+malthus", &[("load", "malthus")], "few threads contend, the others sleep"),
+    Named {
+        needs: Needs::ManyProcessors,
+        ..named("default+confine", &[("confine", "refined")], "waiting threads share few cores")
+    },
+];
+
+/// An algorithm for single locks.
+struct Algorithm {
+    name: &'static str,
+    keys: &'static [(&'static str, &'static str)],
+    why: &'static str,
+}
+
+/// Algorithms for a lock with long sections, likeliest first.
+const FOR_LONG: [Algorithm; 3] = [
+    Algorithm {
+        name: "libc",
+        keys: &[("lock", "libc")],
+        why: "waiters for a lock that is held for long should sleep at once",
+    },
+    Algorithm {
+        name: "futex+none",
+        keys: &[("lock", "futex"), ("load", "none")],
+        why: "waiters for a lock that is held for long should sleep at once",
+    },
+    Algorithm {
+        name: "loiter+park",
+        keys: &[("lock", "loiter"), ("load", "park")],
+        why: "waiters for a lock that is held for long should sleep soon",
+    },
+];
+
+/// Algorithms for a lock with short sections, likeliest first.
+const FOR_SHORT: [Algorithm; 4] = [
+    Algorithm {
+        name: "elided",
+        keys: &[("lock", "elided")],
+        why: "sections without conflicts run in parallel, as transactions",
+    },
+    Algorithm {
+        name: "default",
+        keys: &[("lock", "default"), ("load", "default")],
+        why: "the lock is free again before a waiter could fall asleep",
+    },
+    Algorithm {
+        name: "ttas+control",
+        keys: &[("lock", "ttas")],
+        why: "the next thread takes the lock without a queue",
+    },
+    Algorithm {
+        name: "loiter+park",
+        keys: &[("load", "park")],
+        why: "waiters that sleep leave their processors to the others",
+    },
+];
+
+/// Facts that decide what is worth trying.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    pub processors: u32,
+    /// The greatest number of threads; `None` if unknown.
+    pub threads: Option<u32>,
+}
+
+fn has_transactions() -> bool {
+    availability("elided") == Availability::Full
+}
+
+/// The configurations of the whole process: libc, the default, and up to `most` others, likeliest
+/// first.
+pub fn of_process(costs: &Costs, facts: Facts, most: usize) -> Vec<Candidate> {
+    let is_met = |named: &&Named| match named.needs {
+        Needs::Nothing => true,
+        Needs::Transactions => has_transactions(),
+        Needs::ProcessorPerThread => facts.threads.is_none_or(|count| count <= facts.processors),
+        Needs::ManyProcessors => facts.processors > 2,
+    };
+    let is_long = costs.locks.first().and_then(|lock| lock.hold_p50_ns) >= Some(LONG_HOLD_NS);
+    let (plain, others) = NAMED.split_at(2);
+    let mut others: Vec<&Named> = others.iter().filter(is_met).collect();
+    // The sort is stable.
+    others.sort_by_key(|named| is_long && !named.is_for_long);
+    let most = if costs.share < LITTLE { most.min(FEW) } else { most };
+    plain.iter().chain(others.into_iter().take(most)).map(Candidate::of_process).collect()
+}
+
+/// Candidates that give single locks another algorithm than `base` does.
+pub fn of_locks(base: &Candidate, costs: &Costs) -> Vec<Candidate> {
+    if costs.share < LITTLE {
+        return Vec::new();
+    }
+    let locks = costs.locks.iter().filter(|lock| lock.share >= SHARE && lock.has_entries());
+    let locks: Vec<&LockCost> = locks.take(LOCKS).collect();
+    if locks.iter().any(|lock| lock.share >= NEARLY_ALL) {
+        return Vec::new();
+    }
+    let of_lock = |lock: &&LockCost| {
+        let is_long = lock.hold_p50_ns >= Some(LONG_HOLD_NS);
+        let algorithms = if is_long { &FOR_LONG[..] } else { &FOR_SHORT[..] };
+        let is_other = |algorithm: &&Algorithm| {
+            let is_like = |keys: &[(&str, &str)]| {
+                base.process.iter().map(|(key, value)| (&**key, &**value)).eq(keys.iter().copied())
+            };
+            let is_base = algorithm.name == base.name || is_like(algorithm.keys);
+            let is_possible = algorithm.name != "elided" || has_transactions();
+            is_possible && !is_base && (lock.kind == "mutex" || serves_rwlocks(algorithm))
+        };
+        let wanted = algorithms.iter().filter(is_other).take(EACH);
+        wanted.map(|algorithm| base.with_entries(lock, algorithm)).collect::<Vec<_>>()
+    };
+    locks.iter().flat_map(of_lock).collect()
+}
+
+fn serves_rwlocks(algorithm: &Algorithm) -> bool {
+    ["libc", "elided", "default", "loiter+park"].contains(&algorithm.name)
+}
+
+/// A candidate with the entries of two candidates that have the same base and name different locks.
+pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
+    let (_, added) = second.name.split_once("; ").unwrap_or(("", &second.name));
+    let remedy = second.remedy.split(" beside ").next().unwrap_or_default();
+    let mut both = first.clone();
+    both.name = format!("{}; {added}", first.name);
+    both.remedy = format!("{remedy} and {}", first.remedy);
+    both.why = format!("{} {}", first.why, second.why);
+    both.entries.extend(second.entries.iter().cloned());
+    both
+}
