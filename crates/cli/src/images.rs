@@ -78,6 +78,15 @@ pub struct Origin {
     pub offset: u64,
 }
 
+/// A symbol of a file, and the distance of an address from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    /// As in the file, or demangled without parameters.
+    pub name: String,
+    pub offset: u64,
+    pub file: PathBuf,
+}
+
 impl Images {
     /// Builds the files from their mappings. A file that cannot be read has addresses but no names.
     pub fn new(mappings: &[Mapping]) -> Self {
@@ -117,18 +126,40 @@ impl Images {
 
     /// Returns the variable at an address, or the file and the offset in it.
     pub fn variable(&self, address: u64) -> Option<String> {
+        Some(match self.variable_symbol(address) {
+            Some(Symbol { name, offset: 0, .. }) => name,
+            Some(Symbol { name, offset, .. }) => format!("{name}+{offset:#x}"),
+            None => self.at(address)?.place(address),
+        })
+    }
+
+    /// The variable that contains an address.
+    pub fn variable_symbol(&self, address: u64) -> Option<Symbol> {
         let image = self.at(address)?;
         let own = address.wrapping_sub(image.bias);
         let variables = image
             .variables
             .get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
         let before = variables.partition_point(|variable| variable.address <= own);
-        let found = before.checked_sub(1).map(|index| &variables[index]);
-        match found.filter(|variable| own < variable.address + variable.size) {
-            Some(Variable { address, name, .. }) if *address == own => Some(name.clone()),
-            Some(Variable { address, name, .. }) => Some(format!("{name}+{:#x}", own - address)),
-            None => Some(image.place(address)),
-        }
+        let found = &variables[before.checked_sub(1)?];
+        (own < found.address + found.size).then(|| Symbol {
+            name: found.name.clone(),
+            offset: own - found.address,
+            file: image.path.clone(),
+        })
+    }
+
+    /// The function that contains the call which returns to an address.
+    pub fn function_symbol(&self, return_address: u64) -> Option<Symbol> {
+        let pc = return_address.wrapping_sub(1);
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let symbol = image.loader()?.find_symbol_info(own)?;
+        Some(Symbol {
+            name: readable(symbol.name()),
+            offset: own + 1 - symbol.address(),
+            file: image.path.clone(),
+        })
     }
 
     /// Names the lock that the innermost of several calls takes or initialises, if it is a member
@@ -180,14 +211,11 @@ impl Images {
     pub fn call_site(&self, return_address: u64) -> Option<String> {
         let pc = return_address.wrapping_sub(1);
         let image = self.at(pc)?;
-        let own = pc.wrapping_sub(image.bias);
-        let loader = image.loader()?;
-        if loader.find_location(own).ok().flatten().is_some() {
+        if image.loader()?.find_location(pc.wrapping_sub(image.bias)).ok().flatten().is_some() {
             return None;
         }
-        let symbol = loader.find_symbol_info(own)?;
-        let offset = own + 1 - symbol.address();
-        Some(format!("{}+{offset:#x} in {}", readable(symbol.name()), image.file_name()))
+        let Symbol { name, offset, .. } = self.function_symbol(return_address)?;
+        Some(format!("{name}+{offset:#x} in {}", image.file_name()))
     }
 
     fn look(&self, pc: u64) -> Option<Code> {

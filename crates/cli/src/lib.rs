@@ -3,6 +3,7 @@
 //! The study commands are in another binary, which takes the definition of the whole command line
 //! from here.
 
+mod advice;
 mod bpf;
 mod child;
 pub mod cli;

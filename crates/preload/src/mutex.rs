@@ -12,8 +12,10 @@
 //! use. Robust, priority-inheriting, priority-protecting, process-shared and destroyed mutexes have
 //! further bits in `kind`. libc serves them, and mutexes that a strategy hands to it. This library
 //! never writes to them, except to the count of users during a wait on one of this library's
-//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc.
+//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc, or
+//! that a profile has seen taken.
 
+mod number;
 mod object;
 pub(crate) mod wait;
 
@@ -124,6 +126,9 @@ extern "C" fn lock_in_libc(this: &Mutex) -> c_int {
 pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
     this.decide();
     if this.is_libcs() {
+        if profile::may_record() {
+            this.record_first_use();
+        }
         return real::pthread_mutex_trylock(this.libcs());
     }
     let (kind, me) = (this.kind(), me());

@@ -275,6 +275,7 @@ macro_rules! holders {
         #[inline(never)]
         extern "C" fn $contended(this: &RwLock) -> c_int {
             if this.is_libcs() {
+                this.record_first_use();
                 let lock = || real::$lock(this.libcs());
                 return this.observed($is_read).lock_until(|| real::$try(this.libcs()), lock);
             }
@@ -292,6 +293,7 @@ macro_rules! holders {
         pub extern "C" fn $try(this: &RwLock) -> c_int {
             this.decide();
             if this.is_libcs() {
+                this.record_first_use();
                 return real::$try(this.libcs());
             }
             let share = $share(this);

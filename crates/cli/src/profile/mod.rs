@@ -5,13 +5,14 @@
 //! modules present the report.
 
 mod continuous;
-mod coverage;
 mod export;
 mod firefox;
 pub(crate) mod flame;
+mod glibc;
 mod intervals;
 mod kernel;
 pub(crate) mod names;
+mod observer;
 pub mod options;
 pub mod outside;
 pub(crate) mod page;
@@ -33,6 +34,7 @@ use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
 
+use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
@@ -40,6 +42,7 @@ use crate::refusal::Refusal;
 use crate::run::writable;
 
 use kernel::Whose;
+use names::Names;
 use options::{LIBC, ProfileArgs, Sort};
 use report::Report;
 
@@ -94,8 +97,15 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
 
 /// Returns the report of a profile.
 fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
-    let mut report = Report::new(recorded, sort);
+    let names = Names::new(recorded);
+    let mut report = Report::named(recorded, sort, &names);
     report.remarks = remarks::of(recorded, &report);
+    if let Some(names) = names.of_files() {
+        let entries = Entries::new(recorded, names);
+        for row in report.classes.iter_mut().chain(&mut report.locks) {
+            row.entries = entries.of(&row.indices);
+        }
+    }
     report
 }
 
@@ -174,4 +184,15 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
         None => print(&text)?,
     }
     Ok(status)
+}
+
+/// The advice on a kept profile.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a profile of this version.
+pub fn advice_of(file: &Path) -> anyhow::Result<String> {
+    let recorded = recording::read(file)?;
+    let report = evaluated(&recorded, Sort::Waited);
+    Ok(remarks::advice(&report).iter().map(|line| format!("{line}\n")).collect())
 }

@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use unconvoy::catalogue::environment;
-use unconvoy_measure::child::{Outcome, describe, measure};
+use unconvoy_measure::child::{Outcome, Running, describe};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 use unconvoy_profile::Recorded;
 
 use super::continuous::Continuous;
-use super::coverage::Observer;
+use super::observer::Observer;
 use super::options::{LIBC, ProfileArgs};
 use crate::child::{self, Ended};
 use crate::executable;
@@ -90,8 +90,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     }
     for (path, recorded) in &mut found {
         if let Some(observed) = observed.as_ref().filter(|it| it.pid == recorded.pid) {
-            recorded.futex_samples = observed.samples_at(recorded);
-            recorded.keep_futex_samples(path).with_context(|| cannot_write(path))?;
+            recorded.observed = observed.of(recorded);
+            recorded.observed.keep(path).with_context(|| cannot_write(path))?;
         }
     }
     let (_, main) = found.remove(0);
@@ -150,10 +150,18 @@ pub fn run_silently(
 ) -> anyhow::Result<(Outcome, Option<Recorded>)> {
     let (file, _folder) = file(None)?;
     let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
-    let (outcome, _) = measure(command, Some(limit), interrupts)
-        .map_err(|error| Refusal::not_started(&program[0], &error))?;
-    let mut found = recorded_since(&file, 0)?.into_iter();
-    Ok((outcome, found.next().map(|(_, recorded)| recorded)))
+    let not_started = |error| Refusal::not_started(&program[0], &error);
+    let running = Running::start(command).map_err(not_started)?;
+    let observer = Observer::start(running.id());
+    let ended = running.finish(Some(limit), interrupts);
+    let observed = observer.map(Observer::finish);
+    let main = recorded_since(&file, 0)?.into_iter().next().map(|(_, mut recorded)| {
+        if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {
+            recorded.observed = observed.of(&recorded);
+        }
+        recorded
+    });
+    Ok((ended?.0, main))
 }
 
 /// The profiles of this run, FILE and those of child processes, FILE.PID. The process that waited

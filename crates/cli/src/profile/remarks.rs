@@ -78,7 +78,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         ));
     }
     if let Some(share) = report.coverage {
-        let samples: u64 = recorded.futex_samples.iter().sum();
+        let samples: u64 = recorded.observed.futex_samples.iter().sum();
         remarks.push(format!(
             "Coverage: {:.0} % of the futex waits ({samples} samples) were for the locks and \
              signals above. The others were for semaphores, for threads to end, or for locks of \

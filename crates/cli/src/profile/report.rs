@@ -126,7 +126,7 @@ impl Report {
 }
 
 fn coverage(recorded: &Recorded) -> Option<f64> {
-    let [here, elsewhere] = recorded.futex_samples;
+    let [here, elsewhere] = recorded.observed.futex_samples;
     (here + elsewhere > 0).then(|| share(here, here + elsewhere))
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use unconvoy_measure::chart::quantity;
 
+use crate::advice::entry::Entry;
 use crate::profile::report::Report;
 use crate::profile::rows::{Pair, Place, Row};
 
@@ -43,9 +44,8 @@ pub struct LockCost {
     pub waiters: Vec<Place>,
     pub holders: Vec<Place>,
     pub pairs: Vec<Pair>,
-    /// What a strategy file calls the locks; only in a new profile.
-    #[serde(skip)]
-    names: Vec<Entry>,
+    /// What a strategy file calls the locks; empty if a strategy cannot name them.
+    pub names: Vec<Entry>,
 }
 
 impl Costs {
@@ -93,7 +93,7 @@ impl LockCost {
             waiters: first(&row.waiters),
             holders: first(&row.holders),
             pairs: row.pairs.iter().take(PLACES * PLACES).cloned().collect(),
-            names: Vec::new(),
+            names: row.entries.clone(),
         }
     }
 
@@ -116,8 +116,3 @@ impl LockCost {
         format!("{}, {:.0} % of the waiting{held}", self.name, 100.0 * self.share)
     }
 }
-
-// PLACEHOLDER
-#[derive(Debug, Clone)]
-struct Entry;
-impl Entry { fn toml(&self, why: &str, _: &[(&str, &str)]) -> String { why.into() } }

@@ -24,7 +24,7 @@ use unconvoy::catalogue::environment;
 use unconvoy_measure::context::{command_line, processors};
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
-use unconvoy_measure::output::{complain, print_all, replace};
+use unconvoy_measure::output::{complain, print, print_all, replace};
 use unconvoy_measure::parts;
 use unconvoy_measure::progress::Progress;
 use unconvoy_measure::resume::quoted;
@@ -35,6 +35,7 @@ use crate::compare::trial::Runner;
 use crate::executable;
 use crate::messages::predict::cannot_write;
 use crate::messages::tune as messages;
+use crate::profile;
 use crate::refusal::Refusal;
 use crate::run::writable;
 use options::TuneArgs;
@@ -54,7 +55,7 @@ const LOADS: [u32; 2] = [1, 4];
 /// An error before the first run ends: wrong usage or an output that cannot be written (2), no
 /// interposer (125), program not found (127) or not executable (126), nothing to resume (1).
 pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
-    let program = &args.program[0];
+    let Some(program) = args.program.first() else { return advise(args) };
     if let Some(warning) = executable::warning(program) {
         return Err(Refusal::usage(warning).into());
     }
@@ -93,6 +94,14 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
     session.progress.finish();
     let record = session.record;
     conclude(args, record, ended, &output, &state)
+}
+
+/// Advises by records.
+fn advise(args: &TuneArgs) -> anyhow::Result<u8> {
+    for record in &args.advise {
+        print(&profile::advice_of(record)?)?;
+    }
+    Ok(0)
 }
 
 fn plan(args: &TuneArgs) -> Result<Plan, Refusal> {

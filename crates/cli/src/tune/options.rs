@@ -14,6 +14,10 @@ use crate::messages::tune as messages;
 pub struct TuneArgs {
     #[command(flatten)]
     pub measured: Measured,
+    /// Advise by records instead: profiles of `profile -o`, predictions of `predict --json`.
+    #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with = "program",
+          value_hint = ValueHint::FilePath)]
+    pub advise: Vec<PathBuf>,
     /// Judge by the wall time, even if a script's options name a metric.
     #[arg(long, conflicts_with = "metric")]
     pub time: bool,
@@ -36,7 +40,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub resume: Option<PathBuf>,
     /// Program and arguments; `{threads}` stands for the thread count.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
+    #[arg(required_unless_present = "advise", trailing_var_arg = true, value_name = "PROGRAM",
           value_hint = ValueHint::CommandWithArguments)]
     pub program: Vec<OsString>,
 }
@@ -56,6 +60,7 @@ Examples:
   unconvoy tune -- ./batch --threads {threads}
   unconvoy tune --metric 'ops/s: ([0-9.]+)' --budget 3m --html tune.html -- ./bench
   unconvoy tune --threads 2,8 --output server.toml -- ./bench --threads {threads}
+  unconvoy tune --advise locks.profile
   unconvoy tune --resume bench-tune.json -- ./bench";
 
 /// Parses a duration such as `90`, `90s`, `5m` or `1h`.

@@ -53,10 +53,10 @@ const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16, "glibc's 64-bit 
 
 /// The bits of `kind` that a mutex of this library may have: the type, and glibc's flags for lock
 /// elision.
-const OWN_BITS: i32 = 3 | 256 | 512;
+pub(super) const OWN_BITS: i32 = 3 | 256 | 512;
 
 /// The bits of `kind` with the mutex's number in a [`strategy`]. glibc does not use them.
-const NUMBER: i32 = 0xff << NUMBER_SHIFT;
+pub(super) const NUMBER: i32 = 0xff << NUMBER_SHIFT;
 
 /// `kind`'s number bits in a mutex that no entry of a strategy names.
 const NUMBER_OF_DEFAULT: i32 = (strategy::DEFAULT as i32) << NUMBER_SHIFT;
@@ -117,56 +117,6 @@ impl Mutex {
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
         config::is_fast_kind(self.kind.load(Relaxed) & !OWN_BITS)
-    }
-
-    /// The mutex's number in a strategy.
-    #[inline(always)]
-    fn number(&self) -> u8 {
-        ((self.kind.load(Relaxed) & NUMBER) >> NUMBER_SHIFT) as u8
-    }
-
-    /// Whether a strategy has yet to decide which algorithm serves this mutex. False for a mutex of
-    /// libc's, and while the service is not determined.
-    #[inline(always)]
-    pub(super) fn is_undecided(&self) -> bool {
-        strategy::decides() && self.kind.load(Relaxed) & !OWN_BITS == 0
-    }
-
-    /// Decides which algorithm serves this mutex, if that is undecided: its caller takes the mutex
-    /// for the first time. Returns whether it was undecided.
-    #[inline(always)]
-    pub(super) fn decide(&self) -> bool {
-        config::service(); // reads the strategy at the first call in a process
-        let is_undecided = self.is_undecided();
-        if is_undecided {
-            self.decide_at_first_use();
-        }
-        is_undecided
-    }
-
-    #[cold]
-    fn decide_at_first_use(&self) {
-        let address = core::ptr::from_ref(self).addr();
-        self.set_number(strategy::number_at_first_use(strategy::Kind::Mutex, address));
-    }
-
-    /// Decides which algorithm serves this mutex, if a strategy says so at its initialisation.
-    #[cold]
-    pub(crate) fn decide_at_initialisation(&self) {
-        let address = core::ptr::from_ref(self).addr();
-        let number = strategy::number_at_initialisation(strategy::Kind::Mutex, address);
-        if let Some(number) = number.filter(|_| !self.is_libcs()) {
-            self.set_number(number);
-        }
-    }
-
-    /// Sets the number, unless another thread has set it.
-    fn set_number(&self, number: u8) {
-        let kind = self.kind.load(Relaxed);
-        let numbered = kind | i32::from(number) << NUMBER_SHIFT;
-        if kind & NUMBER == 0 {
-            let _ = self.kind.compare_exchange(kind, numbered, Relaxed, Relaxed);
-        }
     }
 
     /// The pair that serves this mutex, and whether its acquisitions are counted; `None` if that is
@@ -295,6 +245,7 @@ impl Mutex {
     /// mutex is locked by `lock`, unless another thread holds it.
     #[inline]
     pub(super) fn attempt_in_libc(&self, lock: impl Fn() -> c_int) -> c_int {
+        self.record_first_use();
         if self.kind.load(Relaxed) & ROBUST == 0 {
             return real::pthread_mutex_trylock(self.libcs());
         }

@@ -34,7 +34,7 @@ mod symbols;
 mod wait;
 
 pub(crate) use ask::releasing;
-pub(crate) use origin::initialised;
+pub(crate) use origin::{first_taken, initialised};
 pub(crate) use page::{controller_ended, interval};
 pub(crate) use process::{after_fork, begin, confine, end, may_record};
 pub(crate) use signal::SignalWait;

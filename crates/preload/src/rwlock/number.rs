@@ -6,7 +6,7 @@ use super::RwLock;
 use crate::chosen::pair;
 use crate::config;
 use crate::dispatch::Pair;
-use crate::strategy;
+use crate::{profile, strategy};
 
 impl RwLock {
     #[inline(always)]
@@ -39,6 +39,17 @@ impl RwLock {
     fn decide_at_first_use(&self) {
         let address = core::ptr::from_ref(self).addr();
         self.set_number(strategy::number_at_first_use(strategy::Kind::RwLock, address));
+    }
+
+    /// Records in a profile where this lock of libc's is taken first, which its number remembers.
+    pub(super) fn record_first_use(&self) {
+        if profile::may_record()
+            && self.number() == strategy::UNDECIDED
+            && self.shared.load(Relaxed) == 0
+            && profile::first_taken(core::ptr::from_ref(self).addr())
+        {
+            self.set_number(strategy::LIBC);
+        }
     }
 
     /// Decides how this lock is served, if a strategy says so at its initialisation.
