@@ -24,7 +24,7 @@ case \"$UNCONVOY_LOCK+$UNCONVOY_LOAD\" in
   loiter+control) ops=${DEFAULT:-1200} ;;
   *) ops=700 ;;
 esac
-echo \"ops: $((ops * 100 + ops * ($$ % 3) / 2 ))\"
+echo \"ops: $((ops * 1000 + ops * ($$ % 3)))\"
 ";
 
 /// A program that is as fast under any lock.
@@ -121,7 +121,7 @@ fn search_without_a_gain_recommends_libc_and_says_so() {
     let stage = Stage::new();
     tune(&stage, LEVEL, &["--budget", "20s"])
         .success()
-        .stdout(contains("Nothing found that helps by more than 2 %: the locks cost"));
+        .stdout(contains("Nothing found that helps by more than 2 %: "));
     assert!(stage.read("server.toml").contains("[process]\nlock = \"libc\"\n"));
     // The state of a complete search is gone.
     assert!(!stage.path("server-tune.json").exists());
@@ -186,7 +186,7 @@ fn varying_metric_says_how_many_runs_it_would_take() {
     // The rate of a run is one of five, and the default's mean is a little above libc's.
     let varying = "#!/bin/sh\necho >> n\nn=$(wc -l < n)\nops=$((100 + n * 7919 % 5 * 40))\n\
                    [ -n \"$UNCONVOY_LOCK\" ] && ops=$((ops + 6))\necho \"ops: $ops\"\n";
-    tune(&stage, varying, &["--budget", "15s"])
+    tune(&stage, varying, &["--budget", "6s"])
         .code(3)
         .stdout(contains("Undecided: "))
         .stderr(contains("the metric varies too much").and(contains("runs of each")));
@@ -229,7 +229,7 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     let stage = Stage::new();
     let (code, text) = interrupted(&stage);
     assert_eq!(code, Some(130), "{text}");
-    assert!(text.contains("So far, not confirmed: futex+none is 1.9"), "{text}");
+    assert!(text.contains("So far, not confirmed: futex+none, 1.9"), "{text}");
     assert!(text.contains("--resume server-tune.json"), "{text}");
     assert!(stage::has_ended(&stage.read("child")));
     assert!(!stage.path("server.toml").exists());

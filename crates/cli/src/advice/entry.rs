@@ -229,7 +229,7 @@ mod tests {
     fn static_lock_is_named_by_its_symbol() {
         let lock = |index: usize| LOCKS[index].as_ptr() as u64;
         let [entry] = &entries_of(&[(lock(0), 0, 0)], &[0])[..] else { panic!("one lock") };
-        assert_eq!((entry.key, entry.kind, &entry.object), ("symbol", "mutex", &None));
+        assert_eq!((&*entry.key, &*entry.kind, &entry.object), ("symbol", "mutex", &None));
         assert!(entry.name.ends_with("::LOCKS"), "{entry:?}");
         assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
         // Two locks of one row, and one lock beside another row's.

@@ -76,8 +76,8 @@ pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     )
 }
 
-pub(crate) fn leads(candidate: &str, rounds: usize, how: &str) -> String {
-    format!("So far, not confirmed: {candidate} is {how}, in {rounds} rounds of trials")
+pub(crate) fn leads(candidate: &str, rounds: usize, ratio: f64) -> String {
+    format!("So far, not confirmed: {candidate}, {ratio:.2} times libc in {rounds} rounds of trials")
 }
 
 pub(crate) fn nothing_yet() -> &'static str {
@@ -106,7 +106,7 @@ pub(crate) fn samples() -> Vec<String> {
         metric_not_positive(0.0),
         few_rounds("25.0 s", 3, 2),
         varies(7.5, 120, "4.00 s"),
-        leads("loiter+park", 4, "1.32 times libc"),
+        leads("loiter+park", 4, 1.32),
         nothing_yet().into(),
         kept("unconvoy tune --resume server-tune.json -- ./server"),
     ]

@@ -110,7 +110,8 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
 }
 
 /// Profiles a program under libc's locks, without its output and for at most `limit`. Returns how it
-/// ended, and the report; `None` if the program recorded nothing.
+/// ended, and the report with the number of threads, 0 if unknown; `None` if the program recorded
+/// nothing.
 ///
 /// # Errors
 ///
@@ -120,9 +121,10 @@ pub fn profiled(
     interposer: &Path,
     limit: Duration,
     interrupts: &Interrupts,
-) -> anyhow::Result<(Outcome, Option<Report>)> {
+) -> anyhow::Result<(Outcome, Option<(Report, u64)>)> {
     let (outcome, recorded) = recording::run_silently(program, interposer, limit, interrupts)?;
-    Ok((outcome, recorded.map(|recorded| evaluated(&recorded, Sort::Waited))))
+    let report = |it: Recorded| (evaluated(&it, Sort::Waited), it.observed.threads);
+    Ok((outcome, recorded.map(report)))
 }
 
 /// Checks that the output files can be written, before the program runs.

@@ -57,6 +57,11 @@ impl Budget {
         self.from_s + self.trials()
     }
 
+    /// When the trials of two locks' entries together end.
+    pub fn combination_until(&self) -> f64 {
+        self.locks_until() + 0.1 * self.trials()
+    }
+
     /// The number of configurations besides libc and the default for which the time suffices.
     pub fn configurations(&self) -> usize {
         let fit = PROCESS * self.trials() / (ROUNDS * self.run_s);

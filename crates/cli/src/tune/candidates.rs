@@ -16,9 +16,8 @@ pub const LIBC: usize = 0;
 /// Index of unconvoy's default.
 pub const DEFAULT: usize = 1;
 
-/// With less of the time lost to locks, only [`FEW`] configurations are tried.
-const LITTLE: f64 = 0.01;
-/// Number of configurations besides libc and the default that are tried then.
+/// Number of configurations besides libc and the default that are tried if locks cost nearly
+/// nothing.
 const FEW: usize = 1;
 
 /// Sections of at least this length are long: a sleep and a wake-up cost less.
@@ -46,6 +45,8 @@ pub struct Candidate {
     pub process: Vec<(String, String)>,
     /// `[[lock]]` entries, as TOML.
     pub entries: Vec<String>,
+    /// Name of the locks that the last entries are for.
+    pub lock: Option<String>,
 }
 
 impl Candidate {
@@ -65,6 +66,7 @@ impl Candidate {
             why: why.to_string(),
             process: process.collect(),
             entries: Vec::new(),
+            lock: None,
         }
     }
 
@@ -84,6 +86,7 @@ impl Candidate {
         candidate.name = format!("{}; {name} for {}", self.name, lock.name);
         candidate.remedy = beside;
         candidate.entries.extend(lock.entries(&why, keys));
+        candidate.lock = Some(lock.name.clone());
         candidate.why = why;
         candidate
     }
@@ -271,13 +274,13 @@ pub fn of_process(costs: &Costs, facts: Facts, most: usize) -> Vec<Candidate> {
     let mut others: Vec<&Named> = others.iter().filter(is_met).collect();
     // The sort is stable.
     others.sort_by_key(|named| is_long && !named.is_for_long);
-    let most = if costs.share < LITTLE { most.min(FEW) } else { most };
+    let most = if costs.is_little() { most.min(FEW) } else { most };
     plain.iter().chain(others.into_iter().take(most)).map(Candidate::of_process).collect()
 }
 
 /// Candidates that give single locks another algorithm than `base` does.
 pub fn of_locks(base: &Candidate, costs: &Costs) -> Vec<Candidate> {
-    if costs.share < LITTLE {
+    if costs.is_little() {
         return Vec::new();
     }
     let locks = costs.locks.iter().filter(|lock| lock.share >= SHARE && lock.has_entries());
@@ -313,6 +316,7 @@ pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
     let mut both = first.clone();
     both.name = format!("{}; {added}", first.name);
     both.remedy = format!("{remedy} and {}", first.remedy);
+    both.lock = None;
     both.why = format!("{} {}", first.why, second.why);
     both.entries.extend(second.entries.iter().cloned());
     both

@@ -9,7 +9,7 @@ use unconvoy_measure::arguments::thread_count;
 
 use super::candidates::LIBC;
 use super::record::Record;
-use super::verdict::{Ratio, Verdict};
+use super::verdict::{Comparison, Ratio, Verdict};
 use crate::profile::flame::escape;
 
 /// Height of a row, of a group's heading and of the axis, in pixels.
@@ -33,7 +33,7 @@ pub fn draw(record: &Record, verdict: &Verdict) -> (usize, String) {
     let against_libc = || verdict.comparisons.iter().filter(|it| it.against == LIBC);
     let counts: Vec<Option<u32>> = record.plan.threads.clone();
     let mut groups: Vec<(String, Vec<(String, bool, Ratio)>)> = Vec::new();
-    let mut group = |title: String, ratio: &dyn Fn(&super::verdict::Comparison) -> Ratio| {
+    let mut group = |title: String, ratio: &dyn Fn(&Comparison) -> Ratio| {
         let rows = against_libc().map(|it| {
             let name = record.candidates[it.candidate].name.clone();
             (name, it.candidate == verdict.recommended, ratio(it))
@@ -64,7 +64,7 @@ pub fn draw(record: &Record, verdict: &Verdict) -> (usize, String) {
         }
         for (name, is_recommended, ratio) in rows {
             let class = if *is_recommended { "row best" } else { "row" };
-            let (name, text) = (escape(name), super::page::shown(ratio));
+            let (name, text) = (escape(name), ratio.text());
             let middle = y + ROW / 2;
             let (from, to, point) = (at(ratio.low), at(ratio.high), at(ratio.ratio));
             let _ = writeln!(

@@ -12,15 +12,17 @@ const KEPT: usize = 20;
 /// Number of places and pairs of places that are kept for each.
 const PLACES: usize = 8;
 
+/// If all threads together waited for a smaller part of the time, few candidates are tried.
+const LITTLE: f64 = 0.01;
+
 /// The locks of a program, those with the most waiting first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Costs {
-    /// Length of the profile.
+    /// Length of the profile; 0 if there is none.
     pub seconds: f64,
     /// Time that all threads together waited for locks.
     pub waited_ns: u64,
-    /// Share of the threads' time that they waited for locks: of the time of as many threads as the
-    /// program was given, or else as there are processors.
+    /// Share of the threads' time that they waited for locks.
     pub share: f64,
     pub locks: Vec<LockCost>,
     /// What the profile does not cover.
@@ -50,10 +52,10 @@ pub struct LockCost {
 
 impl Costs {
     /// The costs in a report, for a program with `threads` threads.
-    pub fn of(report: &Report, threads: u32) -> Self {
+    pub fn of(report: &Report, threads: u64) -> Self {
         let rows = report.classes.iter().filter(|row| !row.is_cond());
         let waited_ns = rows.clone().map(|row| row.waited_ns).sum();
-        let time = report.seconds * f64::from(threads);
+        let time = report.seconds * threads as f64;
         let share = if time > 0.0 { waited_ns as f64 * 1e-9 / time } else { 0.0 };
         Costs {
             seconds: report.seconds,
@@ -64,8 +66,17 @@ impl Costs {
         }
     }
 
+    /// Whether other locks can gain nearly nothing.
+    pub fn is_little(&self) -> bool {
+        // Idle threads would hide what the others lose, so the time of one thread counts.
+        self.seconds > 0.0 && (self.waited_ns as f64) < LITTLE * 1e9 * self.seconds
+    }
+
     /// "the locks cost 0.4 % of the time".
     pub fn sentence(&self) -> String {
+        if self.seconds == 0.0 {
+            return "what the locks cost is unknown".to_string();
+        }
         let percent = 100.0 * self.share;
         let shown = match percent {
             p if p < 0.05 => "nearly nothing".to_string(),

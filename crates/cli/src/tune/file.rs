@@ -54,23 +54,18 @@ pub fn sentence(record: &Record, file: &str) -> String {
 fn so_far(record: &Record) -> String {
     let stage = Stage::Process;
     let rounds = record.rounds(stage);
-    let mean = |index: usize| {
-        let last = record.score_of(stage, rounds, index)?;
-        let scores: Vec<f64> =
-            (1..=rounds).filter_map(|round| record.score_of(stage, round, index)).collect();
-        Some(if scores.is_empty() { last } else { scores.iter().sum::<f64>() / scores.len() as f64 })
+    let left = (0..record.candidates.len())
+        .filter(|&index| record.score_of(stage, rounds, index).is_some());
+    let against_libc = |index: usize| {
+        let score = |round, it| record.score_of(stage, round, it);
+        let pairs =
+            (1..=rounds).filter_map(|round| Some(score(round, index)? - score(round, LIBC)?));
+        let differences: Vec<f64> = pairs.collect();
+        differences.iter().sum::<f64>() / differences.len().max(1) as f64
     };
-    let left = (0..record.candidates.len()).filter_map(|index| Some((index, mean(index)?)));
-    match left.max_by(|a, b| a.1.total_cmp(&b.1)) {
-        Some((best, score)) if best != LIBC => match mean(LIBC) {
-            Some(libc) => messages::leads(
-                &record.candidates[best].name,
-                rounds,
-                &format!("{:.2} times libc", (score - libc).exp()),
-            ),
-            None => messages::leads(&record.candidates[best].name, rounds, "better than libc"),
-        },
-        Some(_) => messages::leads("libc", rounds, "the best"),
+    let best = left.map(|index| (index, against_libc(index)));
+    match best.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some((best, gain)) => messages::leads(&record.candidates[best].name, rounds, gain.exp()),
         None => messages::nothing_yet().to_string(),
     }
 }
@@ -84,7 +79,9 @@ pub fn remark_on_noise(record: &mut Record) -> bool {
     let time = round_seconds(record, LIBC) * (rounds * members) as f64;
     let is_decided = verdict.recommended != LIBC;
     let half = 100.0 * ((open.whole.high / open.whole.low).sqrt() - 1.0);
-    record.warnings.push(messages::varies(half, rounds, &seconds(time)));
+    if record.complete {
+        record.warnings.push(messages::varies(half, rounds, &seconds(time)));
+    }
     is_decided
 }
 

@@ -8,7 +8,6 @@ use unconvoy_measure::chart::quantity;
 use super::chart;
 use super::file;
 use super::record::{Record, Stage};
-use super::verdict::Ratio;
 use crate::profile::flame;
 use crate::profile::page::waits;
 use crate::profile::rows::{Pair, Place};
@@ -134,7 +133,12 @@ impl LockRow {
 /// The candidates in the order of their trials.
 fn tried(record: &Record) -> Vec<TriedRow> {
     let mut rows = Vec::new();
-    for (stage, name) in [(Stage::Process, "whole process"), (Stage::Locks, "single locks")] {
+    let stages = [
+        (Stage::Process, "whole process"),
+        (Stage::Locks, "single locks"),
+        (Stage::Combination, "two locks"),
+    ];
+    for (stage, name) in stages {
         let last = record.rounds(stage);
         let base = record.runs.iter().filter(|run| run.stage == stage).map(|run| run.candidate);
         let Some(base) = base.min() else { continue };
@@ -173,9 +177,4 @@ fn tried(record: &Record) -> Vec<TriedRow> {
         }
     }
     rows
-}
-
-/// A ratio with its interval, for a reader.
-pub fn shown(ratio: &Ratio) -> String {
-    format!("{:.2} ({:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
 }

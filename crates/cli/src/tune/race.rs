@@ -40,8 +40,8 @@ struct Racer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Running,
-    /// It is worse than this one.
-    Worse(usize),
+    /// It is worse than another one.
+    Worse,
     /// A run failed or took too long.
     Withdrawn,
 }
@@ -54,10 +54,6 @@ impl Race {
 
     pub fn rounds(&self) -> usize {
         self.rounds
-    }
-
-    pub fn fate(&self, configuration: usize) -> Fate {
-        self.racers[configuration].fate
     }
 
     /// The configurations that are left.
@@ -82,17 +78,12 @@ impl Race {
             return;
         }
         // All comparisons of a look see the same field.
-        let worse: Vec<(usize, usize)> = running
-            .iter()
-            .filter_map(|&index| {
-                let rivals = running.iter().filter(|rival| **rival != index);
-                let beaten = rivals.copied().find(|&rival| self.is_below(index, rival, 0.0));
-                beaten.map(|rival| (index, rival))
-            })
-            .collect();
-        for (index, rival) in worse {
-            self.racers[index].fate = Fate::Worse(rival);
-        }
+        let is_worse = |&&index: &&usize| {
+            let mut rivals = running.iter().filter(|rival| **rival != index);
+            rivals.any(|&rival| self.is_below(index, rival, 0.0))
+        };
+        let worse: Vec<usize> = running.iter().filter(is_worse).copied().collect();
+        worse.into_iter().for_each(|index| self.racers[index].fate = Fate::Worse);
     }
 
     /// Whether one configuration is left, or none that is left is better than the leader by more
@@ -247,7 +238,7 @@ mod tests {
         race.add_round(|index| index as f64);
         race.withdraw(1);
         race.add_round(|_| 0.0);
-        assert_eq!((race.leader(|_| true), race.fate(1)), (Some(0), Fate::Withdrawn));
+        assert_eq!((race.leader(|_| true), race.running()), (Some(0), vec![0]));
         assert!(race.is_decided());
         assert_eq!(race.differences(1, 0), [1.0]);
     }

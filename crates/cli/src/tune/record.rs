@@ -76,6 +76,8 @@ pub enum Stage {
     Process,
     /// Entries for single locks.
     Locks,
+    /// The best entries for two locks together.
+    Combination,
     /// The best against libc and the default.
     Confirmation,
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::chart::quantity;
 use unconvoy_measure::child::Outcome;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::progress::Progress;
@@ -15,7 +16,7 @@ use unconvoy_measure::sequential::Sample;
 use super::budget::{self, Budget};
 use super::candidates::{self, DEFAULT, Facts, LIBC};
 use super::costs::Costs;
-use super::race::Race;
+use super::race::{Race, WORTH};
 use super::record::{Record, Run, Stage, Withdrawn};
 use super::verdict::{Comparison, Verdict};
 use crate::compare::configuration::Configuration;
@@ -29,6 +30,9 @@ use crate::refusal::Refusal;
 
 /// A thread count at which a configuration has less of libc's or the default's speed is a loss.
 const LEAST: f64 = 0.98;
+
+/// Fewer rounds of trials deserve a warning.
+const FEW_ROUNDS: usize = 4;
 
 /// Why the search ended early.
 pub enum Stop {
@@ -120,8 +124,11 @@ impl Session<'_> {
         if let Outcome::Interrupted(signal) = outcome {
             return Err(Stop::Interrupted(signal));
         }
-        let count = threads.unwrap_or(self.record.context.machine.processors);
-        let costs = report.map(|report| Costs::of(&report, count));
+        let given = threads.unwrap_or(self.record.context.machine.processors);
+        let costs = report.map(|(report, seen)| match seen {
+            0 => Costs::of(&report, u64::from(given)),
+            _ => Costs::of(&report, seen),
+        });
         if costs.is_none() {
             self.record.warnings.push(messages::no_profile().to_string());
         }
@@ -134,18 +141,55 @@ impl Session<'_> {
         let members: Vec<usize> = (0..self.record.candidates.len())
             .filter(|&index| self.record.candidates[index].entries.is_empty())
             .collect();
-        let base = self.race(Stage::Process, &members, budget.process_until())?;
         let costs = self.record.costs.clone().unwrap_or_default();
-        if self.record.candidates.len() == members.len() {
+        let until_s = match candidates::of_locks(&self.record.candidates[DEFAULT], &costs)[..] {
+            [] => budget.locks_until(),
+            _ => budget.process_until(),
+        };
+        let base = self.race(Stage::Process, &members, until_s)?;
+        let first = members.len();
+        if self.record.candidates.len() == first {
             let more = candidates::of_locks(&self.record.candidates[base], &costs);
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
         }
-        let all = self.record.candidates.len();
-        if all == members.len() || budget.entries() == 0 {
+        let of_locks = (first..self.record.candidates.len())
+            .filter(|&index| self.record.candidates[index].lock.is_some());
+        let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
+        if with_base.len() == 1 || budget.entries() == 0 {
             return Ok(base);
         }
-        let with_base: Vec<usize> = std::iter::once(base).chain(members.len()..all).collect();
-        self.race(Stage::Locks, &with_base, budget.locks_until())
+        let best = self.race(Stage::Locks, &with_base, budget.locks_until())?;
+        match self.combination(base, best, &with_base) {
+            None => Ok(best),
+            Some(both) => self.race(Stage::Combination, &[best, both], budget.combination_until()),
+        }
+    }
+
+    /// A candidate with the entries of the best and of the next best that is for another lock, if
+    /// both seem to gain.
+    fn combination(&mut self, base: usize, best: usize, members: &[usize]) -> Option<usize> {
+        let last = self.record.candidates.len() - 1;
+        if self.record.candidates[last].entries.len() > 1 && !members.contains(&last) {
+            return Some(last); // of an interrupted search
+        }
+        let gain = |index: usize| {
+            let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+            let counts = self.record.plan.threads.iter();
+            let each = counts.map(|&threads| {
+                mean(self.record.differences(Stage::Locks, threads, [index, base]))
+            });
+            mean(each.collect())
+        };
+        let lock = |index: usize| &self.record.candidates[index].lock;
+        let others = members.iter().filter(|&&it| it != base && lock(it) != lock(best));
+        let next = others.copied().max_by(|&a, &b| gain(a).total_cmp(&gain(b)))?;
+        if best == base || gain(next) < WORTH / 2.0 {
+            return None;
+        }
+        let [best, next] = [best, next].map(|index| &self.record.candidates[index]);
+        let both = candidates::combined(best, next);
+        self.record.candidates.push(both);
+        Some(last + 1)
     }
 
     /// Races candidates until one is proven best, no difference that matters can remain, or the
@@ -161,16 +205,19 @@ impl Session<'_> {
             let running = race.running();
             let seconds = self.round_seconds(running.iter().map(|&index| members[index]));
             if self.elapsed() + seconds > until_s {
+                self.remark_on_rounds(race.rounds(), members.len(), seconds / running.len() as f64);
                 break;
             }
             let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
             self.round(stage, round, &running)?;
             self.account(&mut race, stage, round, &members);
         }
-        let is_eligible = |index: usize| self.loses_nowhere(stage, members[index]);
+        // The simpler ones are libc and the default, and then what the first trials chose.
+        let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
+        let is_eligible = |index: usize| self.loses_nowhere(stage, members[index], simple);
         let leader = match race.rounds() {
             // Without a trial, the likeliest one is confirmed.
-            0 => members.get(DEFAULT + 1).map(|_| DEFAULT + 1),
+            0 if members.len() > simple.len() => Some(simple.len()),
             _ => race.leader(is_eligible).or_else(|| race.leader(|_| true)),
         };
         Ok(leader.map_or(LIBC, |index| members[index]))
@@ -215,11 +262,19 @@ impl Session<'_> {
         race.add_round(|index| score(index).unwrap_or_default());
     }
 
-    /// Whether the candidate keeps libc's and the default's speed at each thread count, as far as
-    /// their common rounds show.
-    fn loses_nowhere(&self, stage: Stage, candidate: usize) -> bool {
+    /// Adds a warning if time sufficed for a few rounds only.
+    fn remark_on_rounds(&mut self, rounds: usize, candidates: usize, run_s: f64) {
+        if rounds < FEW_ROUNDS {
+            let remark = messages::few_rounds(&quantity::seconds(run_s), candidates, rounds);
+            self.record.warnings.push(remark);
+        }
+    }
+
+    /// Whether the candidate keeps the simpler ones' speed at each thread count, as far as their
+    /// common rounds show.
+    fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
         self.record.plan.threads.iter().all(|&threads| {
-            [LIBC, DEFAULT].into_iter().all(|simple| {
+            simple.iter().all(|&simple| {
                 let values = self.record.differences(stage, threads, [candidate, simple]);
                 let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
                 candidate == simple || values.is_empty() || mean.exp() >= LEAST
@@ -263,15 +318,14 @@ impl Session<'_> {
         self.record.elapsed_s = self.elapsed();
         // Ignore a failure: space may be free again for the final write, which reports errors.
         let _ = self.state.write(&self.record);
-        self.progress.now_and_then(self.elapsed() as u64);
+        self.progress.now_and_then(self.done());
         Ok(())
     }
 
     /// Measures the best, libc and the default afresh, and decides.
     fn confirm(&mut self, best: usize, budget: &Budget) -> Result<(), Stop> {
         let best = *self.record.confirmed.get_or_insert(best);
-        let mut members = vec![LIBC, DEFAULT, best];
-        members.dedup();
+        let members: Vec<usize> = [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best)).collect();
         let members = self.prepared(&members);
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
@@ -340,9 +394,14 @@ impl Session<'_> {
         self.timeout.map_or(limit, |timeout| timeout.min(limit))
     }
 
+    /// Seconds of the budget that are over.
+    fn done(&self) -> u64 {
+        self.elapsed().min(self.record.plan.budget_s) as u64
+    }
+
     fn show(&self, what: &str) {
         self.progress.begin(what);
-        self.progress.at((self.elapsed() as u64).min(self.record.plan.budget_s as u64));
+        self.progress.at(self.done());
     }
 
     fn measure(

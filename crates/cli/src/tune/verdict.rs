@@ -63,6 +63,11 @@ impl Ratio {
         format!("{:.2} times {what} ({:.2} to {:.2})", self.ratio, self.low, self.high)
     }
 
+    /// "1.84 (1.71 to 1.97)".
+    pub fn text(&self) -> String {
+        format!("{:.2} ({:.2} to {:.2})", self.ratio, self.low, self.high)
+    }
+
     fn is_gain(&self) -> bool {
         self.ratio > 1.0 + WORTH && self.low > 1.0
     }
@@ -158,7 +163,7 @@ impl Verdict {
         }
         match &self.undecided {
             Some(open) => format!(
-                "Undecided: {} is {}, which is not proven to help; {costs}",
+                "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
                 name(open.candidate),
                 open.whole.times(&name(open.against))
             ),
