@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(entry.key, "initialised");
         assert!(entry.name.ends_with("::initialise_here"), "{entry:?}");
         let [entry] = &entries_of(&[(0x1000, 0, call)], &[0])[..] else { panic!("one lock") };
-        assert_eq!((entry.key, entry.build_id.is_none()), ("first-taken", true));
+        assert_eq!((&*entry.key, entry.build_id.is_none()), ("first-taken", true));
         assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
         // Another lock that the same function takes first.
         let locks = [(0x1000, 0, call), (0x2000, 0, call + 1)];

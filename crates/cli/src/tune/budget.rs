@@ -137,7 +137,7 @@ mod tests {
         assert_eq!((budget(30.0).configurations(), budget(30.0).entries()), (1, 0));
         assert!(budget(30.0).check().is_ok());
         let why = budget(60.0).check().unwrap_err();
-        assert!(why.contains("60.0 s") && why.contains("--budget 41m"), "{why}");
+        assert!(why.contains("60.0 s") && why.contains("--budget 38m"), "{why}");
     }
 
     #[test]

@@ -160,7 +160,7 @@ const fn named(
 /// The configurations, simplest first, and else by how often one of their family was the best in the
 /// grids (docs/evaluation/grids.md). Left out are those that another one of the list equals or beats
 /// everywhere there.
-const NAMED: [Named; 13] = [
+const NAMED: [Named; 15] = [
     named("libc", &[("lock", "libc")], "the locks that the program has without unconvoy"),
     named("default", &[], "unconvoy's default"),
     Named {
@@ -184,6 +184,12 @@ const NAMED: [Named; 13] = [
         ..named("loiter+none", &[("load", "none")], "waiters never sleep")
     },
     named("ttas+control", &[("lock", "ttas")], "no queue: the fastest waiter gets the lock"),
+    named(
+        "clh+yield",
+        &[("lock", "clh"), ("load", "yield")],
+        "a queue whose waiters yield their processor",
+    ),
+    named("tas+yield", &[("lock", "tas"), ("load", "yield")], "the fastest waiter, without backoff"),
     Named {
         is_for_long: true,
         ..named("futex+park", &[("lock", "futex"), ("load", "park")], "waiters poll, then sleep")
@@ -320,4 +326,104 @@ pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
     both.why = format!("{} {}", first.why, second.why);
     both.entries.extend(second.entries.iter().cloned());
     both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::entry::Entry;
+
+    fn lock(name: &str, share: f64, hold_ns: u64) -> LockCost {
+        let entry = Entry {
+            key: "symbol".to_string(),
+            name: name.to_string(),
+            object: None,
+            build_id: None,
+            kind: "mutex".to_string(),
+        };
+        LockCost {
+            name: name.to_string(),
+            kind: "mutex".to_string(),
+            share,
+            hold_p50_ns: Some(hold_ns),
+            names: vec![entry],
+            ..LockCost::default()
+        }
+    }
+
+    fn costs(waited_ns: u64, locks: Vec<LockCost>) -> Costs {
+        Costs { is_known: true, seconds: 1.0, waited_ns, share: 0.3, locks, remarks: Vec::new() }
+    }
+
+    const BUSY: u64 = 600_000_000;
+    const TWO: Facts = Facts { processors: 2, threads: Some(8) };
+
+    fn names(candidates: &[Candidate]) -> Vec<&str> {
+        candidates.iter().map(|candidate| &*candidate.name).collect()
+    }
+
+    #[test]
+    fn idle_locks_leave_one_configuration_besides_libc_and_default() {
+        let few = of_process(&costs(1_000_000, vec![lock("a", 1.0, 100)]), TWO, 20);
+        assert_eq!((few.len(), few[LIBC].name.as_str()), (3, "libc"));
+        assert_eq!(few[DEFAULT].name, "default");
+        assert!(of_locks(&few[DEFAULT], &costs(1_000_000, vec![lock("a", 0.5, 9)])).is_empty());
+    }
+
+    #[test]
+    fn configurations_fit_machine_threads_and_sections() {
+        let of = |facts, hold_ns| of_process(&costs(BUSY, vec![lock("a", 1.0, hold_ns)]), facts, 20);
+        let (short, long) = (of(TWO, 100), of(TWO, 50_000));
+        assert!(!names(&short).contains(&"loiter+none") && !names(&short).contains(&"default+confine"));
+        assert_eq!(names(&long)[2..5], ["loiter+park", "futex+none", "futex+park"]);
+        let large = of(Facts { processors: 64, threads: Some(64) }, 100);
+        assert!(names(&large).contains(&"loiter+none") && names(&large).contains(&"default+confine"));
+        assert_eq!(of_process(&costs(BUSY, Vec::new()), TWO, 4).len(), 6);
+    }
+
+    #[test]
+    fn every_configuration_is_a_strategy_that_does_what_its_name_says() {
+        for candidate in NAMED.iter().map(Candidate::of_process) {
+            let text = candidate.toml();
+            Strategy::parse(Path::new("s.toml"), &text).unwrap_or_else(|why| panic!("{why}: {text}"));
+            let Some((lock, load)) = candidate.name.split_once('+') else { continue };
+            let key = |name: &str| {
+                let found = candidate.process.iter().find(|(key, _)| key == name);
+                found.map(|(_, value)| value.as_str())
+            };
+            if lock != "default" {
+                assert_eq!(key("lock").unwrap_or("loiter"), lock);
+                assert_eq!(key("load").unwrap_or("control"), load);
+            }
+        }
+    }
+
+    #[test]
+    fn locks_get_entries_by_the_length_of_their_sections() {
+        let costs = costs(BUSY, vec![lock("disk", 0.6, 90_000), lock("count", 0.35, 80)]);
+        let base = Candidate::of_process(&NAMED[DEFAULT]);
+        let all = of_locks(&base, &costs);
+        assert_eq!(all[0].name, "default; libc for disk");
+        assert_eq!(all[0].remedy, "`libc` for `disk`");
+        assert!(all.iter().any(|it| it.lock.as_deref() == Some("count")), "{:?}", names(&all));
+        let both = combined(&all[0], all.last().unwrap());
+        assert!(both.remedy.ends_with("for `count` and `libc` for `disk`"), "{}", both.remedy);
+        for candidate in all.iter().chain([&both]) {
+            let text = candidate.toml();
+            let strategy = Strategy::parse(Path::new("s.toml"), &text).expect(&text);
+            assert_eq!(strategy.entries.len(), candidate.entries.len());
+            assert!(text.contains("% of the waiting, held for"), "{text}");
+        }
+        let libc = Candidate::of_process(&NAMED[LIBC]);
+        let over_libc = of_locks(&libc, &costs);
+        assert!(over_libc.iter().all(|it| it.name != "libc; libc for disk"));
+        assert!(over_libc[0].remedy.ends_with("beside libc's locks"), "{}", over_libc[0].remedy);
+    }
+
+    #[test]
+    fn a_lock_with_nearly_all_waiting_gets_no_entry() {
+        let base = Candidate::of_process(&NAMED[DEFAULT]);
+        let one = costs(BUSY, vec![lock("hot", 0.97, 80), lock("cold", 0.03, 80)]);
+        assert!(of_locks(&base, &one).is_empty());
+    }
 }

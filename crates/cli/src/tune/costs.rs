@@ -18,7 +18,9 @@ const LITTLE: f64 = 0.01;
 /// The locks of a program, those with the most waiting first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Costs {
-    /// Length of the profile; 0 if there is none.
+    /// Whether the program recorded a profile.
+    pub is_known: bool,
+    /// From the start to the last wait.
     pub seconds: f64,
     /// Time that all threads together waited for locks.
     pub waited_ns: u64,
@@ -30,7 +32,7 @@ pub struct Costs {
 }
 
 /// One lock, or the locks of one name.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LockCost {
     pub name: String,
     pub kind: String,
@@ -58,6 +60,7 @@ impl Costs {
         let time = report.seconds * threads as f64;
         let share = if time > 0.0 { waited_ns as f64 * 1e-9 / time } else { 0.0 };
         Costs {
+            is_known: true,
             seconds: report.seconds,
             waited_ns,
             share: share.min(1.0),
@@ -69,12 +72,12 @@ impl Costs {
     /// Whether other locks can gain nearly nothing.
     pub fn is_little(&self) -> bool {
         // Idle threads would hide what the others lose, so the time of one thread counts.
-        self.seconds > 0.0 && (self.waited_ns as f64) < LITTLE * 1e9 * self.seconds
+        self.is_known && (self.waited_ns as f64) <= LITTLE * 1e9 * self.seconds
     }
 
     /// "the locks cost 0.4 % of the time".
     pub fn sentence(&self) -> String {
-        if self.seconds == 0.0 {
+        if !self.is_known {
             return "what the locks cost is unknown".to_string();
         }
         let percent = 100.0 * self.share;

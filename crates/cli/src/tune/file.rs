@@ -6,6 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::chart::quantity::seconds;
 use unconvoy_measure::output::with_suffix;
+use unconvoy_measure::resume::quoted;
 
 use super::budget::round_seconds;
 use super::candidates::{Candidate, DEFAULT, LIBC};
@@ -96,7 +97,7 @@ pub fn strategy(record: &Record) -> String {
             text.push('\n');
         }
     };
-    comment(&format!("Written by `unconvoy tune` on {date}, for: {}", record.plan.program.join(" ")));
+    comment(&format!("Written by `unconvoy tune` on {date}, for: {}", quoted(&record.plan.program)));
     comment(&record.context.machine.line());
     comment("");
     comment(&format!("{}.", record.sentence));
@@ -109,7 +110,7 @@ pub fn strategy(record: &Record) -> String {
             verdict.map_or(0, |verdict| verdict.rounds)
         ));
     }
-    if let Some(costs) = &record.costs {
+    if let Some(costs) = record.costs.as_ref().filter(|costs| costs.is_known) {
         comment(&format!("Under libc, {} ({}).", costs.sentence(), metric(record)));
     }
     format!("{text}\n{}", candidate.toml())

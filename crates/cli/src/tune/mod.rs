@@ -59,12 +59,13 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
     if let Some(warning) = executable::warning(program) {
         return Err(Refusal::usage(warning).into());
     }
+    let plan = plan(args)?;
     let output = args.output.clone().unwrap_or_else(|| named_after(program));
     let state = args.json.clone().unwrap_or_else(|| file::state(&output));
     check_outputs(args, &output, &state)?;
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let interrupts = Interrupts::install()?;
-    let mut record = Record::begin(plan(args)?, Context::capture());
+    let mut record = Record::begin(plan, Context::capture());
     record.warnings.extend(record.context.warning());
     if let Some(file) = &args.resume {
         record = record.resumed(file)?;

@@ -4,10 +4,13 @@ use std::path::Path;
 
 use askama::Template;
 use unconvoy_measure::chart::quantity;
+use unconvoy_measure::resume::quoted;
 
+use super::candidates::LIBC;
 use super::chart;
+use super::costs::LockCost;
 use super::file;
-use super::record::{Record, Stage};
+use super::record::{Record, Stage, Withdrawn};
 use crate::profile::flame;
 use crate::profile::page::waits;
 use crate::profile::rows::{Pair, Place};
@@ -30,6 +33,7 @@ struct Page<'a> {
     words: String,
     costs: String,
     locks: Vec<LockRow>,
+    helps: bool,
     waits_height: usize,
     waits: String,
     waits_style: &'static str,
@@ -77,7 +81,7 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
     let page = Page {
         program: name_of(&record.plan.program[0]),
         sentence: &record.sentence,
-        command: record.context.command.join(" "),
+        command: quoted(&record.context.command),
         machine: record.context.line(),
         metric: file::metric(record),
         rounds: verdict.map_or(0, |verdict| verdict.rounds),
@@ -87,9 +91,10 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         chart,
         strategy: record.strategy.as_deref(),
         file: path.display().to_string(),
-        words: words.join(" "),
+        words: quoted(&words),
         costs: costs.sentence(),
         locks: costs.locks.iter().map(LockRow::of).collect(),
+        helps: verdict.is_some_and(|verdict| verdict.recommended != LIBC),
         waits_height,
         waits,
         waits_style: flame::STYLE,
@@ -105,7 +110,7 @@ fn name_of(program: &str) -> String {
 }
 
 impl LockRow {
-    fn of(lock: &super::costs::LockCost) -> Self {
+    fn of(lock: &LockCost) -> Self {
         let time = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
         let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_string(), time);
         let places = |places: &[Place]| {
@@ -148,7 +153,7 @@ fn tried(record: &Record) -> Vec<TriedRow> {
             };
             let (own, of_base) = (scores(index), scores(base));
             let rounds = own.iter().flatten().count();
-            let is_out = |it: &&super::record::Withdrawn| (it.stage, it.candidate) == (stage, index);
+            let is_out = |it: &&Withdrawn| (it.stage, it.candidate) == (stage, index);
             let withdrawn = record.withdrawn.iter().find(is_out);
             if rounds == 0 && withdrawn.is_none() {
                 continue;

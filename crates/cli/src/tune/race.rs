@@ -173,7 +173,7 @@ mod tests {
     ) -> (f64, f64, f64) {
         let mut random = Rng::with_seed(7);
         let best = gains.iter().copied().fold(f64::MIN, f64::max);
-        let races = 2000;
+        let races = 1000;
         let (mut wrong, mut decided, mut runs) = (0, 0, 0);
         for _ in 0..races {
             let (choice, count) = run(&mut random, gains, noise, 64, error_rate);
