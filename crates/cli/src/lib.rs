@@ -17,6 +17,7 @@ mod listing;
 mod members;
 mod messages;
 mod names;
+mod paragraph;
 mod predict;
 mod profile;
 pub mod reference;

@@ -29,7 +29,7 @@ fn summary_names_locks_and_places_within_100_columns() {
         "held by   hold_here in server",
         "waits for a signal",
         "900 ms",
-        "Shorten what hold_here in server does while it holds queue_lock.",
+        "Shorten what hold_here in server does while it holds the lock.",
     ] {
         assert!(text.contains(part), "no {part:?} in:\n{text}");
     }

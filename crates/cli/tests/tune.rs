@@ -136,7 +136,9 @@ fn failing_program_is_reported_at_the_first_run() {
     tune(&stage, "#!/bin/sh\necho >> runs\necho done\n", &[])
         .code(1)
         .stderr(contains("no line of the output matches").and(contains("its last lines:\n  done")));
-    tune(&stage, "#!/bin/sh\necho >> runs\necho ops: 0\n", &[]).code(1).stderr(contains("more than 0"));
+    tune(&stage, "#!/bin/sh\necho >> runs\necho ops: 0\n", &[])
+        .code(1)
+        .stderr(contains("more than 0"));
     assert_eq!(stage.read("runs").lines().count(), 3, "one run each");
     assert!(!stage.path("server.toml").exists() && !stage.path("server-tune.json").exists());
 }
@@ -240,7 +242,11 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
 
     let resume = |options: &[&str], program: &[&str]| {
         let mut command = stage.unconvoy();
-        command.args(["tune", "--resume", "server-tune.json"]).args(options).arg("--").args(program);
+        command
+            .args(["tune", "--resume", "server-tune.json"])
+            .args(options)
+            .arg("--")
+            .args(program);
         command.assert()
     };
     resume(&METRIC, &["./server", "--other"])
@@ -264,6 +270,20 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     let mut again = stage.unconvoy();
     again.args(["tune", "--resume", "o.json"]).args(METRIC).args(["--", "./server"]);
     again.assert().code(1).stderr(contains("o.json is complete: there is nothing to resume"));
+}
+
+#[test]
+#[ignore = "make test-all: needs a browser"]
+fn page_works_in_browser_in_every_size_and_colour() {
+    let stage = Stage::new();
+    tune(&stage, RATED, &["--budget", "20s", "--html", "o.html"]).success();
+    let script = "const count = (what) => document.querySelectorAll(what).length;
+check(count('#ratios .row') === 2 && count('#ratios .best') === 1, 'chart');
+check(count('#ratios .one') === 1 && count('#ratios .tick') > 2, 'axis');
+const fill = getComputedStyle(document.querySelector('#ratios text')).fill;
+check(fill === getComputedStyle(document.body).color, 'colour of the chart: ' + fill);
+check(document.querySelector('.result').innerText.includes('1.90 times libc'), 'result');";
+    stage.check_in_browser("o.html", script);
 }
 
 #[test]

@@ -199,7 +199,7 @@ pub struct Header {
     pub source: AtomicU64,
     /// What the command saw from outside.
     pub observed: Observed,
-    rest: [u64; 35],
+    rest: [u64; 3],
 }
 
 const _: () = assert!(size_of::<Header>() == 4096);
@@ -246,6 +246,10 @@ pub struct Span {
     pub address: AtomicU64,
     /// Number of samples of waiting threads.
     pub waiting: AtomicU64,
+    /// Number of samples in this time.
+    pub looks: AtomicU64,
+    /// Mutexes that libc serves: number of `looks` in which a thread held the mutex.
+    pub held: AtomicU64,
     /// What the process used in this time.
     pub spent: Spent,
 }

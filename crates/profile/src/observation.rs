@@ -48,6 +48,10 @@ pub struct LockSpan {
     pub address: u64,
     /// Number of samples of waiting threads.
     pub waiting: u64,
+    /// Number of samples in this time.
+    pub looks: u64,
+    /// Mutexes that libc serves: number of `looks` in which a thread held the mutex.
+    pub held: u64,
     /// What the process used in this time.
     pub usage: Usage,
 }
@@ -68,6 +72,8 @@ impl Observation {
         let span = |span: &crate::layout::Span| LockSpan {
             address: span.address.load(Relaxed),
             waiting: span.waiting.load(Relaxed),
+            looks: span.looks.load(Relaxed),
+            held: span.held.load(Relaxed),
             usage: Usage::of(&span.spent),
         };
         let holder = |held: &crate::layout::Held| HolderSamples {
@@ -96,6 +102,8 @@ impl Observation {
         for (to, from) in observed.locks.iter().zip(self.locks.iter().take(SPANS)) {
             to.address.store(from.address, Relaxed);
             to.waiting.store(from.waiting, Relaxed);
+            to.looks.store(from.looks, Relaxed);
+            to.held.store(from.held, Relaxed);
             from.usage.store(&to.spent);
         }
         for (to, from) in observed.holders.iter().zip(self.holders.iter().take(HELD)) {
@@ -157,7 +165,7 @@ mod tests {
             processors: 2,
             threads: 9,
             whole: usage,
-            locks: vec![LockSpan { address: 0x1000, waiting: 7, usage }],
+            locks: vec![LockSpan { address: 0x1000, waiting: 7, looks: 6, held: 5, usage }],
             holders: vec![HolderSamples { address: 0x1000, call: 74, samples: 3 }],
         };
         let profile = zeroed();

@@ -14,6 +14,7 @@ use unconvoy_profile::{Kind, Recorded};
 
 use crate::images::Symbol;
 use crate::names::Names;
+use crate::paragraph::commented;
 use crate::strategy::Place;
 
 /// Number of innermost calls around a lock function that a strategy compares with an entry.
@@ -43,8 +44,7 @@ pub struct Entry {
 impl Entry {
     /// The entry as TOML, with a comment that says why, and these keys and values.
     pub fn toml(&self, why: &str, chosen: &[(&str, &str)]) -> String {
-        let mut text = String::new();
-        why.lines().for_each(|line| text += &format!("# {line}\n"));
+        let mut text = commented("# ", why);
         text += "[[lock]]\n";
         let optional = [("object", &self.object), ("build-id", &self.build_id)];
         let optional = optional.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));

@@ -162,15 +162,16 @@ impl Session<'_> {
         let cell = self.plan.cells()[turn.cell];
         let configuration = &self.plan.configurations[cell.configuration];
         let words = self.plan.command(cell);
-        let trial = self.runner.run(&words, configuration, self.timeout).map_err(|end| match end {
-            End::Refused(refusal) => Stop::Refused(refusal),
-            End::Interrupted(signal) => Stop::Ended(Ending::Interrupted(signal)),
-            End::Failed(why, output) => Stop::Ended(self.failed(turn, why, &output)),
-            End::TimedOut(limit, output) => {
-                let why = messages::killed_after_timeout(limit.as_secs_f64());
-                Stop::Ended(self.failed(turn, why, &output))
-            }
-        })?;
+        let trial =
+            self.runner.run(&words, configuration, self.timeout).map_err(|end| match end {
+                End::Refused(refusal) => Stop::Refused(refusal),
+                End::Interrupted(signal) => Stop::Ended(Ending::Interrupted(signal)),
+                End::Failed(why, output) => Stop::Ended(self.failed(turn, why, &output)),
+                End::TimedOut(limit, output) => {
+                    let why = messages::killed_after_timeout(limit.as_secs_f64());
+                    Stop::Ended(self.failed(turn, why, &output))
+                }
+            })?;
         let Trial { usage, metric, operations, fairness, .. } = trial;
         Ok(Run {
             configuration: configuration.name.clone(),

@@ -18,11 +18,11 @@ pub mod outside;
 pub(crate) mod page;
 mod pprof;
 mod recording;
-mod remarks;
+pub(crate) mod remarks;
 pub(crate) mod report;
 pub(crate) mod rows;
 mod samples;
-mod text;
+pub(crate) mod text;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,9 @@ use unconvoy_measure::child::Outcome;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
+use unconvoy_syncchar::Report as Prediction;
 
+use crate::advice;
 use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
@@ -97,6 +99,10 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
 
 /// Returns the report of a profile.
 fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
+    with_predictions(recorded, sort, &[])
+}
+
+fn with_predictions(recorded: &Recorded, sort: Sort, predictions: &[Prediction]) -> Report {
     let names = Names::new(recorded);
     let mut report = Report::named(recorded, sort, &names);
     report.remarks = remarks::of(recorded, &report);
@@ -106,6 +112,7 @@ fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
             row.entries = entries.of(&row.indices);
         }
     }
+    report.advice = advice::advise(recorded, &report, predictions);
     report
 }
 
@@ -125,6 +132,15 @@ pub fn profiled(
     let (outcome, recorded) = recording::run_silently(program, interposer, limit, interrupts)?;
     let report = |it: Recorded| (evaluated(&it, Sort::Waited), it.observed.threads);
     Ok((outcome, recorded.map(report)))
+}
+
+/// The report on a kept profile, with advice that also uses predictions for the same program.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a profile of this version.
+pub fn report_of(file: &Path, predictions: &[Prediction]) -> anyhow::Result<Report> {
+    Ok(with_predictions(&recording::read(file)?, Sort::Waited, predictions))
 }
 
 /// Checks that the output files can be written, before the program runs.
@@ -186,15 +202,4 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
         None => print(&text)?,
     }
     Ok(status)
-}
-
-/// The advice on a kept profile.
-///
-/// # Errors
-///
-/// The file cannot be read, or is not a profile of this version.
-pub fn advice_of(file: &Path) -> anyhow::Result<String> {
-    let recorded = recording::read(file)?;
-    let report = evaluated(&recorded, Sort::Waited);
-    Ok(remarks::advice(&report).iter().map(|line| format!("{line}\n")).collect())
 }

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
-use unconvoy_profile::Recorded;
 use unconvoy_profile::layout::{HELD, RUNNABLE, SPANS};
 use unconvoy_profile::observation::{HolderSamples, LockSpan, Observation, Usage};
+use unconvoy_profile::{Kind, Recorded};
 
 use super::glibc::OWNER;
 
 /// Shortest time between two samplings of all threads.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The observer sleeps at least this number of times as long as a sampling took, so that programs
-/// with many threads cost little.
+/// The observer sleeps at least this number of times as long as a sampling took of a processor, so
+/// that programs with many threads cost little.
 const MOST_PART: u32 = 200;
 
 /// Size of the largest object that contains a futex: `pthread_rwlock_t`.
@@ -31,6 +31,9 @@ const OBJECT: u64 = 56;
 /// A futex within this distance above a sleeping thread's stack pointer is the thread's own:
 /// unconvoy keeps the futex of a wait for a signal on the waiter's stack.
 const FRAMES: u64 = 4096;
+
+/// Greatest number of futexes whose holders are read in each sample.
+const WATCHED: usize = 64;
 
 /// A thread that samples a process.
 pub struct Observer {
@@ -62,6 +65,11 @@ struct Waiting {
     /// Number of waiting threads, summed over the samples.
     samples: u64,
     span: Span,
+    /// Samples since the first with a waiting thread, and those of them in which a thread held the
+    /// mutex that may be at the address.
+    looks: [u64; 2],
+    /// `looks` at the last sample with a waiting thread.
+    last_looks: [u64; 2],
 }
 
 /// The process's counters at two samples.
@@ -98,11 +106,16 @@ fn observe(pid: u32, stopped: &Receiver<()>) -> Seen {
     let mut seen = Seen::default();
     let mut pause = LOOK_EVERY;
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let begin = Instant::now();
+        let begin = thread_time();
         process.look(&mut seen);
-        pause = LOOK_EVERY.max(begin.elapsed() * MOST_PART);
+        pause = LOOK_EVERY.max(thread_time().saturating_sub(begin) * MOST_PART);
     }
     seen
+}
+
+/// Processor time of this thread. Elapsed time would include waits for a busy processor.
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// The process and its counters.
@@ -115,6 +128,8 @@ struct Process {
     tick_ns: u64,
     /// Time that each thread has waited for a processor.
     delays: HashMap<u32, u64>,
+    /// Futexes whose holders are read in each sample.
+    watched: Vec<u64>,
 }
 
 impl Process {
@@ -128,6 +143,7 @@ impl Process {
             clock: ClockId::pid_cpu_clock_id(process).ok(),
             tick_ns: 1_000_000_000 / ticks.cast_unsigned().max(1),
             delays: HashMap::new(),
+            watched: Vec::new(),
         }
     }
 
@@ -156,11 +172,22 @@ impl Process {
         }
         seen.whole.last = now;
         seen.threads = seen.threads.max(threads.len() as u64);
+        for address in &self.watched {
+            let is_held = self.owner(*address).is_some_and(|owner| owner != 0);
+            let looks = seen.futexes.entry(*address).or_default();
+            looks.looks[0] += 1;
+            looks.looks[1] += u64::from(is_held);
+        }
         for (address, count) in waiting {
             let span = Span { first: now, last: now };
-            let entry = seen.futexes.entry(address).or_insert(Waiting { samples: 0, span });
+            let new = Waiting { span, ..Waiting::default() };
+            let entry = seen.futexes.entry(address).or_insert(new);
+            if entry.samples == 0 && self.watched.len() < WATCHED {
+                self.watched.push(address);
+            }
             entry.samples += u64::from(count);
             entry.span.last = now;
+            entry.last_looks = entry.looks;
             if let Some(call) = self.holder(address, &threads) {
                 *seen.holders.entry((address, call)).or_default() += count;
             }
@@ -188,15 +215,17 @@ impl Process {
         if allowed == 0 { limit as u64 } else { allowed.min(limit) as u64 }
     }
 
+    /// The word that has the owner's thread id, if the futex is a mutex of libc's.
+    fn owner(&self, futex: u64) -> Option<u32> {
+        let mut owner = [0; 4];
+        self.memory.as_ref()?.read_exact_at(&mut owner, futex.checked_add(OWNER)?).ok()?;
+        Some(u32::from_ne_bytes(owner))
+    }
+
     /// The system call of the mutex's holder, or [`RUNNABLE`]; `None` if the futex is no mutex of
     /// libc's, or has another holder after the look.
     fn holder(&self, address: u64, threads: &HashSet<u32>) -> Option<u32> {
-        let owner = || {
-            let mut owner = [0; 4];
-            let at = address.checked_add(OWNER)?;
-            self.memory.as_ref()?.read_exact_at(&mut owner, at).ok()?;
-            Some(u32::from_ne_bytes(owner))
-        };
+        let owner = || self.owner(address);
         let holder = owner().filter(|holder| threads.contains(holder))?;
         let line = read(format!("/proc/{}/task/{holder}/syscall", self.pid));
         let call = match line.split_whitespace().next()? {
@@ -253,6 +282,7 @@ impl Observed {
             let Some(lock) = recorded.locks.iter().find(of_lock) else { continue };
             let sum = spans.entry(lock.address).or_insert(Waiting { samples: 0, ..*waiting });
             sum.samples += waiting.samples;
+            sum.last_looks = sum.last_looks.max(waiting.last_looks);
             sum.span.first = earlier(sum.span.first, waiting.span.first);
             sum.span.last = later(sum.span.last, waiting.span.last);
         }
@@ -261,6 +291,8 @@ impl Observed {
             .map(|(&address, waiting)| LockSpan {
                 address,
                 waiting: waiting.samples,
+                looks: waiting.last_looks[0],
+                held: if lock_is_mutex(recorded, address) { waiting.last_looks[1] } else { 0 },
                 usage: waiting.span.usage(),
             })
             .collect();
@@ -308,6 +340,11 @@ impl Observed {
         }
         samples
     }
+}
+
+fn lock_is_mutex(recorded: &Recorded, address: u64) -> bool {
+    let mut locks = recorded.locks.iter();
+    locks.any(|lock| lock.address == address && lock.kind == Kind::Mutex)
 }
 
 fn earlier(one: Usage, other: Usage) -> Usage {

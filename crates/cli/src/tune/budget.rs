@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use unconvoy_measure::chart::quantity::seconds;
-use unconvoy_measure::sequential::Sample;
+use unconvoy_measure::sequential::Interval;
 
+use super::candidates::Stage;
 use super::race::WORTH;
-use super::record::{Record, Stage};
-use crate::messages::tune as messages;
+use super::record::Record;
+use crate::messages::search as messages;
 
 /// Part of the time after the profile for the confirmation.
 const CONFIRMATION: f64 = 0.35;
@@ -16,7 +17,7 @@ const PROCESS: f64 = 0.6;
 /// A trial of fewer rounds shows little.
 const ROUNDS: f64 = 4.0;
 /// Rounds of the confirmation, if time permits: fewer have wide intervals, and more show nothing.
-const FRESH: [usize; 2] = [5, 40];
+const FRESH: [usize; 2] = [5, 60];
 /// Fewest fresh rounds: two have an interval, but hardly ever a narrow one.
 const FEWEST: f64 = 3.0;
 /// libc, the default and the best.
@@ -117,8 +118,8 @@ pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
 
 /// The number of fresh rounds: as many as show a difference of 2 % with the noise of the trials, and
 /// as fit into the time, in rounds, that is left.
-pub fn confirmation_rounds(noise: Option<Sample>, left: f64) -> usize {
-    let wanted = noise.map_or(FRESH[0], |noise| noise.count_for(WORTH / 2.0, 0.05));
+pub fn confirmation_rounds(noise: Option<Interval>, left: f64) -> usize {
+    let wanted = noise.map_or(FRESH[0], |noise| noise.count_for(WORTH / 2.0));
     wanted.clamp(FRESH[0], FRESH[1]).min(left.max(FEWEST) as usize)
 }
 
@@ -149,10 +150,10 @@ mod tests {
 
     #[test]
     fn confirmation_has_more_rounds_with_more_noise() {
-        let noise = |deviation| Some(Sample { count: 8, mean: 0.0, deviation });
+        let noise = |margin| Some(Interval { count: 8, centre: 0.0, low: -margin, high: margin });
         assert_eq!(confirmation_rounds(None, 100.0), FRESH[0]);
         assert_eq!(confirmation_rounds(noise(0.001), 100.0), FRESH[0]);
-        assert!((10..=30).contains(&confirmation_rounds(noise(0.02), 100.0)));
+        assert!((10..=30).contains(&confirmation_rounds(noise(0.015), 100.0)));
         assert_eq!(confirmation_rounds(noise(0.2), 100.0), FRESH[1]);
         assert_eq!(confirmation_rounds(noise(0.2), 7.9), 7);
         assert_eq!(confirmation_rounds(noise(0.2), -3.0), 3);

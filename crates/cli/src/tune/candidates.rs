@@ -32,6 +32,22 @@ const EACH: usize = 3;
 /// A lock with this share of the time waited is the process: an entry for it says nothing new.
 const NEARLY_ALL: f64 = 0.9;
 
+/// A part of the search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// The first run, under libc.
+    First,
+    /// Configurations of the whole process, and what the profile suggests.
+    Process,
+    /// Entries for single locks.
+    Locks,
+    /// The best entries for two locks together.
+    Combination,
+    /// The best against libc and the default.
+    Confirmation,
+}
+
 /// A way to run the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
@@ -45,8 +61,10 @@ pub struct Candidate {
     pub process: Vec<(String, String)>,
     /// `[[lock]]` entries, as TOML.
     pub entries: Vec<String>,
-    /// Name of the locks that the last entries are for.
-    pub lock: Option<String>,
+    /// Names of the locks that have entries.
+    pub locks: Vec<String>,
+    /// When it is first tried.
+    pub stage: Stage,
 }
 
 impl Candidate {
@@ -66,27 +84,60 @@ impl Candidate {
             why: why.to_string(),
             process: process.collect(),
             entries: Vec::new(),
-            lock: None,
+            locks: Vec::new(),
+            stage: Stage::Process,
         }
+    }
+
+    /// The strategy that the profile suggests, in which libc serves the other locks. `None` if the
+    /// advice names no lock.
+    fn advised(costs: &Costs) -> Option<Self> {
+        let (mut entries, mut known) = (Vec::new(), Vec::new());
+        let (mut locks, mut remedies) = (Vec::new(), Vec::new());
+        for advice in &costs.advice {
+            let named =
+                advice.choices.iter().filter_map(|(entry, lock)| Some((entry.as_ref()?, lock)));
+            for (entry, lock) in named.filter(|(_, lock)| *lock != "elided" || has_transactions()) {
+                if known.contains(&entry) {
+                    continue;
+                }
+                known.push(entry);
+                entries.push(entry.toml(&advice.problem, &[("lock", lock)]));
+                if !locks.contains(&advice.lock) {
+                    locks.push(advice.lock.clone());
+                    remedies.push(remedy_for(lock, &advice.lock));
+                }
+            }
+        }
+        (!entries.is_empty()).then(|| Candidate {
+            name: "advice".to_string(),
+            remedy: format!("{} beside libc's locks", remedies.join(" and ")),
+            why: "what the profile suggests".to_string(),
+            process: vec![("lock".to_string(), "libc".to_string())],
+            entries,
+            locks,
+            stage: Stage::Process,
+        })
     }
 
     /// This candidate with other algorithms for one name's locks.
     fn with_entries(&self, lock: &LockCost, algorithm: &Algorithm) -> Self {
         let (name, keys) = (algorithm.name, algorithm.keys);
-        let remedy = match name {
-            "elided" => format!("eliding `{}`", lock.name),
-            _ => format!("`{name}` for `{}`", lock.name),
-        };
+        let remedy = remedy_for(name, &lock.name);
         let beside = match &*self.name {
             "default" => remedy.clone(),
-            base => format!("{remedy} beside {}", if base == "libc" { "libc's locks" } else { base }),
+            _ if !self.entries.is_empty() => format!("{remedy} and {}", self.remedy),
+            base => {
+                format!("{remedy} beside {}", if base == "libc" { "libc's locks" } else { base })
+            }
         };
         let why = format!("{}: {}.", lock.summary(), algorithm.why);
         let mut candidate = self.clone();
         candidate.name = format!("{}; {name} for {}", self.name, lock.name);
         candidate.remedy = beside;
         candidate.entries.extend(lock.entries(&why, keys));
-        candidate.lock = Some(lock.name.clone());
+        candidate.locks.push(lock.name.clone());
+        candidate.stage = Stage::Locks;
         candidate.why = why;
         candidate
     }
@@ -106,7 +157,10 @@ impl Candidate {
     fn process_comment(&self) -> String {
         let name = self.name.split(';').next().unwrap_or_default();
         let named = NAMED.iter().find(|named| named.name == name);
-        named.map_or_else(String::new, |named| format!("{name}: {}.", named.why))
+        match named {
+            Some(named) => format!("{name}: {}.", named.why),
+            None => "libc serves the locks that no entry names.".to_string(),
+        }
     }
 
     /// What runs the program this way.
@@ -124,6 +178,14 @@ impl Candidate {
         };
         let warnings = configuration.resolve(program).map_err(|refusal| refusal.message)?;
         warnings.into_iter().next().map_or(Ok(configuration), Err)
+    }
+}
+
+fn remedy_for(algorithm: &str, lock: &str) -> String {
+    match algorithm {
+        "elided" => format!("eliding `{lock}`"),
+        "default" => format!("the default lock for `{lock}`"),
+        _ => format!("`{algorithm}` for `{lock}`"),
     }
 }
 
@@ -189,7 +251,11 @@ const NAMED: [Named; 15] = [
         &[("lock", "clh"), ("load", "yield")],
         "a queue whose waiters yield their processor",
     ),
-    named("tas+yield", &[("lock", "tas"), ("load", "yield")], "the fastest waiter, without backoff"),
+    named(
+        "tas+yield",
+        &[("lock", "tas"), ("load", "yield")],
+        "the fastest waiter, without backoff",
+    ),
     Named {
         is_for_long: true,
         ..named("futex+park", &[("lock", "futex"), ("load", "park")], "waiters poll, then sleep")
@@ -278,10 +344,15 @@ pub fn of_process(costs: &Costs, facts: Facts, most: usize) -> Vec<Candidate> {
     let is_long = costs.locks.first().and_then(|lock| lock.hold_p50_ns) >= Some(LONG_HOLD_NS);
     let (plain, others) = NAMED.split_at(2);
     let mut others: Vec<&Named> = others.iter().filter(is_met).collect();
+    let choices = costs.advice.iter().flat_map(|advice| &advice.choices);
+    let advised: Vec<&str> =
+        choices.filter(|(entry, _)| entry.is_none()).map(|(_, lock)| &**lock).collect();
     // The sort is stable.
-    others.sort_by_key(|named| is_long && !named.is_for_long);
+    others.sort_by_key(|named| (!advised.contains(&named.name), is_long && !named.is_for_long));
     let most = if costs.is_little() { most.min(FEW) } else { most };
-    plain.iter().chain(others.into_iter().take(most)).map(Candidate::of_process).collect()
+    let plain = plain.iter().map(Candidate::of_process);
+    let others = others.into_iter().map(Candidate::of_process);
+    plain.chain(Candidate::advised(costs).into_iter().chain(others).take(most)).collect()
 }
 
 /// Candidates that give single locks another algorithm than `base` does.
@@ -289,7 +360,8 @@ pub fn of_locks(base: &Candidate, costs: &Costs) -> Vec<Candidate> {
     if costs.is_little() {
         return Vec::new();
     }
-    let locks = costs.locks.iter().filter(|lock| lock.share >= SHARE && lock.has_entries());
+    let is_new = |lock: &&LockCost| lock.has_entries() && !base.locks.contains(&lock.name);
+    let locks = costs.locks.iter().filter(|lock| lock.share >= SHARE).filter(is_new);
     let locks: Vec<&LockCost> = locks.take(LOCKS).collect();
     if locks.iter().any(|lock| lock.share >= NEARLY_ALL) {
         return Vec::new();
@@ -322,7 +394,8 @@ pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
     let mut both = first.clone();
     both.name = format!("{}; {added}", first.name);
     both.remedy = format!("{remedy} and {}", first.remedy);
-    both.lock = None;
+    both.locks.extend(second.locks.last().cloned());
+    both.stage = Stage::Combination;
     both.why = format!("{} {}", first.why, second.why);
     both.entries.extend(second.entries.iter().cloned());
     both
@@ -330,6 +403,7 @@ pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
 
 #[cfg(test)]
 mod tests {
+    use super::super::costs::Advised;
     use super::*;
     use crate::advice::entry::Entry;
 
@@ -352,7 +426,15 @@ mod tests {
     }
 
     fn costs(waited_ns: u64, locks: Vec<LockCost>) -> Costs {
-        Costs { is_known: true, seconds: 1.0, waited_ns, share: 0.3, locks, remarks: Vec::new() }
+        Costs {
+            is_known: true,
+            seconds: 1.0,
+            waited_ns,
+            share: 0.3,
+            locks,
+            remarks: Vec::new(),
+            advice: Vec::new(),
+        }
     }
 
     const BUSY: u64 = 600_000_000;
@@ -372,12 +454,17 @@ mod tests {
 
     #[test]
     fn configurations_fit_machine_threads_and_sections() {
-        let of = |facts, hold_ns| of_process(&costs(BUSY, vec![lock("a", 1.0, hold_ns)]), facts, 20);
+        let of =
+            |facts, hold_ns| of_process(&costs(BUSY, vec![lock("a", 1.0, hold_ns)]), facts, 20);
         let (short, long) = (of(TWO, 100), of(TWO, 50_000));
-        assert!(!names(&short).contains(&"loiter+none") && !names(&short).contains(&"default+confine"));
+        assert!(
+            !names(&short).contains(&"loiter+none") && !names(&short).contains(&"default+confine")
+        );
         assert_eq!(names(&long)[2..5], ["loiter+park", "futex+none", "futex+park"]);
         let large = of(Facts { processors: 64, threads: Some(64) }, 100);
-        assert!(names(&large).contains(&"loiter+none") && names(&large).contains(&"default+confine"));
+        assert!(
+            names(&large).contains(&"loiter+none") && names(&large).contains(&"default+confine")
+        );
         assert_eq!(of_process(&costs(BUSY, Vec::new()), TWO, 4).len(), 6);
     }
 
@@ -385,7 +472,8 @@ mod tests {
     fn every_configuration_is_a_strategy_that_does_what_its_name_says() {
         for candidate in NAMED.iter().map(Candidate::of_process) {
             let text = candidate.toml();
-            Strategy::parse(Path::new("s.toml"), &text).unwrap_or_else(|why| panic!("{why}: {text}"));
+            Strategy::parse(Path::new("s.toml"), &text)
+                .unwrap_or_else(|why| panic!("{why}: {text}"));
             let Some((lock, load)) = candidate.name.split_once('+') else { continue };
             let key = |name: &str| {
                 let found = candidate.process.iter().find(|(key, _)| key == name);
@@ -405,7 +493,7 @@ mod tests {
         let all = of_locks(&base, &costs);
         assert_eq!(all[0].name, "default; libc for disk");
         assert_eq!(all[0].remedy, "`libc` for `disk`");
-        assert!(all.iter().any(|it| it.lock.as_deref() == Some("count")), "{:?}", names(&all));
+        assert!(all.iter().any(|it| it.locks == ["count"]), "{:?}", names(&all));
         let both = combined(&all[0], all.last().unwrap());
         assert!(both.remedy.ends_with("for `count` and `libc` for `disk`"), "{}", both.remedy);
         for candidate in all.iter().chain([&both]) {
@@ -418,6 +506,25 @@ mod tests {
         let over_libc = of_locks(&libc, &costs);
         assert!(over_libc.iter().all(|it| it.name != "libc; libc for disk"));
         assert!(over_libc[0].remedy.ends_with("beside libc's locks"), "{}", over_libc[0].remedy);
+    }
+
+    #[test]
+    fn advice_is_tried_first_and_its_locks_get_no_other_entries() {
+        let mut costs = costs(BUSY, vec![lock("hot", 0.6, 80), lock("warm", 0.35, 80)]);
+        costs.advice.push(Advised {
+            lock: "hot".to_string(),
+            problem: "saturated short sections: held for 80 ns".to_string(),
+            paragraphs: Vec::new(),
+            choices: vec![(Some(costs.locks[0].names[0].clone()), "default".to_string())],
+        });
+        let all = of_process(&costs, TWO, 1);
+        assert_eq!(names(&all), ["libc", "default", "advice"]);
+        assert_eq!(all[2].remedy, "the default lock for `hot` beside libc's locks");
+        let text = all[2].toml();
+        assert!(text.contains("symbol = \"hot\"\n") && text.contains("lock = \"libc\""), "{text}");
+        Strategy::parse(Path::new("s.toml"), &text).expect(&text);
+        let more = of_locks(&all[2], &costs);
+        assert!(!more.is_empty() && more.iter().all(|it| it.locks == ["hot", "warm"]));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use unconvoy_measure::chart::quantity;
 
 use crate::advice::entry::Entry;
+use crate::advice::finding::Advice;
+use crate::advice::text;
 use crate::profile::report::Report;
 use crate::profile::rows::{Pair, Place, Row};
 
@@ -29,6 +31,21 @@ pub struct Costs {
     pub locks: Vec<LockCost>,
     /// What the profile does not cover.
     pub remarks: Vec<String>,
+    /// What the profile suggests, in order of worth.
+    pub advice: Vec<Advised>,
+}
+
+/// An advice on some locks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Advised {
+    /// The locks' name.
+    pub lock: String,
+    /// What is wrong.
+    pub problem: String,
+    /// The advice as paragraphs.
+    pub paragraphs: Vec<String>,
+    /// Entries of a strategy, `None` for the whole process, and the lock that should serve them.
+    pub choices: Vec<(Option<Entry>, String)>,
 }
 
 /// One lock, or the locks of one name.
@@ -66,6 +83,7 @@ impl Costs {
             share: share.min(1.0),
             locks: rows.take(KEPT).map(LockCost::of).collect(),
             remarks: report.remarks.clone(),
+            advice: report.advice.iter().map(Advised::of).collect(),
         }
     }
 
@@ -87,6 +105,18 @@ impl Costs {
             p => format!("{p:.0} % of the time"),
         };
         format!("the locks cost {shown}")
+    }
+}
+
+impl Advised {
+    fn of(advice: &Advice) -> Self {
+        let choices = advice.strategy.iter();
+        Advised {
+            lock: advice.lock.clone(),
+            problem: format!("{}: {}", advice.problem.name(), advice.sentence),
+            paragraphs: text::paragraphs(advice),
+            choices: choices.map(|it| (it.entry.clone(), it.lock.to_string())).collect(),
+        }
     }
 }
 

@@ -9,16 +9,14 @@ use unconvoy_measure::output::with_suffix;
 use unconvoy_measure::resume::quoted;
 
 use super::budget::round_seconds;
-use super::candidates::{Candidate, DEFAULT, LIBC};
-use super::record::{Record, Stage};
+use super::candidates::{Candidate, DEFAULT, LIBC, Stage};
+use super::record::Record;
 use super::verdict::Comparison;
-use crate::messages::tune as messages;
+use crate::messages::search as messages;
+use crate::paragraph::commented;
 
 /// First line of the files that this command writes, and may replace.
 const OPENING: &str = "# Written by `unconvoy tune`";
-
-/// Columns of a comment.
-const COLUMNS: usize = 96;
 
 /// The file that keeps an unfinished search: `server-tune.json` beside `server.toml`.
 pub fn state(output: &Path) -> PathBuf {
@@ -92,12 +90,12 @@ pub fn strategy(record: &Record) -> String {
     let date = record.context.date.split(' ').next().unwrap_or_default();
     let mut text = String::new();
     let mut comment = |line: &str| {
-        for part in wrapped(line) {
-            text += format!("# {part}").trim_end();
-            text.push('\n');
-        }
+        text += &if line.is_empty() { "#\n".to_string() } else { commented("# ", line) };
     };
-    comment(&format!("Written by `unconvoy tune` on {date}, for: {}", quoted(&record.plan.program)));
+    comment(&format!(
+        "Written by `unconvoy tune` on {date}, for: {}",
+        quoted(&record.plan.program)
+    ));
     comment(&record.context.machine.line());
     comment("");
     comment(&format!("{}.", record.sentence));
@@ -120,22 +118,6 @@ pub fn metric(record: &Record) -> String {
     let metric = &record.plan.metric;
     let better = if metric.lower_is_better { "lower" } else { "higher" };
     format!("the metric is {}, {better} is better", metric.name)
-}
-
-fn wrapped(line: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in line.split(' ') {
-        let last = lines.last_mut().expect("never empty");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(word.to_string());
-        } else {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
-    lines
 }
 
 /// The result for a terminal.

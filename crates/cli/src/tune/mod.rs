@@ -1,8 +1,6 @@
-//! `unconvoy tune`: from a slow program to a proven remedy, lock by lock, with nothing rebuilt.
+//! `unconvoy tune`: from a slow program to a remedy, lock by lock, with nothing rebuilt.
 //!
-//! [`session`] runs the program: once, with a profile ([`costs`]), in a [`race`] of [`candidates`],
-//! and in a confirmation, which gives the [`verdict`]. The [`record`] has the result and is the state
-//! of an interrupted search; [`file`] and [`page`] render it.
+//! [`search`] runs a program until a strategy is proven; [`tune`] itself advises by records.
 
 mod budget;
 mod candidates;
@@ -13,213 +11,53 @@ pub mod options;
 mod page;
 mod race;
 mod record;
+mod records;
+mod search;
 mod session;
 mod verdict;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use options::TuneArgs;
+use serde_json::json;
+use unconvoy_measure::output::{print_all, replace};
 
-use unconvoy::catalogue::environment;
-use unconvoy_measure::context::{command_line, processors};
-use unconvoy_measure::export::{Destination, Json};
-use unconvoy_measure::interrupt::Interrupts;
-use unconvoy_measure::output::{complain, print, print_all, replace};
-use unconvoy_measure::parts;
-use unconvoy_measure::progress::Progress;
-use unconvoy_measure::resume::quoted;
-
-use crate::compare::context::Context;
-use crate::compare::extract::Printed;
-use crate::compare::trial::Runner;
-use crate::executable;
 use crate::messages::predict::cannot_write;
 use crate::messages::tune as messages;
+use crate::paragraph::wrapped;
 use crate::profile;
 use crate::refusal::Refusal;
-use crate::run::writable;
-use options::TuneArgs;
-use record::{Plan, Record};
-use session::{Session, Stop};
+use anyhow::Context as _;
+use records::Records;
 
-/// Exit status if the runs do not decide.
-const UNDECIDED: u8 = 3;
+/// The schema of `--json`.
+const SCHEMA: &str = "unconvoy-advice-1";
 
-/// Thread counts per processor without `--threads`: full load and overload.
-const LOADS: [u32; 2] = [1, 4];
-
-/// Searches a strategy for a program, and returns the exit status.
+/// Searches a strategy for a program, or advises by records. Returns the exit status.
 ///
 /// # Errors
 ///
-/// An error before the first run ends: wrong usage or an output that cannot be written (2), no
-/// interposer (125), program not found (127) or not executable (126), nothing to resume (1).
+/// A record that cannot be read (1) or is of another kind or version (2), or an output that cannot
+/// be written (1). As [`search::search`].
 pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
-    let Some(program) = args.program.first() else { return advise(args) };
-    if let Some(warning) = executable::warning(program) {
-        return Err(Refusal::usage(warning).into());
+    if !args.program.is_empty() {
+        return search::search(args);
     }
-    let plan = plan(args)?;
-    let output = args.output.clone().unwrap_or_else(|| named_after(program));
-    let state = args.json.clone().unwrap_or_else(|| file::state(&output));
-    check_outputs(args, &output, &state)?;
-    let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
-    let interrupts = Interrupts::install()?;
-    let mut record = Record::begin(plan, Context::capture());
-    record.warnings.extend(record.context.warning());
-    if let Some(file) = &args.resume {
-        record = record.resumed(file)?;
+    let Records { profiles, predictions } = records::sort(&args.advise)?;
+    if profiles.is_empty() {
+        return Err(Refusal::usage(messages::no_profile()).into());
     }
-    let budget = args.budget.as_secs();
-    let quiet = args.measured.quiet;
-    let mut session = Session {
-        before_s: record.elapsed_s,
-        record,
-        runner: Runner {
-            printed: Printed {
-                metric: args.measured.metric.clone(),
-                operations: None,
-                fairness: None,
-            },
-            library: Some(library),
-            interrupts: &interrupts,
-        },
-        program: args.program.clone(),
-        timeout: args.measured.timeout,
-        state: Destination::new(Json, &state),
-        progress: Progress::of("second", budget, quiet),
-        started: Instant::now(),
-        configurations: BTreeMap::new(),
-    };
-    let ended = session.search();
-    session.progress.finish();
-    let record = session.record;
-    conclude(args, record, ended, &output, &state)
-}
-
-/// Advises by records.
-fn advise(args: &TuneArgs) -> anyhow::Result<u8> {
-    for record in &args.advise {
-        print(&profile::advice_of(record)?)?;
+    let mut programs = Vec::new();
+    let mut text = String::new();
+    for file in profiles {
+        let report = profile::report_of(file, &predictions)?;
+        let heading = profile::text::heading(&report);
+        text += &(wrapped(&heading) + &profile::text::advice(&report.advice));
+        programs
+            .push(json!({ "profile": file, "program": report.program, "advice": report.advice }));
     }
+    if let Some(file) = &args.json {
+        let record = json!({ "schema": SCHEMA, "programs": programs });
+        replace(file, format!("{record:#}\n").as_bytes()).with_context(|| cannot_write(file))?;
+    }
+    print_all(text)?;
     Ok(0)
-}
-
-fn plan(args: &TuneArgs) -> Result<Plan, Refusal> {
-    let counts = || LOADS.map(|load| load * processors()).to_vec();
-    Ok(Plan {
-        program: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        threads: args.measured.thread_counts(&args.program, counts)?,
-        metric: args.measured.compared(),
-        error_rate: args.error_rate,
-        seed: args.measured.seed(),
-        budget_s: args.budget.as_secs_f64(),
-    })
-}
-
-/// `server.toml` for `/usr/bin/server`.
-fn named_after(program: &std::ffi::OsStr) -> PathBuf {
-    let name = Path::new(program).file_name().unwrap_or(program);
-    unconvoy_measure::output::with_suffix(Path::new(name), ".toml")
-}
-
-/// Checks the outputs before the search, which may take long.
-fn check_outputs(args: &TuneArgs, output: &Path, state: &Path) -> Result<(), Refusal> {
-    let outputs = [("--output", Some(output)), ("--json", Some(state))];
-    for (option, path) in outputs.into_iter().chain([("--html", args.html.as_deref())]) {
-        let Some(path) = path else { continue };
-        writable(path).map_err(|why| Refusal::usage(messages::output_rejected(option, path, why)))?;
-    }
-    if args.output.is_none() && !file::may_replace(output) {
-        return Err(Refusal::usage(messages::not_ours(output)));
-    }
-    Ok(())
-}
-
-/// Writes and prints what was found, and returns the exit status.
-fn conclude(
-    args: &TuneArgs,
-    mut record: Record,
-    ended: Result<(), Stop>,
-    output: &Path,
-    state: &Path,
-) -> anyhow::Result<u8> {
-    let mut status = match ended {
-        Ok(()) => {
-            record.complete = true;
-            0
-        }
-        Err(Stop::Refused(refusal)) if record.runs.is_empty() => return Err(refusal.into()),
-        Err(Stop::Refused(refusal)) => ended_by(&mut record, refusal.message, 1),
-        Err(Stop::Failed(failure)) => {
-            complain(&failure.to_string());
-            ended_by(&mut record, failure.brief(), 1)
-        }
-        Err(Stop::Interrupted(signal)) => {
-            ended_by(&mut record, format!("signal {signal}"), 128 + signal as u8)
-        }
-        Err(Stop::TooLong(why)) => {
-            record.sentence.clone_from(&why);
-            ended_by(&mut record, why, UNDECIDED)
-        }
-    };
-    if record.candidates.is_empty() && status != UNDECIDED {
-        // Nothing was tried.
-        return Ok(status);
-    }
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    if record.sentence.is_empty() {
-        record.sentence = file::sentence(&record, &name);
-    }
-    let is_decided = file::remark_on_noise(&mut record);
-    if status == 0 && !is_decided {
-        status = UNDECIDED;
-    }
-    let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
-        let written = bytes.and_then(|bytes| Ok(replace(path, &bytes)?));
-        if let Err(error) = written {
-            complain(&format!("{}: {error:#}", cannot_write(path)));
-            status = status.max(1);
-        }
-    };
-    if record.complete && record.verdict.is_some() {
-        let text = file::strategy(&record);
-        write(output, Ok(text.clone().into_bytes()));
-        record.strategy = Some(text);
-    }
-    if let Some(html) = &args.html {
-        write(html, page::render(&record, output).map(String::into_bytes));
-    }
-    if record.complete && args.json.is_none() {
-        // Nothing is left to resume.
-        let _ = std::fs::remove_file(state);
-    } else {
-        write(state, unconvoy_measure::export::json(&record));
-    }
-    for warning in &record.warnings {
-        complain(&format!("warning: {warning}"));
-    }
-    if !record.complete && status != UNDECIDED {
-        complain(&messages::kept(&resuming(state)));
-    }
-    if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
-        complain(&crate::messages::compare::cannot_print(error));
-        status = status.max(1);
-    }
-    Ok(status)
-}
-
-fn ended_by(record: &mut Record, why: String, status: u8) -> u8 {
-    record.ended_by = Some(why);
-    status
-}
-
-/// This process's command line with `--resume`.
-fn resuming(state: &Path) -> String {
-    let mut words = command_line();
-    if !words.iter().any(|word| word.starts_with("--resume")) {
-        let place = words.iter().position(|word| word == "tune").map_or(1, |place| place + 1);
-        words.splice(place..place, ["--resume".into(), state.display().to_string()]);
-    }
-    quoted(&words)
 }

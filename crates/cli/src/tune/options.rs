@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use crate::compare::options::Measured;
-use crate::messages::tune as messages;
+use crate::messages::search as messages;
 
 /// `unconvoy tune`.
 #[derive(Debug, Args)]

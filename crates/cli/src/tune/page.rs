@@ -1,16 +1,17 @@
 //! The result as one self-contained HTML page.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use askama::Template;
 use unconvoy_measure::chart::quantity;
 use unconvoy_measure::resume::quoted;
 
-use super::candidates::LIBC;
+use super::candidates::{LIBC, Stage};
 use super::chart;
 use super::costs::LockCost;
 use super::file;
-use super::record::{Record, Stage, Withdrawn};
+use super::record::{Record, Withdrawn};
 use crate::profile::flame;
 use crate::profile::page::waits;
 use crate::profile::rows::{Pair, Place};
@@ -19,7 +20,7 @@ use crate::profile::rows::{Pair, Place};
 #[template(path = "tune.html")]
 struct Page<'a> {
     program: String,
-    sentence: &'a str,
+    sentence: String,
     command: String,
     machine: String,
     metric: String,
@@ -38,6 +39,7 @@ struct Page<'a> {
     waits: String,
     waits_style: &'static str,
     tried: Vec<TriedRow>,
+    advice: Vec<&'a [String]>,
     remarks: &'a [String],
     version: &'static str,
 }
@@ -80,7 +82,7 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
     let path = std::path::absolute(output).unwrap_or_else(|_| output.to_path_buf());
     let page = Page {
         program: name_of(&record.plan.program[0]),
-        sentence: &record.sentence,
+        sentence: with_code(&record.sentence),
         command: quoted(&record.context.command),
         machine: record.context.line(),
         metric: file::metric(record),
@@ -99,10 +101,21 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         waits,
         waits_style: flame::STYLE,
         tried: tried(record),
+        advice: costs.advice.iter().map(|advice| &*advice.paragraphs).collect(),
         remarks: &costs.remarks,
         version: concat!("unconvoy ", env!("CARGO_PKG_VERSION")),
     };
     Ok(page.render()?)
+}
+
+/// A sentence as HTML, with its backquoted parts as code.
+fn with_code(sentence: &str) -> String {
+    let parts = sentence.split('`').enumerate();
+    let html = parts.map(|(index, part)| match index % 2 {
+        0 => flame::escape(part).to_string(),
+        _ => format!("<code>{}</code>", flame::escape(part)),
+    });
+    html.collect()
 }
 
 fn name_of(program: &str) -> String {
@@ -135,6 +148,14 @@ impl LockRow {
     }
 }
 
+/// The candidates that ran in a stage.
+fn ran(record: &Record, stage: Stage) -> Vec<usize> {
+    let runs = record.runs.iter().filter(|run| run.stage == stage).map(|run| run.candidate);
+    let all =
+        runs.chain(record.withdrawn.iter().filter(|it| it.stage == stage).map(|it| it.candidate));
+    all.collect::<BTreeSet<usize>>().into_iter().collect()
+}
+
 /// The candidates in the order of their trials.
 fn tried(record: &Record) -> Vec<TriedRow> {
     let mut rows = Vec::new();
@@ -153,6 +174,9 @@ fn tried(record: &Record) -> Vec<TriedRow> {
             };
             let (own, of_base) = (scores(index), scores(base));
             let rounds = own.iter().flatten().count();
+            let members = ran(record, stage);
+            let is_running =
+                record.race(stage, &members).running().iter().any(|&it| members[it] == index);
             let is_out = |it: &&Withdrawn| (it.stage, it.candidate) == (stage, index);
             let withdrawn = record.withdrawn.iter().find(is_out);
             if rounds == 0 && withdrawn.is_none() {
@@ -164,7 +188,7 @@ fn tried(record: &Record) -> Vec<TriedRow> {
             let fate = match withdrawn {
                 Some(it) => it.why.clone(),
                 None if record.confirmed == Some(index) => "confirmed".to_string(),
-                None if rounds < last => format!("worse, after {rounds} rounds"),
+                None if !is_running => format!("worse, after {rounds} rounds"),
                 None => "left at the end".to_string(),
             };
             let against = &record.candidates[base].name;

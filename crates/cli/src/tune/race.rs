@@ -4,7 +4,7 @@
 //! A score is the logarithm of the metric, greater for better. Two configurations are compared by
 //! the differences of their scores within each round, because they share the machine's drift.
 //!
-//! **Test.** Student's t on these differences, one-sided, at the looks of
+//! **Test.** Student's t and Wilcoxon's ranks of these differences, one-sided, at the looks of
 //! [`sequential`](unconvoy_measure::sequential) (a group-sequential test). The level of one test is
 //! the race's error rate, divided by the number of rivals and that of looks.
 //!
@@ -13,10 +13,9 @@
 //! is not worse, or the race stops although it is better than the leader by that much. For each
 //! rival and look, the first of these implies the second if the rival is so much worse. So with K
 //! configurations there are K - 1 events per look, and by Bonferroni's inequality the rate holds
-//! whatever the number of configurations, whenever the race stops. The differences are assumed to be
-//! normally distributed; a wider tail makes the test drop later.
+//! whatever the number of configurations, whenever the race stops.
 
-use unconvoy_measure::sequential::{LOOKS, Sample};
+use unconvoy_measure::sequential::{LOOKS, centre, tail_below};
 
 /// A smaller relative gain is not worth a setting.
 pub const WORTH: f64 = 0.02;
@@ -89,32 +88,27 @@ impl Race {
     /// Whether one configuration is left, or none that is left is better than the leader by more
     /// than [`WORTH`].
     pub fn is_decided(&self) -> bool {
-        let Some(leader) = self.leader(|_| true) else { return true };
-        let rivals = self.running();
-        let mut rivals = rivals.into_iter().filter(|rival| *rival != leader);
-        let is_look = LOOKS.contains(&self.rounds);
-        rivals.all(|rival| is_look && self.is_below(rival, leader, WORTH.ln_1p()))
+        let running = self.running();
+        if running.len() < 2 || !LOOKS.contains(&self.rounds) {
+            return running.len() < 2;
+        }
+        let leader = self.leader(|_| true);
+        let mut rivals = running.into_iter().filter(|rival| Some(*rival) != leader);
+        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p())))
     }
 
-    /// The best so far of those that are left and pass `is_eligible`. The mean omits the extreme
-    /// rounds, so that one disturbed run decides nothing.
+    /// The best so far of those that are left and pass `is_eligible`; the first of equals, because
+    /// configurations are listed simplest first.
     pub fn leader(&self, is_eligible: impl Fn(usize) -> bool) -> Option<usize> {
         let running = self.running();
-        let eligible = running.iter().copied().filter(|&index| is_eligible(index));
         let score = |index: usize| {
-            let others = running.iter().copied();
-            let mut relative: Vec<f64> = (0..self.rounds)
-                .map(|round| {
-                    let all = others.clone().map(|other| self.racers[other].scores[round]);
-                    self.racers[index].scores[round] - all.sum::<f64>() / running.len() as f64
-                })
-                .collect();
-            relative.sort_by(f64::total_cmp);
-            let extremes = if relative.len() > 4 { relative.len() / 5 } else { 0 };
-            let kept = &relative[extremes..relative.len() - extremes];
-            kept.iter().sum::<f64>() / kept.len().max(1) as f64
+            let of_round = |round: usize| {
+                let all = running.iter().map(|&other| self.racers[other].scores[round]);
+                self.racers[index].scores[round] - all.sum::<f64>() / running.len() as f64
+            };
+            centre(&(0..self.rounds).map(of_round).collect::<Vec<_>>())
         };
-        // The first of equals: configurations are listed simplest first.
+        let eligible = running.iter().copied().filter(|&index| is_eligible(index));
         eligible.rev().max_by(|&a, &b| score(a).total_cmp(&score(b)))
     }
 
@@ -127,8 +121,8 @@ impl Race {
     /// Whether `a` is proven to be less than `margin` above `b`.
     fn is_below(&self, a: usize, b: usize, margin: f64) -> bool {
         let tests = (self.racers.len() - 1) * LOOKS.len();
-        let sample = Sample::of(&self.differences(a, b));
-        sample.is_some_and(|sample| sample.tail_below(margin) < self.error_rate / tests as f64)
+        let differences = self.differences(a, b);
+        tail_below(&differences, margin) < self.error_rate / tests as f64
     }
 }
 
@@ -173,10 +167,10 @@ mod tests {
     ) -> (f64, f64, f64) {
         let mut random = Rng::with_seed(7);
         let best = gains.iter().copied().fold(f64::MIN, f64::max);
-        let races = 1000;
+        let races = 400;
         let (mut wrong, mut decided, mut runs) = (0, 0, 0);
         for _ in 0..races {
-            let (choice, count) = run(&mut random, gains, noise, 64, error_rate);
+            let (choice, count) = run(&mut random, gains, noise, 32, error_rate);
             runs += count;
             decided += u32::from(choice.is_some());
             let is_wrong =
@@ -216,7 +210,7 @@ mod tests {
         let gains = [0.0, 0.0, 0.5, -0.3, -0.5, 0.1, 0.05, -0.2];
         let (wrong, decided, runs) = simulate(&gains, &noise, 0.05);
         assert!(wrong < 0.01 && decided > 0.99, "{wrong} {decided}");
-        // Without dropping, 64 rounds are 512 runs.
+        // Without dropping, 32 rounds are 256 runs.
         assert!(runs < 60.0, "{runs}");
     }
 

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::resume::difference;
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, Stage};
 use super::costs::Costs;
+use super::race::Race;
 use super::verdict::Verdict;
 use crate::compare::context::Context;
 use crate::compare::record::Metric;
 use crate::messages::command::cannot_read;
-use crate::messages::tune as messages;
+use crate::messages::search as messages;
 
 /// Version of the JSON format.
 pub const SCHEMA: &str = "unconvoy-tune-1";
@@ -64,22 +65,6 @@ pub struct Plan {
     /// Seed of the order within every round.
     pub seed: u64,
     pub budget_s: f64,
-}
-
-/// A part of the search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stage {
-    /// The first run, under libc.
-    First,
-    /// Configurations of the whole process.
-    Process,
-    /// Entries for single locks.
-    Locks,
-    /// The best entries for two locks together.
-    Combination,
-    /// The best against libc and the default.
-    Confirmation,
 }
 
 /// One run.
@@ -148,7 +133,13 @@ impl Record {
                 bail!(messages::differs(file, &format!("{part}{what}"), &old, &new));
             }
         }
-        Ok(Record { plan: self.plan, ended_by: None, verdict: None, sentence: String::new(), ..old })
+        Ok(Record {
+            plan: self.plan,
+            ended_by: None,
+            verdict: None,
+            sentence: String::new(),
+            ..old
+        })
     }
 
     /// The score of a run: the logarithm of its metric, greater for better.
@@ -177,13 +168,24 @@ impl Record {
         is_whole.then(|| scores.iter().sum::<f64>() / scores.len() as f64)
     }
 
+    /// The race of some candidates in a stage, up to its last round.
+    pub fn race(&self, stage: Stage, members: &[usize]) -> Race {
+        let mut race = Race::new(members.len(), self.plan.error_rate / 2.0);
+        (1..=self.rounds(stage)).for_each(|round| self.account(&mut race, stage, round, members));
+        race
+    }
+
+    /// Adds a round to a race. Candidates that did not finish the round withdraw.
+    pub fn account(&self, race: &mut Race, stage: Stage, round: usize, members: &[usize]) {
+        let score = |index: usize| self.score_of(stage, round, members[index]);
+        for index in race.running().into_iter().filter(|&index| score(index).is_none()) {
+            race.withdraw(index);
+        }
+        race.add_round(|index| score(index).unwrap_or_default());
+    }
+
     /// The differences of two candidates' scores at one thread count, by round of a stage.
-    pub fn differences(
-        &self,
-        stage: Stage,
-        threads: Option<u32>,
-        [a, b]: [usize; 2],
-    ) -> Vec<f64> {
+    pub fn differences(&self, stage: Stage, threads: Option<u32>, [a, b]: [usize; 2]) -> Vec<f64> {
         let rounds = 1..=self.rounds(stage);
         rounds
             .filter_map(|round| {

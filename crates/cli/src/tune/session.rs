@@ -11,20 +11,20 @@ use unconvoy_measure::chart::quantity;
 use unconvoy_measure::child::Outcome;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::progress::Progress;
-use unconvoy_measure::sequential::Sample;
+use unconvoy_measure::sequential::{Interval, centre};
 
 use super::budget::{self, Budget};
-use super::candidates::{self, DEFAULT, Facts, LIBC};
+use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
 use super::costs::Costs;
-use super::race::{Race, WORTH};
-use super::record::{Record, Run, Stage, Withdrawn};
+use super::race::WORTH;
+use super::record::{Record, Run, Withdrawn};
 use super::verdict::{Comparison, Verdict};
 use crate::compare::configuration::Configuration;
 use crate::compare::failure::Failure;
 use crate::compare::plan::words;
 use crate::compare::trial::{End, Runner};
 use crate::messages::compare::killed_after_timeout;
-use crate::messages::tune as messages;
+use crate::messages::search as messages;
 use crate::profile;
 use crate::refusal::Refusal;
 
@@ -118,9 +118,8 @@ impl Session<'_> {
         let library = self.runner.library.as_deref().unwrap_or(Path::new(""));
         let interrupts = self.runner.interrupts;
         let profiled = profile::profiled(&program, library, limit, interrupts);
-        let (outcome, report) = profiled.map_err(|error| {
-            Stop::Refused(Refusal { status: 1, message: format!("{error:#}") })
-        })?;
+        let (outcome, report) = profiled
+            .map_err(|error| Stop::Refused(Refusal { status: 1, message: format!("{error:#}") }))?;
         if let Outcome::Interrupted(signal) = outcome {
             return Err(Stop::Interrupted(signal));
         }
@@ -138,26 +137,22 @@ impl Session<'_> {
 
     /// Finds the best candidate.
     fn trials(&mut self, budget: &Budget) -> Result<usize, Stop> {
-        let members: Vec<usize> = (0..self.record.candidates.len())
-            .filter(|&index| self.record.candidates[index].entries.is_empty())
-            .collect();
+        let members = self.of_stage(Stage::Process);
         let costs = self.record.costs.clone().unwrap_or_default();
         let until_s = match candidates::of_locks(&self.record.candidates[DEFAULT], &costs)[..] {
             [] => budget.locks_until(),
             _ => budget.process_until(),
         };
         let base = self.race(Stage::Process, &members, until_s)?;
-        let first = members.len();
-        if self.record.candidates.len() == first {
+        if self.of_stage(Stage::Locks).is_empty() {
             let more = candidates::of_locks(&self.record.candidates[base], &costs);
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
         }
-        let of_locks = (first..self.record.candidates.len())
-            .filter(|&index| self.record.candidates[index].lock.is_some());
-        let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
-        if with_base.len() == 1 || budget.entries() == 0 {
+        let of_locks = self.of_stage(Stage::Locks);
+        if of_locks.is_empty() || budget.entries() == 0 {
             return Ok(base);
         }
+        let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
         let best = self.race(Stage::Locks, &with_base, budget.locks_until())?;
         match self.combination(base, best, &with_base) {
             None => Ok(best),
@@ -168,19 +163,17 @@ impl Session<'_> {
     /// A candidate with the entries of the best and of the next best that is for another lock, if
     /// both seem to gain.
     fn combination(&mut self, base: usize, best: usize, members: &[usize]) -> Option<usize> {
-        let last = self.record.candidates.len() - 1;
-        if self.record.candidates[last].entries.len() > 1 && !members.contains(&last) {
-            return Some(last); // of an interrupted search
+        if let [both] = self.of_stage(Stage::Combination)[..] {
+            return Some(both); // of an interrupted search
         }
         let gain = |index: usize| {
-            let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
-            let counts = self.record.plan.threads.iter();
-            let each = counts.map(|&threads| {
-                mean(self.record.differences(Stage::Locks, threads, [index, base]))
-            });
-            mean(each.collect())
+            let rounds = 1..=self.record.rounds(Stage::Locks);
+            let score = |round, it| self.record.score_of(Stage::Locks, round, it);
+            let values =
+                rounds.filter_map(|round| Some(score(round, index)? - score(round, base)?));
+            centre(&values.collect::<Vec<_>>())
         };
-        let lock = |index: usize| &self.record.candidates[index].lock;
+        let lock = |index: usize| self.record.candidates[index].locks.last();
         let others = members.iter().filter(|&&it| it != base && lock(it) != lock(best));
         let next = others.copied().max_by(|&a, &b| gain(a).total_cmp(&gain(b)))?;
         if best == base || gain(next) < WORTH / 2.0 {
@@ -189,17 +182,20 @@ impl Session<'_> {
         let [best, next] = [best, next].map(|index| &self.record.candidates[index]);
         let both = candidates::combined(best, next);
         self.record.candidates.push(both);
-        Some(last + 1)
+        Some(self.record.candidates.len() - 1)
+    }
+
+    /// The candidates that a stage adds.
+    fn of_stage(&self, stage: Stage) -> Vec<usize> {
+        let all = self.record.candidates.iter().enumerate();
+        all.filter(|(_, candidate)| candidate.stage == stage).map(|(index, _)| index).collect()
     }
 
     /// Races candidates until one is proven best, no difference that matters can remain, or the
     /// time has come. Returns the best so far.
     fn race(&mut self, stage: Stage, members: &[usize], until_s: f64) -> Result<usize, Stop> {
         let members = self.prepared(members);
-        let mut race = Race::new(members.len(), self.record.plan.error_rate / 2.0);
-        for round in 1..=self.record.rounds(stage) {
-            self.account(&mut race, stage, round, &members);
-        }
+        let mut race = self.record.race(stage, &members);
         while !race.is_decided() {
             let round = race.rounds() + 1;
             let running = race.running();
@@ -210,7 +206,7 @@ impl Session<'_> {
             }
             let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
             self.round(stage, round, &running)?;
-            self.account(&mut race, stage, round, &members);
+            self.record.account(&mut race, stage, round, &members);
         }
         // The simpler ones are libc and the default, and then what the first trials chose.
         let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
@@ -245,23 +241,6 @@ impl Session<'_> {
         able
     }
 
-    /// Adds a measured round to the race.
-    fn account(&self, race: &mut Race, stage: Stage, round: usize, members: &[usize]) {
-        let left = self.record.withdrawn.iter();
-        for withdrawn in left.filter(|it| (it.stage, it.round) == (stage, round)) {
-            if let Some(index) = members.iter().position(|it| *it == withdrawn.candidate) {
-                race.withdraw(index);
-            }
-        }
-        for index in race.running() {
-            if self.record.score_of(stage, round, members[index]).is_none() {
-                race.withdraw(index);
-            }
-        }
-        let score = |index: usize| self.record.score_of(stage, round, members[index]);
-        race.add_round(|index| score(index).unwrap_or_default());
-    }
-
     /// Adds a warning if time sufficed for a few rounds only.
     fn remark_on_rounds(&mut self, rounds: usize, candidates: usize, run_s: f64) {
         if rounds < FEW_ROUNDS {
@@ -276,8 +255,7 @@ impl Session<'_> {
         self.record.plan.threads.iter().all(|&threads| {
             simple.iter().all(|&simple| {
                 let values = self.record.differences(stage, threads, [candidate, simple]);
-                let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-                candidate == simple || values.is_empty() || mean.exp() >= LEAST
+                candidate == simple || centre(&values).exp() >= LEAST
             })
         })
     }
@@ -325,7 +303,8 @@ impl Session<'_> {
     /// Measures the best, libc and the default afresh, and decides.
     fn confirm(&mut self, best: usize, budget: &Budget) -> Result<(), Stop> {
         let best = *self.record.confirmed.get_or_insert(best);
-        let members: Vec<usize> = [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best)).collect();
+        let members: Vec<usize> =
+            [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best)).collect();
         let members = self.prepared(&members);
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
@@ -368,17 +347,16 @@ impl Session<'_> {
         }
     }
 
-    /// The differences between the best and the simpler ones in the trials, of which the noisier
-    /// counts.
-    fn noise(&self, best: usize) -> Option<Sample> {
+    /// The comparison of the best with the simpler ones in the trials that is the least certain.
+    fn noise(&self, best: usize) -> Option<Interval> {
         let pairs = [[best, LIBC], [best, DEFAULT], [DEFAULT, LIBC]];
-        let samples = pairs.into_iter().filter_map(|[a, b]| {
+        let intervals = pairs.into_iter().filter(|[a, b]| a != b).filter_map(|[a, b]| {
             let rounds = 1..=self.record.rounds(Stage::Process);
             let score = |round, it| self.record.score_of(Stage::Process, round, it);
             let values = rounds.filter_map(|round| Some(score(round, a)? - score(round, b)?));
-            Sample::of(&values.collect::<Vec<_>>())
+            Interval::of(&values.collect::<Vec<_>>(), self.record.plan.error_rate)
         });
-        samples.max_by(|a, b| a.deviation.total_cmp(&b.deviation))
+        intervals.max_by(|a, b| a.margin().total_cmp(&b.margin()))
     }
 
     /// How long a round of these candidates probably takes.

@@ -1,12 +1,12 @@
 //! What the confirmation says: the recommendation, and one sentence. Pure.
 //!
-//! Only fresh runs count, whose number is fixed before the first of them, so that the intervals are
-//! Student's own. The simpler of two configurations is recommended unless the other is better by
+//! Only fresh runs count, whose number is fixed before the first of them, so that the intervals
+//! hold. The simpler of two configurations is recommended unless the other is better by
 //! more than [`WORTH`], with an interval above 1.
 
 use serde::{Deserialize, Serialize};
 use unconvoy_measure::arguments::thread_count;
-use unconvoy_measure::sequential::Sample;
+use unconvoy_measure::sequential::Interval;
 
 use super::candidates::{DEFAULT, LIBC};
 use super::race::WORTH;
@@ -49,13 +49,9 @@ pub struct Verdict {
 }
 
 impl Ratio {
-    fn of(sample: &Sample, error_rate: f64) -> Self {
-        let margin = sample.margin(error_rate);
-        Ratio {
-            ratio: sample.mean.exp(),
-            low: (sample.mean - margin).exp(),
-            high: (sample.mean + margin).exp(),
-        }
+    fn of(logarithms: Interval) -> Self {
+        let Interval { centre, low, high, .. } = logarithms;
+        Ratio { ratio: centre.exp(), low: low.exp(), high: high.exp() }
     }
 
     /// "1.84 times libc (1.71 to 1.97)".
@@ -86,20 +82,20 @@ impl Comparison {
         differences: &[Vec<f64>],
         error_rate: f64,
     ) -> Option<Self> {
-        let samples: Option<Vec<Sample>> =
-            differences.iter().map(|values| Sample::of(values)).collect();
+        let each = differences.iter().map(|values| Interval::of(values, error_rate));
+        let each = each.collect::<Option<Vec<Interval>>>()?;
         let rounds = differences.iter().map(Vec::len).min()?;
         let mean = |round: usize| {
             let all: f64 = differences.iter().map(|values| values[round]).sum();
             all / differences.len() as f64
         };
-        let whole = Sample::of(&(0..rounds).map(mean).collect::<Vec<_>>())?;
+        let whole = Interval::of(&(0..rounds).map(mean).collect::<Vec<_>>(), error_rate)?;
         Some(Comparison {
             candidate,
             against,
-            whole: Ratio::of(&whole, error_rate),
-            by_threads: samples?.iter().map(|sample| Ratio::of(sample, error_rate)).collect(),
-            rounds_for_worth: whole.count_for(WORTH.ln_1p(), error_rate),
+            whole: Ratio::of(whole),
+            by_threads: each.into_iter().map(Ratio::of).collect(),
+            rounds_for_worth: whole.count_for(WORTH.ln_1p()),
         })
     }
 
