@@ -2,18 +2,19 @@
 //! repeated while values still arrive. Pure.
 //!
 //! **Two tests.** Student's t is the sharper one with few values, and needs normally distributed
-//! ones. Wilcoxon's signed ranks (Biometrics Bulletin 1, 1945) need only symmetry, which differences
-//! between runs in random order have, and are far sharper where single runs are disturbed: on a
-//! machine that is slow for seconds, for example. Their interval is that of Hodges and Lehmann
-//! (Annals of Mathematical Statistics 34, 1963). With few values they cannot reach a small level.
-//! [`tail_below`] therefore uses both, each at half the level; [`Interval`] uses the ranks from
+//! ones. Wilcoxon's signed ranks (Biometrics Bulletin 1, 1945) need only symmetry, which
+//! differences between runs in random order have, and are far sharper where single runs are
+//! disturbed: on a machine that is slow for seconds, for example. Their interval is that of Hodges
+//! and Lehmann (Annals of Mathematical Statistics 34, 1963). With few values they cannot reach a
+//! small level. [`tail_below`] therefore uses both, each at half the level; [`Interval`] uses the ranks from
 //! [`MANY`] values on.
 //!
-//! **Looks.** A test that is repeated after each value errs more often than once (Armitage, McPherson
-//! and Rowe 1969). A group-sequential design therefore tests only at fixed numbers of values, and
-//! spends the error rate on these looks (Lan and DeMets, Biometrika 70, 1983). The looks here share
-//! it equally, so that by Bonferroni's inequality the whole rate holds for dependent looks and at any
-//! stop. The numbers of values grow by about a third, which costs less than one look per value.
+//! **Looks.** A test that is repeated after each value errs more often than once (Armitage,
+//! McPherson and Rowe 1969). A group-sequential design therefore tests only at fixed numbers of
+//! values, and spends the error rate on these looks (Lan and DeMets, Biometrika 70, 1983). The
+//! looks here share it equally, so that by Bonferroni's inequality the whole rate holds for
+//! dependent looks and at any stop. The numbers of values grow by about a third, which costs less
+//! than one look per value.
 
 /// Numbers of values at which [`tail_below`] may be compared with a level.
 pub const LOOKS: [usize; 10] = [3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -38,8 +39,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval that misses the true centre with probability `error`; `None` with fewer than two
-    /// values.
+    /// The interval that misses the true centre with probability `error`; `None` with fewer than
+    /// two values.
     pub fn of(values: &[f64], error: f64) -> Option<Self> {
         let count = values.len();
         if count < MANY {

@@ -71,8 +71,8 @@ pub(crate) fn few_rounds(run: &str, candidates: usize, rounds: usize) -> String 
 /// `half` is half the interval's width, in percent.
 pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     format!(
-        "the metric varies too much: the interval is ±{half:.1} %; to see 2 % takes {rounds} runs of \
-         each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
+        "the metric varies too much: the interval is ±{half:.1} %; to see 2 % takes {rounds} runs \
+         of each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
     )
 }
 

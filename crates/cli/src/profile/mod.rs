@@ -116,9 +116,9 @@ fn with_predictions(recorded: &Recorded, sort: Sort, predictions: &[Prediction])
     report
 }
 
-/// Profiles a program under libc's locks, without its output and for at most `limit`. Returns how it
-/// ended, and the report with the number of threads, 0 if unknown; `None` if the program recorded
-/// nothing.
+/// Profiles a program under libc's locks, without its output and for at most `limit`. Returns how
+/// it ended, and the report with the number of threads, 0 if unknown; `None` if the program
+/// recorded nothing.
 ///
 /// # Errors
 ///

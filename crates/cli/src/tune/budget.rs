@@ -116,8 +116,8 @@ pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
     run * record.plan.threads.len() as f64
 }
 
-/// The number of fresh rounds: as many as show a difference of 2 % with the noise of the trials, and
-/// as fit into the time, in rounds, that is left.
+/// The number of fresh rounds: as many as show a difference of 2 % with the noise of the trials,
+/// and as fit into the time, in rounds, that is left.
 pub fn confirmation_rounds(noise: Option<Interval>, left: f64) -> usize {
     let wanted = noise.map_or(FRESH[0], |noise| noise.count_for(WORTH / 2.0));
     wanted.clamp(FRESH[0], FRESH[1]).min(left.max(FEWEST) as usize)
@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn confirmation_has_more_rounds_with_more_noise() {
-        let noise = |margin| Some(Interval { count: 8, centre: 0.0, low: -margin, high: margin });
+        let noise =
+            |margin: f64| Some(Interval { count: 8, centre: 0.0, low: -margin, high: margin });
         assert_eq!(confirmation_rounds(None, 100.0), FRESH[0]);
         assert_eq!(confirmation_rounds(noise(0.001), 100.0), FRESH[0]);
         assert!((10..=30).contains(&confirmation_rounds(noise(0.015), 100.0)));

@@ -28,11 +28,14 @@ const TICKS: [f64; 24] = [
 /// Smallest distance between two ticks, in percent.
 const APART: f64 = 7.0;
 
+/// A heading and its rows: name, whether it is recommended, ratio.
+type Group = (String, Vec<(String, bool, Ratio)>);
+
 /// Draws the comparisons with libc. Returns the height and the elements.
 pub fn draw(record: &Record, verdict: &Verdict) -> (usize, String) {
     let against_libc = || verdict.comparisons.iter().filter(|it| it.against == LIBC);
     let counts: Vec<Option<u32>> = record.plan.threads.clone();
-    let mut groups: Vec<(String, Vec<(String, bool, Ratio)>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     let mut group = |title: String, ratio: &dyn Fn(&Comparison) -> Ratio| {
         let rows = against_libc().map(|it| {
             let name = record.candidates[it.candidate].name.clone();

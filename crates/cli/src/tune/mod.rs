@@ -7,6 +7,7 @@ mod candidates;
 mod chart;
 mod costs;
 mod file;
+mod known;
 pub mod options;
 mod page;
 mod race;

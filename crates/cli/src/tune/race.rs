@@ -1,5 +1,5 @@
-//! A race of configurations: each round measures those that are left, until one is proven best or no
-//! difference that matters can remain. Pure.
+//! A race of configurations: each round measures those that are left, until one is proven best or
+//! no difference that matters can remain. Pure.
 //!
 //! A score is the logarithm of the metric, greater for better. Two configurations are compared by
 //! the differences of their scores within each round, because they share the machine's drift.
@@ -9,8 +9,8 @@
 //! the race's error rate, divided by the number of rivals and that of looks.
 //!
 //! **Error rate.** A decided race chooses a configuration that is worse than the best by more than
-//! [`WORTH`] only if a test of the best one against some rival errs: the best is dropped although it
-//! is not worse, or the race stops although it is better than the leader by that much. For each
+//! [`WORTH`] only if a test of the best one against some rival errs: the best is dropped although
+//! it is not worse, or the race stops although it is better than the leader by that much. For each
 //! rival and look, the first of these implies the second if the rival is so much worse. So with K
 //! configurations there are K - 1 events per look, and by Bonferroni's inequality the rate holds
 //! whatever the number of configurations, whenever the race stops.

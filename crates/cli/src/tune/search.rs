@@ -1,8 +1,8 @@
 //! `unconvoy tune -- PROGRAM`: searches a strategy for a program, and proves what it recommends.
 //!
-//! [`session`](super::session) runs the program: once, with a profile ([`costs`](super::costs)), in a [`race`](super::race) of [`candidates`](super::candidates),
-//! and in a confirmation, which gives the [`verdict`](super::verdict). The [`record`](super::record) has the result and is the state
-//! of an interrupted search; [`file`](super::file) and [`page`](super::page) render it.
+//! [`Session`] runs the program: once, with a profile, in a race of candidates, and in a
+//! confirmation, which gives the verdict. The [`Record`] has the result and is the state of an
+//! interrupted search; [`file`] and [`page`] render it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The search: first run, profile, trials, confirmation. Each step fills its part of the record, and
-//! skips what a resumed record has.
+//! The search: first run, profile, trials, confirmation. Each step fills its part of the record,
+//! and skips what a resumed record has.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsString, c_int};
