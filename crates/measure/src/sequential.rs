@@ -6,8 +6,8 @@
 //! differences between runs in random order have, and are far sharper where single runs are
 //! disturbed: on a machine that is slow for seconds, for example. Their interval is that of Hodges
 //! and Lehmann (Annals of Mathematical Statistics 34, 1963). With few values they cannot reach a
-//! small level. [`tail_below`] therefore uses both, each at half the level; [`Interval`] uses the ranks from
-//! [`MANY`] values on.
+//! small level. [`tail_below`] therefore uses both, each at half the level; [`Interval`] uses the
+//! ranks from [`MANY`] values on.
 //!
 //! **Looks.** A test that is repeated after each value errs more often than once (Armitage,
 //! McPherson and Rowe 1969). A group-sequential design therefore tests only at fixed numbers of
