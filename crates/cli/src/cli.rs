@@ -48,7 +48,7 @@ pub enum Command {
     /// Predict what transactions or finer locks would gain, lock by lock.
     #[command(alias = "syncchar", after_help = options::EXAMPLES)]
     Predict(Box<PredictArgs>),
-    /// Find the locks under which a program runs fastest, and prove it; or advise by records.
+    /// Find the locks under which a program runs fastest, and prove it.
     #[command(after_help = tuning::EXAMPLES)]
     Tune(Box<TuneArgs>),
     /// Keep tasks that wait long for kernel locks on a few cores.

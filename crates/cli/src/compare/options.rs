@@ -64,7 +64,7 @@ pub struct CompareArgs {
 /// What is measured, and with how many threads.
 #[derive(Debug, Clone, Args)]
 pub struct Measured {
-    /// Thread counts for `{threads}`.
+    /// Thread counts for `{threads}` [default: several, up to 4 times the processors].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Vec<u32>,
