@@ -96,7 +96,7 @@ impl Images {
                 .iter()
                 .filter(|other| other.path == first.path && other.base >= first.base);
             let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
-            let file = File::open(&first.path).ok().map(ReadCache::new);
+            let file = debug_files::open(&first.path).map(ReadCache::new);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
             // The collector reports a mapping again when its neighbour's permissions change.
             by_base.entry(first.base).or_insert_with(|| Image {
@@ -278,7 +278,7 @@ impl Image {
     fn debug(&self) -> Option<&DebugFile> {
         let read = || {
             let file = self.file.as_ref()?;
-            let open = |path: PathBuf| Some(ReadCache::new(File::open(path).ok()?));
+            let open = |path: PathBuf| Some(ReadCache::new(debug_files::open(&path)?));
             let supplement = |path: &Path| debug_files::supplement(path).and_then(open);
             let apart = debug_files::separate(file)
                 .and_then(|path| DebugFile::read(&open(path.clone())?, supplement(&path).as_ref()));
@@ -370,8 +370,8 @@ fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
 
 /// Reads a file's variables, ordered by address.
 fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
-    let apart =
-        debug_files::separate(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+    let apart = debug_files::separate(file)
+        .and_then(|path| Some(ReadCache::new(debug_files::open(&path)?)));
     let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()

@@ -10,6 +10,8 @@ pub mod cli;
 mod compare;
 mod debug_files;
 mod executable;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod images;
 mod inspect;
 mod kinds;

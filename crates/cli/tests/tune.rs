@@ -260,6 +260,13 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     command.args(["tune", "--resume", "elsewhere.json"]).args(METRIC).args(["--", "./server"]);
     command.assert().code(1).stderr(contains("its machine's cpu is \"Z80\" and not"));
 
+    let mut damaged = before.clone();
+    damaged["runs"][3]["candidate"] = 99.into();
+    stage.write("damaged.json", &damaged.to_string());
+    let mut command = stage.unconvoy();
+    command.args(["tune", "--resume", "damaged.json"]).args(METRIC).args(["--", "./server"]);
+    command.assert().code(1).stderr(contains("damaged.json is not a record of `unconvoy tune`"));
+
     // 30 runs are over, so that the program does not wait again.
     let options = [&METRIC[..], &["--budget", "40s", "--json", "o.json"]].concat();
     resume(&options, &["./server"]).success().stdout(contains("1.90 times libc"));

@@ -10,7 +10,7 @@ mod firefox;
 pub(crate) mod flame;
 mod glibc;
 mod intervals;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod names;
 mod observer;
 pub mod options;

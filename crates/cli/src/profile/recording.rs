@@ -1,6 +1,8 @@
 //! Runs the program, and reads the profiles that its processes wrote.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +14,7 @@ use unconvoy_measure::child::{Outcome, Running, describe};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
-use unconvoy_profile::Recorded;
+use unconvoy_profile::{Profile, Recorded};
 
 use super::continuous::Continuous;
 use super::observer::Observer;
@@ -43,7 +45,10 @@ pub struct Recording {
 ///
 /// The file cannot be read, or is not a profile of this version.
 pub fn read(file: &Path) -> anyhow::Result<Recorded> {
-    let bytes = std::fs::read(file).with_context(|| cannot_read(file))?;
+    let mut bytes = Vec::new();
+    let opened = File::open(file).with_context(|| cannot_read(file))?;
+    let limit = size_of::<Profile>() as u64;
+    opened.take(limit).read_to_end(&mut bytes).with_context(|| cannot_read(file))?;
     Recorded::parse(&bytes).map_err(|why| anyhow::anyhow!(messages::not_a_profile(file, why)))
 }
 

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use unconvoy_profile::{Recorded, Source};
 
+use crate::debug_files;
+
 use super::report::Report;
 
 /// Libraries that implement locks without pthread objects, and names of these locks.
@@ -139,9 +141,9 @@ fn own_locks(recorded: &Recorded) -> Vec<&'static str> {
 }
 
 fn own_symbols(program: &Path) -> Vec<&'static str> {
-    use object::{Object, ObjectSymbol};
-    let Ok(bytes) = std::fs::read(program) else { return Vec::new() };
-    let Ok(file) = object::File::parse(&*bytes) else { return Vec::new() };
+    use object::{Object, ObjectSymbol, ReadCache};
+    let Some(opened) = debug_files::open(program).map(ReadCache::new) else { return Vec::new() };
+    let Ok(file) = object::File::parse(&opened) else { return Vec::new() };
     let mut found = BTreeSet::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let Ok(name) = symbol.name() else { continue };

@@ -42,7 +42,7 @@ pub struct Advised {
     pub lock: String,
     /// What is wrong.
     pub problem: String,
-    /// The advice as paragraphs.
+    /// The same with the lock and the place, and what to change in the source.
     pub paragraphs: Vec<String>,
     /// Entries of a strategy, `None` for the whole process, and the lock that should serve them.
     pub choices: Vec<(Option<Entry>, String)>,
@@ -83,7 +83,12 @@ impl Costs {
             share: share.min(1.0),
             locks: rows.take(KEPT).map(LockCost::of).collect(),
             remarks: report.remarks.clone(),
-            advice: report.advice.iter().map(Advised::of).collect(),
+            advice: report
+                .advice
+                .iter()
+                .filter(|it| !it.lock.is_empty())
+                .map(Advised::of)
+                .collect(),
         }
     }
 
@@ -114,7 +119,7 @@ impl Advised {
         Advised {
             lock: advice.lock.clone(),
             problem: format!("{}: {}", advice.problem.name(), advice.sentence),
-            paragraphs: text::paragraphs(advice),
+            paragraphs: vec![text::problem(advice), advice.source.clone()],
             choices: choices.map(|it| (it.entry.clone(), it.lock.to_string())).collect(),
         }
     }

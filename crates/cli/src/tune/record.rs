@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::resume::difference;
 
-use super::candidates::{Candidate, Stage};
+use super::candidates::{Candidate, DEFAULT, Stage};
 use super::costs::Costs;
 use super::race::Race;
 use super::verdict::Verdict;
@@ -121,7 +121,7 @@ impl Record {
         let text = std::fs::read_to_string(file).with_context(|| cannot_read(file))?;
         let old: Record =
             serde_json::from_str(&text).with_context(|| messages::not_a_record(file))?;
-        ensure!(old.schema == SCHEMA, messages::not_a_record(file));
+        ensure!(old.schema == SCHEMA && old.is_consistent(), messages::not_a_record(file));
         ensure!(!old.complete, messages::complete(file));
         // More time, or another order, continues the same search.
         self.plan.seed = old.plan.seed;
@@ -140,6 +140,21 @@ impl Record {
             sentence: String::new(),
             ..old
         })
+    }
+
+    /// Whether indices, rounds and metrics are possible: somebody else may have written the file.
+    fn is_consistent(&self) -> bool {
+        let candidates = self.candidates.len().max(1);
+        let is_possible = |run: &Run| {
+            run.candidate < candidates
+                && (1..=self.runs.len()).contains(&run.round)
+                && run.metric > 0.0
+                && run.wall_s >= 0.0
+        };
+        self.runs.iter().all(is_possible)
+            && self.withdrawn.iter().all(|it| it.candidate < candidates)
+            && self.confirmed.is_none_or(|index| index < candidates)
+            && (self.candidates.is_empty() || self.candidates.len() > DEFAULT)
     }
 
     /// The score of a run: the logarithm of its metric, greater for better.

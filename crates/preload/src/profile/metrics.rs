@@ -192,10 +192,12 @@ fn write(profile: &Profile, room: &mut Room) -> Result<(), Errno> {
     let stem = name_file(file, path, "");
     name_file(unfinished, path, ".unfinished");
     add_up(profile, &mut room.count, &mut room.classes, &mut room.sums);
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // The name is known, so somebody else may have placed a link there.
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the paths end in a zero, and this function owns the descriptor.
     unsafe {
         let at = unfinished.as_ptr();
+        let _ = syscall!(Sysno::unlinkat, libc::AT_FDCWD, at, 0);
         let open = syscall!(Sysno::openat, libc::AT_FDCWD, at, flags, 0o644)?;
         let mut text = Text { file: open, room: &mut room.text, used: 0, error: None };
         let process = &file[stem.0..stem.1];

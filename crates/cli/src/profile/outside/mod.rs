@@ -5,7 +5,7 @@
 //! interposer does ([`fill`]).
 
 mod collector;
-mod event;
+pub(crate) mod event;
 mod fill;
 mod record;
 pub mod target;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 
+use crate::debug_files;
 use crate::messages::outside as messages;
 use crate::profile::glibc::OWNER;
 
@@ -99,7 +100,7 @@ impl Target {
     pub fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
         let Mapping { start, end, path, .. } = mapping;
         let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
-        File::open(mapped).or_else(|_| File::open(self.readable(path))).ok()
+        debug_files::open(mapped.as_ref()).or_else(|| debug_files::open(&self.readable(path)))
     }
 
     /// The path at which this command reads a file of the process, also after the process's end.
