@@ -16,6 +16,9 @@ use crate::compare::record::Metric;
 use crate::messages::command::cannot_read;
 use crate::messages::search as messages;
 
+/// Greatest number of races in a search, which share the error rate.
+const RACES: f64 = 3.0;
+
 /// Version of the JSON format.
 pub const SCHEMA: &str = "unconvoy-tune-1";
 
@@ -44,6 +47,8 @@ pub struct Record {
     pub runs: Vec<Run>,
     /// Candidate that was confirmed; null before the confirmation.
     pub confirmed: Option<usize>,
+    /// Number of rounds of the confirmation, fixed before the first of them.
+    pub fresh_rounds: Option<usize>,
     /// What the confirmation says.
     pub verdict: Option<Verdict>,
     /// The strategy file; null if none was written.
@@ -106,6 +111,7 @@ impl Record {
             withdrawn: Vec::new(),
             runs: Vec::new(),
             confirmed: None,
+            fresh_rounds: None,
             verdict: None,
             strategy: None,
             warnings: Vec::new(),
@@ -185,7 +191,7 @@ impl Record {
 
     /// The race of some candidates in a stage, up to its last round.
     pub fn race(&self, stage: Stage, members: &[usize]) -> Race {
-        let mut race = Race::new(members.len(), self.plan.error_rate / 2.0);
+        let mut race = Race::new(members.len(), self.plan.error_rate / RACES);
         (1..=self.rounds(stage)).for_each(|round| self.account(&mut race, stage, round, members));
         race
     }

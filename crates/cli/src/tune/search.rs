@@ -146,6 +146,9 @@ fn conclude(
     };
     if record.candidates.is_empty() && status != UNDECIDED {
         // Nothing was tried.
+        if status > 1 {
+            complain(messages::nothing_yet());
+        }
         return Ok(status);
     }
     let name = output.file_name().unwrap_or_default().to_string_lossy();

@@ -309,6 +309,7 @@ impl Session<'_> {
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
         let rounds = budget::confirmation_rounds(self.noise(best), left);
+        let rounds = *self.record.fresh_rounds.get_or_insert(rounds);
         let done = self.record.rounds(Stage::Confirmation);
         let mut ended = Ok(());
         for round in done + 1..=done.max(rounds) {
