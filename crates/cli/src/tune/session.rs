@@ -18,7 +18,7 @@ use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
 use super::costs::Costs;
 use super::race::WORTH;
 use super::record::{Record, Run, Withdrawn};
-use super::verdict::{Comparison, Verdict};
+use super::verdict::{Comparison, LEAST, Verdict};
 use crate::compare::configuration::Configuration;
 use crate::compare::failure::Failure;
 use crate::compare::plan::words;
@@ -27,9 +27,6 @@ use crate::messages::compare::killed_after_timeout;
 use crate::messages::search as messages;
 use crate::profile;
 use crate::refusal::Refusal;
-
-/// A thread count at which a configuration has less of libc's or the default's speed is a loss.
-const LEAST: f64 = 0.98;
 
 /// Fewer rounds of trials deserve a warning.
 const FEW_ROUNDS: usize = 4;

@@ -11,8 +11,8 @@ use unconvoy_measure::sequential::Interval;
 use super::candidates::{DEFAULT, LIBC};
 use super::race::WORTH;
 
-/// A strategy may not cost more than this at any thread count.
-const LEAST: f64 = 0.98;
+/// A strategy keeps at least this part of the simpler ones' speed at each thread count.
+pub const LEAST: f64 = 0.98;
 
 /// How many times as good as another configuration one is, with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
