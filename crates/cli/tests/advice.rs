@@ -31,8 +31,13 @@ fn contended(call: u32) -> Known {
     }
     lock.waits.store(200_000, Relaxed);
     known.profile.add_sample(index, (waiter, holder), 6 * SECOND, 1000 * COUNT_UNIT);
-    let usage =
-        Usage { wall_ns: 2 * SECOND, cpu_ns: 3 * SECOND, system_ns: SECOND, delay_ns: SECOND / 4 };
+    let usage = Usage {
+        wall_ns: 2 * SECOND,
+        cpu_ns: 3 * SECOND,
+        system_ns: SECOND,
+        delay_ns: SECOND / 4,
+        idle_ns: SECOND / 4,
+    };
     let observation = Observation {
         processors: 2,
         threads: 8,

@@ -33,7 +33,7 @@ pub const MODULES: usize = 1 << 18;
 /// Capacity of the table of [`Span`].
 pub const SPANS: usize = 16;
 /// Capacity of the table of [`Held`].
-pub const HELD: usize = 48;
+pub const HELD: usize = 40;
 
 /// A thread that runs, or waits for a processor, in the place of a system call.
 pub const RUNNABLE: u32 = u32::MAX;
@@ -199,7 +199,7 @@ pub struct Header {
     pub source: AtomicU64,
     /// What the command saw from outside.
     pub observed: Observed,
-    rest: [u64; 3],
+    rest: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Header>() == 4096);
@@ -236,6 +236,8 @@ pub struct Spent {
     pub system_ns: AtomicU64,
     /// Time that threads waited for a processor.
     pub delay_ns: AtomicU64,
+    /// Time that the machine's processors were idle, summed.
+    pub idle_ns: AtomicU64,
 }
 
 /// The time from the first to the last sample in which a thread waited for a lock.

@@ -39,6 +39,8 @@ pub struct Usage {
     pub system_ns: u64,
     /// Time that threads waited for a processor.
     pub delay_ns: u64,
+    /// Time that the machine's processors were idle, summed.
+    pub idle_ns: u64,
 }
 
 /// The time from the first to the last sample in which a thread waited for a lock.
@@ -129,10 +131,13 @@ impl Observation {
 
 impl Usage {
     fn of(spent: &Spent) -> Self {
-        let [wall_ns, cpu_ns, system_ns, delay_ns] =
-            [&spent.wall_ns, &spent.cpu_ns, &spent.system_ns, &spent.delay_ns]
-                .map(|value| value.load(Relaxed));
-        Usage { wall_ns, cpu_ns, system_ns, delay_ns }
+        Usage {
+            wall_ns: spent.wall_ns.load(Relaxed),
+            cpu_ns: spent.cpu_ns.load(Relaxed),
+            system_ns: spent.system_ns.load(Relaxed),
+            delay_ns: spent.delay_ns.load(Relaxed),
+            idle_ns: spent.idle_ns.load(Relaxed),
+        }
     }
 
     fn store(&self, spent: &Spent) {
@@ -140,6 +145,7 @@ impl Usage {
         spent.cpu_ns.store(self.cpu_ns, Relaxed);
         spent.system_ns.store(self.system_ns, Relaxed);
         spent.delay_ns.store(self.delay_ns, Relaxed);
+        spent.idle_ns.store(self.idle_ns, Relaxed);
     }
 
     /// What was used after `earlier`, an earlier reading of the same counters.
@@ -149,6 +155,7 @@ impl Usage {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
             delay_ns: self.delay_ns.saturating_sub(earlier.delay_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
         }
     }
 }
@@ -159,7 +166,7 @@ mod tests {
 
     #[test]
     fn observation_survives_the_file() {
-        let usage = Usage { wall_ns: 4, cpu_ns: 3, system_ns: 2, delay_ns: 1 };
+        let usage = Usage { wall_ns: 4, cpu_ns: 3, system_ns: 2, delay_ns: 1, idle_ns: 5 };
         let observation = Observation {
             futex_samples: [5, 6],
             processors: 2,

@@ -231,13 +231,13 @@ mod tests {
         let [entry] = &entries_of(&[(lock(0), 0, 0)], &[0])[..] else { panic!("one lock") };
         assert_eq!((&*entry.key, &*entry.kind, &entry.object), ("symbol", "mutex", &None));
         assert!(entry.name.ends_with("::LOCKS"), "{entry:?}");
-        assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
+        assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
         // Two locks of one row, and one lock beside another row's.
         let locks = [(lock(0), 0, 0), (lock(8), 0, 0)];
         assert_eq!(entries_of(&locks, &[0, 1]).len(), 1);
         let [entry] = &entries_of(&locks, &[1])[..] else { panic!("one lock") };
         assert!(entry.name.ends_with("::LOCKS+0x40"), "{entry:?}");
-        assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
+        assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
     }
 
     #[test]
@@ -248,12 +248,12 @@ mod tests {
         assert!(entry.name.ends_with("::initialise_here"), "{entry:?}");
         let [entry] = &entries_of(&[(0x1000, 0, call)], &[0])[..] else { panic!("one lock") };
         assert_eq!((&*entry.key, entry.build_id.is_none()), ("first-taken", true));
-        assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
+        assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
         // Another lock that the same function takes first.
         let locks = [(0x1000, 0, call), (0x2000, 0, call + 1)];
         let [entry] = &entries_of(&locks, &[0])[..] else { panic!("one lock") };
         assert!(entry.name.ends_with("::initialise_here+0x2"), "{entry:?}");
-        assert_eq!(warnings(&[entry.clone()]), Vec::<String>::new());
+        assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
     }
 
     #[test]

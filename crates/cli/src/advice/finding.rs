@@ -33,6 +33,8 @@ pub struct SpanEvidence {
     pub seconds: f64,
     /// Mean number of processors that the process used.
     pub running: f64,
+    /// Mean number of idle processors of the machine.
+    pub idle: f64,
     /// Mean number of threads that waited for a processor.
     pub delayed: f64,
     /// Share of the processor time in the kernel.
@@ -56,6 +58,7 @@ pub enum Problem {
     PreemptedHolder,
     SharedLine,
     NothingToMend,
+    SleepingAndWaking,
     MoreRecordsNeeded,
 }
 
@@ -72,6 +75,7 @@ impl Problem {
             Problem::PreemptedHolder => "a holder that is preempted",
             Problem::SharedLine => "unrelated data on one line",
             Problem::NothingToMend => "nothing to mend",
+            Problem::SleepingAndWaking => "sleeping and waking",
             Problem::MoreRecordsNeeded => "not in these records",
         }
     }

@@ -28,6 +28,9 @@ const PREEMPTED_NS: u64 = 1_000_000;
 /// Such a hold is this many times as long as the median.
 const TAIL: u64 = 20;
 
+/// A preempted holder is runnable. Holders that are so in fewer samples wait for something else.
+const MOSTLY_RUNNABLE: f64 = 0.5;
+
 /// Mean number of threads that waited for a processor, per processor, above which threads outnumber
 /// the processors. Other programs and the kernel cause some waiting, too.
 const OVERLOADED: f64 = 0.25;
@@ -41,6 +44,9 @@ const MOSTLY_IO: f64 = 0.5;
 /// Share of the time in which a lock is held, or mean number of waiting threads, above which the
 /// lock limits the program.
 const SATURATED: f64 = 0.5;
+
+/// Share of the processor time in the kernel above which sleeping and waking may cost much.
+const MUCH_SYSTEM: f64 = 0.2;
 
 /// The kinds of locks that a strategy for the process serves.
 const SERVED: [&str; 3] = ["mutex", "rwlock", "spin"];
@@ -59,11 +65,13 @@ pub fn advise(evidence: &Evidence) -> Vec<Advice> {
         return Vec::new();
     }
     if waited < LITTLE * evidence.seconds {
-        return vec![nothing_to_mend(evidence, waited)];
+        let signals = sleeping_and_waking(evidence);
+        return vec![signals.unwrap_or_else(|| nothing_to_mend(evidence, waited))];
     }
     let named = |lock: &&LockEvidence| lock.share >= WORTH && !lock.places.is_empty();
     let worthy = evidence.locks.iter().filter(named).take(MOST);
     let mut all: Vec<Advice> = worthy.flat_map(|lock| of_lock(evidence, lock)).collect();
+    all.extend(sleeping_and_waking(evidence));
     let worth = |advice: &Advice| advice.gain.map_or(0.0, |gain| (gain.expected - 1.0) * gain.part);
     all.sort_by(|one, other| worth(other).total_cmp(&worth(one)));
     if !evidence.is_predicted && !all.is_empty() {
@@ -174,7 +182,8 @@ fn overloaded(evidence: &Evidence, lock: &LockEvidence) -> Option<f64> {
 fn preempted_holder(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let delayed = overloaded(evidence, lock)?;
     let (p50, p99) = (lock.hold_p50_ns?, lock.hold_p99_ns?);
-    if p99 < PREEMPTED_NS || p99 < TAIL * p50 {
+    let is_asleep = lock.runnable.is_some_and(|share| share < MOSTLY_RUNNABLE);
+    if p99 < PREEMPTED_NS || p99 < TAIL * p50 || is_asleep {
         return None;
     }
     let sentence = format!(
@@ -230,7 +239,26 @@ fn light(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let waiting = lock.waited_seconds / evidence.seconds.max(1e-9);
     let sentence =
         format!("{waiting:.2} threads wait for it on average: it does not limit the program.");
-    Some(with_default_lock(evidence, lock, about(lock, Problem::NothingToMend, sentence)))
+    Some(about(lock, Problem::NothingToMend, sentence))
+}
+
+/// Threads that hand work over by signals spend the time in the kernel. Only a strategy for the whole
+/// process also serves condition variables.
+fn sleeping_and_waking(evidence: &Evidence) -> Option<Advice> {
+    let signals = &evidence.signals;
+    let span = signals.span.filter(|span| span.system >= MUCH_SYSTEM)?;
+    let sleeps = signals.waits as f64 * 2.0 >= evidence.all_waits as f64;
+    let sentence = format!(
+        "The kernel takes {} of the program's processor time, while threads wait {:.0} times in a \
+         second for signals.",
+        percent(span.system),
+        signals.waits as f64 / span.seconds
+    );
+    let advice = about(signals, Problem::SleepingAndWaking, sentence);
+    let gain = gain::of_faster_lock(evidence, signals).filter(|_| evidence.is_libcs && sleeps)?;
+    let strategy = vec![Choice { entry: None, lock: "default" }];
+    let lock = "condition variables".to_string();
+    (gain.expected >= MARGIN).then_some(Advice { lock, strategy, gain: Some(gain), ..advice })
 }
 
 /// The advice that needs the model of conflicts.

@@ -1,6 +1,6 @@
 //! Advice as text.
 
-use super::finding::{Advice, Gain};
+use super::finding::{Advice, Basis, Gain, Problem};
 
 /// One advice as paragraphs: what is wrong, the remedies, and the gain.
 pub fn paragraphs(advice: &Advice) -> Vec<String> {
@@ -18,7 +18,8 @@ pub fn problem(advice: &Advice) -> String {
         return advice.sentence.clone();
     }
     let count = if advice.locks > 1 { format!("{} x ", advice.locks) } else { String::new() };
-    let place = advice.places.first().map_or(String::new(), |it| format!(" (held by {it})"));
+    let verb = if advice.problem == Problem::SleepingAndWaking { "waits in" } else { "held by" };
+    let place = advice.places.first().map_or(String::new(), |it| format!(" ({verb} {it})"));
     format!("{count}{}{place}: {}. {}", advice.lock, advice.problem.name(), advice.sentence)
 }
 
@@ -27,9 +28,7 @@ pub fn gain(advice: &Advice) -> Option<String> {
     let Gain { low, expected, high, part } = advice.gain?;
     let remedy = match (advice.strategy.is_empty(), advice.source.is_empty()) {
         (false, _) => "With the strategy below",
-        (true, false) if advice.based_on == super::finding::Basis::SyncCharModel => {
-            "With this change"
-        }
+        (true, false) if advice.based_on == Basis::SyncCharModel => "With this change",
         _ => "With a faster lock",
     };
     let part = match part {

@@ -202,6 +202,7 @@ impl Process {
             cpu_ns: cpu.unwrap_or_default().as_nanos() as u64,
             system_ns: ticks.unwrap_or(0) * self.tick_ns,
             delay_ns: self.delays.values().sum(),
+            idle_ns: idle_ticks(&read("/proc/stat")).unwrap_or(0) * self.tick_ns,
         }
     }
 
@@ -249,6 +250,13 @@ fn delay(schedstat: &str) -> Option<u64> {
 /// parentheses, may contain blanks.
 fn system_ticks(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(12)?.parse().ok()
+}
+
+/// The time that all processors were idle, or waited for a disk, from `/proc/stat`.
+fn idle_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().skip(3);
+    let idle: u64 = fields.next()?.parse().ok()?;
+    Some(idle + fields.next().and_then(|waiting| waiting.parse::<u64>().ok()).unwrap_or(0))
 }
 
 /// The address of the futex that a thread waits in, or 0 if that is on the thread's stack. `call`
@@ -381,6 +389,7 @@ mod tests {
         assert_eq!(delay("123 456 7\n"), Some(456));
         let stat = "42 (a (b) c) S 1 1 1 0 -1 4194560 9 0 0 0 12 34 0 0 20 0 1 0 5 6 7";
         assert_eq!((system_ticks(stat), system_ticks("")), (Some(34), None));
+        assert_eq!(idle_ticks("cpu  1 2 3 40 5 6 7 0 0 0\ncpu0 1 2"), Some(45));
     }
 
     #[test]
