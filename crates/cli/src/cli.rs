@@ -48,9 +48,9 @@ pub enum Command {
     /// Predict what transactions or finer locks would gain, lock by lock.
     #[command(alias = "syncchar", after_help = options::EXAMPLES)]
     Predict(Box<PredictArgs>),
-    /// Say what would make a program's locks faster, and by how much.
+    /// Find the locks under which a program runs fastest, and prove it.
     #[command(after_help = tuning::EXAMPLES)]
-    Tune(TuneArgs),
+    Tune(Box<TuneArgs>),
     /// Keep tasks that wait long for kernel locks on a few cores.
     #[command(after_help = sched::EXAMPLES)]
     Sched(SchedArgs),

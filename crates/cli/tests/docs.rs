@@ -251,6 +251,8 @@ fn help_page_is_up_to_date() {
         );
     }
     assert_up_to_date("reference/commands.md", &[("help", page)]);
+    let tune = format!("```text\n{}\n```\n", help(&["tune", "-h"]).trim_end());
+    assert_up_to_date("reference/tune.md", &[("help", tune)]);
 }
 
 /// Returns whether a sentence ends inside `line` and another one follows.

@@ -7,7 +7,7 @@
 //! | [`child`], [`failure`] | a program, watched until its end |
 //! | [`rounds`] | the loop: interleaved repeats |
 //! | [`transfer`] | how far the processors are apart |
-//! | [`cells`], [`statistics`] | measurements, medians and spread |
+//! | [`cells`], [`statistics`], [`sequential`] | measurements, medians and spread, tests |
 //! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | contents of a benchmark's record |
 //! | [`export`] | formats, behind one trait |
 //! | [`session`], [`resume`] | a benchmark from its first run to its record |
@@ -32,6 +32,7 @@ pub mod record;
 pub mod resume;
 pub mod rounds;
 pub mod rows;
+pub mod sequential;
 pub mod session;
 pub mod statistics;
 pub mod table;

@@ -66,7 +66,7 @@ pub fn resume<S: DeserializeOwned>(
 }
 
 /// Returns the first member in which two objects differ, with both values.
-fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
+pub fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
     let names =
         |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
     let all = names(old).unwrap_or_default().into_iter().chain(names(new).unwrap_or_default());
@@ -80,13 +80,19 @@ fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> {
 
 /// Returns this process's command line with `--resume`.
 pub fn resuming(out: &Path) -> String {
-    let quoted = |word: String| {
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=+,./:".contains(letter);
-        if word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    let mut words: Vec<String> = command_line().into_iter().map(quoted).collect();
+    let mut words = command_line();
     if !words.iter().any(|word| word.starts_with("--resume")) {
-        words.push(format!("--resume {}", quoted(with_suffix(out, ".json").display().to_string())));
+        words.extend(["--resume".into(), with_suffix(out, ".json").display().to_string()]);
     }
-    words.join(" ")
+    quoted(&words)
+}
+
+/// Returns words as a line for a shell.
+pub fn quoted(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=+,./:".contains(letter);
+        let is_plain = !word.is_empty() && word.chars().all(is_plain);
+        if is_plain { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use object::{Object, ReadCache};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use unconvoy_profile::read::WaitedLock;
 use unconvoy_profile::{Kind, Recorded};
 
@@ -27,10 +27,10 @@ const MOST: usize = 8;
 const NAMED: usize = 256;
 
 /// What a strategy file calls some locks.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Entry {
     /// `symbol`, `initialised` or `first-taken`.
-    pub key: &'static str,
+    pub key: String,
     /// The key's value: a symbol, or a symbol and an offset.
     pub name: String,
     /// Path of the file with the symbol; `None` if that is the program.
@@ -38,7 +38,7 @@ pub struct Entry {
     /// Set if the name has an offset, which another build of the file may change.
     pub build_id: Option<String>,
     /// `mutex` or `rwlock`.
-    pub kind: &'static str,
+    pub kind: String,
 }
 
 impl Entry {
@@ -48,8 +48,8 @@ impl Entry {
         text += "[[lock]]\n";
         let optional = [("object", &self.object), ("build-id", &self.build_id)];
         let optional = optional.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-        let named = [(self.key, &*self.name)].into_iter().chain(optional);
-        for (key, value) in named.chain([("kind", self.kind)]).chain(chosen.iter().copied()) {
+        let named = [(&*self.key, &*self.name)].into_iter().chain(optional);
+        for (key, value) in named.chain([("kind", &*self.kind)]).chain(chosen.iter().copied()) {
             text += &format!("{key} = {}\n", quoted(value));
         }
         text
@@ -143,11 +143,11 @@ fn entry(recorded: &Recorded, place: Place, symbol: &Symbol, kind: Kind, is_shar
     // A lock at the start of a variable may be narrowed, too: its neighbours have other offsets.
     let name = if is_shared { format!("{name}+{offset:#x}") } else { name.clone() };
     Entry {
-        key: place.key(),
+        key: place.key().to_string(),
         name,
         object: (*file != recorded.program).then(|| file.display().to_string()),
         build_id: is_shared.then(|| build_id(file)).flatten(),
-        kind: kind.name(),
+        kind: kind.name().to_string(),
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     fn static_lock_is_named_by_its_symbol() {
         let lock = |index: usize| LOCKS[index].as_ptr() as u64;
         let [entry] = &entries_of(&[(lock(0), 0, 0)], &[0])[..] else { panic!("one lock") };
-        assert_eq!((entry.key, entry.kind, &entry.object), ("symbol", "mutex", &None));
+        assert_eq!((&*entry.key, &*entry.kind, &entry.object), ("symbol", "mutex", &None));
         assert!(entry.name.ends_with("::LOCKS"), "{entry:?}");
         assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
         // Two locks of one row, and one lock beside another row's.
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(entry.key, "initialised");
         assert!(entry.name.ends_with("::initialise_here"), "{entry:?}");
         let [entry] = &entries_of(&[(0x1000, 0, call)], &[0])[..] else { panic!("one lock") };
-        assert_eq!((entry.key, entry.build_id.is_none()), ("first-taken", true));
+        assert_eq!((&*entry.key, entry.build_id.is_none()), ("first-taken", true));
         assert_eq!(warnings(std::slice::from_ref(entry)), Vec::<String>::new());
         // Another lock that the same function takes first.
         let locks = [(0x1000, 0, call), (0x2000, 0, call + 1)];

@@ -5,7 +5,13 @@ use crate::advice::entry::Entry;
 use crate::advice::finding::SpanEvidence;
 
 fn entry() -> Entry {
-    Entry { key: "symbol", name: "queue_lock".into(), object: None, build_id: None, kind: "mutex" }
+    Entry {
+        key: "symbol".into(),
+        name: "queue_lock".into(),
+        object: None,
+        build_id: None,
+        kind: "mutex".into(),
+    }
 }
 
 /// A lock that threads wait for, served by libc on two processors.

@@ -43,8 +43,7 @@ impl Configuration {
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.ends_with(STRATEGY) {
             let strategy = Strategy::read(Path::new(text)).map_err(|refusal| refusal.message)?;
-            let lock = Some((CONTENTION[0].name, LOAD[0].name));
-            return Ok(Self { strategy: Some(strategy), ..Self::of(text, lock, false) });
+            return Ok(Self::of_strategy(text, strategy));
         }
         let (named_lock, has_special_set) =
             match CONFINED.iter().find_map(|suffix| text.strip_suffix(suffix)) {
@@ -74,6 +73,12 @@ impl Configuration {
             }
         };
         Ok(Self::of(text, lock, has_special_set))
+    }
+
+    /// A strategy under this name.
+    pub fn of_strategy(name: &str, strategy: Strategy) -> Self {
+        let lock = Some((CONTENTION[0].name, LOAD[0].name));
+        Self { strategy: Some(strategy), ..Self::of(name, lock, false) }
     }
 
     fn of(text: &str, lock: Option<(&'static str, &'static str)>, has_special_set: bool) -> Self {

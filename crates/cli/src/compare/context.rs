@@ -1,12 +1,12 @@
 //! The machine and the time of a comparison, without which its figures mean nothing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use unconvoy_measure::context::{self, Machine};
 
 use crate::messages::compare as messages;
 
 /// Context block of a record.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Context {
     #[serde(flatten)]
     pub machine: Machine,

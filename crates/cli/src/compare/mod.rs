@@ -4,17 +4,18 @@
 //! [`summary`] condenses them, and the exporters of [`export`] render the [`record`].
 
 mod command;
-pub(crate) mod configuration;
-mod context;
+pub mod configuration;
+pub mod context;
 mod export;
-pub(crate) mod extract;
-mod failure;
+pub mod extract;
+pub mod failure;
 pub mod options;
-mod plan;
-mod record;
+pub mod plan;
+pub mod record;
 mod run;
 mod session;
 mod summary;
+pub mod trial;
 
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,7 @@ use context::Context;
 use options::CompareArgs;
 use record::Record;
 use session::{Ending, Session};
+use trial::Runner;
 
 /// File for the results of an incomplete comparison without `--json`.
 const PARTIAL: &str = "unconvoy-compare-partial.json";
@@ -72,18 +74,16 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     let mut session = Session {
         plan,
         title: args.title.clone(),
-        metric: args.compared(),
-        printed: args.printed(),
-        timeout: args.timeout,
-        library,
+        metric: args.measured.compared(),
+        runner: Runner { printed: args.printed(), library, interrupts: &interrupts },
+        timeout: args.measured.timeout,
         kept: args.json.as_ref().map(|path| Destination::new(Json, path)),
-        interrupts: &interrupts,
         context,
         warnings,
         runs: Vec::new(),
     };
 
-    let ending = session.run(args.quiet)?;
+    let ending = session.run(args.measured.quiet)?;
     let record = session.record(&ending);
     let mut status = ending.status();
     if let Ending::Failed(failure) = &ending {
@@ -99,7 +99,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     if !matches!(ending, Ending::Complete) && args.json.is_none() && !record.runs.is_empty() {
         keep_partial(&record);
     }
-    let text = if args.quiet {
+    let text = if args.measured.quiet {
         format!("{}\n", record.conclusion)
     } else {
         export::table::render(&record)

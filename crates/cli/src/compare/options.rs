@@ -28,10 +28,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "libc,default",
           value_parser = Configuration::parse)]
     pub locks: Vec<Configuration>,
-    /// Thread counts for `{threads}` [default: powers of two up to 4 times the processors].
-    #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Vec<u32>,
+    #[command(flatten)]
+    pub measured: Measured,
     /// Measured runs per configuration and thread count.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -39,16 +37,6 @@ pub struct CompareArgs {
     /// Unrecorded runs per configuration and thread count before the measured ones.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// Extract the metric: REGEX captures a number, last match on stdout or else stderr
-    /// [default: wall time].
-    #[arg(long, value_name = "REGEX", value_parser = one_group)]
-    pub metric: Option<Regex>,
-    /// Name of the metric, with its unit, for the table and the figure.
-    #[arg(long, value_name = "TEXT", requires = "metric")]
-    pub metric_name: Option<String>,
-    /// Treat a smaller metric as better (a time, not a throughput).
-    #[arg(long, requires = "metric")]
-    pub lower_is_better: bool,
     /// Extract the number of operations, to show processor time per operation.
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
     pub ops: Option<Regex>,
@@ -67,6 +55,29 @@ pub struct CompareArgs {
     /// Title of the table and the figure.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Program and arguments; `{threads}` stands for the thread count.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+/// What is measured, and with how many threads.
+#[derive(Debug, Clone, Args)]
+pub struct Measured {
+    /// Thread counts for `{threads}` [default: several, up to 4 times the processors].
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Vec<u32>,
+    /// Extract the metric: REGEX captures a number, last match on stdout or else stderr
+    /// [default: wall time].
+    #[arg(long, value_name = "REGEX", value_parser = one_group)]
+    pub metric: Option<Regex>,
+    /// Name of the metric, with its unit, for the table and the figure.
+    #[arg(long, value_name = "TEXT", requires = "metric")]
+    pub metric_name: Option<String>,
+    /// Treat a smaller metric as better (a time, not a throughput).
+    #[arg(long, requires = "metric")]
+    pub lower_is_better: bool,
     /// Longest time for one run, in seconds; a longer run is killed and fails.
     #[arg(long, value_name = "S", value_parser = timeout)]
     pub timeout: Option<Duration>,
@@ -76,10 +87,6 @@ pub struct CompareArgs {
     /// Print only warnings, errors and the conclusion.
     #[arg(long)]
     pub quiet: bool,
-    /// Program and arguments; `{threads}` stands for the thread count.
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM",
-          value_hint = ValueHint::CommandWithArguments)]
-    pub program: Vec<OsString>,
 }
 
 impl CompareArgs {
@@ -94,29 +101,28 @@ impl CompareArgs {
         if let Some(twice) = self.locks.iter().find(|c| !seen.insert(c.name.as_str())) {
             return Err(Refusal::usage(messages::duplicate_value("--locks", twice)));
         }
-        let mut seen = HashSet::new();
-        if let Some(twice) = self.threads.iter().find(|count| !seen.insert(**count)) {
-            return Err(Refusal::usage(messages::duplicate_value("--threads", twice)));
-        }
-        let takes_threads = self.program.iter().any(|word| has_placeholder(word));
-        if !takes_threads && !self.threads.is_empty() {
-            return Err(Refusal::usage(messages::threads_without_placeholder(PLACEHOLDER)));
-        }
-        let threads = match (takes_threads, self.threads.is_empty()) {
-            (false, _) => vec![None],
-            (true, false) => self.threads.iter().copied().map(Some).collect(),
-            (true, true) => powers_of_two(OVERLOAD * processors).map(Some).collect(),
-        };
+        let defaults = || powers_of_two(OVERLOAD * processors).collect();
         Ok(Plan {
             configurations: self.locks.clone(),
-            threads,
+            threads: self.measured.thread_counts(&self.program, defaults)?,
             runs: self.runs,
             warmup: self.warmup,
-            seed: self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32)),
+            seed: self.measured.seed(),
             program: self.program.clone(),
         })
     }
 
+    /// Returns the expressions for the numbers that the program prints.
+    pub fn printed(&self) -> Printed {
+        Printed {
+            metric: self.measured.metric.clone(),
+            operations: self.ops.clone(),
+            fairness: self.fairness.clone(),
+        }
+    }
+}
+
+impl Measured {
     /// Returns the metric to compare.
     pub fn compared(&self) -> Metric {
         let Some(regex) = &self.metric else {
@@ -130,12 +136,31 @@ impl CompareArgs {
         Metric { name, regex: Some(regex.to_string()), lower_is_better: self.lower_is_better }
     }
 
-    /// Returns the expressions for the numbers that the program prints.
-    pub fn printed(&self) -> Printed {
-        Printed {
-            metric: self.metric.clone(),
-            operations: self.ops.clone(),
-            fairness: self.fairness.clone(),
+    /// Returns the seed of the order of runs.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32))
+    }
+
+    /// Returns the thread counts, `None` for a program that takes none.
+    ///
+    /// # Errors
+    ///
+    /// Wrong usage (status 2): a duplicate count, or counts without a placeholder.
+    pub fn thread_counts(
+        &self,
+        program: &[OsString],
+        defaults: impl Fn() -> Vec<u32>,
+    ) -> Result<Vec<Option<u32>>, Refusal> {
+        let mut seen = HashSet::new();
+        if let Some(twice) = self.threads.iter().find(|count| !seen.insert(**count)) {
+            return Err(Refusal::usage(messages::duplicate_value("--threads", twice)));
+        }
+        let takes_threads = program.iter().any(|word| has_placeholder(word));
+        match (takes_threads, &self.threads[..]) {
+            (false, []) => Ok(vec![None]),
+            (false, _) => Err(Refusal::usage(messages::threads_without_placeholder(PLACEHOLDER))),
+            (true, []) => Ok(defaults().into_iter().map(Some).collect()),
+            (true, counts) => Ok(counts.iter().copied().map(Some).collect()),
         }
     }
 }

@@ -49,14 +49,7 @@ impl Plan {
 
     /// Returns the command line of one cell.
     pub fn command(&self, cell: Cell) -> Vec<OsString> {
-        let Some(threads) = cell.threads else {
-            return self.program.clone();
-        };
-        let count = threads.to_string();
-        self.program
-            .iter()
-            .map(|word| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes()))
-            .collect()
+        words(&self.program, cell.threads)
     }
 
     /// Returns a cell's name for messages: `default, 8 threads`.
@@ -72,6 +65,16 @@ impl Plan {
     pub fn names(&self) -> Vec<String> {
         self.configurations.iter().map(|configuration| configuration.name.clone()).collect()
     }
+}
+
+/// Returns the words of `program` for a thread count.
+pub fn words(program: &[OsString], threads: Option<u32>) -> Vec<OsString> {
+    let Some(threads) = threads else {
+        return program.to_vec();
+    };
+    let count = threads.to_string();
+    let with_count = |word: &OsString| replace(word, PLACEHOLDER.as_bytes(), count.as_bytes());
+    program.iter().map(with_count).collect()
 }
 
 /// Serializes arguments as UTF-8, with replacement characters: JSON has no bytes.

@@ -1,6 +1,6 @@
 //! The record of a comparison, which every exporter renders.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::context::Context;
 use super::plan::Plan;
@@ -36,7 +36,7 @@ pub struct Record {
 }
 
 /// The compared quantity.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
     /// Name and unit, for headings.
     pub name: String,

@@ -2,24 +2,20 @@
 
 use std::collections::HashSet;
 use std::ffi::c_int;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use unconvoy_measure::child::{self, Outcome, Output};
-use unconvoy_measure::context;
+use unconvoy_measure::child::Output;
 use unconvoy_measure::export::Destination;
-use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::rounds::{Order, Rounds, Step, Turn};
-use unconvoy_measure::transfer::{self, line_transfer_ns};
+use unconvoy_measure::transfer;
 
-use super::command::command;
 use super::context::Context;
-use super::extract::Printed;
 use super::failure::Failure;
 use super::plan::Plan;
 use super::record::{Metric, Record, SCHEMA};
 use super::run::Run;
 use super::summary;
+use super::trial::{End, Runner, Trial};
 use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 
@@ -61,16 +57,11 @@ pub struct Session<'a> {
     /// Title of table and figure.
     pub title: Option<String>,
     pub metric: Metric,
-    /// Expressions for the numbers that the program prints.
-    pub printed: Printed,
+    pub runner: Runner<'a>,
     /// Longest time for one run.
     pub timeout: Option<Duration>,
-    /// Path of the interposer, if a configuration needs it.
-    pub library: Option<PathBuf>,
     /// File that is rewritten after each round.
     pub kept: Option<Destination<Record>>,
-    /// Signals received, such as Ctrl-C.
-    pub interrupts: &'a Interrupts,
     /// The machine.
     pub context: Context,
     /// Warnings from before the first run.
@@ -168,33 +159,25 @@ impl Session<'_> {
     }
 
     fn measure(&self, turn: Turn) -> Result<Run, Stop> {
-        if let Some(signal) = self.interrupts.take() {
-            return Err(Stop::Ended(Ending::Interrupted(signal)));
-        }
         let cell = self.plan.cells()[turn.cell];
         let configuration = &self.plan.configurations[cell.configuration];
         let words = self.plan.command(cell);
-        let command = command(&words, configuration, self.library.as_deref());
-        let load_average_before = context::load_average();
-        let transfer_ns = line_transfer_ns();
-        let (outcome, output) = child::measure(command, self.timeout, self.interrupts)
-            .map_err(|error| Stop::Refused(Refusal::not_started(&words[0], &error)))?;
-        let fail = |why: String| Stop::Ended(self.failed(turn, why, &output));
-        let usage = match outcome {
-            Outcome::Interrupted(signal) => return Err(Stop::Ended(Ending::Interrupted(signal))),
-            Outcome::TimedOut => {
-                let limit = self.timeout.unwrap_or_default().as_secs_f64();
-                return Err(fail(messages::killed_after_timeout(limit)));
-            }
-            Outcome::Ended(usage) if usage.status.success() => usage,
-            Outcome::Ended(usage) => return Err(fail(child::describe(usage.status))),
-        };
-        let [metric, operations, fairness] = self.printed.values(&output).map_err(fail)?;
+        let trial =
+            self.runner.run(&words, configuration, self.timeout).map_err(|end| match end {
+                End::Refused(refusal) => Stop::Refused(refusal),
+                End::Interrupted(signal) => Stop::Ended(Ending::Interrupted(signal)),
+                End::Failed(why, output) => Stop::Ended(self.failed(turn, why, &output)),
+                End::TimedOut(limit, output) => {
+                    let why = messages::killed_after_timeout(limit.as_secs_f64());
+                    Stop::Ended(self.failed(turn, why, &output))
+                }
+            })?;
+        let Trial { usage, metric, operations, fairness, .. } = trial;
         Ok(Run {
             configuration: configuration.name.clone(),
             threads: cell.threads,
             round: turn.round.saturating_sub(self.plan.warmup) + 1,
-            metric: metric.unwrap_or(usage.wall.as_secs_f64()),
+            metric,
             operations,
             fairness,
             wall_s: usage.wall.as_secs_f64(),
@@ -204,8 +187,8 @@ impl Session<'_> {
             voluntary_switches: usage.voluntary_switches,
             involuntary_switches: usage.involuntary_switches,
             exit_status: usage.status.code().unwrap_or_default(),
-            load_average_before,
-            transfer_ns,
+            load_average_before: trial.load_average_before,
+            transfer_ns: trial.transfer_ns,
         })
     }
 }

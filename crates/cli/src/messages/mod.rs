@@ -10,6 +10,7 @@ pub(crate) mod kernel;
 pub(crate) mod outside;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod search;
 pub(crate) mod strategy;
 pub(crate) mod top;
 pub(crate) mod tune;
@@ -17,10 +18,10 @@ pub(crate) mod tune;
 #[cfg(test)]
 mod tests {
     use super::{
-        command, compare, inspect, kernel, outside, predict, profile, strategy, top, tune,
+        command, compare, inspect, kernel, outside, predict, profile, search, strategy, top, tune,
     };
 
-    const SOURCES: [&str; 10] = [
+    const SOURCES: [&str; 11] = [
         include_str!("command.rs"),
         include_str!("compare.rs"),
         include_str!("inspect.rs"),
@@ -28,6 +29,7 @@ mod tests {
         include_str!("outside.rs"),
         include_str!("predict.rs"),
         include_str!("profile.rs"),
+        include_str!("search.rs"),
         include_str!("strategy.rs"),
         include_str!("top.rs"),
         include_str!("tune.rs"),
@@ -44,6 +46,7 @@ mod tests {
             outside::samples(),
             predict::samples(),
             profile::samples(),
+            search::samples(),
             strategy::samples(),
             top::samples(),
             tune::samples(),

@@ -7,7 +7,7 @@
 mod continuous;
 mod export;
 mod firefox;
-mod flame;
+pub(crate) mod flame;
 mod glibc;
 mod intervals;
 pub(crate) mod kernel;
@@ -15,7 +15,7 @@ pub(crate) mod names;
 mod observer;
 pub mod options;
 pub mod outside;
-mod page;
+pub(crate) mod page;
 mod pprof;
 mod recording;
 pub(crate) mod remarks;
@@ -24,9 +24,13 @@ pub(crate) mod rows;
 mod samples;
 pub(crate) mod text;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use unconvoy_measure::child::Outcome;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
 use unconvoy_syncchar::Report as Prediction;
@@ -110,6 +114,24 @@ fn with_predictions(recorded: &Recorded, sort: Sort, predictions: &[Prediction])
     }
     report.advice = advice::advise(recorded, &report, predictions);
     report
+}
+
+/// Profiles a program under libc's locks, without its output and for at most `limit`. Returns how
+/// it ended, and the report with the number of threads, 0 if unknown; `None` if the program
+/// recorded nothing.
+///
+/// # Errors
+///
+/// The program cannot be started or watched.
+pub fn profiled(
+    program: &[OsString],
+    interposer: &Path,
+    limit: Duration,
+    interrupts: &Interrupts,
+) -> anyhow::Result<(Outcome, Option<(Report, u64)>)> {
+    let (outcome, recorded) = recording::run_silently(program, interposer, limit, interrupts)?;
+    let report = |it: Recorded| (evaluated(&it, Sort::Waited), it.observed.threads);
+    Ok((outcome, recorded.map(report)))
 }
 
 /// The report on a kept profile, with advice that also uses predictions for the same program.

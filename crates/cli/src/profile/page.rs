@@ -100,7 +100,9 @@ pub fn render(report: &Report) -> anyhow::Result<String> {
     let locks: Vec<&Row> = report.classes.iter().filter(|row| !row.is_cond()).collect();
     let signals = report.classes.iter().filter(|row| row.is_cond());
     let graph = flame::graph(report);
-    let (waits_height, waits) = waits(&locks);
+    let pairs: Vec<(&str, &Pair)> =
+        locks.iter().flat_map(|row| row.pairs.iter().map(|pair| (&*row.name, pair))).collect();
+    let (waits_height, waits) = waits(&pairs);
     let page = Page {
         program: report.program.rsplit('/').next().unwrap_or_default().to_string(),
         heading: text::heading(report),
@@ -218,9 +220,8 @@ fn numbers(row: &Row) -> Vec<Cell> {
 
 /// Draws the graph of waits: waiting places on the left, holding places on the right, and between
 /// them lines whose width shows the time waited. Returns the graph's height and its elements.
-fn waits(locks: &[&Row]) -> (usize, String) {
-    let pairs: Vec<(&Row, &Pair)> =
-        locks.iter().flat_map(|row| row.pairs.iter().map(move |pair| (*row, pair))).collect();
+/// Each pair comes with its lock's name.
+pub fn waits(pairs: &[(&str, &Pair)]) -> (usize, String) {
     let side = |of: fn(&Pair) -> &String| {
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         pairs.iter().for_each(|(_, pair)| *sums.entry(of(pair)).or_default() += pair.ns);
@@ -236,7 +237,7 @@ fn waits(locks: &[&Row]) -> (usize, String) {
     }
     let middle = |index: usize| index * PLACE + PLACE / 2;
     let mut body = String::new();
-    for (row, pair) in &pairs {
+    for (lock, pair) in pairs {
         let from = waiters.iter().position(|(place, _)| *place == pair.waiter);
         let to = holders.iter().position(|(place, _)| *place == pair.holder);
         let (Some(from), Some(to)) = (from, to) else { continue };
@@ -247,7 +248,7 @@ fn waits(locks: &[&Row]) -> (usize, String) {
              {}: {} waits for {}, {}</title></line>",
             middle(from),
             middle(to),
-            escape(&row.name),
+            escape(lock),
             escape(&pair.waiter),
             escape(&pair.holder),
             time(pair.ns),

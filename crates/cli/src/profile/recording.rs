@@ -1,16 +1,16 @@
 //! Runs the program, and reads the profiles that its processes wrote.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use unconvoy::catalogue::environment;
-use unconvoy_measure::child::describe;
+use unconvoy_measure::child::{Outcome, Running, describe};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
@@ -25,6 +25,9 @@ use crate::messages::command::cannot_read;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
 use crate::refusal::Refusal;
+
+/// Period of a profile that few seconds must suffice for.
+const SHORT_PERIOD_MS: f64 = 0.1;
 
 /// One run of the program.
 pub struct Recording {
@@ -63,7 +66,9 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
         complain(&warning);
     }
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut command = command(args, &interposer, &file);
+    let lock = Some(&*args.lock).filter(|lock| *lock != LIBC);
+    let chosen = (lock, args.load.as_deref());
+    let mut command = command(&args.program, chosen, args.period, &interposer, &file);
     let begin_unix_ns = begin.as_nanos() as u64;
     let continuous = args.intervals().map(|intervals| {
         let listed = file.clone();
@@ -108,24 +113,60 @@ fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     Ok((folder.path().join("profile"), Some(folder)))
 }
 
-fn command(args: &ProfileArgs, interposer: &Path, file: &Path) -> Command {
+/// The command of a run. Without a lock, libc's locks serve the program.
+fn command(
+    program: &[OsString],
+    (lock, load): (Option<&str>, Option<&str>),
+    period: f64,
+    interposer: &Path,
+    file: &Path,
+) -> Command {
     let before = std::env::var_os(environment::PRELOAD.name);
-    let mut command = Command::new(&args.program[0]);
+    let mut command = Command::new(&program[0]);
     command
-        .args(&args.program[1..])
+        .args(&program[1..])
         .env(environment::PRELOAD.name, parts::preload(interposer, before.as_deref()))
         .env(environment::PROFILE.name, file)
-        .env(environment::PROFILE_PERIOD.name, args.period.to_string())
+        .env(environment::PROFILE_PERIOD.name, period.to_string())
         .env_remove(environment::STATS_OWNER.name);
-    if args.lock == LIBC {
-        command.env(environment::REPLACE.name, "0");
-    } else {
-        command.env(environment::LOCK.name, &args.lock).env_remove(environment::REPLACE.name);
-    }
-    if let Some(load) = &args.load {
+    match lock {
+        None => command.env(environment::REPLACE.name, "0"),
+        Some(lock) => {
+            command.env(environment::LOCK.name, lock).env_remove(environment::REPLACE.name)
+        }
+    };
+    if let Some(load) = load {
         command.env(environment::LOAD_MANAGER.name, load);
     }
     command
+}
+
+/// Runs the program under libc's locks, without its output and for at most `limit`. Returns how it
+/// ended and the profile of the process that waited longest, `None` if there is none.
+///
+/// # Errors
+///
+/// The program cannot be started or watched.
+pub fn run_silently(
+    program: &[OsString],
+    interposer: &Path,
+    limit: Duration,
+    interrupts: &Interrupts,
+) -> anyhow::Result<(Outcome, Option<Recorded>)> {
+    let (file, _folder) = file(None)?;
+    let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
+    let not_started = |error| Refusal::not_started(&program[0], &error);
+    let running = Running::start(command).map_err(not_started)?;
+    let observer = Observer::start(running.id());
+    let ended = running.finish(Some(limit), interrupts);
+    let observed = observer.map(Observer::finish);
+    let main = recorded_since(&file, 0)?.into_iter().next().map(|(_, mut recorded)| {
+        if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {
+            recorded.observed = observed.of(&recorded);
+        }
+        recorded
+    });
+    Ok((ended?.0, main))
 }
 
 /// The profiles of this run, FILE and those of child processes, FILE.PID. The process that waited

@@ -1,6 +1,6 @@
 //! The rows of a report.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use unconvoy_profile::{Kind, histogram};
 
 use super::options::Sort;
@@ -70,7 +70,7 @@ pub struct Quantiles {
 }
 
 /// A place in the program.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Place {
     /// Function and line.
     pub place: String,
@@ -83,7 +83,7 @@ pub struct Place {
 }
 
 /// A waiting place and a holding place.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pair {
     pub waiter: String,
     pub holder: String,

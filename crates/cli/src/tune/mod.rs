@@ -1,7 +1,21 @@
 //! `unconvoy tune`: from a slow program to a remedy, lock by lock, with nothing rebuilt.
+//!
+//! [`search`] runs a program until a strategy is proven; [`tune`] itself advises by records.
 
+mod budget;
+mod candidates;
+mod chart;
+mod costs;
+mod file;
+mod known;
 pub mod options;
+mod page;
+mod race;
+mod record;
 mod records;
+mod search;
+mod session;
+mod verdict;
 
 use options::TuneArgs;
 use serde_json::json;
@@ -18,13 +32,16 @@ use records::Records;
 /// The schema of `--json`.
 const SCHEMA: &str = "unconvoy-advice-1";
 
-/// Advises by records, and returns the exit status.
+/// Searches a strategy for a program, or advises by records. Returns the exit status.
 ///
 /// # Errors
 ///
 /// A record that cannot be read (1) or is of another kind or version (2), or an output that cannot
-/// be written (1).
+/// be written (1). As [`search::search`].
 pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
+    if !args.program.is_empty() {
+        return search::search(args);
+    }
     let Records { profiles, predictions } = records::sort(&args.advise)?;
     if profiles.is_empty() {
         return Err(Refusal::usage(messages::no_profile()).into());

@@ -1,27 +1,95 @@
 //! Options of `unconvoy tune`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
+
+use crate::compare::options::Measured;
+use crate::messages::search as messages;
 
 /// `unconvoy tune`.
 #[derive(Debug, Args)]
 pub struct TuneArgs {
-    /// Advise by records: profiles of `profile -o`, predictions of `predict --json`.
-    #[arg(long, value_name = "RECORDS", num_args = 1.., required = true,
+    #[command(flatten)]
+    pub measured: Measured,
+    /// Advise by records instead: profiles of `profile -o`, predictions of `predict --json`.
+    #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with = "program",
           value_hint = ValueHint::FilePath)]
     pub advise: Vec<PathBuf>,
-    /// Write the advice as JSON.
+    /// Judge by the wall time, even if a script's options name a metric.
+    #[arg(long, conflicts_with = "metric")]
+    pub time: bool,
+    /// Limit the whole search to TIME, such as 90s or 10m.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = budget)]
+    pub budget: Duration,
+    /// Limit the probability of a wrong choice, and that of an interval that misses the truth.
+    #[arg(long, value_name = "RATE", default_value_t = 0.05, value_parser = error_rate)]
+    pub error_rate: f64,
+    /// Write the strategy file to FILE [default: PROGRAM.toml in this directory].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Write the result as an HTML page.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write all runs and the result as JSON, again after each round.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+    /// Continue an interrupted search from the file that it kept.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub resume: Option<PathBuf>,
+    /// Program and arguments; `{threads}` stands for the thread count.
+    #[arg(required_unless_present = "advise", trailing_var_arg = true, value_name = "PROGRAM",
+          value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
 }
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: 0. 1: a file cannot be read or written. 2: wrong options.
+The command runs PROGRAM under libc's locks, profiles it, tries other locks for
+the process and for the locks that cost most, and confirms the best in fresh
+runs. The result is a strategy file for `unconvoy run --strategy`, and one
+sentence. With several thread counts, one strategy must serve all.
+
+Exit status: 0. 1: a run failed or its metric did not match. 2: wrong options.
+3: undecided, because the metric varies too much or the budget is too small.
+125: libunconvoy.so missing. 126, 127: as in run. 130: interrupted.
 
 Examples:
-  unconvoy profile -o locks.profile -- ./server
+  unconvoy tune -- ./batch --threads {threads}
+  unconvoy tune --metric 'ops/s: ([0-9.]+)' --budget 3m --html tune.html -- ./bench
+  unconvoy tune --threads 2,8 --output server.toml -- ./bench --threads {threads}
   unconvoy tune --advise locks.profile
-  unconvoy predict --json predicted.json -- ./server
-  unconvoy tune --advise locks.profile predicted.json";
+  unconvoy tune --resume bench-tune.json -- ./bench";
+
+/// Parses a duration such as `90`, `90s`, `5m` or `1h`.
+fn budget(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let split = units.iter().find_map(|(unit, s)| Some((text.strip_suffix(unit)?, *s)));
+    let (number, unit) = split.unwrap_or((text, 1.0));
+    let seconds = number.parse().ok().map(|number: f64| number * unit);
+    let seconds = seconds.filter(|seconds| (1.0..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| messages::no_budget().to_string())
+}
+
+fn error_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0001..=0.5).contains(rate));
+    rate.ok_or_else(|| messages::no_error_rate().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_takes_units_and_rejects_nonsense() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("1h", 3600)] {
+            assert_eq!(budget(text), Ok(Duration::from_secs(seconds)));
+        }
+        for wrong in ["", "m", "0s", "-5m", "soon", "2d", "nan", "99h"] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+        assert!(error_rate(".05").is_ok() && error_rate("1").is_err());
+    }
+}

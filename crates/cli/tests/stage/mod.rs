@@ -27,6 +27,15 @@ echo \"operations: $ops\"
 echo \"jain: 0.95\" >&2
 ";
 
+/// A script that checks a page's width and colours, and reports faults in the page's title.
+const FITS: &str = "const page = document.documentElement;
+check(page.scrollWidth <= innerWidth, page.scrollWidth + ' wide in ' + innerWidth);
+const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+const light = c => c.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + +part, 0) > 380;
+check(light(getComputedStyle(document.body).color) === dark, 'text colour');
+document.title = 'wrong: ' + wrong.join('; ') + '|' + innerWidth + '|' + dark;
+";
+
 /// The tested command: `unconvoy` or `unconvoy-study`.
 const COMMAND: Option<&str> = match option_env!("CARGO_BIN_EXE_unconvoy") {
     Some(command) => Some(command),
@@ -80,6 +89,45 @@ impl Stage {
             Ok(path)
         } else {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Opens a page in Chromium in several widths and in both colour schemes, where it must fit and
+    /// have text that contrasts. `script` tests more, by `check(HOLDS, WHAT)`.
+    pub fn check_in_browser(&self, page: &str, script: &str) {
+        let script = format!(
+            "<script>const wrong = [];\n\
+             const check = (holds, what) => {{ if (!holds) wrong.push(what); }};\n{script}\n{FITS}\
+             </script></body>"
+        );
+        self.write(page, &self.read(page).replace("</body>", &script));
+        for (width, scheme, expected) in [
+            (400, 1, "400|false"),
+            (1600, 1, "1600|false"),
+            (400, 0, "400|true"),
+            (1000, 0, "1000|true"),
+        ] {
+            // A window is at least 500 pixels wide, but a frame in it can be narrower.
+            let frame = format!(
+                "<!doctype html><style>:root {{ color-scheme: light dark; }}</style>\
+                 <iframe id=page width={width} height=900 style='border: 0' src={page}></iframe>\
+                 <script>page.onload = () => document.title = page.contentDocument.title;</script>"
+            );
+            let outer = self.write("outer.html", &frame);
+            let mut command = Process::new("/usr/bin/chromium");
+            command
+                .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+                .args(["--dump-dom", "--window-size=1700,1000", "--allow-file-access-from-files"])
+                .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+                .arg(format!("--user-data-dir={}", self.path("browser").display()))
+                .arg(format!("file://{}", outer.display()));
+            let Ok(output) = command.output() else {
+                println!("missing: chromium not installed (apt-get install chromium)");
+                return;
+            };
+            let dom = String::from_utf8_lossy(&output.stdout);
+            let title = dom.split("<title>").nth(1).and_then(|rest| rest.split('<').next());
+            assert_eq!(title, Some(&*format!("wrong: |{expected}")), "{dom}");
         }
     }
 

@@ -1,0 +1,115 @@
+//! Messages of `tune -- PROGRAM`.
+
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) fn no_budget() -> &'static str {
+    "expected 1s to 24h, such as 90s or 5m"
+}
+
+pub(crate) fn no_error_rate() -> &'static str {
+    "expected 0.0001 to 0.5"
+}
+
+pub(crate) fn output_rejected(option: &str, file: &Path, why: impl Display) -> String {
+    format!("{option} {}: {why}", file.display())
+}
+
+pub(crate) fn not_ours(file: &Path) -> String {
+    format!(
+        "{} exists and is not from `unconvoy tune`: name another file, or this one, with --output",
+        file.display()
+    )
+}
+
+pub(crate) fn not_a_record(file: &Path) -> String {
+    format!("{} is not a record of `unconvoy tune`: start again without --resume", file.display())
+}
+
+pub(crate) fn complete(file: &Path) -> String {
+    format!("{} is complete: there is nothing to resume", file.display())
+}
+
+pub(crate) fn differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    format!(
+        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+         repeat its command on its machine, or start again without --resume",
+        file.display()
+    )
+}
+
+pub(crate) fn budget_too_small(run: &str, minutes: u64) -> String {
+    format!(
+        "Undecided: a run takes {run}, so the budget is too small for trials: try --budget \
+         {minutes}m"
+    )
+}
+
+pub(crate) fn no_profile() -> &'static str {
+    "the program recorded no profile, so no lock has an entry of its own"
+}
+
+pub(crate) fn not_tried(candidate: &str, why: &str) -> String {
+    format!("not tried: {candidate}: {why}")
+}
+
+pub(crate) fn failed_under(candidate: &str, why: &str) -> String {
+    format!("the program failed under {candidate}, which is out of the trials: {why}")
+}
+
+pub(crate) fn metric_not_positive(value: f64) -> String {
+    format!("the metric is {value}, but ratios need more than 0: choose another --metric")
+}
+
+pub(crate) fn few_rounds(run: &str, candidates: usize, rounds: usize) -> String {
+    format!(
+        "a run takes {run}: the budget sufficed for {candidates} candidates and {rounds} rounds of \
+         trials; raise --budget for more"
+    )
+}
+
+/// `half` is half the interval's width, in percent.
+pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
+    format!(
+        "the metric varies too much: the interval is ±{half:.1} %; to see 2 % takes {rounds} runs \
+         of each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
+    )
+}
+
+pub(crate) fn leads(candidate: &str, rounds: usize, ratio: f64) -> String {
+    format!(
+        "So far, not confirmed: {candidate}, {ratio:.2} times libc in {rounds} rounds of trials"
+    )
+}
+
+pub(crate) fn nothing_yet() -> &'static str {
+    "Nothing was found before the end: no round of trials ended"
+}
+
+pub(crate) fn kept(command: &str) -> String {
+    format!("the runs so far are kept; to resume: {command}")
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    let file = Path::new("server-tune.json");
+    vec![
+        no_budget().into(),
+        no_error_rate().into(),
+        output_rejected("--output", Path::new("/server.toml"), "permission denied"),
+        not_ours(Path::new("server.toml")),
+        not_a_record(file),
+        complete(file),
+        differs(file, "machine's cpu", "\"Z80\"", "\"AMD EPYC\""),
+        budget_too_small("60.0 s", 21),
+        no_profile().into(),
+        not_tried("elided", "this processor has no transactions"),
+        failed_under("tpmcs+control", "exit status 3"),
+        metric_not_positive(0.0),
+        few_rounds("25.0 s", 3, 2),
+        varies(7.5, 120, "4.00 s"),
+        leads("loiter+park", 4, 1.32),
+        nothing_yet().into(),
+        kept("unconvoy tune --resume server-tune.json -- ./server"),
+    ]
+}

@@ -1,0 +1,162 @@
+//! How the time is divided. Pure.
+
+use std::time::Duration;
+
+use unconvoy_measure::chart::quantity::seconds;
+use unconvoy_measure::sequential::Interval;
+
+use super::candidates::Stage;
+use super::race::WORTH;
+use super::record::Record;
+use crate::messages::search as messages;
+
+/// Part of the time after the profile for the confirmation.
+const CONFIRMATION: f64 = 0.35;
+/// Part of the time for trials that configurations of the whole process may take.
+const PROCESS: f64 = 0.6;
+/// A trial of fewer rounds shows little.
+const ROUNDS: f64 = 4.0;
+/// Rounds of the confirmation, if time permits: fewer have wide intervals, and more show nothing.
+const FRESH: [usize; 2] = [5, 60];
+/// Fewest fresh rounds: two have an interval, but hardly ever a narrow one.
+const FEWEST: f64 = 3.0;
+/// libc, the default and the best.
+const CONFIRMED: f64 = 3.0;
+
+/// The time after the first run and the profile, in seconds since the start.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    from_s: f64,
+    until_s: f64,
+    /// One run at each thread count under libc.
+    run_s: f64,
+}
+
+impl Budget {
+    pub fn new(record: &Record, elapsed_s: f64) -> Self {
+        let first = record.round(Stage::First, 1);
+        let run_s = first.map(|run| run.wall_s + OVERHEAD).sum();
+        Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s }
+    }
+
+    fn trials(&self) -> f64 {
+        (self.until_s - self.from_s) * (1.0 - CONFIRMATION)
+    }
+
+    /// The end of the budget.
+    pub fn until(&self) -> f64 {
+        self.until_s
+    }
+
+    /// When the trials of configurations of the whole process end.
+    pub fn process_until(&self) -> f64 {
+        self.from_s + PROCESS * self.trials()
+    }
+
+    /// When the trials of entries for single locks end.
+    pub fn locks_until(&self) -> f64 {
+        self.from_s + self.trials()
+    }
+
+    /// When the trials of two locks' entries together end.
+    pub fn combination_until(&self) -> f64 {
+        self.locks_until() + 0.1 * self.trials()
+    }
+
+    /// The number of configurations besides libc and the default for which the time suffices.
+    pub fn configurations(&self) -> usize {
+        let fit = PROCESS * self.trials() / (ROUNDS * self.run_s);
+        ((fit - 2.0).max(1.0)) as usize
+    }
+
+    /// The number of candidates with entries, likewise.
+    pub fn entries(&self) -> usize {
+        let fit = (1.0 - PROCESS) * self.trials() / (ROUNDS * self.run_s);
+        ((fit - 1.0).max(0.0)) as usize
+    }
+
+    /// Checks that a confirmation fits.
+    ///
+    /// # Errors
+    ///
+    /// What to say to the user.
+    pub fn check(&self) -> Result<(), String> {
+        let least = FEWEST * CONFIRMED * self.run_s;
+        let enough = self.from_s + least / CONFIRMATION + ROUNDS * CONFIRMED * self.run_s;
+        if self.until_s - self.from_s < least {
+            let minutes = (enough / 60.0).ceil();
+            return Err(messages::budget_too_small(&seconds(self.run_s), minutes as u64));
+        }
+        Ok(())
+    }
+}
+
+/// Time of a run besides the program's own: the start, and the measurement of the machine.
+const OVERHEAD: f64 = 0.02;
+
+/// The longest time for the profile.
+pub fn profile(record: &Record, elapsed_s: f64) -> Duration {
+    let longest = record.runs.iter().map(|run| run.wall_s).fold(0.0, f64::max);
+    let tenth = (record.plan.budget_s - elapsed_s) / 10.0;
+    Duration::from_secs_f64((longest * 1.5 + 1.0).min(tenth).max(1.0))
+}
+
+/// How long one round of a candidate probably takes: its mean time, or else libc's.
+pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
+    let of = |wanted: usize| {
+        let walls: Vec<f64> = record
+            .runs
+            .iter()
+            .filter(|run| run.candidate == wanted)
+            .map(|run| run.wall_s + OVERHEAD)
+            .collect();
+        (!walls.is_empty()).then(|| walls.iter().sum::<f64>() / walls.len() as f64)
+    };
+    let run = of(candidate).or_else(|| of(0)).unwrap_or_default();
+    run * record.plan.threads.len() as f64
+}
+
+/// The number of fresh rounds: as many as show a difference of 2 % with the noise of the trials,
+/// and as fit into the time, in rounds, that is left.
+pub fn confirmation_rounds(noise: Option<Interval>, left: f64) -> usize {
+    let wanted = noise.map_or(FRESH[0], |noise| noise.count_for(WORTH / 2.0));
+    wanted.clamp(FRESH[0], FRESH[1]).min(left.max(FEWEST) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(run_s: f64) -> Budget {
+        Budget { from_s: 10.0, until_s: 300.0, run_s }
+    }
+
+    #[test]
+    fn long_runs_leave_few_configurations() {
+        assert!(budget(0.5).configurations() >= 13);
+        assert!((1..=4).contains(&budget(5.0).configurations()));
+        assert_eq!((budget(30.0).configurations(), budget(30.0).entries()), (1, 0));
+        assert!(budget(30.0).check().is_ok());
+        let why = budget(60.0).check().unwrap_err();
+        assert!(why.contains("60.0 s") && why.contains("--budget 38m"), "{why}");
+    }
+
+    #[test]
+    fn parts_are_in_order_and_leave_a_confirmation() {
+        let budget = budget(1.0);
+        assert!(budget.process_until() < budget.locks_until());
+        assert!(budget.until() - budget.locks_until() > 90.0);
+    }
+
+    #[test]
+    fn confirmation_has_more_rounds_with_more_noise() {
+        let noise =
+            |margin: f64| Some(Interval { count: 8, centre: 0.0, low: -margin, high: margin });
+        assert_eq!(confirmation_rounds(None, 100.0), FRESH[0]);
+        assert_eq!(confirmation_rounds(noise(0.001), 100.0), FRESH[0]);
+        assert!((10..=30).contains(&confirmation_rounds(noise(0.015), 100.0)));
+        assert_eq!(confirmation_rounds(noise(0.2), 100.0), FRESH[1]);
+        assert_eq!(confirmation_rounds(noise(0.2), 7.9), 7);
+        assert_eq!(confirmation_rounds(noise(0.2), -3.0), 3);
+    }
+}

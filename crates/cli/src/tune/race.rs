@@ -1,0 +1,239 @@
+//! A race of configurations: each round measures those that are left, until one is proven best or
+//! no difference that matters can remain. Pure.
+//!
+//! A score is the logarithm of the metric, greater for better. Two configurations are compared by
+//! the differences of their scores within each round, because they share the machine's drift.
+//!
+//! **Test.** Student's t and Wilcoxon's ranks of these differences, one-sided, at the looks of
+//! [`sequential`](unconvoy_measure::sequential) (a group-sequential test). The level of one test is
+//! the race's error rate, divided by the number of rivals and that of looks.
+//!
+//! **Error rate.** A decided race chooses a configuration that is worse than the best by more than
+//! [`WORTH`] only if a test of the best one against some rival errs: the best is dropped although
+//! it is not worse, or the race stops although it is better than the leader by that much. For each
+//! rival and look, the first of these implies the second if the rival is so much worse. So with K
+//! configurations there are K - 1 events per look, and by Bonferroni's inequality the rate holds
+//! whatever the number of configurations, whenever the race stops.
+
+use unconvoy_measure::sequential::{LOOKS, centre, tail_below};
+
+/// A smaller relative gain is not worth a setting.
+pub const WORTH: f64 = 0.02;
+
+/// A race with some configurations, numbered from 0.
+#[derive(Debug, Clone)]
+pub struct Race {
+    error_rate: f64,
+    racers: Vec<Racer>,
+    rounds: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Racer {
+    fate: Fate,
+    /// One per round until the configuration left.
+    scores: Vec<f64>,
+}
+
+/// What became of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Running,
+    /// It is worse than another one.
+    Worse,
+    /// A run failed or took too long.
+    Withdrawn,
+}
+
+impl Race {
+    pub fn new(configurations: usize, error_rate: f64) -> Self {
+        let racer = Racer { fate: Fate::Running, scores: Vec::new() };
+        Self { error_rate, racers: vec![racer; configurations], rounds: 0 }
+    }
+
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// The configurations that are left.
+    pub fn running(&self) -> Vec<usize> {
+        let all = 0..self.racers.len();
+        all.filter(|&index| self.racers[index].fate == Fate::Running).collect()
+    }
+
+    /// Removes a configuration that cannot run.
+    pub fn withdraw(&mut self, configuration: usize) {
+        self.racers[configuration].fate = Fate::Withdrawn;
+    }
+
+    /// Adds a round: the score of each configuration that is left, by `score`.
+    pub fn add_round(&mut self, score: impl Fn(usize) -> f64) {
+        let running = self.running();
+        for &index in &running {
+            self.racers[index].scores.push(score(index));
+        }
+        self.rounds += 1;
+        if !LOOKS.contains(&self.rounds) {
+            return;
+        }
+        // All comparisons of a look see the same field.
+        let is_worse = |&&index: &&usize| {
+            let mut rivals = running.iter().filter(|rival| **rival != index);
+            rivals.any(|&rival| self.is_below(index, rival, 0.0))
+        };
+        let worse: Vec<usize> = running.iter().filter(is_worse).copied().collect();
+        worse.into_iter().for_each(|index| self.racers[index].fate = Fate::Worse);
+    }
+
+    /// Whether one configuration is left, or none that is left is better than the leader by more
+    /// than [`WORTH`].
+    pub fn is_decided(&self) -> bool {
+        let running = self.running();
+        if running.len() < 2 || !LOOKS.contains(&self.rounds) {
+            return running.len() < 2;
+        }
+        let leader = self.leader(|_| true);
+        let mut rivals = running.into_iter().filter(|rival| Some(*rival) != leader);
+        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p())))
+    }
+
+    /// The best so far of those that are left and pass `is_eligible`; the first of equals, because
+    /// configurations are listed simplest first.
+    pub fn leader(&self, is_eligible: impl Fn(usize) -> bool) -> Option<usize> {
+        let running = self.running();
+        let score = |index: usize| {
+            let of_round = |round: usize| {
+                let all = running.iter().map(|&other| self.racers[other].scores[round]);
+                self.racers[index].scores[round] - all.sum::<f64>() / running.len() as f64
+            };
+            centre(&(0..self.rounds).map(of_round).collect::<Vec<_>>())
+        };
+        let eligible = running.iter().copied().filter(|&index| is_eligible(index));
+        eligible.rev().max_by(|&a, &b| score(a).total_cmp(&score(b)))
+    }
+
+    /// The differences of two configurations' scores, `a` less `b`, in their common rounds.
+    pub fn differences(&self, a: usize, b: usize) -> Vec<f64> {
+        let pairs = self.racers[a].scores.iter().zip(&self.racers[b].scores);
+        pairs.map(|(a, b)| a - b).collect()
+    }
+
+    /// Whether `a` is proven to be less than `margin` above `b`.
+    fn is_below(&self, a: usize, b: usize, margin: f64) -> bool {
+        let tests = (self.racers.len() - 1) * LOOKS.len();
+        let differences = self.differences(a, b);
+        tail_below(&differences, margin) < self.error_rate / tests as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    fn normal(random: &mut Rng) -> f64 {
+        let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * random.f64()).cos()
+    }
+
+    /// How a race of configurations with these true gains ends: the choice, if the race is decided
+    /// within `most` rounds, and the number of runs.
+    fn run(
+        random: &mut Rng,
+        gains: &[f64],
+        noise: &dyn Fn(&mut Rng, usize) -> f64,
+        most: usize,
+        error_rate: f64,
+    ) -> (Option<usize>, usize) {
+        let mut race = Race::new(gains.len(), error_rate);
+        let mut runs = 0;
+        while race.rounds() < most && !race.is_decided() {
+            runs += race.running().len();
+            let drift = 0.3 * normal(random);
+            let scores: Vec<f64> = (0..gains.len())
+                .map(|index| gains[index].ln_1p() + drift + noise(random, index))
+                .collect();
+            race.add_round(|index| scores[index]);
+        }
+        (race.is_decided().then(|| race.leader(|_| true)).flatten(), runs)
+    }
+
+    /// The part of simulated races that choose wrongly, the part that are decided, and the mean
+    /// number of runs.
+    fn simulate(
+        gains: &[f64],
+        noise: &dyn Fn(&mut Rng, usize) -> f64,
+        error_rate: f64,
+    ) -> (f64, f64, f64) {
+        let mut random = Rng::with_seed(7);
+        let best = gains.iter().copied().fold(f64::MIN, f64::max);
+        let races = 400;
+        let (mut wrong, mut decided, mut runs) = (0, 0, 0);
+        for _ in 0..races {
+            let (choice, count) = run(&mut random, gains, noise, 32, error_rate);
+            runs += count;
+            decided += u32::from(choice.is_some());
+            let is_wrong =
+                choice.is_some_and(|c| (1.0 + best) / (1.0 + gains[c]) > 1.0 + WORTH + 1e-9);
+            wrong += u32::from(is_wrong);
+        }
+        let part = |count: u32| f64::from(count) / f64::from(races);
+        (part(wrong), part(decided), runs as f64 / f64::from(races))
+    }
+
+    #[test]
+    fn race_chooses_wrongly_at_most_at_the_error_rate() {
+        let even = |random: &mut Rng, _: usize| 0.05 * normal(random);
+        let uneven = |random: &mut Rng, index: usize| 0.02 * (index + 1) as f64 * normal(random);
+        let disturbed = |random: &mut Rng, _: usize| {
+            let slow = if random.f64() < 0.05 { 0.6 * random.f64() } else { 0.0 };
+            0.03 * normal(random) - slow
+        };
+        let noises: [(&str, &dyn Fn(&mut Rng, usize) -> f64); 3] =
+            [("even", &even), ("uneven", &uneven), ("disturbed", &disturbed)];
+        let near = [0.0, 0.021, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let mixed = [0.0, 0.05, 0.08, 0.1, -0.1, -0.5, 0.03, 0.06];
+        for (name, noise) in noises {
+            for gains in [near, mixed] {
+                for error_rate in [0.05, 0.3] {
+                    let (wrong, decided, runs) = simulate(&gains, noise, error_rate);
+                    println!("{name}, {error_rate}: wrong {wrong}, decided {decided}, {runs} runs");
+                    assert!(wrong <= error_rate, "{name}: {wrong} of {error_rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn clear_winner_is_found_in_few_rounds() {
+        let noise = |random: &mut Rng, _: usize| 0.03 * normal(random);
+        let gains = [0.0, 0.0, 0.5, -0.3, -0.5, 0.1, 0.05, -0.2];
+        let (wrong, decided, runs) = simulate(&gains, &noise, 0.05);
+        assert!(wrong < 0.01 && decided > 0.99, "{wrong} {decided}");
+        // Without dropping, 32 rounds are 256 runs.
+        assert!(runs < 60.0, "{runs}");
+    }
+
+    #[test]
+    fn equals_end_the_race_undropped_and_the_simplest_leads() {
+        let mut race = Race::new(3, 0.05);
+        for round in 0..8 {
+            let drift = f64::from(round % 3);
+            race.add_round(|_| drift);
+        }
+        assert!(race.is_decided());
+        assert_eq!((race.running().len(), race.leader(|_| true)), (3, Some(0)));
+        assert_eq!(race.leader(|index| index > 0), Some(1));
+    }
+
+    #[test]
+    fn withdrawn_configuration_never_leads() {
+        let mut race = Race::new(2, 0.05);
+        race.add_round(|index| index as f64);
+        race.withdraw(1);
+        race.add_round(|_| 0.0);
+        assert_eq!((race.leader(|_| true), race.running()), (Some(0), vec![0]));
+        assert!(race.is_decided());
+        assert_eq!(race.differences(1, 0), [1.0]);
+    }
+}

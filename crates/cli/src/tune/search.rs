@@ -1,0 +1,209 @@
+//! `unconvoy tune -- PROGRAM`: searches a strategy for a program, and proves what it recommends.
+//!
+//! [`Session`] runs the program: once, with a profile, in a race of candidates, and in a
+//! confirmation, which gives the verdict. The [`Record`] has the result and is the state of an
+//! interrupted search; [`file`] and [`page`] render it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use unconvoy::catalogue::environment;
+use unconvoy_measure::context::{command_line, processors};
+use unconvoy_measure::export::{Destination, Json};
+use unconvoy_measure::interrupt::Interrupts;
+use unconvoy_measure::output::{complain, print_all, replace};
+use unconvoy_measure::parts;
+use unconvoy_measure::progress::Progress;
+use unconvoy_measure::resume::quoted;
+
+use super::options::TuneArgs;
+use super::record::{Plan, Record};
+use super::session::{Session, Stop};
+use super::{file, page};
+use crate::compare::context::Context;
+use crate::compare::extract::Printed;
+use crate::compare::trial::Runner;
+use crate::executable;
+use crate::messages::predict::cannot_write;
+use crate::messages::search as messages;
+use crate::refusal::Refusal;
+use crate::run::writable;
+
+/// Exit status if the runs do not decide.
+const UNDECIDED: u8 = 3;
+
+/// Thread counts per processor without `--threads`: full load and overload.
+const LOADS: [u32; 2] = [1, 4];
+
+/// Searches a strategy for a program, and returns the exit status.
+///
+/// # Errors
+///
+/// An error before the first run ends: wrong usage or an output that cannot be written (2), no
+/// interposer (125), program not found (127) or not executable (126), nothing to resume (1).
+pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
+    let program = &args.program[0];
+    if let Some(warning) = executable::warning(program) {
+        return Err(Refusal::usage(warning).into());
+    }
+    let plan = plan(args)?;
+    let output = args.output.clone().unwrap_or_else(|| named_after(program));
+    let state = args.json.clone().unwrap_or_else(|| file::state(&output));
+    check_outputs(args, &output, &state)?;
+    let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
+    let interrupts = Interrupts::install()?;
+    let mut record = Record::begin(plan, Context::capture());
+    record.warnings.extend(record.context.warning());
+    if let Some(file) = &args.resume {
+        record = record.resumed(file)?;
+    }
+    let budget = args.budget.as_secs();
+    let quiet = args.measured.quiet;
+    let mut session = Session {
+        before_s: record.elapsed_s,
+        record,
+        runner: Runner {
+            printed: Printed {
+                metric: args.measured.metric.clone(),
+                operations: None,
+                fairness: None,
+            },
+            library: Some(library),
+            interrupts: &interrupts,
+        },
+        program: args.program.clone(),
+        timeout: args.measured.timeout,
+        state: Destination::new(Json, &state),
+        progress: Progress::of("second", budget, quiet),
+        started: Instant::now(),
+        configurations: BTreeMap::new(),
+    };
+    let ended = session.search();
+    session.progress.finish();
+    let record = session.record;
+    conclude(args, record, ended, &output, &state)
+}
+
+fn plan(args: &TuneArgs) -> Result<Plan, Refusal> {
+    let counts = || LOADS.map(|load| load * processors()).to_vec();
+    Ok(Plan {
+        program: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        threads: args.measured.thread_counts(&args.program, counts)?,
+        metric: args.measured.compared(),
+        error_rate: args.error_rate,
+        seed: args.measured.seed(),
+        budget_s: args.budget.as_secs_f64(),
+    })
+}
+
+/// `server.toml` for `/usr/bin/server`.
+fn named_after(program: &std::ffi::OsStr) -> PathBuf {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    unconvoy_measure::output::with_suffix(Path::new(name), ".toml")
+}
+
+/// Checks the outputs before the search, which may take long.
+fn check_outputs(args: &TuneArgs, output: &Path, state: &Path) -> Result<(), Refusal> {
+    let outputs = [("--output", Some(output)), ("--json", Some(state))];
+    for (option, path) in outputs.into_iter().chain([("--html", args.html.as_deref())]) {
+        let Some(path) = path else { continue };
+        writable(path)
+            .map_err(|why| Refusal::usage(messages::output_rejected(option, path, why)))?;
+    }
+    if args.output.is_none() && !file::may_replace(output) {
+        return Err(Refusal::usage(messages::not_ours(output)));
+    }
+    Ok(())
+}
+
+/// Writes and prints what was found, and returns the exit status.
+fn conclude(
+    args: &TuneArgs,
+    mut record: Record,
+    ended: Result<(), Stop>,
+    output: &Path,
+    state: &Path,
+) -> anyhow::Result<u8> {
+    let mut status = match ended {
+        Ok(()) => {
+            record.complete = true;
+            0
+        }
+        Err(Stop::Refused(refusal)) if record.runs.is_empty() => return Err(refusal.into()),
+        Err(Stop::Refused(refusal)) => ended_by(&mut record, refusal.message, 1),
+        Err(Stop::Failed(failure)) => {
+            complain(&failure.to_string());
+            ended_by(&mut record, failure.brief(), 1)
+        }
+        Err(Stop::Interrupted(signal)) => {
+            ended_by(&mut record, format!("signal {signal}"), 128 + signal as u8)
+        }
+        Err(Stop::TooLong(why)) => {
+            record.sentence.clone_from(&why);
+            ended_by(&mut record, why, UNDECIDED)
+        }
+    };
+    if record.candidates.is_empty() && status != UNDECIDED {
+        // Nothing was tried.
+        if status > 1 {
+            complain(messages::nothing_yet());
+        }
+        return Ok(status);
+    }
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    if record.sentence.is_empty() {
+        record.sentence = file::sentence(&record, &name);
+    }
+    let is_decided = file::remark_on_noise(&mut record);
+    if status == 0 && !is_decided {
+        status = UNDECIDED;
+    }
+    let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
+        let written = bytes.and_then(|bytes| Ok(replace(path, &bytes)?));
+        if let Err(error) = written {
+            complain(&format!("{}: {error:#}", cannot_write(path)));
+            status = status.max(1);
+        }
+    };
+    if record.complete && record.verdict.is_some() {
+        let text = file::strategy(&record);
+        write(output, Ok(text.clone().into_bytes()));
+        record.strategy = Some(text);
+    }
+    if let Some(html) = &args.html {
+        write(html, page::render(&record, output).map(String::into_bytes));
+    }
+    if record.complete && args.json.is_none() {
+        // Nothing is left to resume.
+        let _ = std::fs::remove_file(state);
+    } else {
+        write(state, unconvoy_measure::export::json(&record));
+    }
+    for warning in &record.warnings {
+        complain(&format!("warning: {warning}"));
+    }
+    if !record.complete && status != UNDECIDED {
+        complain(&messages::kept(&resuming(state)));
+    }
+    if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
+        complain(&crate::messages::compare::cannot_print(error));
+        status = status.max(1);
+    }
+    Ok(status)
+}
+
+fn ended_by(record: &mut Record, why: String, status: u8) -> u8 {
+    record.ended_by = Some(why);
+    status
+}
+
+/// This process's command line with `--resume`.
+fn resuming(state: &Path) -> String {
+    let mut words = command_line();
+    if !words.iter().any(|word| word.starts_with("--resume")) {
+        let place = words.iter().position(|word| word == "tune").map_or(1, |place| place + 1);
+        words.splice(place..place, ["--resume".into(), state.display().to_string()]);
+    }
+    quoted(&words)
+}

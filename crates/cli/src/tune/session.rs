@@ -1,0 +1,421 @@
+//! The search: first run, profile, trials, confirmation. Each step fills its part of the record,
+//! and skips what a resumed record has.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsString, c_int};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::chart::quantity;
+use unconvoy_measure::child::Outcome;
+use unconvoy_measure::export::Destination;
+use unconvoy_measure::progress::Progress;
+use unconvoy_measure::sequential::{Interval, centre};
+
+use super::budget::{self, Budget};
+use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
+use super::costs::Costs;
+use super::race::WORTH;
+use super::record::{Record, Run, Withdrawn};
+use super::verdict::{Comparison, LEAST, Verdict};
+use crate::compare::configuration::Configuration;
+use crate::compare::failure::Failure;
+use crate::compare::plan::words;
+use crate::compare::trial::{End, Runner};
+use crate::messages::compare::killed_after_timeout;
+use crate::messages::search as messages;
+use crate::profile;
+use crate::refusal::Refusal;
+
+/// Fewer rounds of trials deserve a warning.
+const FEW_ROUNDS: usize = 4;
+
+/// Why the search ended early.
+pub enum Stop {
+    /// The program could not be started.
+    Refused(Refusal),
+    Failed(Failure),
+    Interrupted(c_int),
+    /// The budget does not suffice for a result: what to say.
+    TooLong(String),
+}
+
+/// A running search.
+pub struct Session<'a> {
+    pub record: Record,
+    pub runner: Runner<'a>,
+    /// The program and its arguments, with placeholders.
+    pub program: Vec<OsString>,
+    /// Longest time that the user allows for one run.
+    pub timeout: Option<Duration>,
+    /// File that is rewritten after each round.
+    pub state: Destination<Record>,
+    pub progress: Progress,
+    pub started: Instant,
+    /// Time that an interrupted search had used.
+    pub before_s: f64,
+    /// By candidate.
+    pub configurations: BTreeMap<usize, Configuration>,
+}
+
+impl Session<'_> {
+    /// Searches, and leaves what was found in the record.
+    ///
+    /// # Errors
+    ///
+    /// See [`Stop`].
+    pub fn search(&mut self) -> Result<(), Stop> {
+        self.first()?;
+        self.profile()?;
+        let budget = Budget::new(&self.record, self.elapsed());
+        budget.check().map_err(Stop::TooLong)?;
+        if self.record.candidates.is_empty() {
+            let costs = self.record.costs.clone().unwrap_or_default();
+            let facts = Facts {
+                processors: self.record.context.machine.processors,
+                threads: self.record.plan.threads.iter().copied().max().flatten(),
+            };
+            let most = budget.configurations();
+            self.record.candidates = candidates::of_process(&costs, facts, most);
+        }
+        let best = self.trials(&budget)?;
+        self.confirm(best, &budget)
+    }
+
+    fn elapsed(&self) -> f64 {
+        self.before_s + self.started.elapsed().as_secs_f64()
+    }
+
+    /// Runs the program under libc once per thread count.
+    fn first(&mut self) -> Result<(), Stop> {
+        if self.record.rounds(Stage::First) > 0 {
+            return Ok(());
+        }
+        let libc = Configuration::parse("libc").expect("a known configuration");
+        self.configurations.insert(LIBC, libc);
+        let mut runs = Vec::new();
+        for threads in self.record.plan.threads.clone() {
+            let run = self.measure(Stage::First, 1, LIBC, threads, self.timeout);
+            runs.push(run.map_err(|end| self.failed("the first run", LIBC, threads, end))?);
+        }
+        self.record.runs = runs;
+        Ok(())
+    }
+
+    /// Profiles the program at the greatest thread count.
+    fn profile(&mut self) -> Result<(), Stop> {
+        if self.record.costs.is_some() {
+            return Ok(());
+        }
+        self.show("profile");
+        let threads = self.record.plan.threads.iter().copied().max().flatten();
+        let program = words(&self.program, threads);
+        let limit = budget::profile(&self.record, self.elapsed());
+        let library = self.runner.library.as_deref().unwrap_or(Path::new(""));
+        let interrupts = self.runner.interrupts;
+        let profiled = profile::profiled(&program, library, limit, interrupts);
+        let (outcome, report) = profiled
+            .map_err(|error| Stop::Refused(Refusal { status: 1, message: format!("{error:#}") }))?;
+        if let Outcome::Interrupted(signal) = outcome {
+            return Err(Stop::Interrupted(signal));
+        }
+        let given = threads.unwrap_or(self.record.context.machine.processors);
+        let costs = report.map(|(report, seen)| match seen {
+            0 => Costs::of(&report, u64::from(given)),
+            _ => Costs::of(&report, seen),
+        });
+        if costs.is_none() {
+            self.record.warnings.push(messages::no_profile().to_string());
+        }
+        self.record.costs = Some(costs.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Finds the best candidate.
+    fn trials(&mut self, budget: &Budget) -> Result<usize, Stop> {
+        let members = self.of_stage(Stage::Process);
+        let costs = self.record.costs.clone().unwrap_or_default();
+        let until_s = match candidates::of_locks(&self.record.candidates[DEFAULT], &costs)[..] {
+            [] => budget.locks_until(),
+            _ => budget.process_until(),
+        };
+        let base = self.race(Stage::Process, &members, until_s)?;
+        if self.of_stage(Stage::Locks).is_empty() {
+            let more = candidates::of_locks(&self.record.candidates[base], &costs);
+            self.record.candidates.extend(more.into_iter().take(budget.entries()));
+        }
+        let of_locks = self.of_stage(Stage::Locks);
+        if of_locks.is_empty() || budget.entries() == 0 {
+            return Ok(base);
+        }
+        let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
+        let best = self.race(Stage::Locks, &with_base, budget.locks_until())?;
+        match self.combination(base, best, &with_base) {
+            None => Ok(best),
+            Some(both) => self.race(Stage::Combination, &[best, both], budget.combination_until()),
+        }
+    }
+
+    /// A candidate with the entries of the best and of the next best that is for another lock, if
+    /// both seem to gain.
+    fn combination(&mut self, base: usize, best: usize, members: &[usize]) -> Option<usize> {
+        if let [both] = self.of_stage(Stage::Combination)[..] {
+            return Some(both); // of an interrupted search
+        }
+        let gain = |index: usize| {
+            let rounds = 1..=self.record.rounds(Stage::Locks);
+            let score = |round, it| self.record.score_of(Stage::Locks, round, it);
+            let values =
+                rounds.filter_map(|round| Some(score(round, index)? - score(round, base)?));
+            centre(&values.collect::<Vec<_>>())
+        };
+        let lock = |index: usize| self.record.candidates[index].locks.last();
+        let others = members.iter().filter(|&&it| it != base && lock(it) != lock(best));
+        let next = others.copied().max_by(|&a, &b| gain(a).total_cmp(&gain(b)))?;
+        if best == base || gain(next) < WORTH / 2.0 {
+            return None;
+        }
+        let [best, next] = [best, next].map(|index| &self.record.candidates[index]);
+        let both = candidates::combined(best, next);
+        self.record.candidates.push(both);
+        Some(self.record.candidates.len() - 1)
+    }
+
+    /// The candidates that a stage adds.
+    fn of_stage(&self, stage: Stage) -> Vec<usize> {
+        let all = self.record.candidates.iter().enumerate();
+        all.filter(|(_, candidate)| candidate.stage == stage).map(|(index, _)| index).collect()
+    }
+
+    /// Races candidates until one is proven best, no difference that matters can remain, or the
+    /// time has come. Returns the best so far.
+    fn race(&mut self, stage: Stage, members: &[usize], until_s: f64) -> Result<usize, Stop> {
+        let members = self.prepared(members);
+        let mut race = self.record.race(stage, &members);
+        while !race.is_decided() {
+            let round = race.rounds() + 1;
+            let running = race.running();
+            let seconds = self.round_seconds(running.iter().map(|&index| members[index]));
+            if self.elapsed() + seconds > until_s {
+                self.remark_on_rounds(race.rounds(), members.len(), seconds / running.len() as f64);
+                break;
+            }
+            let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
+            self.round(stage, round, &running)?;
+            self.record.account(&mut race, stage, round, &members);
+        }
+        // The simpler ones are libc and the default, and then what the first trials chose.
+        let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
+        let is_eligible = |index: usize| self.loses_nowhere(stage, members[index], simple);
+        let leader = match race.rounds() {
+            // Without a trial, the likeliest one is confirmed.
+            0 if members.len() > simple.len() => Some(simple.len()),
+            _ => race.leader(is_eligible).or_else(|| race.leader(|_| true)),
+        };
+        Ok(leader.map_or(LIBC, |index| members[index]))
+    }
+
+    /// The members that can run here.
+    fn prepared(&mut self, members: &[usize]) -> Vec<usize> {
+        let program = words(&self.program, None)[0].clone();
+        let mut able = Vec::new();
+        for &index in members {
+            let candidate = &self.record.candidates[index];
+            match candidate.configuration(&program) {
+                Ok(configuration) => {
+                    self.configurations.insert(index, configuration);
+                    able.push(index);
+                }
+                Err(why) => {
+                    let remark = messages::not_tried(&candidate.name, &why);
+                    if !self.record.warnings.contains(&remark) {
+                        self.record.warnings.push(remark);
+                    }
+                }
+            }
+        }
+        able
+    }
+
+    /// Adds a warning if time sufficed for a few rounds only.
+    fn remark_on_rounds(&mut self, rounds: usize, candidates: usize, run_s: f64) {
+        if rounds < FEW_ROUNDS {
+            let remark = messages::few_rounds(&quantity::seconds(run_s), candidates, rounds);
+            self.record.warnings.push(remark);
+        }
+    }
+
+    /// Whether the candidate keeps the simpler ones' speed at each thread count, as far as their
+    /// common rounds show.
+    fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
+        self.record.plan.threads.iter().all(|&threads| {
+            simple.iter().all(|&simple| {
+                let values = self.record.differences(stage, threads, [candidate, simple]);
+                candidate == simple || centre(&values).exp() >= LEAST
+            })
+        })
+    }
+
+    /// Runs candidates once per thread count in random order, and keeps the round's runs.
+    fn round(&mut self, stage: Stage, round: usize, running: &[usize]) -> Result<(), Stop> {
+        let threads = &self.record.plan.threads;
+        let mut cells: Vec<(usize, Option<u32>)> = running
+            .iter()
+            .flat_map(|&index| threads.iter().map(move |&threads| (index, threads)))
+            .collect();
+        let seed = self.record.plan.seed + ((stage as u64) << 32) + round as u64;
+        fastrand::Rng::with_seed(seed).shuffle(&mut cells);
+        let (mut runs, mut withdrawn): (Vec<Run>, Vec<Withdrawn>) = (Vec::new(), Vec::new());
+        for (candidate, threads) in cells {
+            if withdrawn.iter().any(|it| it.candidate == candidate) {
+                continue;
+            }
+            let limit = self.limit(threads);
+            match self.measure(stage, round, candidate, threads, Some(limit)) {
+                Ok(run) => runs.push(run),
+                Err(End::TimedOut(limit, _)) if candidate != LIBC => {
+                    let why = killed_after_timeout(limit.as_secs_f64());
+                    withdrawn.push(Withdrawn { stage, round, candidate, why });
+                }
+                Err(End::Failed(why, _)) if candidate != LIBC => {
+                    let name = &self.record.candidates[candidate].name;
+                    self.record.warnings.push(messages::failed_under(name, &why));
+                    withdrawn.push(Withdrawn { stage, round, candidate, why });
+                }
+                Err(end) => {
+                    return Err(self.failed(&format!("round {round}"), candidate, threads, end));
+                }
+            }
+        }
+        self.record.runs.extend(runs);
+        self.record.withdrawn.extend(withdrawn);
+        self.record.elapsed_s = self.elapsed();
+        // Ignore a failure: space may be free again for the final write, which reports errors.
+        let _ = self.state.write(&self.record);
+        self.progress.now_and_then(self.done());
+        Ok(())
+    }
+
+    /// Measures the best, libc and the default afresh, and decides.
+    fn confirm(&mut self, best: usize, budget: &Budget) -> Result<(), Stop> {
+        let best = *self.record.confirmed.get_or_insert(best);
+        let members: Vec<usize> =
+            [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best)).collect();
+        let members = self.prepared(&members);
+        let seconds = self.round_seconds(members.iter().copied());
+        let left = (budget.until() - self.elapsed()) / seconds;
+        let rounds = budget::confirmation_rounds(self.noise(best), left);
+        let rounds = *self.record.fresh_rounds.get_or_insert(rounds);
+        let done = self.record.rounds(Stage::Confirmation);
+        let mut ended = Ok(());
+        for round in done + 1..=done.max(rounds) {
+            ended = self.round(Stage::Confirmation, round, &members);
+            let lost = |it: &Withdrawn| it.stage == Stage::Confirmation;
+            if ended.is_err() || self.record.withdrawn.iter().any(lost) {
+                break;
+            }
+        }
+        self.decide(best);
+        ended
+    }
+
+    /// Decides by the fresh runs so far.
+    fn decide(&mut self, best: usize) {
+        let record = &self.record;
+        let stage = Stage::Confirmation;
+        let failed = |index: usize| {
+            record.withdrawn.iter().any(|it| (it.stage, it.candidate) == (stage, index))
+        };
+        let mut pairs = vec![[DEFAULT, LIBC]];
+        if best > DEFAULT {
+            pairs.extend([[best, LIBC], [best, DEFAULT]]);
+        }
+        let comparisons = pairs.into_iter().filter(|pair| !pair.iter().any(|&it| failed(it)));
+        let comparisons: Vec<Comparison> = comparisons
+            .filter_map(|pair| {
+                let counts = record.plan.threads.iter();
+                let all: Vec<Vec<f64>> =
+                    counts.map(|&threads| record.differences(stage, threads, pair)).collect();
+                Comparison::of(pair, &all, record.plan.error_rate)
+            })
+            .collect();
+        if !comparisons.is_empty() {
+            self.record.verdict = Some(Verdict::of(best, record.rounds(stage), comparisons));
+        }
+    }
+
+    /// The comparison of the best with the simpler ones in the trials that is the least certain.
+    fn noise(&self, best: usize) -> Option<Interval> {
+        let pairs = [[best, LIBC], [best, DEFAULT], [DEFAULT, LIBC]];
+        let intervals = pairs.into_iter().filter(|[a, b]| a != b).filter_map(|[a, b]| {
+            let rounds = 1..=self.record.rounds(Stage::Process);
+            let score = |round, it| self.record.score_of(Stage::Process, round, it);
+            let values = rounds.filter_map(|round| Some(score(round, a)? - score(round, b)?));
+            Interval::of(&values.collect::<Vec<_>>(), self.record.plan.error_rate)
+        });
+        intervals.max_by(|a, b| a.margin().total_cmp(&b.margin()))
+    }
+
+    /// How long a round of these candidates probably takes.
+    fn round_seconds(&self, running: impl Iterator<Item = usize>) -> f64 {
+        running.map(|candidate| budget::round_seconds(&self.record, candidate)).sum()
+    }
+
+    /// The time after which a run is hopeless.
+    fn limit(&self, threads: Option<u32>) -> Duration {
+        let mut first = self.record.round(Stage::First, 1);
+        let wall = first.find(|run| run.threads == threads).map_or(60.0, |run| run.wall_s);
+        let limit = Duration::from_secs_f64(3.0 * wall + 2.0);
+        self.timeout.map_or(limit, |timeout| timeout.min(limit))
+    }
+
+    /// Seconds of the budget that are over.
+    fn done(&self) -> u64 {
+        self.elapsed().min(self.record.plan.budget_s) as u64
+    }
+
+    fn show(&self, what: &str) {
+        self.progress.begin(what);
+        self.progress.at(self.done());
+    }
+
+    fn measure(
+        &mut self,
+        stage: Stage,
+        round: usize,
+        candidate: usize,
+        threads: Option<u32>,
+        limit: Option<Duration>,
+    ) -> Result<Run, End> {
+        self.show(&self.describe(candidate, threads));
+        let configuration = &self.configurations[&candidate];
+        let trial = self.runner.run(&words(&self.program, threads), configuration, limit)?;
+        let metric = trial.metric;
+        if metric <= 0.0 {
+            return Err(End::Failed(messages::metric_not_positive(metric), Default::default()));
+        }
+        let wall_s = trial.usage.wall.as_secs_f64();
+        let transfer_ns = trial.transfer_ns;
+        Ok(Run { stage, round, candidate, threads, metric, wall_s, transfer_ns })
+    }
+
+    /// `loiter+park, 8 threads`.
+    fn describe(&self, candidate: usize, threads: Option<u32>) -> String {
+        let name = self.configurations[&candidate].name.clone();
+        threads.map_or(name.clone(), |threads| format!("{name}, {}", thread_count(threads)))
+    }
+
+    fn failed(&self, which: &str, candidate: usize, threads: Option<u32>, end: End) -> Stop {
+        let which = format!("{}, {which}", self.describe(candidate, threads));
+        match end {
+            End::Refused(refusal) => Stop::Refused(refusal),
+            End::Interrupted(signal) => Stop::Interrupted(signal),
+            End::Failed(why, output) => Stop::Failed(Failure::new(which, why, &output)),
+            End::TimedOut(limit, output) => {
+                let why = killed_after_timeout(limit.as_secs_f64());
+                Stop::Failed(Failure::new(which, why, &output))
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What the confirmation says: the recommendation, and one sentence. Pure.
+//!
+//! Only fresh runs count, whose number is fixed before the first of them, so that the intervals
+//! hold. The simpler of two configurations is recommended unless the other is better by
+//! more than [`WORTH`], with an interval above 1.
+
+use serde::{Deserialize, Serialize};
+use unconvoy_measure::arguments::thread_count;
+use unconvoy_measure::sequential::Interval;
+
+use super::candidates::{DEFAULT, LIBC};
+use super::race::WORTH;
+
+/// A strategy keeps at least this part of the simpler ones' speed at each thread count.
+pub const LEAST: f64 = 0.98;
+
+/// How many times as good as another configuration one is, with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    pub ratio: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Two candidates, compared in the confirmation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Indices in the candidates.
+    pub candidate: usize,
+    pub against: usize,
+    /// The geometric mean over the thread counts.
+    pub whole: Ratio,
+    /// By thread count, in the plan's order.
+    pub by_threads: Vec<Ratio>,
+    /// Number of rounds after which the interval would reach 2 % to each side.
+    pub rounds_for_worth: usize,
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Index of the recommended candidate.
+    pub recommended: usize,
+    /// Number of fresh rounds.
+    pub rounds: usize,
+    pub comparisons: Vec<Comparison>,
+    /// The comparison that is neither a proven gain nor proven to be none that matters.
+    pub undecided: Option<Comparison>,
+}
+
+impl Ratio {
+    fn of(logarithms: Interval) -> Self {
+        let Interval { centre, low, high, .. } = logarithms;
+        Ratio { ratio: centre.exp(), low: low.exp(), high: high.exp() }
+    }
+
+    /// "1.84 times libc (1.71 to 1.97)".
+    pub fn times(&self, what: &str) -> String {
+        format!("{:.2} times {what} ({:.2} to {:.2})", self.ratio, self.low, self.high)
+    }
+
+    /// "1.84 (1.71 to 1.97)".
+    pub fn text(&self) -> String {
+        format!("{:.2} ({:.2} to {:.2})", self.ratio, self.low, self.high)
+    }
+
+    fn is_gain(&self) -> bool {
+        self.ratio > 1.0 + WORTH && self.low > 1.0
+    }
+
+    /// Whether a gain that matters is possible, but not proven.
+    fn is_open(&self) -> bool {
+        self.high > 1.0 + WORTH && self.low <= 1.0
+    }
+}
+
+impl Comparison {
+    /// Compares by the differences of the scores: one list per thread count, one value per round.
+    /// `None` with fewer than two rounds.
+    pub fn of(
+        [candidate, against]: [usize; 2],
+        differences: &[Vec<f64>],
+        error_rate: f64,
+    ) -> Option<Self> {
+        let each = differences.iter().map(|values| Interval::of(values, error_rate));
+        let each = each.collect::<Option<Vec<Interval>>>()?;
+        let rounds = differences.iter().map(Vec::len).min()?;
+        let mean = |round: usize| {
+            let all: f64 = differences.iter().map(|values| values[round]).sum();
+            all / differences.len() as f64
+        };
+        let whole = Interval::of(&(0..rounds).map(mean).collect::<Vec<_>>(), error_rate)?;
+        Some(Comparison {
+            candidate,
+            against,
+            whole: Ratio::of(whole),
+            by_threads: each.into_iter().map(Ratio::of).collect(),
+            rounds_for_worth: whole.count_for(WORTH.ln_1p()),
+        })
+    }
+
+    fn is_gain(&self) -> bool {
+        self.whole.is_gain() && self.by_threads.iter().all(|ratio| ratio.ratio >= LEAST)
+    }
+}
+
+impl Verdict {
+    /// Decides by the comparisons of the default with libc, and of the best with both.
+    pub fn of(best: usize, rounds: usize, comparisons: Vec<Comparison>) -> Self {
+        let find = |candidate: usize, against: usize| {
+            comparisons.iter().find(|it| (it.candidate, it.against) == (candidate, against))
+        };
+        let against_libc = find(best, LIBC);
+        let gains = |it: Option<&Comparison>| it.is_some_and(Comparison::is_gain);
+        let default_gains = gains(find(DEFAULT, LIBC));
+        let best_gains = best > DEFAULT && gains(against_libc) && gains(find(best, DEFAULT));
+        let recommended = match (best_gains, default_gains) {
+            (true, _) => best,
+            (false, true) => DEFAULT,
+            (false, false) => LIBC,
+        };
+        // Nothing is open if what is recommended is the best, or at least as good as proven.
+        let rivals = [(best, recommended), (best, LIBC), (DEFAULT, recommended)];
+        let open = rivals.into_iter().filter(|(one, other)| one != other && *one != recommended);
+        let open = open.filter_map(|(one, other)| find(one, other));
+        let undecided = open.into_iter().find(|it| it.whole.is_open()).cloned();
+        Verdict { recommended, rounds, comparisons, undecided }
+    }
+
+    /// The recommended candidate against libc; `None` if that is libc.
+    pub fn gain(&self) -> Option<&Comparison> {
+        let mut all = self.comparisons.iter();
+        all.find(|it| (it.candidate, it.against) == (self.recommended, LIBC))
+    }
+
+    /// The result in one sentence. `costs` says what the locks cost, `remedy` what the recommended
+    /// candidate does, and `name` is that of a candidate.
+    pub fn sentence(
+        &self,
+        file: &str,
+        threads: &[Option<u32>],
+        costs: &str,
+        remedy: &str,
+        name: impl Fn(usize) -> String,
+    ) -> String {
+        if let Some(gain) = self.gain() {
+            let each: Vec<String> = threads
+                .iter()
+                .zip(&gain.by_threads)
+                .filter_map(|(threads, ratio)| {
+                    Some(format!("{:.2} with {}", ratio.ratio, thread_count((*threads)?)))
+                })
+                .collect();
+            let each = match each.len() {
+                0 | 1 => String::new(),
+                _ => format!("; {}", each.join(", ")),
+            };
+            return format!("With {file}: {}, from {remedy}{each}", gain.whole.times("libc"));
+        }
+        match &self.undecided {
+            Some(open) => format!(
+                "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
+                name(open.candidate),
+                open.whole.times(&name(open.against))
+            ),
+            None => format!("Nothing found that helps by more than 2 %: {costs}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comparison with these ratios by round and one thread count each.
+    fn comparison(pair: [usize; 2], ratios: &[[f64; 5]]) -> Comparison {
+        let logs: Vec<Vec<f64>> =
+            ratios.iter().map(|rounds| rounds.iter().map(|ratio| ratio.ln()).collect()).collect();
+        Comparison::of(pair, &logs, 0.05).unwrap()
+    }
+
+    const GAIN: [f64; 5] = [1.8, 1.9, 1.84, 1.7, 1.95];
+    const NONE: [f64; 5] = [1.0, 1.01, 0.99, 1.0, 1.005];
+    const NOISE: [f64; 5] = [1.4, 0.8, 1.3, 0.9, 1.1];
+
+    fn verdict(best_libc: &[f64; 5], best_default: &[f64; 5], default_libc: &[f64; 5]) -> Verdict {
+        let comparisons = vec![
+            comparison([2, LIBC], &[*best_libc]),
+            comparison([2, DEFAULT], &[*best_default]),
+            comparison([DEFAULT, LIBC], &[*default_libc]),
+        ];
+        Verdict::of(2, 5, comparisons)
+    }
+
+    fn sentence(verdict: &Verdict, threads: &[Option<u32>]) -> String {
+        let name = |candidate: usize| ["libc", "default", "elided"][candidate].to_string();
+        let costs = "the locks cost 0.4 % of the time";
+        verdict.sentence("server.toml", threads, costs, "eliding `cache_lock`", name)
+    }
+
+    #[test]
+    fn sentence_states_gain_with_interval_and_remedy() {
+        let verdict = verdict(&GAIN, &GAIN, &NONE);
+        assert_eq!((verdict.recommended, &verdict.undecided), (2, &None));
+        assert_eq!(
+            sentence(&verdict, &[None]),
+            "With server.toml: 1.84 times libc (1.72 to 1.96), from eliding `cache_lock`"
+        );
+    }
+
+    #[test]
+    fn sentence_has_each_thread_count() {
+        let gain = |pair| comparison(pair, &[GAIN, [1.0, 1.02, 1.01, 1.0, 1.01]]);
+        let comparisons = vec![gain([2, LIBC]), gain([2, DEFAULT])];
+        let verdict = Verdict::of(2, 5, comparisons);
+        let sentence = sentence(&verdict, &[Some(2), Some(8)]);
+        assert!(sentence.ends_with("; 1.84 with 2 threads, 1.01 with 8 threads"), "{sentence}");
+    }
+
+    #[test]
+    fn simpler_is_recommended_without_proven_gain() {
+        assert_eq!(verdict(&GAIN, &NONE, &GAIN).recommended, DEFAULT);
+        assert_eq!(verdict(&NONE, &NONE, &NONE).recommended, LIBC);
+        assert_eq!(verdict(&GAIN, &NOISE, &NONE).recommended, LIBC);
+        let text = sentence(&verdict(&NONE, &NONE, &NONE), &[None]);
+        assert_eq!(
+            text,
+            "Nothing found that helps by more than 2 %: the locks cost 0.4 % of the time"
+        );
+    }
+
+    #[test]
+    fn loss_at_one_thread_count_is_not_recommended() {
+        let mixed = |pair| comparison(pair, &[GAIN, [0.95, 0.96, 0.95, 0.97, 0.96]]);
+        let none = comparison([DEFAULT, LIBC], &[NONE, NONE]);
+        let verdict = Verdict::of(2, 5, vec![mixed([2, LIBC]), mixed([2, DEFAULT]), none]);
+        assert_eq!(verdict.recommended, LIBC);
+    }
+
+    #[test]
+    fn noise_is_undecided_and_says_how_many_rounds_it_takes() {
+        let verdict = verdict(&NOISE, &NOISE, &NONE);
+        let open = verdict.undecided.clone().expect("undecided");
+        assert!(open.rounds_for_worth > 300, "{}", open.rounds_for_worth);
+        let text = sentence(&verdict, &[None]);
+        assert!(text.starts_with("Undecided: elided is 1.08 times libc ("), "{text}");
+    }
+}
