@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stage::Stage;
 use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION};
-use unconvoy_profile::{Kind, read};
+use unconvoy_profile::{Kind, layout};
 
 const BASE: u64 = 0x5500_0000_0000;
 
@@ -34,7 +34,7 @@ fn returns(program: &Path, function: &str, callee: &str) -> Vec<u64> {
 /// The name that the report gives to a lock on the heap, which was initialised and waited for with
 /// these stacks.
 fn name_of(stage: &Stage, program: &Path, kind: Kind, waiter: &[u64], origin: &[u64]) -> String {
-    let profile = read::zeroed();
+    let profile = layout::zeroed();
     let header = &profile.header;
     header.magic.store(MAGIC, Relaxed);
     header.version.store(VERSION, Relaxed);

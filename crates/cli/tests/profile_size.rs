@@ -105,7 +105,7 @@ fn full_profile_opens_within_seconds() {
     let (functions, locks) = (named('f'), named('l'));
     assert_eq!((functions.len(), locks.len()), (FUNCTIONS, FUNCTIONS));
 
-    let profile = read::zeroed();
+    let profile = layout::zeroed();
     let header = &profile.header;
     header.magic.store(MAGIC, Relaxed);
     header.version.store(VERSION, Relaxed);

@@ -4,6 +4,7 @@
 //! are in the machine's byte order, and all times in nanoseconds.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 use crate::histogram::BUCKETS;
 
@@ -376,4 +377,18 @@ pub struct Stack {
     pub first: AtomicU32,
     /// Number of frames, and the time ([`TIME_SHIFT`]); 0 until the frames are written.
     pub depth: AtomicU32,
+}
+
+/// An empty profile in memory.
+pub fn zeroed() -> Box<Profile> {
+    let layout = Layout::new::<Profile>();
+    // SAFETY: the memory is the allocator's, of the profile's size and alignment. Zeroes are a
+    // valid profile, which consists of atomics and numbers.
+    unsafe {
+        let memory = alloc_zeroed(layout).cast::<Profile>();
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        Box::from_raw(memory)
+    }
 }

@@ -8,8 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::layout::{HELD, Header, Observed, Profile, SPANS, Spent};
-use crate::read::zeroed;
+use crate::layout::{HELD, Header, Observed, Profile, SPANS, Spent, zeroed};
 
 /// What the command saw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

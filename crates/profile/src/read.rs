@@ -3,12 +3,11 @@
 
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::path::PathBuf;
 
 use crate::layout::{
     COUNT_UNIT, DEPTH, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack, TIME_SHIFT,
-    VERSION,
+    VERSION, zeroed,
 };
 use crate::mappings::{History, Mapping};
 use crate::observation::Observation;
@@ -227,20 +226,6 @@ impl Recorded {
     /// The return addresses of a stack, innermost first; empty if the stack is unknown.
     pub fn stack(&self, number: u32) -> &[u64] {
         (number as usize).checked_sub(1).and_then(|index| self.stacks.get(index)).map_or(&[], |s| s)
-    }
-}
-
-/// An empty profile in memory.
-pub fn zeroed() -> Box<Profile> {
-    let layout = Layout::new::<Profile>();
-    // SAFETY: the memory is the allocator's, of the profile's size and alignment. Zeroes are a
-    // valid profile, which consists of atomics and numbers.
-    unsafe {
-        let memory = alloc_zeroed(layout).cast::<Profile>();
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
-        Box::from_raw(memory)
     }
 }
 

@@ -88,7 +88,7 @@ mod tests {
     use core::sync::atomic::Ordering::Relaxed;
 
     use super::*;
-    use crate::layout::{COUNT_UNIT, MAGIC, VERSION};
+    use crate::layout::{COUNT_UNIT, MAGIC, VERSION, zeroed};
     use crate::{Kind, Profile, read};
 
     fn state(profile: &Profile) -> Recorded {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn differences_add_up_to_the_last_state() {
-        let profile = read::zeroed();
+        let profile = zeroed();
         profile.header.magic.store(MAGIC, Relaxed);
         profile.header.version.store(VERSION, Relaxed);
         let mut states = vec![state(&profile)];
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn unchanged_file_has_no_locks() {
-        let profile = read::zeroed();
+        let profile = zeroed();
         profile.header.magic.store(MAGIC, Relaxed);
         profile.header.version.store(VERSION, Relaxed);
         wait(&profile, 0x1000, 7, 100, 1000);

@@ -234,7 +234,7 @@ pub fn weight(ns: u64, period_ns: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::zeroed;
+    use crate::layout::zeroed;
 
     #[test]
     fn key_keeps_its_parts() {

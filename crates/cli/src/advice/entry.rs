@@ -102,8 +102,8 @@ impl<'a> Entries<'a> {
 struct Anchors {
     kind: Kind,
     variable: Option<Symbol>,
-    /// The functions around the initialisation and the first acquisition: the place, if it is known,
-    /// and then the calls, innermost first.
+    /// The functions around the initialisation and the first acquisition: the place, if it is
+    /// known, and then the calls, innermost first.
     calls: [(Place, Vec<Symbol>); 2],
 }
 
@@ -151,7 +151,8 @@ fn entry(recorded: &Recorded, place: Place, symbol: &Symbol, kind: Kind, is_shar
     }
 }
 
-/// The functions of a stack that a strategy compares with an entry: that of the stack's place first.
+/// The functions of a stack that a strategy compares with an entry: that of the stack's place
+/// first.
 fn functions(names: &Names, frames: &[u64]) -> Vec<Symbol> {
     let innermost = &frames[..frames.len().min(DEPTH)];
     let place = names.place_address(frames).filter(|place| innermost.contains(place));
@@ -193,7 +194,7 @@ mod tests {
     /// The entries of this process's locks at these addresses, with the calls that initialised and
     /// first took them.
     fn entries_of(locks: &[(u64, u64, u64)], indices: &[usize]) -> Vec<Entry> {
-        let profile = read::zeroed();
+        let profile = layout::zeroed();
         let text = |to: &[std::sync::atomic::AtomicU8], from: &str| {
             to.iter().zip(from.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
         };

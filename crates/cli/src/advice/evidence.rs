@@ -178,8 +178,8 @@ fn places(row: &Row) -> Vec<String> {
     places.iter().take(2).map(|place| place.place.clone()).collect()
 }
 
-/// What the process used while threads waited for the row's lock, and the share of the time in which
-/// it was held. Of several locks, or a lock with few samples, the whole recording.
+/// What the process used while threads waited for the row's lock, and the share of the time in
+/// which it was held. Of several locks, or a lock with few samples, the whole recording.
 fn usage_of(recorded: &Recorded, row: &Row) -> Option<(Usage, Option<f64>)> {
     let observed = &recorded.observed;
     let span = observed.locks.iter().find(|span| is_of(recorded, row, span.address));

@@ -8,8 +8,8 @@
 //! - **The lock.** It cannot be held for more than the whole time. Short holds become shorter,
 //!   because the lock's data move less often.
 //!
-//! The smaller of the two is the bound. `docs/explanation/advice.md` has the model's assumptions and
-//! how it compares with measurements.
+//! The smaller of the two is the bound. `docs/explanation/advice.md` has the model's assumptions
+//! and how it compares with measurements.
 
 use super::evidence::{Evidence, LockEvidence};
 use super::finding::{Gain, SpanEvidence};

@@ -242,8 +242,8 @@ fn light(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     Some(about(lock, Problem::NothingToMend, sentence))
 }
 
-/// Threads that hand work over by signals spend the time in the kernel. Only a strategy for the whole
-/// process also serves condition variables.
+/// Threads that hand work over by signals spend the time in the kernel. Only a strategy for the
+/// whole process also serves condition variables.
 fn sleeping_and_waking(evidence: &Evidence) -> Option<Advice> {
     let signals = &evidence.signals;
     let span = signals.span.filter(|span| span.system >= MUCH_SYSTEM)?;
@@ -286,8 +286,8 @@ fn independent(
         return None;
     }
     let sentence = format!(
-        "Its sections rarely touch the same data: run at once, they would be {:.1} times as fast on \
-         {} processors.",
+        "Its sections rarely touch the same data: run at once, they would be {:.1} times as fast \
+         on {} processors.",
         predicted.sections, predicted.processors
     );
     let strategy = if evidence.may_elide { choices(lock, "elided") } else { Vec::new() };

@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn unended_wait_for_signal_is_covered() {
         use unconvoy_profile::layout::{MAGIC, VERSION};
-        let profile = unconvoy_profile::read::zeroed();
+        let profile = unconvoy_profile::layout::zeroed();
         profile.header.magic.store(MAGIC, std::sync::atomic::Ordering::Relaxed);
         profile.header.version.store(VERSION, std::sync::atomic::Ordering::Relaxed);
         profile.lock(unconvoy_profile::Kind::Cond, 0x5000).expect("room");

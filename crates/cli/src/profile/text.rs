@@ -73,8 +73,8 @@ pub fn advice(all: &[Advice]) -> String {
     }
     match sentences::strategy(all) {
         Some(strategy) => {
-            text + "\nstrategy (save as FILE.toml, for unconvoy run --strategy FILE.toml -- PROGRAM)\n"
-                + &strategy
+            let use_of_it = "save as FILE.toml, for unconvoy run --strategy FILE.toml -- PROGRAM";
+            format!("{text}\nstrategy ({use_of_it})\n{strategy}")
         }
         None => text,
     }

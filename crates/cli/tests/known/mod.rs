@@ -31,7 +31,7 @@ impl Known {
         let stage = Stage::new();
         let source = stage.write("server.c", SOURCE);
         let program = stage.compile("server", &source, &["-pie", "-fPIE"]).expect("a C compiler");
-        let profile = read::zeroed();
+        let profile = layout::zeroed();
         profile.header.magic.store(MAGIC, Relaxed);
         profile.header.version.store(VERSION, Relaxed);
         profile.header.ended.store(1, Relaxed);

@@ -324,7 +324,7 @@ fn write_range(room: &mut [u8; 40], start: usize, end: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unconvoy_profile::read::zeroed;
+    use unconvoy_profile::layout::zeroed;
 
     /// Reads one list after another, and returns the profile's list.
     fn listed(readings: &[&str]) -> String {

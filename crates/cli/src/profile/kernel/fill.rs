@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use syscalls::Sysno;
 use unconvoy_profile::layout::{LONGEST, MAGIC, VERSION};
-use unconvoy_profile::{Profile, Source, read, weight};
+use unconvoy_profile::{Profile, Source, layout, weight};
 
 use super::collector::Collected;
 use super::event::{Event, kind};
@@ -182,7 +182,7 @@ pub fn fill(
     collected: &Collected,
     symbols: &Symbols,
 ) -> Box<Profile> {
-    let profile = read::zeroed();
+    let profile = layout::zeroed();
     let mut named = Numbered {
         symbols,
         numbers: HashMap::new(),

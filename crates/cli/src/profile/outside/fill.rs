@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_profile::layout::{MAGIC, VERSION};
-use unconvoy_profile::{Kind, Profile, Source, read};
+use unconvoy_profile::{Kind, Profile, Source, layout};
 
 use super::collector::Collected;
 use super::event::Lock;
@@ -44,7 +44,7 @@ pub fn fill(
     collected: &Collected,
     span: Span,
 ) -> Box<Profile> {
-    let profile = read::zeroed();
+    let profile = layout::zeroed();
     fill_header(&profile, target, recorder, span);
     let header = &profile.header;
     header.lost_waits.store(collected.totals.lost_waits as u32, Relaxed);
