@@ -36,6 +36,8 @@ PROGRAMS = tomllib.loads((ROOT / "scripts/tune-programs.toml").read_text())
 THREADS = (2, 8)
 METRIC = "^(?:rate|ops_per_sec|pixels_per_sec) ([0-9.e+]+)"
 DATA = ".bench-tune/data"
+# Seconds after which a run has failed: under some locks, waiters take all processor time.
+LIMIT_S = 20
 STEPS = ("oracle", "tune", "fresh")
 # The best pairs of docs/evaluation/grids.md, and one of each other kind.
 CONFIGURATIONS = (
@@ -56,17 +58,18 @@ def twelve():
 
 
 def measure(path, words):
-    """Runs a subcommand of unconvoy that writes `path` as JSON, and returns its record."""
+    """Runs a subcommand of unconvoy that writes `path` as JSON, and returns its record and the exit
+    status."""
     command = [UNCONVOY, *words]
     print("+", shlex.join(command), file=sys.stderr, flush=True)
     start = time.monotonic()
     status = subprocess.run(command).returncode
-    if status != 0:
-        sys.exit(f"bench-tune: {command[1]} ended with status {status}; run the command above")
     took_s = time.monotonic() - start
+    if not path.exists():
+        sys.exit(f"bench-tune: {command[1]} ended with status {status}; run the command above")
     text = path.read_text().replace(f"{ROOT}/", "")
     path.unlink()
-    return {**json.loads(text), "commit": commit(), "took_s": took_s}
+    return {**json.loads(text), "commit": commit(), "took_s": took_s}, status
 
 
 def commit():
@@ -101,13 +104,26 @@ class Cell:
         new.rename(self.path)
 
     def compare(self, locks, runs):
-        json_file = self.base.with_suffix(".compare")
-        return measure(
-            json_file,
-            ["compare", "--quiet", "--locks", ",".join(locks), "--threads", str(self.threads)]
-            + ["--runs", str(runs), "--timeout", "60", "--metric", METRIC]
-            + ["--metric-name", "rate", "--json", str(json_file), *self.program],
-        )
+        """Compares `locks`, without those under which the program fails or takes too long."""
+        file = self.base.with_suffix(".compare")
+        options = ["--quiet", "--runs", str(runs), "--timeout", str(LIMIT_S)]
+        options += ["--metric-name", "rate", "--locks"]
+        failed = []
+        while True:
+            left = [name for name in locks if name not in failed]
+            words = ["compare", *options, ",".join(left)]
+            record, status = measure(file, [*words, *self.common(file)])
+            if status == 0:
+                return {**record, "failed": failed}
+            culprit = (record["ended_by"] or "").partition(",")[0]
+            if status != 1 or culprit not in left[2:]:
+                sys.exit(f"bench-tune: compare ended with status {status}: {record['ended_by']}")
+            failed.append(culprit)
+
+    def common(self, file):
+        """The last arguments of `compare` and `tune`."""
+        threads = ["--threads", str(self.threads), "--metric", METRIC]
+        return [*threads, "--json", str(file), *self.program]
 
     def oracle(self):
         record = self.compare(twelve(), self.options.runs)
@@ -115,13 +131,13 @@ class Cell:
         return record
 
     def tune(self):
-        json_file = self.base.with_suffix(".tune")
-        return measure(
-            json_file,
-            ["tune", "--metric", METRIC, "--budget", self.options.budget]
-            + ["--threads", str(self.threads), "--json", str(json_file)]
-            + ["--out", str(self.strategy), *self.program],
-        )
+        file = self.base.with_suffix(".tune")
+        words = ["tune", "--budget", self.options.budget, "--output", str(self.strategy)]
+        record, status = measure(file, [*words, *self.common(file)])
+        # 3: the metric varies too much to decide; the likeliest strategy counts.
+        if status not in (0, 3):
+            sys.exit(f"bench-tune: tune ended with status {status}: {record['ended_by']}")
+        return {**record, "status": status}
 
     def fresh(self):
         medians = medians_of(self.record["oracle"])
