@@ -40,6 +40,12 @@ def shown(triple):
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
+def line_ns(record):
+    """The median time in which a cache line moved between the processors before the runs."""
+    times = [run["transfer_ns"] for run in record["runs"] if run["transfer_ns"]]
+    return f"{statistics.median(times):.0f}" if times else "-"
+
+
 def strategy_in(rates):
     """The name of the strategy file; libc without one, because the user then changes nothing."""
     return next((name for name in rates if name.endswith(".toml")), "libc")
@@ -72,6 +78,7 @@ class Cell:
         yield self.best
         yield from map(shown, (self.best_gain, self.to_best, self.to_default, self.to_libc))
         yield f"{self.tune['took_s']:.0f} of {self.tune['plan']['budget_s']:.0f} s"
+        yield f"{line_ns(self.tune)}, {line_ns(self.record['fresh'])} ns"
         yield "yes" if self.meets_oracle() and self.meets_baselines() else "**no**"
         yield self.tune["sentence"]
 
@@ -119,7 +126,7 @@ def print_cells(cells):
     rows.append([f"{LARGE} times libc in five real cells", str(len(large)), list_of(large)])
     print_table(["goal", "cells that meet it", "which"], rows)
     heads = ["program", "threads", "best", "best / libc", "tuned / best", "tuned / default"]
-    heads += ["tuned / libc", "time", "meets the goals", "tune says"]
+    heads += ["tuned / libc", "time", "line", "meets the goals", "tune says"]
     print_table(heads, (cell.columns() for cell in cells))
 
 
