@@ -17,18 +17,25 @@ ORACLE, BASELINE, LARGE = 0.97, 0.98, 1.3
 TRUE_GAIN, HARMLESS, RELATIVE_ERROR, ERROR = 1.15, 0.98, 0.15, 0.03
 
 
-def rates_of(comparison):
-    """The rates of a comparison's configurations, in the order of the rounds."""
-    rates = {}
-    for run in sorted(comparison["runs"], key=lambda run: run["round"]):
-        rates.setdefault(run["configuration"], []).append(run["metric"])
-    return rates
+def rounds_of(comparison):
+    """The rates of a comparison's configurations, round by round.
+
+    A round counts if the processors stayed where they are, and were idle before each run. If most
+    rounds were disturbed, all count."""
+    rounds = {}
+    for run in comparison["runs"]:
+        rounds.setdefault(run["round"], []).append(run)
+    times = {number: [run["transfer_ns"] for run in runs] for number, runs in rounds.items()}
+    calm = [number for number, ns in times.items() if None not in ns and max(ns) < 2 * min(ns)]
+    counted = calm if 2 * len(calm) > len(rounds) else list(rounds)
+    rates = [{run["configuration"]: run["metric"] for run in rounds[n]} for n in sorted(counted)]
+    return rates, f"{len(calm)} of {len(rounds)}"
 
 
-def ratio(rates, over, under):
+def ratio(rounds, over, under):
     """The median of the rounds' ratios, and order statistics around it that enclose the true median
     with a probability of at least 95 %, if there are six rounds."""
-    ratios = sorted(above / below for above, below in zip(rates[over], rates[under]))
+    ratios = sorted(rates[over] / rates[under] for rates in rounds)
     count, low = len(ratios), 0
     while sum(math.comb(count, under) for under in range(low + 2)) <= 0.025 * 2**count:
         low += 1
@@ -46,9 +53,9 @@ def line_ns(record):
     return f"{statistics.median(times):.0f}" if times else "-"
 
 
-def strategy_in(rates):
+def strategy_in(rounds):
     """The name of the strategy file; libc without one, because the user then changes nothing."""
-    return next((name for name in rates if name.endswith(".toml")), "libc")
+    return next((name for name in rounds[0] if name.endswith(".toml")), "libc")
 
 
 class Cell:
@@ -57,14 +64,14 @@ class Cell:
     def __init__(self, record):
         self.name = f"{record['name']} at {record['threads']}"
         self.record, self.tune = record, record["tune"]
-        rates = rates_of(record["fresh"])
-        named = [name for name in rates if not name.endswith(".toml")]
-        self.best = max(named, key=lambda name: statistics.median(rates[name]))
-        self.best_gain = ratio(rates, self.best, "libc")
-        found = strategy_in(rates)
-        self.to_best = ratio(rates, found, self.best)
-        self.to_default = ratio(rates, found, "default")
-        self.to_libc = ratio(rates, found, "libc")
+        rounds, self.calm = rounds_of(record["fresh"])
+        named = [name for name in rounds[0] if not name.endswith(".toml")]
+        self.best = max(named, key=lambda name: ratio(rounds, name, "libc"))
+        self.best_gain = ratio(rounds, self.best, "libc")
+        found = strategy_in(rounds)
+        self.to_best = ratio(rounds, found, self.best)
+        self.to_default = ratio(rounds, found, "default")
+        self.to_libc = ratio(rounds, found, "libc")
 
     def meets_oracle(self):
         return self.to_best[0] >= ORACLE
@@ -79,6 +86,7 @@ class Cell:
         yield from map(shown, (self.best_gain, self.to_best, self.to_default, self.to_libc))
         yield f"{self.tune['took_s']:.0f} of {self.tune['plan']['budget_s']:.0f} s"
         yield f"{line_ns(self.tune)}, {line_ns(self.record['fresh'])} ns"
+        yield self.calm
         yield "yes" if self.meets_oracle() and self.meets_baselines() else "**no**"
         yield self.tune["sentence"]
 
@@ -89,8 +97,8 @@ class Advised:
     def __init__(self, record):
         self.name = f"{record['name']} at {record['threads']}"
         self.record, self.advice = record, record["advice"]["first"]
-        rates = rates_of(record["advice"]["measured"])
-        self.gain = ratio(rates, strategy_in(rates), "libc")
+        rounds, _ = rounds_of(record["advice"]["measured"])
+        self.gain = ratio(rounds, strategy_in(rounds), "libc")
         expected = self.advice["gain"]
         # The factor applies to a part of the time.
         values = [expected[key] for key in ("expected", "low", "high")]
@@ -126,7 +134,7 @@ def print_cells(cells):
     rows.append([f"{LARGE} times libc in five real cells", str(len(large)), list_of(large)])
     print_table(["goal", "cells that meet it", "which"], rows)
     heads = ["program", "threads", "best", "best / libc", "tuned / best", "tuned / default"]
-    heads += ["tuned / libc", "time", "line", "meets the goals", "tune says"]
+    heads += ["tuned / libc", "time", "line", "calm", "meets the goals", "tune says"]
     print_table(heads, (cell.columns() for cell in cells))
 
 
