@@ -9,6 +9,7 @@
 #                           CONTRIBUTING.md
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
 #   make soak               run the stress test for hours (SECONDS=N)
+#   make fuzz               fuzz the parsers, ten minutes each (SECONDS=N)
 #   make test-busy          run `make test` beside busy neighbours, seven times
 #   make kernel             fetch the kernel and the QEMU of `unconvoy predict --kernel` into
 #                           target/kernel (100 MB)
@@ -40,7 +41,7 @@ TESTS_ALL := test-links test-rare test-slow test-pairs test-tsan test-valgrind
 RARE := unconvoy-png unconvoy-trace-store
 
 .PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all \
-	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak docs book bench bench-grids \
+	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
 	bench-programs bench-tune bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
@@ -121,6 +122,11 @@ soak: setup-tests build-tests
 	@mkdir -p target
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -pthread -o target/stress crates/preload/tests/c/stress.c
 	LD_PRELOAD=$(CURDIR)/$(RELEASE)/libunconvoy.so target/stress --seconds $(SECONDS)
+
+# Fuzzes the parsers of files that somebody else may have made, SECONDS each.
+fuzz: FUZZ_SECONDS := $(if $(filter file,$(origin SECONDS)),600,$(SECONDS))
+fuzz: setup
+	scripts/fuzz.sh $(FUZZ_SECONDS)
 
 test-lint:
 	@# rustfmt and clippy are optional components of the toolchain.

@@ -13,6 +13,7 @@ use crate::sched::{self, SchedArgs};
 use crate::stats::{self, StatsArgs};
 use crate::study;
 use crate::top::{self, TopArgs};
+use crate::tune::options::{self as tuning, TuneArgs};
 
 /// Keep threaded programs at full speed when threads outnumber processors.
 #[derive(Debug, Parser)]
@@ -47,6 +48,9 @@ pub enum Command {
     /// Predict what transactions or finer locks would gain, lock by lock.
     #[command(alias = "syncchar", after_help = options::EXAMPLES)]
     Predict(Box<PredictArgs>),
+    /// Say what would make a program's locks faster, and by how much.
+    #[command(after_help = tuning::EXAMPLES)]
+    Tune(TuneArgs),
     /// Keep tasks that wait long for kernel locks on a few cores.
     #[command(after_help = sched::EXAMPLES)]
     Sched(SchedArgs),
@@ -78,7 +82,7 @@ pub enum Command {
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "From symptom to remedy",
-        &["run", "profile", "top", "stats", "predict", "compare", "sched", "inspect"],
+        &["run", "profile", "tune", "top", "stats", "predict", "compare", "sched", "inspect"],
     ),
     ("Study", &study::COMMANDS),
     ("Reference", &["locks", "completions", "man", "help"]),

@@ -3,9 +3,17 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use object::{Object, ReadCache};
+
+/// Opens a file whose name somebody else chose: a mapped file of a profile, or a debug file. A pipe
+/// or a device under that name would block the command, or never end.
+pub fn open(path: &Path) -> Option<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().is_ok_and(|it| it.is_file()).then_some(file)
+}
 
 /// Finds a file's separate debug file by build id, as gdb does ("Separate Debug Files" in its
 /// manual), or in the cache of `debuginfod-find`.
@@ -15,7 +23,7 @@ pub fn separate(file: &ReadCache<File>) -> Option<PathBuf> {
 
 /// Finds the file that has the information which several debug files share (`dwz -m`).
 pub fn supplement(debug_file: &Path) -> Option<PathBuf> {
-    let cache = ReadCache::new(File::open(debug_file).ok()?);
+    let cache = ReadCache::new(open(debug_file)?);
     let (name, id) = object::File::parse(&cache).ok()?.gnu_debugaltlink().ok()??;
     let beside = debug_file.parent()?.join(OsStr::from_bytes(name));
     by_build_id(id).or_else(|| Some(beside).filter(|path| is_there(path)))
@@ -40,4 +48,19 @@ fn debuginfod_cache() -> Option<PathBuf> {
     named("DEBUGINFOD_CACHE_PATH")
         .or_else(|| Some(named("XDG_CACHE_HOME")?.join("debuginfod_client")))
         .or_else(|| Some(named("HOME")?.join(".cache/debuginfod_client")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_refuses_pipes_and_devices() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(open(&pipe).is_none() && open(Path::new("/dev/zero")).is_none());
+        assert!(open(directory.path()).is_none());
+        assert!(open(&std::env::current_exe().unwrap()).is_some());
+    }
 }

@@ -78,6 +78,14 @@ pub struct Origin {
     pub offset: u64,
 }
 
+/// A symbol, with the name as in the file or readable, and the distance of an address from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    pub name: String,
+    pub offset: u64,
+    pub file: PathBuf,
+}
+
 impl Images {
     /// Builds the files from their mappings. A file that cannot be read has addresses but no names.
     pub fn new(mappings: &[Mapping]) -> Self {
@@ -87,7 +95,7 @@ impl Images {
                 .iter()
                 .filter(|other| other.path == first.path && other.base >= first.base);
             let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
-            let file = File::open(&first.path).ok().map(ReadCache::new);
+            let file = debug_files::open(&first.path).map(ReadCache::new);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
             // The collector reports a mapping again when its neighbour's permissions change.
             by_base.entry(first.base).or_insert_with(|| Image {
@@ -117,18 +125,34 @@ impl Images {
 
     /// Returns the variable at an address, or the file and the offset in it.
     pub fn variable(&self, address: u64) -> Option<String> {
+        Some(match self.variable_symbol(address) {
+            Some(Symbol { name, offset: 0, .. }) => name,
+            Some(Symbol { name, offset, .. }) => format!("{name}+{offset:#x}"),
+            None => self.at(address)?.place(address),
+        })
+    }
+
+    /// The variable that contains an address.
+    pub fn variable_symbol(&self, address: u64) -> Option<Symbol> {
         let image = self.at(address)?;
         let own = address.wrapping_sub(image.bias);
         let variables = image
             .variables
             .get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
         let before = variables.partition_point(|variable| variable.address <= own);
-        let found = before.checked_sub(1).map(|index| &variables[index]);
-        match found.filter(|variable| own < variable.address + variable.size) {
-            Some(Variable { address, name, .. }) if *address == own => Some(name.clone()),
-            Some(Variable { address, name, .. }) => Some(format!("{name}+{:#x}", own - address)),
-            None => Some(image.place(address)),
-        }
+        let found = &variables[before.checked_sub(1)?];
+        let Variable { address, size, name } = found;
+        let symbol = (name.clone(), own - address);
+        (own < address + size).then(|| image.symbol(symbol))
+    }
+
+    /// The function that contains the call which returns to an address.
+    pub fn function_symbol(&self, return_address: u64) -> Option<Symbol> {
+        let pc = return_address.wrapping_sub(1);
+        let image = self.at(pc)?;
+        let own = pc.wrapping_sub(image.bias);
+        let symbol = image.loader()?.find_symbol_info(own)?;
+        Some(image.symbol((readable(symbol.name()), own + 1 - symbol.address())))
     }
 
     /// Names the lock that the innermost of several calls takes or initialises, if it is a member
@@ -180,14 +204,11 @@ impl Images {
     pub fn call_site(&self, return_address: u64) -> Option<String> {
         let pc = return_address.wrapping_sub(1);
         let image = self.at(pc)?;
-        let own = pc.wrapping_sub(image.bias);
-        let loader = image.loader()?;
-        if loader.find_location(own).ok().flatten().is_some() {
+        if image.loader()?.find_location(pc.wrapping_sub(image.bias)).ok().flatten().is_some() {
             return None;
         }
-        let symbol = loader.find_symbol_info(own)?;
-        let offset = own + 1 - symbol.address();
-        Some(format!("{}+{offset:#x} in {}", readable(symbol.name()), image.file_name()))
+        let Symbol { name, offset, .. } = self.function_symbol(return_address)?;
+        Some(format!("{name}+{offset:#x} in {}", image.file_name()))
     }
 
     fn look(&self, pc: u64) -> Option<Code> {
@@ -216,6 +237,10 @@ impl Images {
 impl Image {
     fn file_name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn symbol(&self, (name, offset): (String, u64)) -> Symbol {
+        Symbol { name, offset, file: self.path.clone() }
     }
 
     /// Returns a name for an address without a symbol.
@@ -250,7 +275,7 @@ impl Image {
     fn debug(&self) -> Option<&DebugFile> {
         let read = || {
             let file = self.file.as_ref()?;
-            let open = |path: PathBuf| Some(ReadCache::new(File::open(path).ok()?));
+            let open = |path: PathBuf| Some(ReadCache::new(debug_files::open(&path)?));
             let supplement = |path: &Path| debug_files::supplement(path).and_then(open);
             let apart = debug_files::separate(file)
                 .and_then(|path| DebugFile::read(&open(path.clone())?, supplement(&path).as_ref()));
@@ -342,8 +367,8 @@ fn extent(file: &ReadCache<File>) -> Option<(u64, u64)> {
 
 /// Reads a file's variables, ordered by address.
 fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
-    let apart =
-        debug_files::separate(file).and_then(|path| Some(ReadCache::new(File::open(path).ok()?)));
+    let apart = debug_files::separate(file)
+        .and_then(|path| Some(ReadCache::new(debug_files::open(&path)?)));
     let file = object::File::parse(apart.as_ref().unwrap_or(file)).ok()?;
     let mut variables: Vec<Variable> = file
         .symbols()

@@ -3,12 +3,15 @@
 //! The study commands are in another binary, which takes the definition of the whole command line
 //! from here.
 
+mod advice;
 mod bpf;
 mod child;
 pub mod cli;
 mod compare;
 mod debug_files;
 mod executable;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod images;
 mod inspect;
 mod kinds;
@@ -16,6 +19,7 @@ mod listing;
 mod members;
 mod messages;
 mod names;
+mod paragraph;
 mod predict;
 mod profile;
 pub mod reference;
@@ -26,6 +30,7 @@ mod stats;
 mod strategy;
 mod study;
 pub mod top;
+mod tune;
 pub mod wrong_usage;
 
 use std::ffi::c_int;
@@ -65,6 +70,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Predict(args) => return predict::predict(&args),
         Command::Profile(args) => return profile::profile(&args),
         Command::Top(args) => return top::top(&args),
+        Command::Tune(args) => return tune::tune(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Inspect(args) => inspect::inspect(&args)?,
         Command::Locks => print_all(listing::locks())?,

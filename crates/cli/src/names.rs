@@ -94,6 +94,11 @@ impl Names {
         Some(self.place_with_pc(frames)?.0)
     }
 
+    /// The return address of the innermost place, if that is in a file.
+    pub fn place_address(&self, frames: &[u64]) -> Option<u64> {
+        self.place_with_pc(frames)?.1
+    }
+
     /// As `place`, but different calls in one function have different names, even if the function's
     /// lines are unknown: a function may initialise many locks.
     fn call_site(&self, frames: &[u64]) -> Option<String> {

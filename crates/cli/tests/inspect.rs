@@ -20,7 +20,7 @@ const NOBODY: u32 = 65534;
 /// `unconvoy run` of the program with these arguments; `None` if the library is missing.
 fn run(stage: &Stage, options: &[&str], arguments: &[&str]) -> Option<Program> {
     let mut command = stage.process();
-    command.env("UNCONVOY_LIBRARY", program::library()?).arg("run").args(options).arg("--");
+    command.env("UNCONVOY_LIBRARY", stage::library()?).arg("run").args(options).arg("--");
     command.arg(program::compile(stage)).args(arguments);
     Some(Program::start(&mut command))
 }
@@ -186,7 +186,7 @@ fn kernels_core_shows_the_deadlock() {
         println!("skipped: the kernel writes cores to {}", pattern.trim());
         return;
     }
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let mut command = stage.process();
     command.env("UNCONVOY_LIBRARY", library).args(["run", "--"]);
     command.arg(program::compile(&stage)).args(["mutex", "2"]);
@@ -215,7 +215,7 @@ fn kernels_core_shows_the_deadlock() {
 #[test]
 fn moved_core_names_its_missing_files_and_finds_copies_by_build_id() {
     let stage = Stage::new();
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let there = stage.path("libunconvoy-there.so");
     fs::copy(&library, &there).expect("a copy");
     let compiled = program::compile(&stage);
@@ -341,7 +341,7 @@ fn process_of_another_user_is_rejected_and_goes_on() {
 #[test]
 fn process_that_is_not_dumpable_is_rejected_and_goes_on() {
     let stage = Stage::new();
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let own = stage.path("libunconvoy-copy.so");
     fs::copy(library, &own).expect("a copy");
     let inspector = open_to_all(&stage);
@@ -360,7 +360,7 @@ fn process_that_is_not_dumpable_is_rejected_and_goes_on() {
 #[test]
 fn library_of_another_version_is_rejected() {
     let stage = Stage::new();
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let mut bytes = fs::read(library).expect("the library");
     let magic = b"unconvoy inspect";
     let at = bytes.windows(magic.len()).position(|it| it == magic).expect("a descriptor");

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use scene::{Running, Scene, wait_until};
-use stage::Stage;
+use scene::{Scene, wait_until};
+use stage::{Running, Stage};
 
 /// Runs the program with metrics until the file says that waits were counted.
 fn with_metrics(scene: &Scene) -> (Running, PathBuf, String) {
@@ -30,9 +30,12 @@ fn with_metrics(scene: &Scene) -> (Running, PathBuf, String) {
 
 /// The time waited for a class of locks.
 fn value(text: &str, lock: &str) -> Option<f64> {
-    let name = "unconvoy_lock_waited_seconds_total{process=\"server\"";
-    let class = format!("class=\"{lock} in locks\"");
-    let line = text.lines().find(|line| line.starts_with(name) && line.contains(&class))?;
+    figure(text, "unconvoy_lock_waited_seconds_total", lock)
+}
+
+fn figure(text: &str, name: &str, lock: &str) -> Option<f64> {
+    let start = format!("{name}{{process=\"server\",class=\"{lock} in locks\"");
+    let line = text.lines().find(|line| line.starts_with(&start))?;
     line.split_whitespace().last()?.parse().ok()
 }
 
@@ -51,6 +54,18 @@ fn metrics_grow_and_name_classes() {
     drop(running);
     let left: Vec<_> = std::fs::read_dir(&directory).expect("a directory").collect();
     assert!(left.len() <= 2, "the file, and one unfinished at most: {left:?}");
+}
+
+#[test]
+fn held_time_is_estimated_for_mutexes_only() {
+    let Some(scene) = Scene::new() else { return };
+    let (_running, directory, text) = with_metrics(&scene);
+    let held = |text: &str, lock| figure(text, "unconvoy_mutex_held_seconds_total", lock);
+    assert_eq!(held(&text, "ring_lock"), None, "a spin lock has no count of acquisitions");
+    wait_until("an estimate", || {
+        let text = std::fs::read_to_string(directory.join("server.prom")).unwrap_or_default();
+        held(&text, "queue_lock").is_some_and(|held| held > 0.0)
+    });
 }
 
 #[test]

@@ -29,12 +29,12 @@ fn summary_names_locks_and_places_within_100_columns() {
         "held by   hold_here in server",
         "waits for a signal",
         "900 ms",
-        "Shorten what hold_here in server does while it holds queue_lock.",
+        "Shorten what hold_here in server does while it holds the lock.",
     ] {
         assert!(text.contains(part), "no {part:?} in:\n{text}");
     }
     let single = known.report(&["--by", "lock", "--top", "1"]);
-    assert!(single.contains("2 more: raise --top") && !single.contains("2 x"), "{single}");
+    assert!(single.contains("2 more: raise --top") && !single.contains("\n2 x"), "{single}");
     let waiters = known.report(&["--by", "waiter"]);
     assert!(waiters.contains("waiting place") && !waiters.contains("queue_lock\n"), "{waiters}");
 }

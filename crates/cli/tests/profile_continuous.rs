@@ -5,12 +5,12 @@ mod stage;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use prost::Message;
-use stage::{LIMIT, Stage};
+use stage::{LIMIT, Running, Stage, library};
 
 const ROUNDS: &str = include_str!("profile_continuous/rounds.c");
 
@@ -53,28 +53,6 @@ impl Profile {
         let text = |index: i64| &*self.string_table[index as usize];
         let labels = self.sample.iter().flat_map(|sample| &sample.label);
         labels.map(|label| (text(label.key), text(label.str))).collect()
-    }
-}
-
-/// The real interposer, from `UNCONVOY_LIBRARY` or beside the command.
-fn library() -> Option<PathBuf> {
-    let named = std::env::var_os("UNCONVOY_LIBRARY").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).with_file_name("libunconvoy.so");
-    let found = named.unwrap_or(beside);
-    if !found.is_file() {
-        println!("missing: {} is not built (cargo build --workspace)", found.display());
-        return None;
-    }
-    Some(found)
-}
-
-/// A command that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -5,24 +5,14 @@ mod stage;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stage::{LIMIT, Stage};
+use stage::{LIMIT, Running, Stage};
 
 const FILES: &str = include_str!("profile_kernel/files.c");
 const MAPS: &str = include_str!("profile_kernel/maps.c");
-
-/// A process that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Runs a command, with a line on its standard input.
 fn output(command: &mut Command) -> Output {

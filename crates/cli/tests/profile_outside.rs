@@ -7,24 +7,14 @@ mod stage;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use stage::{LIMIT, Stage};
+use stage::{LIMIT, Running, Stage};
 
 /// Waits for a lock while another thread holds it for 10 ms, and prints the time that the waits
 /// took by the program's own clock.
 const KNOWN: &str = include_str!("profile_outside/known.c");
-
-/// A process that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 impl Running {
     fn start(command: &mut Command) -> Self {

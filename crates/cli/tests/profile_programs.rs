@@ -8,22 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use stage::{LIMIT, Stage};
+use stage::{LIMIT, Stage, library};
 
 /// Number of runs until one has sampled the lock. A run on a busy machine may sample few waits.
 const RUNS: usize = 5;
-
-/// The real interposer, from `UNCONVOY_LIBRARY` or beside the command.
-fn library() -> Option<PathBuf> {
-    let named = std::env::var_os("UNCONVOY_LIBRARY").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).with_file_name("libunconvoy.so");
-    let found = named.unwrap_or(beside);
-    if !found.is_file() {
-        println!("missing: {} is not built (cargo build --workspace)", found.display());
-        return None;
-    }
-    Some(found)
-}
 
 fn has_programs(programs: &[(&str, &str)]) -> bool {
     let directories = ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(Path::new);

@@ -62,10 +62,10 @@ fn entries_reach_the_program_resolved() {
     let entries = "version = 1\n\
                    [[lock]] # Many short sections.\nsymbol = \"cache_*\"\nlock = \"mcs\"\n\
                    [[lock]]\nfirst-taken = \"log_line\"\nlock = \"libc\"\n\
-                   [[lock]]\nsymbol = \"cache_lock\"\nload = \"park\"\n";
+                   [[lock]]\nsymbol = \"cache_lock\"\nload = \"park:50\"\n";
     let assert = run_under(&stage, entries).success().stderr(is_empty());
     let text = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
-    assert!(text.starts_with("1 c:mcs+control c:libc c:loiter+park m:"), "{text}");
+    assert!(text.starts_with("1 c:mcs+control c:libc c:loiter+park:50 m:"), "{text}");
     // The exact name prevails over the pattern, for mutexes and reader-writer locks.
     assert_eq!(text.matches("=2").count(), 2, "{text}");
     assert!(!text.contains("=0"), "{text}");
@@ -125,6 +125,8 @@ fn wrong_file_names_line_and_key_and_starts_nothing() {
         (entry("lock = \"mcs\"\nlod = \"park\"\n"), "server.toml:5: lod: unknown key"),
         (entry("lock = 3\n"), "server.toml:4: lock: expected a text"),
         (entry("lock = \"\"\n"), "server.toml:4: lock: expected a text"),
+        (entry("load = \"park:0\"\n"), "park:1 to park:10000000 (microseconds of spinning)"),
+        (entry("load = \"control:9\"\n"), "server.toml:4: load: expected one of"),
         (entry("lock = \"libc\"\nload = \"park\"\n"), "server.toml:5: load: libc's lock"),
         (entry("kind = \"spin\"\nlock = \"mcs\"\n"), "server.toml:4: kind: expected mutex"),
         (entry("kind = \"rwlock\"\nlock = \"mcs\"\n"), "server.toml:5: lock: a reader-writer"),

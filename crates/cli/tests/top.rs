@@ -8,8 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use scene::{Running, Scene, wait_until};
+use scene::{Scene, wait_until};
 use serde_json::Value;
+use stage::Running;
 
 /// A user without privileges: `nobody`.
 const NOBODY: u32 = 65534;

@@ -16,7 +16,7 @@ const LIMIT: &str = "100ms";
 
 /// `unconvoy run --watchdog` of the program with these arguments; `None` if the library is missing.
 fn watched(stage: &Stage, options: &[&str], arguments: &[&str]) -> Option<Command> {
-    let library = program::library()?;
+    let library = stage::library()?;
     let mut command = stage.process();
     command.env("UNCONVOY_LIBRARY", library).args(["run", "--watchdog", LIMIT]).args(options);
     command.arg("--").arg(program::compile(stage)).args(arguments);
@@ -171,7 +171,7 @@ fn program_without_waits_gets_no_report() {
 #[test]
 fn program_without_a_watchdog_keeps_no_held_locks() {
     let stage = Stage::new();
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let mut command = stage.process();
     command.env("UNCONVOY_LIBRARY", library).args(["run", "--"]);
     let program = Program::start(command.arg(program::compile(&stage)).args(["rwlock", "2"]));
@@ -207,7 +207,7 @@ fn wrong_options_are_rejected() {
 #[test]
 fn watched_program_passes_the_conformance_tests() {
     let stage = Stage::new();
-    let Some(library) = program::library() else { return };
+    let Some(library) = stage::library() else { return };
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/c");
     for name in ["conformance_mutex", "conformance_rwlock", "conformance_cond"] {
         let source = sources.join(name).with_extension("c");

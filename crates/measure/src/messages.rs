@@ -43,10 +43,6 @@ pub(crate) fn cannot_make_directory(directory: &Path) -> String {
     format!("cannot make the directory {}", directory.display())
 }
 
-pub(crate) fn cannot_remove(file: &Path) -> String {
-    format!("cannot remove {}", file.display())
-}
-
 pub(crate) fn is_a_directory(path: &Path) -> String {
     format!("{} is a directory: name a file in it", path.display())
 }
@@ -163,7 +159,6 @@ mod tests {
             cannot_read(file),
             cannot_write(file),
             cannot_make_directory(Path::new("results")),
-            cannot_remove(file),
             is_a_directory(Path::new("results")),
             no_directory(file, Path::new("results")),
             path_splits_preload(Path::new("/home/a user/libunconvoy.so"), "UNCONVOY_LIBRARY"),

@@ -1,24 +1,34 @@
 //! Results on standard output and in files. A failed write, such as on a full disk, is an error and
 //! not a panic as with `print!`.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use tempfile::NamedTempFile;
 
 use crate::messages;
 
-/// Writes `text` to standard output. A closed pipe is an error.
+/// Writes [`legible`] text to standard output. A closed pipe is an error.
 ///
 /// # Errors
 ///
 /// The text cannot be written completely.
 pub fn print_all(text: impl AsRef<[u8]>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    stdout.write_all(text.as_ref())?;
+    stdout.write_all(legible(&String::from_utf8_lossy(text.as_ref())).as_bytes())?;
     stdout.flush()
+}
+
+/// Replaces control characters other than line ends and tabs: other people's programs choose the
+/// names of symbols, files and threads, and a terminal obeys control characters.
+pub fn legible(text: &str) -> Cow<'_, str> {
+    let is_harmful = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
+    if text.contains(is_harmful) { text.replace(is_harmful, "?").into() } else { text.into() }
 }
 
 /// Writes `text` to standard output and ignores a closed pipe (`| head`).
@@ -36,7 +46,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
 /// Prints a line to standard error. A closed standard error is ignored, so that the results are not
 /// lost.
 pub fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr(), "unconvoy: {line}");
+    let _ = writeln!(std::io::stderr(), "unconvoy: {}", legible(line));
 }
 
 /// Appends a suffix. `Path::with_extension` would turn `figure-0.5` into `figure-0.json`.
@@ -57,12 +67,20 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if target.exists() && !target.is_file() {
         return fs::write(target, bytes);
     }
-    let unfinished = with_suffix(&target, ".unfinished");
-    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &target));
-    if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
+    let mut unfinished = beside(&target)?;
+    unfinished.write_all(bytes)?;
+    unfinished.persist(&target)?;
+    Ok(())
+}
+
+/// Creates a file in the directory of `path`. Its random name keeps other users from placing a
+/// link there.
+fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    tempfile::Builder::new()
+        .prefix(".unconvoy-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
 }
 
 /// As [`replace`], and creates the file's directory.
@@ -71,10 +89,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 ///
 /// As [`replace`], with the file's name.
 pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory)
-            .with_context(|| messages::cannot_make_directory(directory))?;
-    }
+    make_directory(path)?;
     replace(path, text.as_ref()).with_context(|| messages::cannot_write(path))
 }
 
@@ -85,9 +100,16 @@ pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
 ///
 /// As [`write`].
 pub fn can_write(path: &Path) -> anyhow::Result<()> {
-    let trial = with_suffix(path, ".unfinished");
-    write(&trial, "")?;
-    fs::remove_file(&trial).with_context(|| messages::cannot_remove(&trial))
+    make_directory(path)?;
+    beside(path).map(drop).with_context(|| messages::cannot_write(path))
+}
+
+fn make_directory(path: &Path) -> anyhow::Result<()> {
+    match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        Some(directory) => fs::create_dir_all(directory)
+            .with_context(|| messages::cannot_make_directory(directory)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +129,27 @@ mod tests {
         let made = fs::read_dir(directory.path().join("sub")).expect("made").count();
         fs::write(&file, "").expect("written");
         assert!(made == 0 && can_write(&file.join("below")).is_err());
+    }
+
+    #[test]
+    fn replace_ignores_link_beside_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let [file, other] = ["file", "other"].map(|name| directory.path().join(name));
+        fs::write(&other, "kept").expect("written");
+        for suffix in [".unfinished", ".new", ".tmp"] {
+            std::os::unix::fs::symlink(&other, with_suffix(&file, suffix)).expect("linked");
+        }
+        replace(&file, b"new").expect("written");
+        assert_eq!(fs::read_to_string(&other).expect("there"), "kept");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "new");
+        let mode = fs::metadata(&file).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, fs::metadata(&other).expect("there").permissions().mode() & 0o777);
+    }
+
+    #[test]
+    fn legible_text_has_no_escape_sequence() {
+        assert_eq!(legible("a\tb\n"), "a\tb\n");
+        assert_eq!(legible("\x1b[2J\u{9b}31mlock\r"), "?[2J?31mlock?");
     }
 
     #[test]

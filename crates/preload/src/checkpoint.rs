@@ -26,7 +26,7 @@ pub extern "C" fn unconvoy_checkpoint() -> bool {
 /// The locks that the calling thread holds. Mutexes that may be elided are not counted.
 fn holds() -> Holds {
     match held_locks() {
-        _ if config::elides() || strategy::may_elide() => Holds::Unknown,
+        _ if config::service() == Service::Elided || strategy::may_elide() => Holds::Unknown,
         0 => Holds::Nothing,
         _ => Holds::Locks,
     }

@@ -39,6 +39,7 @@ use crate::cancel;
 use crate::config::{self, Service};
 use crate::mutex::wait::{Use, eventcount_if_owned, is_first_wake, restore_parked_bit};
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
+use crate::numbered::Numbered as _;
 use crate::object::{InPlace, Until};
 use crate::probe::probe;
 use crate::profile::libcs::wait_for_signal;

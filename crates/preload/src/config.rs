@@ -18,6 +18,7 @@ use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::chosen::{default_pair, pair};
 use crate::message;
+use crate::route::Route;
 use crate::variables::{is_on, named, read_milliseconds, variable};
 use crate::{bpf_count, identity, live, output, profile, real, strategy};
 
@@ -52,6 +53,19 @@ const FAST_PROFILED: u8 = FAST | 8;
 const UNKNOWN: u8 = 0;
 const BEING_READ: u8 = 16;
 
+impl Service {
+    #[inline(always)]
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            FAST | FAST_PROFILED => Service::Default,
+            2 => Service::Chosen,
+            4 => Service::Declined,
+            6 => Service::Elided,
+            _ => return None,
+        })
+    }
+}
+
 #[inline(always)]
 fn service_word() -> &'static AtomicU8 {
     &PROCESS_STATE.byte
@@ -59,12 +73,31 @@ fn service_word() -> &'static AtomicU8 {
 
 #[inline(always)]
 pub(crate) fn service() -> Service {
-    match service_word().load(Acquire) {
-        FAST | FAST_PROFILED => Service::Default,
-        2 => Service::Chosen,
-        4 => Service::Declined,
-        6 => Service::Elided,
-        _ => determine_service(),
+    Service::of(service_word().load(Acquire)).unwrap_or_else(determine_service)
+}
+
+/// How this process serves a lock with this strategy number, unless the lock is libc's by its
+/// attributes.
+#[inline(always)]
+pub(crate) fn route(number: u8) -> Route {
+    known_route(number).unwrap_or_else(|| determine_route(number))
+}
+
+/// As [`route`]; `None` while the service is not determined. The load pairs with the store in
+/// [`publish`].
+#[inline(always)]
+pub(crate) fn known_route(number: u8) -> Option<Route> {
+    Route::from_byte(PROCESS_STATE.bytes[usize::from(number)].load(Acquire))
+}
+
+#[cold]
+#[inline(never)]
+fn determine_route(number: u8) -> Route {
+    loop {
+        service(); // publishes the routes of this process
+        if let Some(route) = known_route(number) {
+            return route;
+        }
     }
 }
 
@@ -106,8 +139,8 @@ pub(crate) fn is_fast_kind(bits: i32) -> bool {
 /// bits below and, for priority ceilings, those from bit 19 on.
 pub(crate) const NUMBER_SHIFT: u32 = 10;
 
-/// Publishes which locks take the fast path in a process with this service.
-fn set_fast(service: u8) {
+/// Publishes how a process with this service serves which locks.
+fn publish(service: u8) {
     let number = match (service & FAST, strategy::decides()) {
         (0, _) => None,
         (_, false) => Some(u32::from(strategy::UNDECIDED)),
@@ -115,6 +148,22 @@ fn set_fast(service: u8) {
     };
     fast_number().store(number.map_or(0, |number| number + 1), Relaxed);
     fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
+    let service = Service::of(service).expect("determined");
+    for (number, route) in (0..).zip(&PROCESS_STATE.bytes) {
+        route.store(route_by(service, number).byte(), Release);
+    }
+}
+
+fn route_by(service: Service, number: u8) -> Route {
+    match (service, number) {
+        (Service::Declined, _) | (_, strategy::LIBC) => Route::LIBC,
+        (_, strategy::UNDECIDED) if strategy::decides() => Route::UNDECIDED,
+        (Service::Default, strategy::UNDECIDED | strategy::DEFAULT) => Route::DIRECT,
+        _ => {
+            let is_elided = service == Service::Elided || strategy::elides(number);
+            Route::by_pair(service != Service::Default, is_elided)
+        }
+    }
 }
 
 /// Whether the fast path serves the spin locks of this process; false also while the service is not
@@ -130,12 +179,6 @@ pub(crate) fn only_observes() -> bool {
 }
 
 static ONLY_OBSERVES: AtomicBool = AtomicBool::new(false);
-
-/// Whether plain mutexes are elided; false also while the service is not determined.
-#[inline(always)]
-pub(crate) fn elides() -> bool {
-    service_word().load(Relaxed) == Service::Elided as u8
-}
 
 unsafe extern "C" {
     fn unconvoy_sanitizer() -> *const c_char;
@@ -154,7 +197,7 @@ pub(crate) fn count_held_locks() {
         let _ = FOUND.compare_exchange(default, counted, Relaxed, Relaxed);
         let _ = service_word().compare_exchange(default, counted, Release, Relaxed);
     }
-    set_fast(counted);
+    publish(counted);
 }
 
 /// Whether a thread is determining the service, for which a function that it calls must not wait.
@@ -181,7 +224,7 @@ fn determine_service() -> Service {
         }
     }
     let found = FOUND.load(Relaxed);
-    set_fast(found);
+    publish(found);
     service_word().store(found, Release);
     service()
 }
@@ -286,5 +329,24 @@ pub(crate) fn keep_from_children() {
         } else {
             std::env::set_var("LD_PRELOAD", others.join(":"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_service_give_the_route() {
+        let counted = Route::by_pair(true, false);
+        assert_eq!(route_by(Service::Default, strategy::UNDECIDED), Route::DIRECT);
+        assert_eq!(route_by(Service::Default, strategy::DEFAULT), Route::DIRECT);
+        assert_eq!(route_by(Service::Default, 2), Route::by_pair(false, false));
+        assert_eq!(route_by(Service::Chosen, strategy::UNDECIDED), counted);
+        assert_eq!(route_by(Service::Elided, strategy::UNDECIDED), Route::by_pair(true, true));
+        for number in 0..=u8::MAX {
+            assert_eq!(route_by(Service::Declined, number), Route::LIBC);
+        }
+        assert_eq!(route_by(Service::Chosen, strategy::LIBC), Route::LIBC);
     }
 }

@@ -9,6 +9,7 @@ use libc::{pthread_rwlock_t, pthread_rwlockattr_t};
 
 use crate::config::{self, Service};
 use crate::mutex::Mutex;
+use crate::numbered::Numbered as _;
 use crate::probe::probe;
 use crate::profile;
 use crate::real::stand_in;

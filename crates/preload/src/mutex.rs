@@ -12,7 +12,8 @@
 //! use. Robust, priority-inheriting, priority-protecting, process-shared and destroyed mutexes have
 //! further bits in `kind`. libc serves them, and mutexes that a strategy hands to it. This library
 //! never writes to them, except to the count of users during a wait on one of this library's
-//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc.
+//! condition variables ([`wait::Use`]), and the number of those that a strategy hands to libc, or
+//! that a profile has seen taken.
 
 mod object;
 pub(crate) mod wait;
@@ -26,10 +27,12 @@ use unconvoy_locks::contention::elided::Elided;
 
 use crate::held;
 use crate::identity::{me, me_from_tcb};
+use crate::numbered::Numbered as _;
 use crate::object::{InPlace, Until};
 use crate::probe::probe;
 use crate::profile;
 use crate::real;
+use crate::route::Route;
 use crate::time::Clock;
 use object::Kind;
 pub(crate) use object::Mutex;
@@ -66,11 +69,19 @@ pub extern "C" fn pthread_mutex_lock(this: &Mutex) -> c_int {
 /// The slow path: the fast path has not acquired the mutex.
 #[inline(never)]
 extern "C" fn lock(this: &Mutex) -> c_int {
+    match this.usual_route() {
+        Some(route) => lock_contended(this, route),
+        None => lock_unusual(this),
+    }
+}
+
+#[inline(never)]
+extern "C" fn lock_unusual(this: &Mutex) -> c_int {
     if held::is_kept() {
         // SAFETY: a function of the same object.
         return unsafe { held::call_from_here(this, lock_not_elided) };
     }
-    if this.elided().is_some_and(Elided::elide_at_once) {
+    if this.elided(this.route()).is_some_and(Elided::elide_at_once) {
         return 0;
     }
     lock_not_elided(this)
@@ -79,38 +90,55 @@ extern "C" fn lock(this: &Mutex) -> c_int {
 /// The rest of the slow path, if no section was elided at once.
 #[inline(never)]
 extern "C" fn lock_not_elided(this: &Mutex) -> c_int {
-    if this.elided().is_some_and(Elided::lock_at_once) {
+    let route = this.route();
+    if this.elided(route).is_some_and(Elided::lock_at_once) {
         this.set_owner(me());
         probe!("mutex_acquired"; this);
         return 0;
     }
-    lock_contended(this)
+    lock_contended(this, route)
 }
 
 /// The rest of the slow path, if the mutex was not acquired at once either.
 #[inline(never)]
-extern "C" fn lock_contended(this: &Mutex) -> c_int {
-    if this.is_libcs() {
-        return lock_in_libc(this);
-    }
-    if this.decide() {
-        return lock_not_elided(this);
-    }
-    match this.kind() {
-        Kind::Plain => {
-            if !this.elided().is_some_and(Elided::elide) {
-                this.acquire(None);
-                this.set_owner(me());
-                probe!("mutex_acquired"; this);
-            }
+extern "C" fn lock_contended(this: &Mutex, route: Route) -> c_int {
+    match (route, this.kind()) {
+        (Route::LIBC, _) => lock_in_libc(this),
+        (Route::UNDECIDED, _) => {
+            this.decide();
+            lock_not_elided(this)
+        }
+        (_, Kind::Recursive | Kind::ErrorCheck) => this.lock_owned(route),
+        (Route::DIRECT, Kind::Plain) => {
+            this.acquire(Route::DIRECT, None);
+            this.set_owner(me());
+            probe!("mutex_acquired"; this);
             0
         }
-        kind => this.lock_owned(kind),
+        (_, Kind::Plain) if route.is_elided() => lock_elided(this, route),
+        (_, Kind::Plain) => lock_by_pair(this, route),
     }
 }
 
-/// A function of its own, so that [`lock_contended`] needs few registers and keeps the program's
-/// frame pointer, by which `unconvoy inspect` unwinds the library in a core without its file.
+/// A function of its own, like the two that follow, so that [`lock_contended`] needs few registers
+/// and keeps the program's frame pointer, by which `unconvoy inspect` unwinds the library in a core
+/// without its file.
+#[inline(never)]
+extern "C" fn lock_elided(this: &Mutex, route: Route) -> c_int {
+    match this.elided(route).is_some_and(Elided::elide) {
+        true => 0,
+        false => lock_by_pair(this, route),
+    }
+}
+
+#[inline(never)]
+extern "C" fn lock_by_pair(this: &Mutex, route: Route) -> c_int {
+    this.acquire(route, None);
+    this.set_owner(me());
+    probe!("mutex_acquired"; this);
+    0
+}
+
 #[inline(never)]
 extern "C" fn lock_in_libc(this: &Mutex) -> c_int {
     this.observed().lock(
@@ -122,15 +150,33 @@ extern "C" fn lock_in_libc(this: &Mutex) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
-    this.decide();
-    if this.is_libcs() {
+    if this.is_default() {
+        let me = me_from_tcb();
+        // The holder takes the slow path: its call may lock another level.
+        if !this.is_owner(me) {
+            if !this.default_state().try_lock() {
+                return EBUSY;
+            }
+            this.set_owner(me);
+            return 0;
+        }
+    }
+    try_lock(this)
+}
+
+/// The slow path: the fast path does not serve the mutex, or its holder calls.
+#[inline(never)]
+extern "C" fn try_lock(this: &Mutex) -> c_int {
+    let route = this.decided_route();
+    if route == Route::LIBC {
+        this.record_first_use();
         return real::pthread_mutex_trylock(this.libcs());
     }
     let (kind, me) = (this.kind(), me());
     if kind != Kind::Plain && this.is_owner(me) {
         return this.relock(kind, EBUSY);
     }
-    if !this.try_acquire() {
+    if !this.try_acquire(route) {
         return EBUSY;
     }
     this.set_owner(me);
@@ -140,14 +186,14 @@ pub extern "C" fn pthread_mutex_trylock(this: &Mutex) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_timedlock(this: &Mutex, until: Until<'_>) -> c_int {
     probe!("mutex_timedlock_entry"; this, until);
-    this.decide();
-    if this.is_libcs() {
+    let route = this.decided_route();
+    if route == Route::LIBC {
         return this.observed().lock_until(
             || this.attempt_in_libc(|| real::pthread_mutex_timedlock(this.libcs(), until)),
             || real::pthread_mutex_timedlock(this.libcs(), until),
         );
     }
-    this.lock_until(this.kind(), Clock::Realtime, until)
+    this.lock_until(route, Clock::Realtime, until)
 }
 
 #[unsafe(no_mangle)]
@@ -157,8 +203,8 @@ pub extern "C" fn pthread_mutex_clocklock(
     until: Until<'_>,
 ) -> c_int {
     probe!("mutex_clocklock_entry"; this, clock, until);
-    this.decide();
-    if this.is_libcs() {
+    let route = this.decided_route();
+    if route == Route::LIBC {
         let lock = || real::pthread_mutex_clocklock(this.libcs(), clock, until);
         // libc rejects another clock even if the mutex is free.
         return match Clock::of(clock) {
@@ -167,7 +213,7 @@ pub extern "C" fn pthread_mutex_clocklock(
         };
     }
     match Clock::of(clock) {
-        Some(clock) => this.lock_until(this.kind(), clock, until),
+        Some(clock) => this.lock_until(route, clock, until),
         None => EINVAL,
     }
 }
@@ -200,7 +246,22 @@ pub unsafe extern "C" fn pthread_mutex_unlock(this: &Mutex) -> c_int {
 /// As for [`pthread_mutex_unlock`].
 #[inline(never)]
 unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
-    if let Some(elided) = this.elided() {
+    // SAFETY: what the caller promises; the sections of a mutex with a usual route are not elided.
+    unsafe {
+        match this.usual_route() {
+            Some(route) => unlock_held(this, route),
+            None => unlock_unusual(this),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`pthread_mutex_unlock`].
+#[inline(never)]
+unsafe extern "C" fn unlock_unusual(this: &Mutex) -> c_int {
+    let route = this.route();
+    if let Some(elided) = this.elided(route) {
         // SAFETY: the caller promises to be in a section: elided, or with the mutex held.
         if unsafe { elided.end_elided() } {
             return 0;
@@ -215,7 +276,7 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
         this.owner.store(owner, Relaxed); // still held, because a waiter is parked
     }
     // SAFETY: the caller holds the mutex, and its section is not elided.
-    unsafe { unlock_held(this) }
+    unsafe { unlock_held(this, route) }
 }
 
 /// The rest of [`unlock`], if the section was not elided.
@@ -224,25 +285,30 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
 ///
 /// As for [`pthread_mutex_unlock`].
 #[inline(never)]
-unsafe extern "C" fn unlock_held(this: &Mutex) -> c_int {
-    if this.is_libcs() {
-        let unlock = || real::pthread_mutex_unlock(this.libcs());
-        // Without a profile or a watchdog, libc's words stay unread: race detectors watch them.
-        let is_recorded = profile::may_record() || held::is_kept();
-        return match is_recorded && this.is_released_by_unlock() {
-            true => this.observed().unlock(unlock),
-            false => unlock(),
-        };
+unsafe extern "C" fn unlock_held(this: &Mutex, route: Route) -> c_int {
+    if route == Route::LIBC {
+        return unlock_in_libc(this);
     }
     if this.kind() != Kind::Plain {
-        return this.unlock_owned();
+        return this.unlock_owned(route);
     }
-    if this.is_undecided() {
+    if route == Route::UNDECIDED {
         return 0; // not held: an error of the program that libc tolerates
     }
     this.owner.store(0, Relaxed);
     // SAFETY: what the caller promises.
-    unsafe { this.release() };
+    unsafe { this.release(route) };
     probe!("mutex_release"; this);
     0
+}
+
+#[inline(never)]
+extern "C" fn unlock_in_libc(this: &Mutex) -> c_int {
+    let unlock = || real::pthread_mutex_unlock(this.libcs());
+    // Without a profile or a watchdog, libc's words stay unread: race detectors watch them.
+    let is_recorded = profile::may_record() || held::is_kept();
+    match is_recorded && this.is_released_by_unlock() {
+        true => this.observed().unlock(unlock),
+        false => unlock(),
+    }
 }

@@ -86,6 +86,13 @@ pub(crate) fn now() -> u64 {
 #[inline(never)]
 pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     runtime::count_acquired();
+    if held::is_kept() || !RECORDS_AT.load(Relaxed).is_null() {
+        record_acquired(kind, address, waited);
+    }
+}
+
+#[inline(never)]
+fn record_acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     if held::is_kept() {
         held::acquired(kind.in_profile(), address, false);
     }
@@ -106,6 +113,13 @@ pub(crate) fn acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
 #[inline(never)]
 pub(crate) fn released(address: usize) {
     runtime::count_released();
+    if held::is_kept() || !RECORDS_AT.load(Relaxed).is_null() {
+        record_released(address);
+    }
+}
+
+#[inline(never)]
+fn record_released(address: usize) {
     if held::is_kept() {
         held::released(address);
     }

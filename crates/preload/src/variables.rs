@@ -4,7 +4,7 @@
 //! For an invalid value, the library prints one line on standard error and uses the default. A
 //! switch is on unless its value is `0`.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,13 +12,19 @@ use unconvoy_locks::catalogue::environment::{Values, Variable};
 
 use crate::message;
 
-/// The value of `variable`, if it is set and not empty.
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// The value of `variable`, if it is set and not empty. A program that runs with more privilege
+/// than its caller (set-user-ID, file capabilities) ignores the caller's settings, which name files
+/// to write.
 pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
-    // `getenv` neither locks nor allocates, so a malloc may reach this call while holding its own
-    // lock. SAFETY: the name ends in a zero. The value lives until the environment changes, and
-    // POSIX forbids a program to change it while other threads read it.
+    // This neither locks nor allocates, so a malloc may reach this call while holding its own lock.
+    // SAFETY: the name ends in a zero. The value lives until the environment changes, and POSIX
+    // forbids a program to change it while other threads read it.
     let value = unsafe {
-        libc::getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value))
+        secure_getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value))
     };
     value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }

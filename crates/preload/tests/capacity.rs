@@ -4,12 +4,13 @@ mod support;
 
 use std::cell::RefCell;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use support::contend::{Contend, alone};
+use support::group::Group;
 use support::{Running, installed, room};
 
 /// Run times in seconds. The shortest leaves time for two reads of the capacity, which happen once
@@ -76,35 +77,6 @@ fn capacity_follows_taskset_on_all_threads() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });
     assert_eq!(capacity, 1.0);
-}
-
-/// A control group; removed on drop.
-struct Group(PathBuf);
-
-impl Group {
-    fn make(parent: &Path) -> Result<Self, String> {
-        let path = parent.join(format!("unconvoy-test-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Group(path))
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A killed process leaves its group a moment later.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            sleep(Duration::from_millis(20));
-        }
-        println!("{} is still there", self.0.display());
-    }
 }
 
 /// Checks that the capacity falls to half a processor, by a quota that is set while the program

@@ -153,3 +153,64 @@ fn program_that_replaces_itself_keeps_the_strategy_out_of_other_programs() {
     assert_eq!(finished.stderr, "");
     assert!(finished.text().starts_with(&format!("alone {FIRST} ")), "{}", finished.text());
 }
+
+/// A thread waits for each lock in turn while another holds it for 50 ms, ten times.
+const HELD: &str = "\
+#define _DEFAULT_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+pthread_mutex_t hasty_lock, patient_lock;
+static atomic_int arriving;
+static void *wait_for(void *lock)
+{
+	arriving = 1;
+	pthread_mutex_lock(lock);
+	pthread_mutex_unlock(lock);
+	return 0;
+}
+int main(void)
+{
+	for (int i = 0; i < 20; i++) {
+		pthread_mutex_t *lock = i % 2 ? &hasty_lock : &patient_lock;
+		pthread_t waiter;
+		arriving = 0;
+		pthread_mutex_lock(lock);
+		pthread_create(&waiter, 0, wait_for, lock);
+		while (!arriving)
+			usleep(1000);
+		usleep(50000);
+		pthread_mutex_unlock(lock);
+		pthread_join(waiter, 0);
+	}
+	return 0;
+}
+";
+
+#[test]
+fn spinning_time_of_an_entry_decides_whether_waiters_sleep() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let source = directory.path().join("held.c");
+    fs::write(&source, HELD).expect("a file");
+    let program = compile_file(directory.path(), &source, &["-rdynamic"]);
+    let file = directory.path().join("strategy.toml");
+    // The holder would have to lose its processor for 10 s before a patient waiter sleeps.
+    let entry = |name, us| format!("{}load = \"park:{us}\"\n", entry("symbol", name, "ttas"));
+    let entries = entry("hasty_lock", "1") + &entry("patient_lock", "10000000");
+    fs::write(&file, format!("version = 1\n{entries}")).expect("a file in the directory");
+    let statistics = directory.path().join("statistics.json");
+    let finished = run(under(&file, &program).env("UNCONVOY_STATS", &statistics)).success("held.c");
+    assert_eq!(finished.stderr, "");
+    let text = fs::read(&statistics).expect("statistics");
+    let statistics: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let slept = |name: &str| {
+        let locks = statistics["locks"].as_array().expect("locks");
+        let is_named = |lock: &&serde_json::Value| {
+            lock["where"].as_str().is_some_and(|place| place.starts_with(name))
+        };
+        let lock = locks.iter().find(is_named).unwrap_or_else(|| panic!("{name}: {statistics:#}"));
+        lock["slept"].as_u64().expect("a number")
+    };
+    assert_eq!(slept("patient_lock"), 0, "{statistics:#}");
+    assert_ne!(slept("hasty_lock"), 0, "{statistics:#}");
+}

@@ -11,7 +11,7 @@ use crate::histogram::BUCKETS;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unconvoy");
 
 /// Version of the layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Capacity of the table of locks.
 pub const LOCKS: usize = 1 << 14;
@@ -23,12 +23,20 @@ pub const STACKS: usize = 1 << 14;
 pub const FRAMES: usize = 1 << 18;
 /// Capacity of the table of samples.
 pub const SAMPLES: usize = 1 << 15;
-/// Capacity of the table of locks' initialisations.
+/// Capacity of the table of locks' initialisations and first acquisitions.
 pub const ORIGINS: usize = 1 << 14;
 /// Number of longest waits that are kept.
 pub const LONGEST: usize = 64;
 /// Bytes for the list of mapped files.
 pub const MODULES: usize = 1 << 18;
+
+/// Capacity of the table of [`Span`].
+pub const SPANS: usize = 16;
+/// Capacity of the table of [`Held`].
+pub const HELD: usize = 40;
+
+/// A thread that runs, or waits for a processor, in the place of a system call.
+pub const RUNNABLE: u32 = u32::MAX;
 
 /// Greatest number of frames of a stack.
 pub const DEPTH: usize = 64;
@@ -184,18 +192,81 @@ pub struct Header {
     pub load: [AtomicU8; 32],
     /// Path of the program, padded with zeroes.
     pub program: [AtomicU8; 2048],
-    /// Number of samples of threads that waited in a futex: at recorded locks and condition
-    /// variables, and elsewhere. The command writes them.
-    pub futex_samples: [AtomicU64; 2],
     /// 1 once the program has registered unwind information of generated code. From then on no call
     /// stacks are recorded.
     pub registered: AtomicU64,
     /// [`Source`].
     pub source: AtomicU64,
-    rest: [u64; 233],
+    /// What the command saw from outside.
+    pub observed: Observed,
+    rest: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Header>() == 4096);
+
+/// What the command saw while it sampled the process, every 20 ms or more. The command writes it
+/// when the process has ended. All zeroes: nothing was sampled.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Observed {
+    /// Number of samples of threads that waited in a futex: at recorded locks and condition
+    /// variables, and elsewhere.
+    pub futex_samples: [AtomicU64; 2],
+    /// Number of processors that the process may use.
+    pub processors: AtomicU64,
+    /// Greatest number of threads at once.
+    pub threads: AtomicU64,
+    /// From the first to the last sample.
+    pub whole: Spent,
+    /// The locks with the most waiting, in no order.
+    pub locks: [Span; SPANS],
+    /// What the holders of these locks did.
+    pub holders: [Held; HELD],
+}
+
+/// What a process used between two samples, in nanoseconds.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Spent {
+    /// Time between the samples.
+    pub wall_ns: AtomicU64,
+    /// Processor time.
+    pub cpu_ns: AtomicU64,
+    /// The part of it in the kernel.
+    pub system_ns: AtomicU64,
+    /// Time that threads waited for a processor.
+    pub delay_ns: AtomicU64,
+    /// Time that the machine's processors were idle, summed.
+    pub idle_ns: AtomicU64,
+}
+
+/// The time from the first to the last sample in which a thread waited for a lock.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Span {
+    /// Address of the lock; 0 if the entry is unused.
+    pub address: AtomicU64,
+    /// Number of samples of waiting threads.
+    pub waiting: AtomicU64,
+    /// Number of samples in this time.
+    pub looks: AtomicU64,
+    /// Mutexes that libc serves: number of `looks` in which a thread held the mutex.
+    pub held: AtomicU64,
+    /// What the process used in this time.
+    pub spent: Spent,
+}
+
+/// What the holder of a mutex did in samples in which other threads waited for the mutex.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Held {
+    /// Address of the mutex; 0 if the entry is unused.
+    pub address: AtomicU64,
+    /// Number of the system call, or [`RUNNABLE`].
+    pub call: AtomicU32,
+    /// Number of samples.
+    pub samples: AtomicU32,
+}
 
 /// A lock or condition variable that a thread waited for.
 #[repr(C)]
@@ -284,15 +355,15 @@ pub struct LongWait {
     pub rest: AtomicU32,
 }
 
-/// The initialisation of a lock.
+/// The initialisation and the first acquisition of a lock.
 #[repr(C)]
 pub struct Origin {
     /// Address of the lock; 0 if the entry is unused.
     pub address: AtomicU64,
-    /// Stack of the last initialisation at this address.
+    /// Stack of the last initialisation at this address; 0 if unknown.
     pub stack: AtomicU32,
-    /// Unused.
-    pub rest: AtomicU32,
+    /// Stack of the first acquisition since; 0 if unknown.
+    pub first_taken: AtomicU32,
 }
 
 /// A call stack. Other tables refer to it by its number, which is its index plus one; 0 is an

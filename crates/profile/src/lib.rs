@@ -9,6 +9,7 @@ pub mod histogram;
 pub mod layout;
 pub mod live;
 mod mappings;
+pub mod observation;
 pub mod page;
 pub mod read;
 mod since;

@@ -1,20 +1,17 @@
 //! Reads a profile: copies the used entries into plain values, and leaves out entries that refer to
 //! unused ones.
 
-use core::mem::offset_of;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::fs::OpenOptions;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::layout::{
-    COUNT_UNIT, DEPTH, Header, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack,
-    TIME_SHIFT, VERSION,
+    COUNT_UNIT, DEPTH, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack, TIME_SHIFT,
+    VERSION,
 };
 use crate::mappings::{History, Mapping};
+use crate::observation::Observation;
 
 /// Why this version cannot read a file as a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +69,8 @@ pub struct WaitedLock {
     pub first_stack: u32,
     /// Stack of the initialisation; 0 if unknown.
     pub origin: u32,
+    /// Stack of the first acquisition; 0 if unknown.
+    pub first_taken: u32,
     /// Histogram of the waits; empty if the table of histograms was full.
     pub wait_counts: Vec<u32>,
     /// Histogram of the measured holds, likewise.
@@ -147,8 +146,8 @@ pub struct Recorded {
     pub samples: Vec<SampledWaits>,
     /// The longest waits, longest first.
     pub longest: Vec<LongWait>,
-    /// See [`Header::futex_samples`](crate::layout::Header::futex_samples).
-    pub futex_samples: [u64; 2],
+    /// What the command saw from outside.
+    pub observed: Observation,
     /// Numbers of waits, stacks and samples that did not fit in the tables.
     pub lost: [u32; 3],
     pub(crate) stacks: Vec<Vec<u64>>,
@@ -216,24 +215,13 @@ impl Recorded {
             mappings: history.mappings(),
             samples: samples(profile, &places),
             longest: longest(profile, &places, begin),
-            futex_samples: [0, 1].map(|which| header.futex_samples[which].load(Relaxed)),
+            observed: Observation::of(&header.observed),
             addresses: addresses(profile),
             locks,
             lost: [&header.lost_waits, &header.lost_stacks, &header.lost_samples]
                 .map(|lost| lost.load(Relaxed)),
             stacks: profile.stacks.iter().map(|stack| frames(profile, &history, stack)).collect(),
         }
-    }
-
-    /// Writes `futex_samples` into the file that this profile was read from.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
-    pub fn keep_futex_samples(&self, file: &Path) -> io::Result<()> {
-        let at = offset_of!(Profile, header) + offset_of!(Header, futex_samples);
-        let bytes: Vec<u8> = self.futex_samples.iter().flat_map(|n| n.to_le_bytes()).collect();
-        OpenOptions::new().write(true).open(file)?.write_all_at(&bytes, at as u64)
     }
 
     /// The return addresses of a stack, innermost first; empty if the stack is unknown.
@@ -309,6 +297,7 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         let histograms = profile.histograms_of(lock).map(of).unwrap_or_default();
         histograms.iter().map(|count| count.load(Relaxed)).collect()
     };
+    let [origin, first_taken] = profile.origins(address);
     Some(WaitedLock {
         index,
         address,
@@ -327,7 +316,8 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         timed_out: lock.timed_out.load(Relaxed),
         slept: lock.slept.load(Relaxed),
         first_stack: lock.first_stack.load(Relaxed),
-        origin: profile.origin(address),
+        origin,
+        first_taken,
         wait_counts: counts(|histograms| &histograms.waits),
         hold_counts: counts(|histograms| &histograms.holds),
     })
@@ -382,6 +372,7 @@ mod tests {
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
         profile.record_origin(0x1000, stack);
+        profile.record_first_taken(0x1000, stack);
         profile
     }
 
@@ -394,6 +385,7 @@ mod tests {
         assert_eq!((waits.lock, waits.holder, waits.count), (0, 0, 7.0));
         assert_eq!(recorded.stack(waits.waiter), [0x10, 0x20]);
         assert_eq!(recorded.stack(lock.origin), [0x10, 0x20]);
+        assert_eq!(recorded.stack(lock.first_taken), [0x10, 0x20]);
         assert_eq!(recorded.longest[0].thread, 42);
         assert_eq!(recorded.addresses, [0x1000, 0x2000]);
         assert!(recorded.stack(0).is_empty() && recorded.stack(u32::MAX).is_empty());

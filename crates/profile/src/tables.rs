@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::histogram::bucket;
 use crate::layout::{
-    COUNT_UNIT, DEPTH, FRAMES, HISTOGRAMS, Header, Histograms, Kind, LOCKS, Lock, Profile, SAMPLES,
-    STACKS, Sample, TIME_SHIFT,
+    COUNT_UNIT, DEPTH, FRAMES, HISTOGRAMS, Header, Histograms, Kind, LOCKS, Lock, Origin, Profile,
+    SAMPLES, STACKS, Sample, TIME_SHIFT,
 };
 
 /// Number of entries probed before a table counts as full.
@@ -179,18 +179,30 @@ impl Profile {
     /// Records the stack that initialised the lock at `address`. Stack 0 removes the record of an
     /// earlier lock at this address.
     pub fn record_origin(&self, address: usize, stack: u32) {
-        let keys = |index: usize| &raw const self.origins[index].address;
-        let claims = stack != 0;
-        if let Some((index, _)) = entry(keys, self.origins.len(), address as u64, claims) {
-            self.origins[index].stack.store(stack, Relaxed);
+        if let Some(origin) = self.origin_entry(address as u64, stack != 0) {
+            origin.stack.store(stack, Relaxed);
+            origin.first_taken.store(0, Relaxed);
         }
     }
 
-    /// The stack of the last recorded initialisation of the lock at `address`; 0 if there is none.
-    pub fn origin(&self, address: u64) -> u32 {
+    /// Records the stack that first took the lock at `address`; stack 0 as for `record_origin`.
+    pub fn record_first_taken(&self, address: usize, stack: u32) {
+        if let Some(origin) = self.origin_entry(address as u64, stack != 0) {
+            origin.first_taken.store(stack, Relaxed);
+        }
+    }
+
+    /// The stacks of the last recorded initialisation of the lock at `address`, and of its first
+    /// acquisition; 0 if unknown.
+    pub fn origins(&self, address: u64) -> [u32; 2] {
+        let origin = self.origin_entry(address, false);
+        origin.map_or([0; 2], |it| [&it.stack, &it.first_taken].map(|stack| stack.load(Relaxed)))
+    }
+
+    fn origin_entry(&self, address: u64, claims: bool) -> Option<&Origin> {
         let keys = |index: usize| &raw const self.origins[index].address;
-        entry(keys, self.origins.len(), address, false)
-            .map_or(0, |(index, _)| self.origins[index].stack.load(Relaxed))
+        let (index, _) = entry(keys, self.origins.len(), address, claims)?;
+        Some(&self.origins[index])
     }
 
     /// Records a wait if it is one of the longest, in the place of the shortest of those.

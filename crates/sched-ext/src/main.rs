@@ -9,6 +9,7 @@
 //! | `back_end.rs` | connects them with the policy of crates/sched |
 //! | `topology.rs` | the order of cores, and the memory nodes |
 //! | `requirements.rs` | requirements on the machine |
+//! | `privilege.rs` | the privilege that the process keeps |
 //! | `messages.rs` | errors and warnings |
 //! | `report.rs` | contents of `--monitor` and `--metrics` |
 //! | `monitor.rs` | choice between plain lines and a live screen |
@@ -25,6 +26,7 @@ mod messages;
 mod metrics;
 mod monitor;
 mod picture;
+mod privilege;
 mod report;
 mod requirements;
 mod screen;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 use unconvoy_sched::{Parameters, Search};
 
@@ -120,6 +123,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    privilege::limit().context(messages::PRIVILEGE_NOT_LIMITED)?;
     let metrics = arguments.metrics.as_deref().map(Metrics::open).transpose()?;
     loop {
         let mut object = MaybeUninit::uninit();

@@ -32,6 +32,8 @@ pub(crate) fn requirements_missing(missing: &[String]) -> String {
 pub(crate) const PRIVILEGE_REQUIRED: &str =
     "privilege: run as root (sudo), or with CAP_SYS_ADMIN, or with CAP_BPF and CAP_PERFMON";
 
+pub(crate) const PRIVILEGE_NOT_LIMITED: &str = "cannot give up unneeded capabilities";
+
 pub(crate) fn release_required((major, minor): (u32, u32), present: &str) -> String {
     format!("kernel {major}.{minor} or later (this is {present}): boot a newer kernel")
 }
@@ -99,6 +101,7 @@ mod tests {
             unloaded_by_kernel("runnable task stall (server[231] failed to run for 30.2s)"),
             requirements_missing(&[PRIVILEGE_REQUIRED.into(), SCHED_EXT_REQUIRED.into()]),
             PRIVILEGE_REQUIRED.into(),
+            PRIVILEGE_NOT_LIMITED.into(),
             release_required((6, 12), "6.1.0-31-amd64"),
             SCHED_EXT_REQUIRED.into(),
             BTF_REQUIRED.into(),

@@ -1,10 +1,12 @@
 //! Export of the metrics: to a file that is replaced atomically, or over HTTP.
 
-use std::io::{Read, Write};
+use std::fs::Permissions;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::messages;
 use anyhow::Context;
@@ -12,8 +14,9 @@ use anyhow::Context;
 /// Content type required by OpenMetrics.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Limits for a client: time to send its request, and length of the request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for a client, from its connection to the end of the answer. Others wait meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest request, in bytes.
 const LONGEST_REQUEST: u64 = 8192;
 
 #[derive(Debug)]
@@ -55,27 +58,66 @@ impl Metrics {
                 *served.lock().unwrap_or_else(PoisonError::into_inner) = text
             }
             Metrics::File(path) => {
-                let mut name = path.clone().into_os_string();
-                name.push(".new");
-                let _ = std::fs::write(&name, text).and_then(|()| std::fs::rename(&name, path));
+                let _ = replace(path, &text);
             }
         }
     }
+}
+
+/// Replaces a file. The random name of the unfinished file keeps other users from placing a link
+/// there, through which this privileged process would write.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let mut unfinished = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))?;
+    unfinished.write_all(text.as_bytes())?;
+    unfinished.persist(path)?;
+    Ok(())
 }
 
 fn serve(listener: &TcpListener, text: &Mutex<String>) {
     for stream in listener.incoming().flatten() {
         let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A client that disconnects early gets no answer.
-        let _ = answer(stream, &text);
+        let _ = answer(Timed { stream, end: Instant::now() + PATIENCE }, &text);
     }
 }
 
-fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
-    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+/// A connection whose reads and writes all together end in time.
+struct Timed {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> std::io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(to)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn answer(mut stream: Timed, text: &str) -> std::io::Result<()> {
     let mut request = Vec::new();
-    let mut reader = (&stream).take(LONGEST_REQUEST);
+    let mut reader = (&mut stream).take(LONGEST_REQUEST);
     let mut part = [0; 512];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         match reader.read(&mut part)? {
@@ -108,6 +150,35 @@ mod tests {
         metrics.publish("two".into());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn link_beside_file_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, other] = ["metrics", "other"].map(|name| directory.path().join(name));
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, directory.path().join("metrics.new")).unwrap();
+        Metrics::open(path.to_str().unwrap()).unwrap().publish("one".into());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
+    }
+
+    #[test]
+    fn client_that_sends_slowly_is_disconnected() {
+        let free = TcpListener::bind("localhost:0").unwrap().local_addr().unwrap();
+        let _metrics = Metrics::open(&free.to_string()).unwrap();
+        let mut slow = TcpStream::connect(free).unwrap();
+        // Within the request's length this could take an hour.
+        let ended = (0..1200).find(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            slow.write_all(b"x").is_err()
+        });
+        assert!(ended.is_some(), "the connection is still open");
+        let mut other = TcpStream::connect(free).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        other.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     }
 
     #[test]

@@ -80,6 +80,9 @@ fn lock_intensive_tasks_stay_in_the_set() {
     assert_eq!(output.words("before"), ["disabled"]);
     assert_eq!(output.words("loaded")[0], "enabled", "{}", output.console);
     assert!(output.words("loaded")[1].starts_with("unconvoy"), "{}", output.console);
+    // CAP_NET_BIND_SERVICE, CAP_PERFMON and CAP_BPF.
+    let kept = format!("{:016x}", 1_u64 << 10 | 1 << 38 | 1 << 39);
+    assert_eq!(output.words("privilege"), [kept], "{}", output.console);
     output.assert_only_shells("quiet");
 
     // `set` holds the context switches of one second, after every task was recognized.

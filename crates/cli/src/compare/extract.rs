@@ -44,7 +44,7 @@ impl Printed {
 /// # Errors
 ///
 /// No match, or the captured text is not a finite number.
-fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
+pub fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
     let captured = [&output.stdout, &output.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(stream);
         // A group that does not take part in a match, as in `a|(b)`, captures nothing.

@@ -4,10 +4,10 @@
 //! [`summary`] condenses them, and the exporters of [`export`] render the [`record`].
 
 mod command;
-mod configuration;
+pub(crate) mod configuration;
 mod context;
 mod export;
-mod extract;
+pub(crate) mod extract;
 mod failure;
 pub mod options;
 mod plan;
@@ -114,15 +114,23 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// Saves the runs to the current directory, or to the temporary directory.
+/// Saves the runs to the current directory, or to the temporary directory, where only a new file is
+/// safe: another user may have placed a link there.
 fn keep_partial(record: &Record) {
-    let places = [PathBuf::from(PARTIAL), std::env::temp_dir().join(PARTIAL)];
     let write = |path: &Path| Destination::new(Json, path).write(record);
-    match places.iter().find(|path| write(path).is_ok()) {
+    let here = || write(Path::new(PARTIAL)).ok().map(|()| PathBuf::from(PARTIAL));
+    let elsewhere = || {
+        let folder = tempfile::Builder::new().prefix("unconvoy-").tempdir().ok()?;
+        let path = folder.path().join(PARTIAL);
+        write(&path).ok()?;
+        let _ = folder.keep();
+        Some(path)
+    };
+    match here().or_else(elsewhere) {
         Some(path) => complain(&messages::runs_saved(
             record.runs.len(),
-            &std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            &std::path::absolute(&path).unwrap_or(path),
         )),
-        None => complain(&messages::cannot_save_runs(&places[0], &places[1])),
+        None => complain(&messages::cannot_save_runs(Path::new(PARTIAL), &std::env::temp_dir())),
     }
 }

@@ -121,8 +121,8 @@ impl Core {
         let endian = NativeEndian;
         let (start, size) = (segment.p_vaddr.get(endian), segment.p_memsz.get(endian));
         let (offset, bytes) = (segment.p_offset.get(endian), segment.p_filesz.get(endian));
-        let present = length.saturating_sub(offset).min(bytes);
-        self.missing_bytes += bytes - present;
+        let present = length.saturating_sub(offset).min(bytes).min(u64::MAX - start);
+        self.missing_bytes = self.missing_bytes.saturating_add(bytes - present);
         let end = start.saturating_add(size);
         let flags = segment.p_flags.get(endian);
         self.pieces.push(Piece { start, end, offset, bytes: present, flags });
@@ -273,7 +273,7 @@ impl Subject for Core {
         let Some(piece) = piece else { return 0 };
         let from = address - piece.start;
         let length = (piece.bytes - from).min(to.len() as u64) as usize;
-        self.file.read_at(&mut to[..length], piece.offset + from).unwrap_or(0)
+        self.file.read_at(&mut to[..length], piece.offset.saturating_add(from)).unwrap_or(0)
     }
 
     fn regions(&self) -> &[Region] {

@@ -6,10 +6,10 @@
 //! of waits ([`graph`]), and the [`report`] shows it. [`watch`] does the same for `run --watchdog`.
 
 mod collect;
-mod core;
+pub(crate) mod core;
 mod graph;
 pub mod options;
-mod process;
+pub(crate) mod process;
 mod report;
 mod subject;
 mod table;

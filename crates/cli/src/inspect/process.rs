@@ -62,7 +62,7 @@ impl Process {
 }
 
 /// Parses a line of `/proc/PID/maps`; `None` if it is no mapping of a file.
-fn region(line: &str) -> Option<Region> {
+pub fn region(line: &str) -> Option<Region> {
     let path = &line[line.find('/')?..];
     let mut fields = line.split_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
@@ -80,7 +80,8 @@ fn region(line: &str) -> Option<Region> {
 
 fn thread(pid: u32, id: u32, outer: u32) -> Thread {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{outer}/{name}"));
-    let name = read("comm").unwrap_or_default().trim().to_string();
+    // Programs choose the names of their threads; a line end in a name would forge a line.
+    let name = read("comm").unwrap_or_default().trim().replace(char::is_control, "?");
     let call = read("syscall").unwrap_or_default();
     let number = |number: &str| match number.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -12,12 +12,15 @@ pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod strategy;
 pub(crate) mod top;
+pub(crate) mod tune;
 
 #[cfg(test)]
 mod tests {
-    use super::{command, compare, inspect, kernel, outside, predict, profile, strategy, top};
+    use super::{
+        command, compare, inspect, kernel, outside, predict, profile, strategy, top, tune,
+    };
 
-    const SOURCES: [&str; 9] = [
+    const SOURCES: [&str; 10] = [
         include_str!("command.rs"),
         include_str!("compare.rs"),
         include_str!("inspect.rs"),
@@ -27,6 +30,7 @@ mod tests {
         include_str!("profile.rs"),
         include_str!("strategy.rs"),
         include_str!("top.rs"),
+        include_str!("tune.rs"),
     ];
 
     /// Prints every message with sample arguments, and checks its form.
@@ -42,6 +46,7 @@ mod tests {
             profile::samples(),
             strategy::samples(),
             top::samples(),
+            tune::samples(),
         ]
         .concat();
         for message in &all {

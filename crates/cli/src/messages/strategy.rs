@@ -44,6 +44,11 @@ pub(crate) fn one_of(known: &str) -> String {
     format!("expected one of {known}")
 }
 
+/// Follows [`one_of`]: the load manager that takes a spinning time in microseconds.
+pub(crate) fn or_spinning(us: std::ops::RangeInclusive<u32>) -> String {
+    format!(", park:{} to park:{} (microseconds of spinning)", us.start(), us.end())
+}
+
 pub(crate) fn milliseconds(least: f64, most: f64) -> String {
     format!("expected {least} to {most} milliseconds")
 }
@@ -113,6 +118,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_entries().into(),
         no_text().into(),
         one_of("true, false"),
+        one_of("default, park") + &or_spinning(1..=10_000_000),
         milliseconds(0.5, 1000.0),
         no_name().into(),
         two_names("symbol"),

@@ -11,7 +11,7 @@ mod emulated;
 mod ending;
 mod join;
 mod kept;
-mod kernel;
+pub(crate) mod kernel;
 mod names;
 mod native;
 pub mod options;
@@ -21,7 +21,7 @@ mod parquet;
 mod pipe;
 mod progress;
 mod remarks;
-mod trace;
+pub(crate) mod trace;
 
 use std::collections::HashMap;
 

@@ -118,7 +118,9 @@ impl Outputs {
 impl Unfinished {
     fn begin(path: &Path, program: PathBuf) -> io::Result<Self> {
         let beside = with_suffix(path, ".unfinished");
-        let keeper = Some(Keeper::begin(&program, File::create(&beside)?)?);
+        // The name is known, so somebody else may have placed a link there.
+        let _ = std::fs::remove_file(&beside);
+        let keeper = Some(Keeper::begin(&program, File::create_new(&beside)?)?);
         Ok(Self { path: path.to_path_buf(), beside, program, keeper })
     }
 

@@ -29,6 +29,7 @@ use super::options::Sort;
 use super::pprof;
 use super::report::Report;
 use super::rows::StackSum;
+use crate::debug_files;
 use crate::messages::profile as messages;
 
 /// The place of waits of which none was sampled in the interval.
@@ -206,7 +207,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 
 /// The build id of a program, in hexadecimal digits.
 fn build_id(program: &Path) -> Option<String> {
-    let file = object::ReadCache::new(File::open(program).ok()?);
+    let file = object::ReadCache::new(debug_files::open(program)?);
     let file = object::File::parse(&file).ok()?;
     let id = file.build_id().ok()??;
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -60,12 +60,18 @@ pub fn csv(report: &Report) -> anyhow::Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
+/// Keeps spreadsheets from evaluating a name of the program as a formula.
+fn inert(name: &str) -> String {
+    let mark = if name.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("{mark}{name}")
+}
+
 fn cells(row: &Row) -> Vec<String> {
     let optional = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     let first =
-        |places: &[Place]| places.first().map(|place| place.place.clone()).unwrap_or_default();
+        |places: &[Place]| places.first().map(|place| inert(&place.place)).unwrap_or_default();
     vec![
-        row.name.clone(),
+        inert(&row.name),
         row.kind.to_string(),
         row.address.clone().unwrap_or_default(),
         row.waits.to_string(),

@@ -5,30 +5,34 @@
 //! modules present the report.
 
 mod continuous;
-mod coverage;
 mod export;
 mod firefox;
 mod flame;
+mod glibc;
 mod intervals;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod names;
+mod observer;
 pub mod options;
 pub mod outside;
 mod page;
 mod pprof;
 mod recording;
-mod remarks;
+pub(crate) mod remarks;
 pub(crate) mod report;
 pub(crate) mod rows;
 mod samples;
-mod text;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use unconvoy_measure::output::{complain, print};
 use unconvoy_profile::Recorded;
+use unconvoy_syncchar::Report as Prediction;
 
+use crate::advice;
+use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
@@ -36,6 +40,7 @@ use crate::refusal::Refusal;
 use crate::run::writable;
 
 use kernel::Whose;
+use names::Names;
 use options::{LIBC, ProfileArgs, Sort};
 use report::Report;
 
@@ -90,9 +95,30 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
 
 /// Returns the report of a profile.
 fn evaluated(recorded: &Recorded, sort: Sort) -> Report {
-    let mut report = Report::new(recorded, sort);
+    with_predictions(recorded, sort, &[])
+}
+
+fn with_predictions(recorded: &Recorded, sort: Sort, predictions: &[Prediction]) -> Report {
+    let names = Names::new(recorded);
+    let mut report = Report::named(recorded, sort, &names);
     report.remarks = remarks::of(recorded, &report);
+    if let Some(names) = names.of_files() {
+        let entries = Entries::new(recorded, names);
+        for row in report.classes.iter_mut().chain(&mut report.locks) {
+            row.entries = entries.of(&row.indices);
+        }
+    }
+    report.advice = advice::advise(recorded, &report, predictions);
     report
+}
+
+/// The report on a kept profile, with advice that also uses predictions for the same program.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a profile of this version.
+pub fn report_of(file: &Path, predictions: &[Prediction]) -> anyhow::Result<Report> {
+    Ok(with_predictions(&recording::read(file)?, Sort::Waited, predictions))
 }
 
 /// Checks that the output files can be written, before the program runs.

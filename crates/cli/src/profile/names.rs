@@ -63,6 +63,14 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The names from the program's files; `None` for a profile of the kernel.
+    pub fn of_files(&self) -> Option<&names::Names> {
+        match self {
+            Names::Files(files) => Some(&files.names),
+            Names::Kernel(_) => None,
+        }
+    }
+
     /// The innermost place of a stack in the program's own code.
     pub fn place(&self, stack: u32) -> String {
         match self {

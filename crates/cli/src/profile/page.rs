@@ -7,10 +7,10 @@ use askama::Template;
 use unconvoy_measure::chart::quantity;
 
 use super::flame::{self, escape};
-use super::remarks;
 use super::report::Report;
 use super::rows::{Pair, Place, Row};
 use super::text;
+use crate::advice::text as sentences;
 
 /// Greatest number of rows of a table: more than a person would read.
 const LISTED: usize = 200;
@@ -28,7 +28,8 @@ struct Page {
     heading: String,
     version: &'static str,
     remarks: Vec<String>,
-    advice: Vec<String>,
+    advice: Vec<Vec<String>>,
+    strategy: String,
     locks: Vec<LockRow>,
     hidden: usize,
     holders: Vec<Cells>,
@@ -105,7 +106,8 @@ pub fn render(report: &Report) -> anyhow::Result<String> {
         heading: text::heading(report),
         version: concat!("unconvoy ", env!("CARGO_PKG_VERSION")),
         remarks: report.remarks.clone(),
-        advice: remarks::advice(report),
+        advice: report.advice.iter().map(sentences::paragraphs).collect(),
+        strategy: sentences::strategy(&report.advice).unwrap_or_default(),
         hidden: locks.len().saturating_sub(LISTED),
         locks: locks.iter().take(LISTED).map(|row| LockRow::new(report, row)).collect(),
         holders: report

@@ -1,6 +1,8 @@
 //! Runs the program, and reads the profiles that its processes wrote.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,10 +14,10 @@ use unconvoy_measure::child::describe;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
-use unconvoy_profile::Recorded;
+use unconvoy_profile::{Profile, Recorded};
 
 use super::continuous::Continuous;
-use super::coverage::Observer;
+use super::observer::Observer;
 use super::options::{LIBC, ProfileArgs};
 use crate::child::{self, Ended};
 use crate::executable;
@@ -40,7 +42,10 @@ pub struct Recording {
 ///
 /// The file cannot be read, or is not a profile of this version.
 pub fn read(file: &Path) -> anyhow::Result<Recorded> {
-    let bytes = std::fs::read(file).with_context(|| cannot_read(file))?;
+    let mut bytes = Vec::new();
+    let opened = File::open(file).with_context(|| cannot_read(file))?;
+    let limit = size_of::<Profile>() as u64;
+    opened.take(limit).read_to_end(&mut bytes).with_context(|| cannot_read(file))?;
     Recorded::parse(&bytes).map_err(|why| anyhow::anyhow!(messages::not_a_profile(file, why)))
 }
 
@@ -85,8 +90,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     }
     for (path, recorded) in &mut found {
         if let Some(observed) = observed.as_ref().filter(|it| it.pid == recorded.pid) {
-            recorded.futex_samples = observed.samples_at(recorded);
-            recorded.keep_futex_samples(path).with_context(|| cannot_write(path))?;
+            recorded.observed = observed.of(recorded);
+            recorded.observed.keep(path).with_context(|| cannot_write(path))?;
         }
     }
     let (_, main) = found.remove(0);

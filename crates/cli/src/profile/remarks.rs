@@ -1,14 +1,14 @@
-//! Remarks on what a report does not cover, and advice on what to change.
+//! Remarks on what a report does not cover.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy_measure::chart::quantity;
 use unconvoy_profile::{Recorded, Source};
 
+use crate::debug_files;
+
 use super::report::Report;
-use super::rows::Row;
 
 /// Libraries that implement locks without pthread objects, and names of these locks.
 const OWN_LOCKS: [(&str, &str); 2] =
@@ -20,25 +20,15 @@ const OWN_SYMBOLS: [(&str, &str); 2] = [
     ("parking_lot_core", "parking_lot's locks (Rust)"),
 ];
 
-/// Holds of at least this length are worth shortening: they take as long as some context switches,
-/// so a cheaper lock would not help.
-const LONG_HOLD_NS: u64 = 50_000;
-
 /// Shares from fewer samples may differ much in another run: with 100 samples, a share of one half
 /// has a standard deviation of 5 %.
 const ENOUGH_SAMPLES: u64 = 100;
-
-/// Nothing is advised if all threads together waited for a smaller part of the run's length.
-const LITTLE: f64 = 0.01;
 
 /// The name of the locks in a profile that was recorded from outside.
 pub const OWN: &str = "own";
 
 /// The name of the locks in a profile of the kernel.
 pub const KERNEL: &str = "kernel";
-
-/// A lock with a smaller share of the time waited gets no advice.
-const WORTH: f64 = 0.1;
 
 /// The remarks on a profile.
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
@@ -78,7 +68,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         ));
     }
     if let Some(share) = report.coverage {
-        let samples: u64 = recorded.futex_samples.iter().sum();
+        let samples: u64 = recorded.observed.futex_samples.iter().sum();
         remarks.push(format!(
             "Coverage: {:.0} % of the futex waits ({samples} samples) were for the locks and \
              signals above. The others were for semaphores, for threads to end, or for locks of \
@@ -151,9 +141,9 @@ fn own_locks(recorded: &Recorded) -> Vec<&'static str> {
 }
 
 fn own_symbols(program: &Path) -> Vec<&'static str> {
-    use object::{Object, ObjectSymbol};
-    let Ok(bytes) = std::fs::read(program) else { return Vec::new() };
-    let Ok(file) = object::File::parse(&*bytes) else { return Vec::new() };
+    use object::{Object, ObjectSymbol, ReadCache};
+    let Some(opened) = debug_files::open(program).map(ReadCache::new) else { return Vec::new() };
+    let Ok(file) = object::File::parse(&opened) else { return Vec::new() };
     let mut found = BTreeSet::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let Ok(name) = symbol.name() else { continue };
@@ -189,54 +179,4 @@ fn files_without_symbols(report: &Report) -> BTreeSet<String> {
             (is_offset && !file.contains(' ')).then(|| file.to_string())
         })
         .collect()
-}
-
-/// What to try, one sentence each.
-pub fn advice(report: &Report) -> Vec<String> {
-    let rows = report.classes.iter().filter(|row| !row.is_cond());
-    let waited = rows.map(|row| row.waited_ns).sum::<u64>() as f64 * 1e-9;
-    if waited > 0.0 && waited < LITTLE * report.seconds {
-        return vec![format!(
-            "Other locks can gain little: all threads together waited for {} of {}.",
-            quantity::seconds(waited),
-            quantity::seconds(report.seconds)
-        )];
-    }
-    if report.lock == KERNEL {
-        return Vec::new();
-    }
-    let is_named = |row: &&Row| !row.waiters.is_empty() || !row.holders.is_empty();
-    let rows = report.classes.iter().filter(|row| !row.is_cond() && row.share >= WORTH);
-    let rows = rows.filter(is_named);
-    let is_own = report.lock == OWN;
-    let mut sentences: Vec<String> = rows.take(3).map(|row| of_lock(row, is_own)).collect();
-    if !sentences.is_empty() && report.lock == "libc" {
-        sentences.push("Try other locks without a rebuild: unconvoy compare -- PROGRAM.".into());
-    }
-    sentences
-}
-
-/// Advice on a lock. From outside, only the holds of threads that waited are measured, so a short
-/// hold does not mean that the lock is held briefly.
-fn of_lock(row: &Row, is_outside: bool) -> String {
-    let name = &row.name;
-    let Some(holder) = row.holders.first() else {
-        return format!("Take {name} less often, or split it.");
-    };
-    let place = &holder.place;
-    match row.hold.p50_ns {
-        _ if is_outside => {
-            format!("Shorten what {place} does while it holds {name}, or take it less often there.")
-        }
-        Some(ns) if ns >= LONG_HOLD_NS => {
-            format!("Shorten what {place} does while it holds {name}.")
-        }
-        _ if row.read_waited_ns * 2 > row.waited_ns => {
-            format!("Hold {name} for writing less often, or for less time, in {place}.")
-        }
-        _ if row.locks == 1 => {
-            format!("Take {name} less often in {place}, or split it: it is held only briefly.")
-        }
-        _ => format!("Take these locks less often in {place}: {name}."),
-    }
 }

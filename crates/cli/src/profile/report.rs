@@ -10,6 +10,7 @@ use super::names::Names;
 use super::options::Sort;
 use super::rows::{Place, Row, StackSum};
 use super::samples::{HOLDER, Samples, WAITER, Which, all_places, callers};
+use crate::advice::finding::Advice;
 
 /// The schema of the JSON report.
 const SCHEMA: &str = "unconvoy-profile-1";
@@ -50,6 +51,8 @@ pub struct Report {
     /// The share of the sampled futex waits that were at locks and condition variables of this
     /// report; null if none was sampled.
     pub coverage: Option<f64>,
+    /// What to change, in order of worth.
+    pub advice: Vec<Advice>,
     /// What the report does not cover.
     pub remarks: Vec<String>,
     #[serde(skip)]
@@ -73,7 +76,7 @@ pub struct Long {
 }
 
 impl Report {
-    /// Evaluates a profile, without remarks.
+    /// Evaluates a profile, without remarks and advice.
     pub fn new(recorded: &Recorded, sort: Sort) -> Self {
         Self::named(recorded, sort, &Names::new(recorded))
     }
@@ -117,6 +120,7 @@ impl Report {
             longest: longest(recorded, &named, names),
             waiter_stacks: samples.stacks(&named, WAITER),
             holder_stacks: samples.stacks(&named, HOLDER),
+            advice: Vec::new(),
             remarks: Vec::new(),
             coverage: coverage(recorded),
             classes,
@@ -126,7 +130,7 @@ impl Report {
 }
 
 fn coverage(recorded: &Recorded) -> Option<f64> {
-    let [here, elsewhere] = recorded.futex_samples;
+    let [here, elsewhere] = recorded.observed.futex_samples;
     (here + elsewhere > 0).then(|| share(here, here + elsewhere))
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use unconvoy_profile::{Kind, histogram};
 
 use super::options::Sort;
+use crate::advice::entry::Entry;
 
 /// The waits for the locks of one name that have the same stack on one side.
 #[derive(Debug, Clone)]
@@ -50,6 +51,11 @@ pub struct Row {
     pub holder_known: f64,
     /// Pairs of a waiting place and a holding place.
     pub pairs: Vec<Pair>,
+    /// The entries of a strategy file that name the locks; empty if a strategy cannot name them.
+    pub entries: Vec<Entry>,
+    /// Indices of the locks in the profile.
+    #[serde(skip)]
+    pub indices: Vec<usize>,
     #[serde(skip)]
     pub wait_counts: Vec<u32>,
     #[serde(skip)]

@@ -125,6 +125,8 @@ impl<'a> Samples<'a> {
             holders: places(&scaled, HOLDER, self.names),
             holder_known: if of_all > 0.0 { known / of_all } else { 0.0 },
             pairs: pairs(&scaled, self.names),
+            entries: Vec::new(),
+            indices: indices.to_vec(),
             wait_counts,
             hold_counts,
         }

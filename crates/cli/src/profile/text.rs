@@ -6,8 +6,9 @@ use super::options::By;
 use super::remarks;
 use super::report::Report;
 use super::rows::{Place, Row};
-
-const COLUMNS: usize = 100;
+use crate::advice::finding::Advice;
+use crate::advice::text as sentences;
+use crate::paragraph::{COLUMNS, wrapped};
 
 /// Number of waiting places listed below a lock.
 const WAITERS: usize = 2;
@@ -52,11 +53,31 @@ pub fn render(report: &Report, by: By, top: usize) -> String {
         text += &places("waiting caused", "holding place", &report.holders, top);
     }
     text += &signals(&report.classes, top);
-    let advice = remarks::advice(report);
-    for line in report.remarks.iter().chain(&advice) {
+    for line in &report.remarks {
         text += &format!("\n{}", wrapped(line));
     }
-    text
+    text + &advice(&report.advice)
+}
+
+/// The advice, with the strategy that follows from it.
+pub fn advice(all: &[Advice]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nadvice\n");
+    for (number, advice) in all.iter().enumerate() {
+        for (index, paragraph) in sentences::paragraphs(advice).iter().enumerate() {
+            let start = if index == 0 { format!("{}. ", number + 1) } else { String::new() };
+            text += &wrapped(&format!("{start}{paragraph}"));
+        }
+    }
+    match sentences::strategy(all) {
+        Some(strategy) => {
+            text + "\nstrategy (save as FILE.toml, for unconvoy run --strategy FILE.toml -- PROGRAM)\n"
+                + &strategy
+        }
+        None => text,
+    }
 }
 
 /// One sentence on the program, its locks and the time waited.
@@ -86,26 +107,6 @@ pub fn heading(report: &Report) -> String {
         locks.len(),
         if locks.len() == 1 { "lock" } else { "locks" }
     )
-}
-
-/// Breaks a paragraph into lines.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > COLUMNS {
-            lines.push('\n');
-            column = 0;
-        }
-        if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += length;
-    }
-    lines + "\n"
 }
 
 fn locks(rows: &[Row], top: usize) -> String {
@@ -204,12 +205,5 @@ mod tests {
         let cut = cut("std::map<std::string, std::vector<int>>::find (map.h:12)", 30);
         assert_eq!(cut.chars().count(), 30);
         assert!(cut.starts_with("std::map<") && cut.ends_with("(map.h:12)"), "{cut}");
-    }
-
-    #[test]
-    fn wrapped_breaks_between_words() {
-        let text = wrapped(&"word ".repeat(50));
-        assert!(text.lines().all(|line| line.len() <= COLUMNS && !line.ends_with(' ')));
-        assert_eq!(text.split_whitespace().count(), 50);
     }
 }

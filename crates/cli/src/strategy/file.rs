@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use unconvoy::catalogue::environment::{self, Values, Variable};
+use unconvoy::catalogue::strategy::{SPIN_US, split_load};
 use unconvoy::catalogue::{CONTENTION, Entry as Named, LOAD};
 use unconvoy::runtime::sensor::choice::Choice as Sensor;
 
@@ -91,8 +92,8 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
     Libc,
-    /// A lock and a load manager.
-    Pair(&'static str, &'static str),
+    /// A lock and a load manager, perhaps with a [spinning time](split_load).
+    Pair(&'static str, String),
 }
 
 impl Place {
@@ -313,6 +314,16 @@ impl Source<'_> {
         })
     }
 
+    /// The load manager of an entry, perhaps with a spinning time.
+    fn load(&self, value: Value<'_, '_>) -> Result<String, String> {
+        let text = value.get_ref().as_str().unwrap_or_default();
+        if text.contains(':') && split_load(text).is_some() {
+            return Ok(text.to_string());
+        }
+        let named = self.named("load", LOAD, value).map(|entry| entry.name.to_string());
+        named.map_err(|wrong| wrong + &messages::or_spinning(SPIN_US))
+    }
+
     fn entry(&self, table: &DeTable<'_>, start: usize) -> Result<Entry, String> {
         for (key, value) in table {
             let name = key.get_ref().as_ref();
@@ -367,8 +378,8 @@ impl Source<'_> {
         };
         let at = messages::position(self.path, self.line(chosen.span().start), key);
         let load_manager = match load {
-            Some(value) => self.named("load", LOAD, value)?.name,
-            None => LOAD[0].name,
+            Some(value) => self.load(value)?,
+            None => LOAD[0].name.to_string(),
         };
         if lock.is_some_and(|lock| lock.get_ref().as_str() == Some(LIBC)) {
             return match load {

@@ -18,7 +18,7 @@ use unconvoy::catalogue::strategy::{LONGEST, write};
 
 use crate::messages::strategy as messages;
 use crate::refusal::Refusal;
-pub use file::{Settings, Strategy};
+pub use file::{Place, Settings, Strategy};
 use resolve::Resolved;
 
 impl Strategy {

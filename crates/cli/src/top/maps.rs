@@ -16,7 +16,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    fn parse(line: &str) -> Option<Self> {
+    pub fn parse(line: &str) -> Option<Self> {
         let path = &line[line.find('/')?..];
         let mut fields = line.split_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;

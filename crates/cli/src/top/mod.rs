@@ -13,7 +13,7 @@
 //! The screen is in another program, which needs a terminal's crates and uses these modules.
 
 pub(crate) mod filter;
-mod maps;
+pub(crate) mod maps;
 mod segment;
 pub mod snapshot;
 pub mod target;

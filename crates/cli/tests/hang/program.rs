@@ -1,7 +1,7 @@
 //! The program of the tests: threads that wait for each other, under the library.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -9,16 +9,6 @@ use std::time::{Duration, Instant};
 use crate::stage::{LIMIT, Stage};
 
 const SOURCE: &str = include_str!("cycle.c");
-
-/// The library beside the command, or `None` after a message.
-pub fn library() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).with_file_name("libunconvoy.so");
-    if !beside.is_file() {
-        println!("missing: libunconvoy.so is not built (cargo build --workspace)");
-        return None;
-    }
-    Some(beside)
-}
 
 /// Compiles the program in the stage's directory.
 pub fn compile(stage: &Stage) -> PathBuf {

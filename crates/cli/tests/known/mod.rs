@@ -1,4 +1,5 @@
 //! A profile with known content.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;

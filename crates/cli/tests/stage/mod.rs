@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
+use std::process::{Child, Command as Process};
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -109,6 +109,28 @@ impl Stage {
             process.env_remove(name);
         }
         process
+    }
+}
+
+/// The real interposer, from `UNCONVOY_LIBRARY` or beside the command; `None` after a message.
+pub fn library() -> Option<PathBuf> {
+    let named = std::env::var_os("UNCONVOY_LIBRARY").map(PathBuf::from);
+    let beside = || Path::new(COMMAND.expect("a command")).with_file_name("libunconvoy.so");
+    let found = named.unwrap_or_else(beside);
+    let is_built = found.is_file();
+    if !is_built {
+        println!("missing: {} is not built (cargo build --workspace)", found.display());
+    }
+    is_built.then_some(found)
+}
+
+/// A process that is killed when the test ends.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

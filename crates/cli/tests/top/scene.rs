@@ -2,26 +2,16 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::stage::{LIMIT, Stage};
+use crate::stage::{LIMIT, Running, Stage, library};
 
 /// Holds a mutex and a spin lock while other threads wait for them.
 const LOCKS: &str = include_str!("locks.c");
-
-/// A process that is killed when the test ends.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A process that the program has started, killed when the test ends.
 pub struct Orphan(pub u32);
@@ -43,13 +33,7 @@ pub struct Scene {
 impl Scene {
     /// `None` if the interposer is not built.
     pub fn new() -> Option<Self> {
-        let named = std::env::var_os("UNCONVOY_LIBRARY").map(PathBuf::from);
-        let beside = Path::new(env!("CARGO_BIN_EXE_unconvoy")).with_file_name("libunconvoy.so");
-        let library = named.unwrap_or(beside);
-        if !library.is_file() {
-            println!("missing: {} is not built (cargo build --workspace)", library.display());
-            return None;
-        }
+        let library = library()?;
         let stage = Stage::new();
         let source = stage.write("locks.c", LOCKS);
         let program = stage.compile("locks", &source, &["-g", "-O1", "-pthread"]);

@@ -175,6 +175,10 @@ variables! {
          `UNCONVOY_SUITE` serve the other locks";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the library's tests with a special set of cores";
+    FAULTS: "UNCONVOY_FAULTS", [Tests], Word(&["all"]), "a sample",
+        "system calls and errors that the test of injected faults takes";
+    FUZZ: "UNCONVOY_FUZZ", [Tests], Form("name"), "",
+        "parser that the fuzzer runs (`scripts/fuzz.sh`)";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8",
         "number of runs of the user plug-in's stress test";
     SECTIONS: "UNCONVOY_SECTIONS", [Tests], Form("number"), "",

@@ -6,7 +6,7 @@
 //! allocates nor locks.
 //!
 //! ```text
-//! 1 c:libc c:mcs+control d:0 m:5bd1e9955bd1e995 s:4040-4068=1 i:1139-1200=0
+//! 1 c:libc c:mcs+park:50 d:0 m:5bd1e9955bd1e995 s:4040-4068=1 i:1139-1200=0
 //! ```
 //!
 //! The first word is the version. `c:` adds a choice; `d:` names the choice for the locks that no
@@ -14,6 +14,7 @@
 //! has a letter ([`Names`]), a range of the module's own addresses, and a choice by its number.
 
 use core::fmt::Write as _;
+use core::ops::RangeInclusive;
 
 /// The version of the resolved form.
 const VERSION: &str = "1";
@@ -29,8 +30,19 @@ pub const LONGEST: usize = 120 << 10;
 pub enum Choice<'a> {
     /// By libc.
     Libc,
-    /// By a contention manager and a load manager.
+    /// By a contention manager and a load manager, perhaps with a [spinning time](split_load).
     Pair(&'a str, &'a str),
+}
+
+/// The spinning times that a lock may have, in microseconds.
+pub const SPIN_US: RangeInclusive<u32> = 1..=10_000_000;
+
+/// Separates a load manager and the time for which its waiters spin before they park, in
+/// microseconds: `park:50`. `None` if this is no time, or the load manager takes none.
+pub fn split_load(load: &str) -> Option<(&str, Option<u32>)> {
+    let Some((name, us)) = load.split_once(':') else { return Some((load, None)) };
+    let us = us.parse().ok().filter(|us| name == "park" && SPIN_US.contains(us))?;
+    Some((name, Some(us)))
 }
 
 /// What the addresses of a rule are.
@@ -232,6 +244,15 @@ mod tests {
         assert_eq!(read[..2], expected);
         assert_eq!(read[2], Word::Default(0));
         assert_eq!(read[3..], rules.map(Word::Rule));
+    }
+
+    #[test]
+    fn load_manager_with_a_spinning_time_is_split() {
+        assert_eq!(split_load("control"), Some(("control", None)));
+        assert_eq!(split_load("park:50"), Some(("park", Some(50))));
+        for wrong in ["control:50", "park:", "park:0", "park:-1", "park:10000001", "park:1.5"] {
+            assert_eq!(split_load(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

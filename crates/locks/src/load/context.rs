@@ -74,6 +74,13 @@ pub trait Context: Copy {
         let _ = ns;
     }
 
+    /// For how many nanoseconds the calling thread's wait polls before it parks, if the lock has a
+    /// bound of its own ([park](super::park)).
+    #[inline(always)]
+    fn spin_ns(self) -> Option<u64> {
+        None
+    }
+
     /// When the calling thread samples its wait: `u64::MAX` if it does not.
     #[inline(always)]
     fn sample_at(self) -> u64 {

@@ -3,7 +3,7 @@
 //!
 //! This is the classic hybrid (Ousterhout 1982; Karlin et al. 1991: a spin as long as blocking
 //! costs is within twice the optimum), and the `pthread` row of the ASPLOS 2010 paper. Each waiter
-//! decides from its own wait alone.
+//! decides from its own wait alone. A lock may have a bound of its own ([`Context::spin_ns`]).
 
 use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::Clock as _;
@@ -18,18 +18,21 @@ pub struct Park;
 /// One wait under [`Park`].
 pub struct Waiter {
     spin_since: u64,
+    spin_ns: u64,
     sleeps: u32,
 }
 
 impl LoadManager for Park {
     type Waiter = Waiter;
 
-    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Waiter {
-        Waiter { spin_since: now, sleeps: 0 }
+    fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {
+        let spin_ns = wait.process.spin_ns().unwrap_or(SPIN_NS);
+        Waiter { spin_since: now, spin_ns, sleeps: 0 }
     }
 
     fn turn<X: Context>(waiter: &mut Waiter, _: &Wait<'_, X>, now: u64) -> Verdict {
-        if now.saturating_sub(waiter.spin_since) > SPIN_NS { Verdict::Leave } else { Verdict::Spin }
+        let is_over = now.saturating_sub(waiter.spin_since) > waiter.spin_ns;
+        if is_over { Verdict::Leave } else { Verdict::Spin }
     }
 
     fn block<X: Context>(waiter: &mut Waiter, wait: &Wait<'_, X>) -> bool {

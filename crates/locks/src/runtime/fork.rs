@@ -34,7 +34,9 @@ pub struct ProcessState {
     pub byte: AtomicU8,
     /// Two words, likewise.
     pub words: [AtomicU32; 2],
-    _rest: [u8; PAGE - 16],
+    /// A byte for each value of a byte, likewise.
+    pub bytes: [AtomicU8; 256],
+    _rest: [u8; PAGE - 16 - 256],
 }
 
 /// The page that the kernel clears.
@@ -42,7 +44,8 @@ pub static PROCESS_STATE: ProcessState = ProcessState {
     generation: AtomicU32::new(NEW),
     byte: AtomicU8::new(0),
     words: [const { AtomicU32::new(0) }; 2],
-    _rest: [0; PAGE - 16],
+    bytes: [const { AtomicU8::new(0) }; 256],
+    _rest: [0; PAGE - 16 - 256],
 };
 
 const _: () = assert!(size_of::<ProcessState>() == PAGE);
@@ -104,6 +107,7 @@ pub fn after_fork() {
     if !IS_CLEARED.load(Relaxed) {
         PROCESS_STATE.byte.store(0, Relaxed);
         PROCESS_STATE.words.iter().for_each(|word| word.store(0, Relaxed));
+        PROCESS_STATE.bytes.iter().for_each(|byte| byte.store(0, Relaxed));
         PROCESS_STATE.generation.store(NEW, Relaxed);
     }
     generation();

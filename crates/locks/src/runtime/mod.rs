@@ -36,5 +36,5 @@ pub use sample::{WaitSample, present_sample, sample_waits};
 #[cfg(not(loom))]
 pub use thread_state::{
     EndedWait, count_acquired, count_released, ended_wait, ended_wait_address, held_locks,
-    set_ended_wait, set_word, word,
+    set_ended_wait, set_spin_ns, set_word, word,
 };

@@ -51,6 +51,11 @@ impl Context for ThisProcess {
         }
     }
 
+    #[inline]
+    fn spin_ns(self) -> Option<u64> {
+        Some(thread_state::spin_ns()).filter(|&ns| ns != 0)
+    }
+
     #[inline(always)]
     fn sample_at(self) -> u64 {
         sample::at()

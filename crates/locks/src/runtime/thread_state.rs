@@ -14,6 +14,7 @@ struct Local {
     state: ThreadState,
     word: u64,
     held: u64,
+    spin_ns: u64,
     sample: *const (),
     ended: EndedWait,
 }
@@ -69,6 +70,8 @@ mod local {
                     polled: 0,
                     pending_wake_until: 0,
                     last_wake: 0,
+                    needed_at: 0,
+                    needed_until: 0,
                     spun: 0,
                     portion: Portion::NONE,
                     history: 0,
@@ -76,6 +79,7 @@ mod local {
                 },
                 word: 0,
                 held: 0,
+                spin_ns: 0,
                 sample: core::ptr::null(),
                 ended: super::EndedWait::NONE,
             })
@@ -134,6 +138,21 @@ pub fn count_acquired() {
 pub fn count_released() {
     // SAFETY: only the calling thread accesses its state.
     unsafe { (*local::of_this_thread()).held = held_locks().saturating_sub(1) }
+}
+
+/// See [`set_spin_ns`].
+#[inline]
+pub(super) fn spin_ns() -> u64 {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).spin_ns }
+}
+
+/// Sets for how long the calling thread's next waits poll before they park; 0 leaves that to the
+/// load manager. See [`Context::spin_ns`](crate::load::Context::spin_ns).
+#[inline]
+pub fn set_spin_ns(ns: u64) {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { (*local::of_this_thread()).spin_ns = ns }
 }
 
 /// See [`present_sample`](super::present_sample).

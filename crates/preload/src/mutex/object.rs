@@ -12,15 +12,16 @@ use unconvoy_locks::lock;
 use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
-use crate::chosen::pair;
-use crate::config::{self, NUMBER_SHIFT, Service};
-use crate::dispatch::{Pair, State, Words};
+use crate::config::{self, NUMBER_SHIFT};
+use crate::dispatch::{State, Words};
 use crate::identity::me;
+use crate::numbered::Numbered;
 use crate::object::{InPlace, Until};
 use crate::probe::probe;
 use crate::profile::libcs::Observed;
 use crate::profile::{self, Waited};
 use crate::real;
+use crate::route::Route;
 use crate::stats::{self, Kind as Recorded};
 use crate::strategy;
 use crate::time::{Clock, Deadline};
@@ -58,12 +59,6 @@ const OWN_BITS: i32 = 3 | 256 | 512;
 /// The bits of `kind` with the mutex's number in a [`strategy`]. glibc does not use them.
 const NUMBER: i32 = 0xff << NUMBER_SHIFT;
 
-/// `kind`'s number bits in a mutex that no entry of a strategy names.
-const NUMBER_OF_DEFAULT: i32 = (strategy::DEFAULT as i32) << NUMBER_SHIFT;
-
-/// `kind`'s number bits in a mutex that a strategy hands to libc.
-const NUMBER_OF_LIBC: i32 = (strategy::LIBC as i32) << NUMBER_SHIFT;
-
 /// The flag that asks for elision (`PTHREAD_MUTEX_ELISION_NP`). The other flag
 /// (`PTHREAD_MUTEX_NO_ELISION_NP`) forbids elision, and is set in mutexes whose type the program
 /// has set: a thread that locks a normal mutex again must deadlock.
@@ -81,27 +76,35 @@ pub(super) enum Kind {
     Plain,
     Recursive,
     ErrorCheck,
-    /// Served by libc.
-    HandedOver,
+}
+
+impl Numbered for Mutex {
+    const KIND: strategy::Kind = strategy::Kind::Mutex;
+
+    #[inline(always)]
+    fn number(&self) -> Option<u8> {
+        let kind = self.kind.load(Relaxed);
+        (kind & !(OWN_BITS | NUMBER) == 0).then_some((kind >> NUMBER_SHIFT) as u8)
+    }
+
+    fn set_number(&self, number: u8) {
+        let kind = self.kind.load(Relaxed);
+        let numbered = kind | i32::from(number) << NUMBER_SHIFT;
+        if kind & NUMBER == 0 {
+            let _ = self.kind.compare_exchange(kind, numbered, Relaxed, Relaxed);
+        }
+    }
 }
 
 impl Mutex {
+    /// The kind of this mutex, which is not libc's.
     #[inline(always)]
     pub(super) fn kind(&self) -> Kind {
-        let kind = self.kind.load(Relaxed);
-        if kind & !(OWN_BITS | NUMBER) != 0 || kind & NUMBER == NUMBER_OF_LIBC {
-            return Kind::HandedOver;
-        }
-        match kind & 3 {
+        match self.kind.load(Relaxed) & 3 {
             libc::PTHREAD_MUTEX_RECURSIVE => Kind::Recursive,
             libc::PTHREAD_MUTEX_ERRORCHECK => Kind::ErrorCheck,
             _ => Kind::Plain,
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_libcs(&self) -> bool {
-        self.kind() == Kind::HandedOver || config::service() == Service::Declined
     }
 
     /// Whether this mutex, which is not libc's, is normal, default or adaptive. Those types are 0
@@ -117,72 +120,6 @@ impl Mutex {
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
         config::is_fast_kind(self.kind.load(Relaxed) & !OWN_BITS)
-    }
-
-    /// The mutex's number in a strategy.
-    #[inline(always)]
-    fn number(&self) -> u8 {
-        ((self.kind.load(Relaxed) & NUMBER) >> NUMBER_SHIFT) as u8
-    }
-
-    /// Whether a strategy has yet to decide which algorithm serves this mutex. False for a mutex of
-    /// libc's, and while the service is not determined.
-    #[inline(always)]
-    pub(super) fn is_undecided(&self) -> bool {
-        strategy::decides() && self.kind.load(Relaxed) & !OWN_BITS == 0
-    }
-
-    /// Decides which algorithm serves this mutex, if that is undecided: its caller takes the mutex
-    /// for the first time. Returns whether it was undecided.
-    #[inline(always)]
-    pub(super) fn decide(&self) -> bool {
-        config::service(); // reads the strategy at the first call in a process
-        let is_undecided = self.is_undecided();
-        if is_undecided {
-            self.decide_at_first_use();
-        }
-        is_undecided
-    }
-
-    #[cold]
-    fn decide_at_first_use(&self) {
-        let address = core::ptr::from_ref(self).addr();
-        self.set_number(strategy::number_at_first_use(strategy::Kind::Mutex, address));
-    }
-
-    /// Decides which algorithm serves this mutex, if a strategy says so at its initialisation.
-    #[cold]
-    pub(crate) fn decide_at_initialisation(&self) {
-        let address = core::ptr::from_ref(self).addr();
-        let number = strategy::number_at_initialisation(strategy::Kind::Mutex, address);
-        if let Some(number) = number.filter(|_| !self.is_libcs()) {
-            self.set_number(number);
-        }
-    }
-
-    /// Sets the number, unless another thread has set it.
-    fn set_number(&self, number: u8) {
-        let kind = self.kind.load(Relaxed);
-        let numbered = kind | i32::from(number) << NUMBER_SHIFT;
-        if kind & NUMBER == 0 {
-            let _ = self.kind.compare_exchange(kind, numbered, Relaxed, Relaxed);
-        }
-    }
-
-    /// The pair that serves this mutex, and whether its acquisitions are counted; `None` if that is
-    /// the default pair, called directly and without a count.
-    #[inline(always)]
-    fn chosen_pair(&self) -> Option<(&'static Pair, bool)> {
-        let is_counted = config::service() != Service::Default;
-        if self.kind.load(Relaxed) & NUMBER <= NUMBER_OF_DEFAULT {
-            return is_counted.then(|| (pair(), true));
-        }
-        Some((strategy::pair(self.number()), is_counted))
-    }
-
-    /// The pair that serves this mutex.
-    pub(super) fn pair(&self) -> &'static Pair {
-        self.chosen_pair().map_or_else(pair, |(pair, _)| pair)
     }
 
     #[inline(always)]
@@ -202,15 +139,19 @@ impl Mutex {
 
     /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
-    pub(super) fn acquire(&self, deadline: Option<u64>) -> bool {
-        if self.chosen_pair().is_none() {
+    pub(super) fn acquire(&self, route: Route, deadline: Option<u64>) -> bool {
+        if route == Route::DIRECT {
             return self.default_state().try_lock_without_barging()
                 || self.wait_by_default(deadline);
         }
-        self.acquire_chosen(deadline)
+        if (self.pair().try_without_barging)(self.words()) {
+            self.count_acquired(route, None);
+            return true;
+        }
+        self.wait_by_pair(route, deadline)
     }
 
-    #[inline(never)] // few registers; see `lock_in_libc`
+    #[inline(never)] // few registers; see `mutex::lock_elided`
     fn wait_by_default(&self, deadline: Option<u64>) -> bool {
         let acquired = profile::wait(self.waited(&|| self.request()), || {
             lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
@@ -224,32 +165,28 @@ impl Mutex {
     }
 
     #[inline(never)]
-    fn acquire_chosen(&self, deadline: Option<u64>) -> bool {
-        let (pair, is_counted) = self.chosen_pair().unwrap_or_else(|| (pair(), true));
-        if (pair.try_without_barging)(self.words()) {
-            if is_counted {
-                self.count_acquired(None);
-            }
-            return true;
-        }
-        let begin = stats::now();
+    fn wait_by_pair(&self, route: Route, deadline: Option<u64>) -> bool {
+        let (pair, begin) = (self.begin_wait(), stats::now());
         let acquired = profile::wait(self.waited(&|| self.request()), || {
             (pair.acquire)(self.words(), deadline)
         });
-        if acquired.held && is_counted {
-            self.count_acquired(Some((begin, acquired.wait.sleeps)));
+        if acquired.held {
+            self.count_acquired(route, Some((begin, acquired.wait.sleeps)));
         }
         acquired.held
     }
 
-    fn count_acquired(&self, waited: Option<(u64, u32)>) {
-        stats::acquired(Recorded::Mutex, core::ptr::from_ref(self).addr(), waited);
+    #[inline(always)]
+    fn count_acquired(&self, route: Route, waited: Option<(u64, u32)>) {
+        if route.is_counted() {
+            stats::acquired(Recorded::Mutex, self.address(), waited);
+        }
     }
 
     fn waited<'a>(&'a self, request: &'a dyn Fn()) -> Waited<'a> {
         Waited {
             kind: profile::Kind::Mutex,
-            address: core::ptr::from_ref(self).addr(),
+            address: self.address(),
             is_read: false,
             acquisitions: Some(&self.taken),
             request,
@@ -263,8 +200,7 @@ impl Mutex {
 
     /// A mutex that libc serves.
     pub(super) fn observed(&self) -> Observed {
-        let address = core::ptr::from_ref(self).addr();
-        Observed { kind: profile::Kind::Mutex, address, is_read: false }
+        Observed { kind: profile::Kind::Mutex, address: self.address(), is_read: false }
     }
 
     /// Whether libc's unlock releases this mutex of libc's: it fails if the caller is not the owner
@@ -295,6 +231,7 @@ impl Mutex {
     /// mutex is locked by `lock`, unless another thread holds it.
     #[inline]
     pub(super) fn attempt_in_libc(&self, lock: impl Fn() -> c_int) -> c_int {
+        self.record_first_use();
         if self.kind.load(Relaxed) & ROBUST == 0 {
             return real::pthread_mutex_trylock(self.libcs());
         }
@@ -303,37 +240,34 @@ impl Mutex {
     }
 
     #[inline(always)]
-    pub(super) fn try_acquire(&self) -> bool {
-        match self.chosen_pair() {
-            None => self.default_state().try_lock(),
-            Some((pair, is_counted)) => {
-                let held = (pair.try_lock)(self.words());
-                if held && is_counted {
-                    self.count_acquired(None);
-                }
-                held
-            }
+    pub(super) fn try_acquire(&self, route: Route) -> bool {
+        if route == Route::DIRECT {
+            return self.default_state().try_lock();
         }
+        let held = (self.pair().try_lock)(self.words());
+        if held {
+            self.count_acquired(route, None);
+        }
+        held
     }
 
     /// # Safety
     ///
     /// The state is held.
     #[inline(always)]
-    pub(super) unsafe fn release(&self) {
-        let releasing = profile::releasing(core::ptr::from_ref(self).addr());
-        match self.chosen_pair() {
+    pub(super) unsafe fn release(&self, route: Route) {
+        let releasing = profile::releasing(self.address());
+        if route == Route::DIRECT {
             // SAFETY: held, and the default pair has served it since the first lock.
-            None => unsafe {
+            unsafe {
                 lock::release::<Native, Loiter<Native>>(self.default_state(), &self.eventcount);
-            },
-            Some((pair, is_counted)) => {
-                if is_counted {
-                    stats::released(core::ptr::from_ref(self).addr());
-                }
-                // SAFETY: held, and the chosen pair has served it since the first lock.
-                unsafe { (pair.release)(self.words()) };
             }
+        } else {
+            if route.is_counted() {
+                stats::released(self.address());
+            }
+            // SAFETY: held, and this pair has served it since the first lock.
+            unsafe { (self.pair().release)(self.words()) };
         }
         if let Some(releasing) = releasing {
             releasing.released();
@@ -344,12 +278,8 @@ impl Mutex {
     /// default type because the program has set none. An elided section records no owner, because a
     /// write to the mutex would conflict with all other elided sections of the mutex.
     #[inline(always)]
-    pub(super) fn elided(&self) -> Option<&Elided<Native>> {
-        let kind = self.kind.load(Relaxed) & !ELISION;
-        let may = match kind {
-            0 => config::elides(),
-            _ => kind & !NUMBER == 0 && strategy::elides((kind >> NUMBER_SHIFT) as u8),
-        };
+    pub(super) fn elided(&self, route: Route) -> Option<&Elided<Native>> {
+        let may = route.is_elided() && self.kind.load(Relaxed) & !(ELISION | NUMBER) == 0;
         may.then(|| self.state.of())
     }
 
@@ -393,20 +323,20 @@ impl Mutex {
     }
 
     /// Locks a mutex of a kind that checks its owner.
-    #[inline]
-    pub(super) fn lock_owned(&self, kind: Kind) -> c_int {
-        let me = me();
+    #[inline(never)]
+    pub(super) fn lock_owned(&self, route: Route) -> c_int {
+        let (kind, me) = (self.kind(), me());
         if self.is_owner(me) {
             return self.relock(kind, EDEADLK);
         }
-        self.acquire(None);
+        self.acquire(route, None);
         self.set_owner(me);
         probe!("mutex_acquired"; self);
         0
     }
 
-    #[inline]
-    pub(super) fn unlock_owned(&self) -> c_int {
+    #[inline(never)]
+    pub(super) fn unlock_owned(&self, route: Route) -> c_int {
         if !self.is_owner(me()) {
             return EPERM;
         }
@@ -417,18 +347,18 @@ impl Mutex {
         }
         self.owner.store(0, Relaxed);
         // SAFETY: the caller is the owner, and so holds it.
-        unsafe { self.release() };
+        unsafe { self.release(route) };
         probe!("mutex_release"; self);
         0
     }
 
-    pub(super) fn lock_until(&self, kind: Kind, clock: Clock, until: Until<'_>) -> c_int {
-        let me = me();
+    pub(super) fn lock_until(&self, route: Route, clock: Clock, until: Until<'_>) -> c_int {
+        let (kind, me) = (self.kind(), me());
         if kind != Kind::Plain && self.is_owner(me) {
             return self.relock(kind, EDEADLK);
         }
         // POSIX: the deadline is checked only if the function must wait.
-        if self.try_acquire() {
+        if self.try_acquire(route) {
             self.set_owner(me);
             probe!("mutex_timedlock_acquired"; self);
             return 0;
@@ -437,7 +367,7 @@ impl Mutex {
             return EINVAL;
         };
         loop {
-            if self.acquire(Some(deadline.next_look())) {
+            if self.acquire(route, Some(deadline.next_look())) {
                 self.set_owner(me);
                 probe!("mutex_timedlock_acquired"; self);
                 return 0;

@@ -9,6 +9,7 @@ use unconvoy_locks::primitive::Native;
 
 use super::object::Mutex;
 use crate::identity::me;
+use crate::numbered::Numbered as _;
 
 /// glibc's `PTHREAD_MUTEX_ROBUST_NORMAL_NP` in `kind`.
 const ROBUST: i32 = 16;

@@ -27,8 +27,8 @@ use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_profile::layout::Lock;
 use unconvoy_profile::{Profile, mix};
 
-use super::stack;
 use super::state::{generation, get};
+use super::{estimate, stack};
 
 /// Capacity of the table.
 const ASKS: usize = 1024;
@@ -230,13 +230,13 @@ pub(crate) fn releasing(address: usize) -> Option<Releasing> {
 /// Ends the measured hold of the lock at `address`. The release that follows answers no requests.
 pub(crate) fn end_hold(address: usize) {
     if let Some(profile) = get().filter(|_| PENDING.load(Relaxed) != 0)
-        && let Some((_, lock)) = profile.find_lock(address)
+        && let Some(found) = profile.find_lock(address)
     {
-        record_hold(profile, lock);
+        record_hold(profile, found);
     }
 }
 
-fn record_hold(profile: &Profile, lock: &Lock) {
+fn record_hold(profile: &Profile, (index, lock): (u32, &Lock)) {
     if lock.held_since.load(Relaxed) == 0 {
         return;
     }
@@ -245,15 +245,17 @@ fn record_hold(profile: &Profile, lock: &Lock) {
         PENDING.fetch_sub(1, Relaxed);
         // A hold that began before the recording was paused is not measured.
         if since >= profile.header.begin_ns.load(Relaxed) {
-            profile.record_hold(lock, Native::now().saturating_sub(since));
+            let ns = Native::now().saturating_sub(since);
+            profile.record_hold(lock, ns);
+            estimate::end(index, ns);
         }
     }
 }
 
 #[cold]
 fn take(profile: &'static Profile, address: usize) -> Option<Releasing> {
-    let (_, lock) = profile.find_lock(address)?;
-    record_hold(profile, lock);
+    let (index, lock) = profile.find_lock(address)?;
+    record_hold(profile, (index, lock));
     if lock.asking.load(Relaxed) == 0 || stack::is_unwinding() {
         return None;
     }

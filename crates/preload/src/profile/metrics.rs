@@ -25,8 +25,9 @@ use unconvoy_locks::runtime::{self, load_control};
 use unconvoy_profile::layout::{LOCKS, Lock, TIME_SHIFT};
 use unconvoy_profile::{Kind, Profile};
 
+use super::exposition::{Seconds, Value};
 use super::name::Name;
-use super::{place, state};
+use super::{estimate, place, state};
 use crate::chosen::pair;
 use crate::variables::{read_milliseconds, variable};
 use crate::{message, output};
@@ -93,9 +94,10 @@ struct Sums {
     holds: u64,
     hold_ns: u64,
     slept: u64,
+    held_ns: u64,
 }
 
-const NOTHING: Sums = Sums { waits: 0, wait_ns: 0, holds: 0, hold_ns: 0, slept: 0 };
+const NOTHING: Sums = Sums { waits: 0, wait_ns: 0, holds: 0, hold_ns: 0, slept: 0, held_ns: 0 };
 
 struct Place(UnsafeCell<Room>);
 
@@ -183,6 +185,9 @@ pub(super) fn after_fork() {
     DUE.store(0, Relaxed);
     WRITTEN.store(0, Relaxed);
     IS_WRITING.store(false, Relaxed);
+    if is_on() {
+        estimate::after_fork();
+    }
 }
 
 /// Writes the file under another name, and then renames it.
@@ -192,10 +197,12 @@ fn write(profile: &Profile, room: &mut Room) -> Result<(), Errno> {
     let stem = name_file(file, path, "");
     name_file(unfinished, path, ".unfinished");
     add_up(profile, &mut room.count, &mut room.classes, &mut room.sums);
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // The name is known, so somebody else may have placed a link there.
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the paths end in a zero, and this function owns the descriptor.
     unsafe {
         let at = unfinished.as_ptr();
+        let _ = syscall!(Sysno::unlinkat, libc::AT_FDCWD, at, 0);
         let open = syscall!(Sysno::openat, libc::AT_FDCWD, at, flags, 0o644)?;
         let mut text = Text { file: open, room: &mut room.text, used: 0, error: None };
         let process = &file[stem.0..stem.1];
@@ -262,6 +269,7 @@ fn add_up(profile: &Profile, count: &mut usize, classes: &mut [Class], sums: &mu
         sum.holds += lock.holds.load(Relaxed);
         sum.hold_ns += lock.hold_ns.load(Relaxed);
         sum.slept += u64::from(lock.slept.load(Relaxed));
+        sum.held_ns += estimate::held_ns(index);
     }
 }
 
@@ -321,35 +329,10 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-/// A label's value, escaped as the format demands.
-struct Value<'a>(&'a [u8]);
-
-impl fmt::Display for Value<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.0 {
-            match byte {
-                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
-                b' '..=b'~' => f.write_char(byte.into())?,
-                _ => f.write_char('?')?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Nanoseconds as seconds.
-struct Seconds(u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
-    }
-}
-
 /// A metric of each class: its name, its meaning, and whether the figure is in nanoseconds.
 type OfClass = (&'static str, &'static str, bool, fn(&Sums) -> u64);
 
-const OF_CLASSES: [OfClass; 5] = [
+const OF_CLASSES: [OfClass; 6] = [
     ("unconvoy_lock_waits_total", "Waits for locks that ended.", false, |sums| sums.waits),
     ("unconvoy_lock_waited_seconds_total", "Time that these waits took.", true, |s| s.wait_ns),
     (
@@ -361,6 +344,7 @@ const OF_CLASSES: [OfClass; 5] = [
     ("unconvoy_lock_measured_held_seconds_total", "Time of the measured holds.", true, |sums| {
         sums.hold_ns
     }),
+    ("unconvoy_mutex_held_seconds_total", "Estimated time of all holds.", true, |s| s.held_ns),
     ("unconvoy_lock_sleeps_total", "Times that waiters left the processor.", false, |s| s.slept),
 ];
 
@@ -379,7 +363,9 @@ fn render(
         let named = classes.iter().zip(sums);
         let all = named.map(|(class, sums)| (class.label.bytes(), Kind::of(class.kind), sums));
         let other = (&b"other"[..], None, &sums[CLASSES]);
-        for (label, kind, sums) in all.chain([other]) {
+        let is_of_mutexes = name.starts_with("unconvoy_mutex");
+        let has = |kind: Option<Kind>| !is_of_mutexes || kind.is_none_or(|it| it == Kind::Mutex);
+        for (label, kind, sums) in all.chain([other]).filter(|it| has(it.1)) {
             let kind = kind.map_or("any", Kind::name);
             let class = Value(label);
             write!(to, "{name}{{process=\"{process}\",class=\"{class}\",kind=\"{kind}\"}} ")?;
@@ -433,11 +419,5 @@ mod tests {
         assert_eq!(named("server.prom", ".unfinished"), unfinished);
         assert_eq!(named("/d.d/server", ""), pair("/d.d/server", "server"));
         assert_eq!(named("/d/.prom", ""), pair("/d/.prom", ".prom"));
-    }
-
-    #[test]
-    fn label_escapes_quotes_and_hides_other_bytes() {
-        assert_eq!(Value(b"a\"b\\c\n\xff").to_string(), "a\\\"b\\\\c??");
-        assert_eq!(Seconds(1_500_000_001).to_string(), "1.500000001");
     }
 }

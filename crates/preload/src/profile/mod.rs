@@ -16,6 +16,8 @@
 
 mod ask;
 mod ended;
+mod estimate;
+mod exposition;
 mod file;
 pub(crate) mod libcs;
 mod metrics;
@@ -34,7 +36,7 @@ mod symbols;
 mod wait;
 
 pub(crate) use ask::releasing;
-pub(crate) use origin::initialised;
+pub(crate) use origin::{first_taken, initialised};
 pub(crate) use page::{controller_ended, interval};
 pub(crate) use process::{after_fork, begin, confine, end, may_record};
 pub(crate) use signal::SignalWait;

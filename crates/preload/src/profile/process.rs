@@ -73,7 +73,10 @@ pub(crate) fn begin(is_of_libc: bool) {
     let created = CREATION.enter(|| {
         // SAFETY: only the thread in the section calls this.
         let created = unsafe { file::create(path, is_of_libc) };
-        created.map(publish)
+        created.map(|profile| {
+            publish(profile);
+            origin::begin();
+        })
     });
     if let Some(Err(error)) = created {
         message::unwritable_profile(path, &std::io::Error::from_raw_os_error(error)).print();

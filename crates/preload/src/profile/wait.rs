@@ -13,7 +13,7 @@ use unconvoy_profile::{Kind, Profile, mix, weight};
 use super::ended::lose;
 use super::process::{create_page, of_waiter};
 use super::state::{HOLDS_PER_PERIOD, Waited, generation, period};
-use super::{ask, ended, metrics, page, stack};
+use super::{ask, ended, estimate, metrics, page, stack};
 use crate::identity::me;
 use crate::{live, probe};
 
@@ -170,12 +170,12 @@ impl<'a> Waiting<'a> {
         }
         let now = Native::now();
         self.record(now, held);
-        let Some((_, lock)) = self.lock.get() else { return };
+        let Some((index, lock)) = self.lock.get() else { return };
         if sleeps > 0 {
             lock.slept.fetch_add(sleeps, Relaxed);
         }
         if held {
-            self.measure_hold(lock, now);
+            self.measure_hold(index, lock, now);
         } else {
             lock.timed_out.fetch_add(1, Relaxed);
         }
@@ -234,17 +234,23 @@ impl<'a> Waiting<'a> {
 
     /// Lets the release measure the hold that begins now, if it is exclusive and due for
     /// measurement.
-    fn measure_hold(&self, lock: &Lock, now: u64) {
-        if let Some(count) = self.waited.acquisitions {
-            lock.acquisitions.store(u64::from(count.load(Relaxed)) + 1, Relaxed);
+    fn measure_hold(&self, index: u32, lock: &Lock, now: u64) {
+        let acquisitions = self.waited.acquisitions.map(|count| count.load(Relaxed));
+        if let Some(before) = acquisitions {
+            lock.acquisitions.store(u64::from(before) + 1, Relaxed);
         }
         let pause = period().load(Relaxed) / HOLDS_PER_PERIOD;
         // Without a profile from the start, the release of a spin lock takes the fast path.
         let has_fast_path = page::is_recording() && !metrics::is_on();
         let is_measurable = !(self.waited.kind == Kind::Spin && has_fast_path);
-        if is_measurable && !self.waited.is_read && now >= lock.chosen_at.load(Relaxed) + pause {
+        let before = lock.chosen_at.load(Relaxed);
+        if is_measurable && !self.waited.is_read && now >= before + pause {
             lock.chosen_at.store(now, Relaxed);
-            ask::begin_hold(lock, now);
+            if let Some(count) = acquisitions.filter(|_| metrics::is_on()) {
+                estimate::begin(index, count.wrapping_add(1), now - before);
+            }
+            // Not `now`: recording the wait took time, and the program's section begins here.
+            ask::begin_hold(lock, Native::now());
             (self.waited.request)();
         }
     }

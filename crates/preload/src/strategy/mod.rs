@@ -19,17 +19,20 @@
 //! **Invariant 2.** The rules decide which algorithm serves a lock, never whether it is correct: a
 //! rule that matches the wrong lock costs speed only.
 //!
-//! **Memory orderings.** The table of choices is filled before the process's
-//! [service](crate::config::service) is published, and read after the service was.
+//! **Memory orderings.** The tables by number are filled before the process's
+//! [routes](crate::config::route) are published, and read after a route was.
 
 mod module;
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 use unconvoy_locks::catalogue::environment;
-use unconvoy_locks::catalogue::strategy::{Choice, MOST_CHOICES, Names, Rule, Word, words};
+use unconvoy_locks::catalogue::strategy::{
+    Choice, MOST_CHOICES, Names, Rule, Word, split_load, words,
+};
+use unconvoy_locks::runtime;
 
 use crate::cancel;
 use crate::chosen;
@@ -48,9 +51,14 @@ pub(crate) const LIBC: u8 = u8::MAX;
 /// Calls of a lock function whose places are compared with the rules.
 const DEPTH: usize = 8;
 
-/// The pairs of the choices; null for libc.
-static CHOICES: [AtomicPtr<Pair>; MOST_CHOICES + 1] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MOST_CHOICES + 1];
+/// The pair that serves the locks with each number; null for libc.
+static PAIRS: [AtomicPtr<Pair>; u8::MAX as usize + 1] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; u8::MAX as usize + 1];
+
+/// How long waiters for the locks with each number spin, in microseconds; 0: as their load manager
+/// decides.
+static SPINS: [AtomicU32; u8::MAX as usize + 1] =
+    [const { AtomicU32::new(0) }; u8::MAX as usize + 1];
 
 /// The rules, sorted, in a mapping of their own.
 static RULES: AtomicPtr<Rule> = AtomicPtr::new(ptr::null_mut());
@@ -106,20 +114,34 @@ pub(crate) fn may_elide() -> bool {
 /// The pair of a lock with this number, which is not libc's.
 #[inline]
 pub(crate) fn pair(number: u8) -> &'static Pair {
-    choice(number).unwrap_or_else(chosen::pair)
+    by_number(number).unwrap_or_else(chosen::pair)
 }
 
-/// Whether the sections of a lock with this number may be elided.
-#[inline]
+/// Bounds the spinning of the calling thread, which waits for a lock with this number.
+pub(crate) fn bound_spin(number: u8) {
+    runtime::set_spin_ns(1_000 * u64::from(SPINS[usize::from(number)].load(Relaxed)));
+}
+
+/// Whether a strategy lets the sections of a lock with this number be elided.
 pub(crate) fn elides(number: u8) -> bool {
-    number >= FIRST && ELIDES.load(Relaxed) && choice(number).is_some_and(|pair| pair.elides)
+    number >= FIRST && ELIDES.load(Relaxed) && by_number(number).is_some_and(|pair| pair.elides)
 }
 
 #[inline]
-fn choice(number: u8) -> Option<&'static Pair> {
-    let choice = CHOICES.get(usize::from(number).checked_sub(FIRST.into())?)?;
+fn by_number(number: u8) -> Option<&'static Pair> {
     // SAFETY: null or an element of the table of pairs.
-    unsafe { choice.load(Relaxed).as_ref() }
+    unsafe { PAIRS[usize::from(number)].load(Relaxed).as_ref() }
+}
+
+/// The number of the locks of a choice.
+fn number_of(choice: u8) -> u8 {
+    let number = FIRST + choice;
+    if by_number(number).is_some() { number } else { LIBC }
+}
+
+fn serve(number: u8, pair: Option<&'static Pair>) {
+    let pair = pair.map_or(ptr::null(), ptr::from_ref);
+    PAIRS[usize::from(number)].store(pair.cast_mut(), Relaxed);
 }
 
 /// The number for a lock that the calling thread takes for the first time.
@@ -147,9 +169,7 @@ fn number(kind: Kind, address: usize, when: When) -> Option<u8> {
         // The last byte of the call: the call may be the last instruction of its function.
         frames[..depth].iter().find_map(|frame| find(names, *frame as usize - 1))
     };
-    let choice = by_address().or_else(by_call)?;
-    let pair = CHOICES[usize::from(choice)].load(Relaxed);
-    Some(if pair.is_null() { LIBC } else { FIRST + choice })
+    by_address().or_else(by_call).map(number_of)
 }
 
 fn rules() -> &'static [Rule] {
@@ -184,6 +204,7 @@ fn find(names: Names, address: usize) -> Option<u8> {
 /// Reads the strategy from the environment. `elides` says whether sections may be elided: neither
 /// statistics nor a profile count them. Called once, before the service is published.
 pub(crate) fn read(elides: bool) {
+    [UNDECIDED, DEFAULT].iter().for_each(|number| serve(*number, Some(chosen::pair())));
     let Some(text) = variable(&environment::STRATEGY) else { return };
     let Some(words) = words(text) else { return message::strategy_of_other_version().print() };
     if !module::begin() {
@@ -191,18 +212,20 @@ pub(crate) fn read(elides: bool) {
     }
     let rules = text.split(' ').filter(|word| word.contains('=')).count();
     let Some(room) = map(rules) else { return message::no_memory_for_strategy().print() };
-    let (mut choices, mut filled, mut default) = (0, 0, None);
+    let (mut choices, mut filled, mut default) = (0_u8, 0, None);
     for word in words {
         match word {
-            Some(Word::Choice(choice)) if choices < MOST_CHOICES => {
-                set(choices, choice);
+            Some(Word::Choice(choice)) if usize::from(choices) < MOST_CHOICES => {
+                let (pair, spin) = pair_of(choice);
+                serve(FIRST + choices, pair);
+                SPINS[usize::from(FIRST + choices)].store(spin, Relaxed);
                 choices += 1;
             }
-            Some(Word::Rule(rule)) if usize::from(rule.choice) < choices => {
+            Some(Word::Rule(rule)) if rule.choice < choices => {
                 room[filled] = rule;
                 filled += 1;
             }
-            Some(Word::Default(choice)) if usize::from(choice) < choices => default = Some(choice),
+            Some(Word::Default(choice)) if choice < choices => default = Some(choice),
             _ => {}
         }
     }
@@ -211,28 +234,29 @@ pub(crate) fn read(elides: bool) {
     RULE_COUNT.store(room.len(), Relaxed);
     RULES.store(room.as_mut_ptr(), Release);
     if let Some(choice) = default {
-        let is_libc = CHOICES[usize::from(choice)].load(Relaxed).is_null();
-        DEFAULT_NUMBER.store(if is_libc { LIBC } else { FIRST + choice }, Relaxed);
+        DEFAULT_NUMBER.store(number_of(choice), Relaxed);
     } else if elides && chosen::pair().elides {
         // The process's own pair elides: it becomes a choice like the others.
-        CHOICES[choices].store(ptr::from_ref(chosen::pair()).cast_mut(), Relaxed);
-        DEFAULT_NUMBER.store(FIRST + choices as u8, Relaxed);
+        serve(FIRST + choices, Some(chosen::pair()));
+        DEFAULT_NUMBER.store(FIRST + choices, Relaxed);
     }
-    let is_eliding = |number| choice(number).is_some_and(|pair| pair.elides);
+    let is_eliding = |number| by_number(number).is_some_and(|pair| pair.elides);
     ELIDES.store(elides && (FIRST..LIBC).any(is_eliding), Relaxed);
     profile::prepare_unwinding();
     DECIDES.store(true, Relaxed);
 }
 
-fn set(index: usize, choice: Choice<'_>) {
-    let pair = match choice {
-        Choice::Libc => ptr::null(),
+/// The pair of a choice, `None` for libc, and the spinning time of its locks.
+fn pair_of(choice: Choice<'_>) -> (Option<&'static Pair>, u32) {
+    match choice {
+        Choice::Libc => (None, 0),
         // The command passes only pairs of the catalogue that this machine can run.
         Choice::Pair(lock, load) => {
-            ptr::from_ref(dispatch::find(lock, load).unwrap_or_else(chosen::pair))
+            let (load, spin) = split_load(load).unwrap_or((load, None));
+            let pair = dispatch::find(lock, load).unwrap_or_else(chosen::pair);
+            (Some(pair), spin.unwrap_or(0))
         }
-    };
-    CHOICES[index].store(pair.cast_mut(), Relaxed);
+    }
 }
 
 /// Memory for `count` rules that is never unmapped.

@@ -6,6 +6,7 @@
 
 pub mod contend;
 mod finished;
+pub mod group;
 pub mod mixed;
 pub mod pairs;
 mod parts;

@@ -3,6 +3,7 @@ state before
 # A set of three cores: lock-intensive tasks among others, some of which are pinned.
 start --bound 3
 state loaded
+echo "@privilege $(sed -n 's/^CapPrm:[[:space:]]*//p' /proc/$SCHEDULER/status)"
 tasks 0 quiet
 load files 8 300 >/tmp/files &
 loads="$loads $!"

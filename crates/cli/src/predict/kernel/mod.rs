@@ -6,7 +6,7 @@
 //! second boot runs the plug-in, for address sets and times. [`memory`] names addresses.
 
 mod archive;
-mod btf;
+pub(crate) mod btf;
 mod cache;
 mod disk;
 mod guest;
@@ -15,7 +15,7 @@ mod memory;
 mod modules;
 mod names;
 mod parts;
-mod symbols;
+pub(crate) mod symbols;
 mod workloads;
 
 use std::collections::HashMap;

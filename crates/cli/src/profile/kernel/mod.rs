@@ -6,10 +6,10 @@
 //! profile as the interposer does ([`fill`]).
 
 mod collector;
-mod event;
+pub(crate) mod event;
 mod fill;
 pub mod names;
-mod symbols;
+pub(crate) mod symbols;
 
 use std::ffi::{OsString, c_int};
 use std::path::Path;

@@ -24,7 +24,7 @@ impl Symbols {
         Self::parse(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
 
-    fn parse(lines: &str) -> Self {
+    pub fn parse(lines: &str) -> Self {
         let mut all: Vec<Symbol> = lines.lines().filter_map(symbol).collect();
         all.sort_by_key(|symbol| symbol.address);
         let has_variables = all.iter().any(|symbol| matches!(symbol.kind, 'd' | 'b'));

@@ -5,7 +5,7 @@
 //! interposer does ([`fill`]).
 
 mod collector;
-mod event;
+pub(crate) mod event;
 mod fill;
 mod record;
 pub mod target;
@@ -22,7 +22,9 @@ use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_profile::Recorded;
+use unconvoy_profile::observation::Observation;
 
+use super::observer::Observer;
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
 use collector::Collector;
@@ -68,6 +70,7 @@ pub fn record(
     let begin_ns = monotonic_ns();
     let mut recorder = Recorder::new(&target, period_ns);
     complain(&messages::recording(pid, seconds));
+    let observer = Observer::start(pid);
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let (mut has_ended, mut signal) = (false, None);
     while !has_ended && signal.is_none() && Instant::now() < deadline {
@@ -88,7 +91,13 @@ pub fn record(
     let begin_unix_ns = since_1970.as_nanos() as u64;
     let span = Span { begin_ns, begin_unix_ns, end_ns: monotonic_ns(), has_ended };
     record_unfinished(&mut recorder, &target, &collected.waiting, span.end_ns);
-    let bytes = fill::fill(&target, &recorder, &collected, span).to_bytes();
+    let profile = fill::fill(&target, &recorder, &collected, span);
+    if let Some(observed) = observer.map(Observer::finish) {
+        // The profile has all futexes, so its coverage is no news.
+        let observed = observed.of(&Recorded::of(&profile));
+        Observation { futex_samples: [0; 2], ..observed }.store(&profile.header.observed);
+    }
+    let bytes = profile.to_bytes();
     if let Some(output) = output {
         let written = unconvoy_measure::output::replace(output, &bytes);
         written.with_context(|| cannot_write(output))?;

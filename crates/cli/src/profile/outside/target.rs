@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 
+use crate::debug_files;
 use crate::messages::outside as messages;
+use crate::profile::glibc::OWNER;
 
 /// A running process.
 pub struct Target {
@@ -98,7 +100,7 @@ impl Target {
     pub fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
         let Mapping { start, end, path, .. } = mapping;
         let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
-        File::open(mapped).or_else(|_| File::open(self.readable(path))).ok()
+        debug_files::open(mapped.as_ref()).or_else(|| debug_files::open(&self.readable(path)))
     }
 
     /// The path at which this command reads a file of the process, also after the process's end.
@@ -140,7 +142,6 @@ impl Target {
     /// The thread that owns a mutex of glibc whose futex is at this address, by its id in the
     /// process's own PID namespace; 0 if unknown.
     pub fn owner(&self, address: u64) -> u32 {
-        const OWNER: u64 = std::mem::offset_of!(MutexStart, owner) as u64;
         let mut owner = [0; 4];
         let length = self.read(address + OWNER, &mut owner);
         if length == owner.len() { u32::from_ne_bytes(owner) } else { 0 }
@@ -151,14 +152,6 @@ impl Target {
         let memory = self.memory.as_ref();
         memory.and_then(|memory| memory.read_at(to, address).ok()).unwrap_or(0)
     }
-}
-
-/// Start of a mutex of glibc, whose first word is its futex.
-#[repr(C)]
-struct MutexStart {
-    lock: i32,
-    count: u32,
-    owner: i32,
 }
 
 fn open_handle(pid: u32) -> Option<OwnedFd> {

@@ -1,0 +1,47 @@
+//! `unconvoy tune`: from a slow program to a remedy, lock by lock, with nothing rebuilt.
+
+pub mod options;
+mod records;
+
+use options::TuneArgs;
+use serde_json::json;
+use unconvoy_measure::output::{print_all, replace};
+
+use crate::messages::predict::cannot_write;
+use crate::messages::tune as messages;
+use crate::paragraph::wrapped;
+use crate::profile;
+use crate::refusal::Refusal;
+use anyhow::Context as _;
+use records::Records;
+
+/// The schema of `--json`.
+const SCHEMA: &str = "unconvoy-advice-1";
+
+/// Advises by records, and returns the exit status.
+///
+/// # Errors
+///
+/// A record that cannot be read (1) or is of another kind or version (2), or an output that cannot
+/// be written (1).
+pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
+    let Records { profiles, predictions } = records::sort(&args.advise)?;
+    if profiles.is_empty() {
+        return Err(Refusal::usage(messages::no_profile()).into());
+    }
+    let mut programs = Vec::new();
+    let mut text = String::new();
+    for file in profiles {
+        let report = profile::report_of(file, &predictions)?;
+        let heading = profile::text::heading(&report);
+        text += &(wrapped(&heading) + &profile::text::advice(&report.advice));
+        programs
+            .push(json!({ "profile": file, "program": report.program, "advice": report.advice }));
+    }
+    if let Some(file) = &args.json {
+        let record = json!({ "schema": SCHEMA, "programs": programs });
+        replace(file, format!("{record:#}\n").as_bytes()).with_context(|| cannot_write(file))?;
+    }
+    print_all(text)?;
+    Ok(0)
+}
