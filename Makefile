@@ -18,7 +18,7 @@
 #   make bench-grids        measure every workload under every pair, for hours; results in
 #                           .bench-grids/
 #   make bench-programs     measure docs/evaluation/programs.md; results in .bench-programs/
-#   make bench-tune         compare `unconvoy tune` with the best of twelve configurations, for hours;
+#   make bench-tune         compare `unconvoy tune` with the best of twelve configurations, hours;
 #                           results in .bench-tune/
 #   make bench-sched        measure the overhead and the kernel workloads of `unconvoy sched` in a
 #                           guest, half an hour
