@@ -18,6 +18,8 @@
 #   make bench-grids        measure every workload under every pair, for hours; results in
 #                           .bench-grids/
 #   make bench-programs     measure docs/evaluation/programs.md; results in .bench-programs/
+#   make bench-tune         compare `unconvoy tune` with the best of twelve configurations, hours;
+#                           results in .bench-tune/
 #   make bench-sched        measure the overhead and the kernel workloads of `unconvoy sched` in a
 #                           guest, half an hour
 #   make validate-elision   compare Syncchar's predictions with hardware transactions, ten minutes
@@ -40,7 +42,7 @@ RARE := unconvoy-png unconvoy-trace-store
 
 .PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all \
 	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
-	bench-programs bench-sched validate-elision figures-simulated install header clean
+	bench-programs bench-tune bench-sched validate-elision figures-simulated install header clean
 
 all: setup build
 
@@ -247,6 +249,12 @@ bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
 
+# What `unconvoy tune` finds against the best of twelve configurations; CELLS="redis@8 counter" for
+# some. Continues an interrupted run.
+bench-tune: setup build
+	@scripts/setup.sh scripts/packages-programs.txt
+	scripts/bench-tune.py $(CELLS)
+
 # Measures the overhead of `unconvoy sched` without contention in instructions of a guest, which do
 # not depend on the host's speed. Then runs the workloads of
 # docs/reference/kernel-workloads.md, whose numbers depend on it.
@@ -283,4 +291,4 @@ install: build
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-grids .bench-programs .figures
+	rm -rf .demo .bench .bench-grids .bench-programs .bench-tune .figures
