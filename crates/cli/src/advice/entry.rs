@@ -173,7 +173,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use unconvoy_profile::{Profile, read};
+    use unconvoy_profile::{Profile, layout};
 
     use super::*;
     use crate::profile::names::of_files;

@@ -17,6 +17,7 @@ use unconvoy_measure::parts;
 use unconvoy_measure::progress::Progress;
 use unconvoy_measure::resume::quoted;
 
+use super::candidates::LIBC;
 use super::options::TuneArgs;
 use super::record::{Plan, Record};
 use super::session::{Session, Stop};
@@ -166,7 +167,10 @@ fn conclude(
             status = status.max(1);
         }
     };
-    if record.complete && record.verdict.is_some() {
+    // A strategy that names libc still loads the library, whose condition variables would serve the
+    // program: without a gain, the program should run as it is.
+    let helps = record.verdict.as_ref().is_some_and(|verdict| verdict.recommended != LIBC);
+    if record.complete && helps {
         let text = file::strategy(&record);
         write(output, Ok(text.clone().into_bytes()));
         record.strategy = Some(text);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION};
-use unconvoy_profile::{Kind, Profile, read};
+use unconvoy_profile::{Kind, Profile, layout};
 
 use crate::stage::Stage;
 
