@@ -11,7 +11,7 @@ use stage::Stage;
 use unconvoy_profile::layout::{
     COUNT_UNIT, FRAMES, LOCKS, MAGIC, ORIGINS, SAMPLES, STACKS, VERSION,
 };
-use unconvoy_profile::{Kind, Profile, mix, read};
+use unconvoy_profile::{Kind, Profile, layout, mix};
 
 /// Functions of the program.
 const FUNCTIONS: usize = 5000;

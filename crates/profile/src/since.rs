@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::layout::{COUNT_UNIT, MAGIC, VERSION, zeroed};
-    use crate::{Kind, Profile, read};
+    use crate::{Kind, Profile};
 
     fn state(profile: &Profile) -> Recorded {
         Recorded::parse(&profile.to_bytes()).unwrap()

@@ -131,6 +131,9 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
+    /// Noise of one run of a round.
+    type Noise<'a> = &'a dyn Fn(&mut Rng, usize) -> f64;
+
     fn normal(random: &mut Rng) -> f64 {
         let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
         radius * (std::f64::consts::TAU * random.f64()).cos()
@@ -189,7 +192,7 @@ mod tests {
             let slow = if random.f64() < 0.05 { 0.6 * random.f64() } else { 0.0 };
             0.03 * normal(random) - slow
         };
-        let noises: [(&str, &dyn Fn(&mut Rng, usize) -> f64); 3] =
+        let noises: [(&str, Noise); 3] =
             [("even", &even), ("uneven", &uneven), ("disturbed", &disturbed)];
         let near = [0.0, 0.021, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let mixed = [0.0, 0.05, 0.08, 0.1, -0.1, -0.5, 0.03, 0.06];
