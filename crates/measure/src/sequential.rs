@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn disturbed_values_hardly_widen_an_interval_of_many() {
-        let steady: Vec<f64> = (0..20).map(|index| f64::from(index % 5) * 0.01).collect();
+        let steady: Vec<f64> = (0..20).map(|index| f64::from(index * 7 % 20) * 0.002).collect();
         let mut disturbed = steady.clone();
         (disturbed[3], disturbed[11]) = (0.9, -0.8);
         let [steady, disturbed] = [steady, disturbed].map(|it| Interval::of(&it, 0.05).unwrap());
