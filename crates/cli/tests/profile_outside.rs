@@ -118,8 +118,7 @@ fn first_place<'a>(row: &'a serde_json::Value, side: &str) -> &'a str {
 fn assert_waited(row: &serde_json::Value, by_program: f64) {
     let waited = row["waited_ns"].as_f64().expect("a number");
     let difference = (waited - by_program).abs() / by_program;
-    // The program's own times include the way back from the kernel, which a busy machine lengthens.
-    assert!(difference < 0.25, "{waited} ns, but the program measured {by_program} ns");
+    assert!(difference < 0.05, "{waited} ns, but the program measured {by_program} ns");
 }
 
 /// Records the program with known waits; returns the report and the program's own times. `None` if

@@ -225,9 +225,12 @@ fn process_is_chosen_from_a_list() {
     let mut session = Session::begin(None);
     let ids = programs.each_ref().map(|program| program.0.id().to_string());
     session.wait_for(&["PID", "THREADS", "loiter+control", &ids[0], &ids[1]]);
-    // The first in the list may be another process of this machine.
+    // Other processes of this machine may come before.
+    let text = session.text();
+    let line = |part: &str| text.lines().position(|line| line.contains(part)).unwrap();
+    (line("PID") + 1..line(&ids[0])).for_each(|_| session.press(b"\x1b[B"));
     session.press(b"\r");
-    session.wait_for(&["(process", "q:quit"]);
+    session.wait_for(&["(process", "queue_lock"]);
     session.press(b"p");
     session.wait_for(&["PID", &ids[0], &ids[1]]);
     session.press(b"q");
