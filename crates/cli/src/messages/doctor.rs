@@ -61,14 +61,11 @@ pub(crate) fn stacks_readable(is_root: bool) -> &'static str {
 }
 
 pub(crate) fn stacks_need_root(scope: &str) -> String {
-    format!(
-        "inspect needs root here: /proc/sys/kernel/yama/ptrace_scope is {scope}; \
-         sudo sysctl kernel.yama.ptrace_scope=0 allows it to each user"
-    )
+    format!("inspect needs root: kernel.yama.ptrace_scope is {scope}; `sysctl` can set it to 0")
 }
 
 pub(crate) fn stacks_forbidden() -> &'static str {
-    "/proc/sys/kernel/yama/ptrace_scope is 3, which forbids inspect until the next boot"
+    "kernel.yama.ptrace_scope is 3, which forbids inspect until the next boot"
 }
 
 pub(crate) fn script(script: &str, interpreter: &Path) -> String {
