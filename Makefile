@@ -31,6 +31,7 @@
 PREFIX ?= /usr/local
 CARGO ?= cargo
 RELEASE := target/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 RUN_TESTS := scripts/run-tests.sh
 
 # The parts of `make test`, and of `make test-all`.
@@ -42,7 +43,8 @@ RARE := unconvoy-png unconvoy-trace-store
 
 .PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all \
 	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
-	bench-programs bench-tune bench-sched validate-elision figures-simulated install header clean
+	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
+	install-files header clean
 
 all: setup build
 
@@ -274,7 +276,9 @@ SEEDS ?= 1
 figures-simulated: build
 	$(RELEASE)/unconvoy papers all simulated --out .figures --seeds $(SEEDS)
 
-install: build
+install: build install-files
+
+install-files:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
@@ -288,6 +292,16 @@ install: build
 		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+		$(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
+			fish/vendor_completions.d)
+	sed -e 's#@PREFIX@#$(PREFIX)#' -e 's#@VERSION@#$(VERSION)#' scripts/unconvoy.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/unconvoy.pc
+	$(RELEASE)/unconvoy completions bash \
+		>$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unconvoy
+	$(RELEASE)/unconvoy completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
+	$(RELEASE)/unconvoy completions fish \
+		>$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unconvoy.fish
 
 clean:
 	$(CARGO) clean

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::compare::options::{self as comparison, CompareArgs};
+use crate::doctor::{self, DoctorArgs};
 use crate::inspect::options::{self as inspection, InspectArgs};
 use crate::predict::options::{self, PredictArgs};
 use crate::profile::options::{self as profiling, ProfileArgs};
@@ -57,6 +58,9 @@ pub enum Command {
     /// Show what the threads of a hung process, or of a core dump, wait for.
     #[command(after_help = inspection::EXAMPLES)]
     Inspect(InspectArgs),
+    /// Show what works on this machine, and whether a program's locks can be replaced.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// List the locks, load managers and controller policies.
     #[command(after_help = LOCKS_EXAMPLES)]
     Locks,
@@ -85,7 +89,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         &["run", "profile", "tune", "top", "stats", "predict", "compare", "sched", "inspect"],
     ),
     ("Study", &study::COMMANDS),
-    ("Reference", &["locks", "completions", "man", "help"]),
+    ("Reference", &["doctor", "locks", "completions", "man", "help"]),
 ];
 
 impl Cli {

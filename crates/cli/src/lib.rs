@@ -9,6 +9,7 @@ mod child;
 pub mod cli;
 mod compare;
 mod debug_files;
+mod doctor;
 mod executable;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Tune(args) => return tune::tune(&args),
         Command::Sched(args) => match sched::sched(&args)? {},
         Command::Inspect(args) => inspect::inspect(&args)?,
+        Command::Doctor(args) => doctor::doctor(&args)?,
         Command::Locks => print_all(listing::locks())?,
         Command::Stats(args) => print_all(stats::table(&args.file, args.top)?)?,
         Command::Completions { shell } => reference::completions(shell, Cli::grouped())?,

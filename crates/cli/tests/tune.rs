@@ -295,7 +295,7 @@ check(document.querySelector('.result').innerText.includes('1.90 times libc'), '
 
 #[test]
 #[ignore = "make test-all: measures for half a minute"]
-fn contended_program_gets_a_strategy_better_than_libc() {
+fn contended_program_gets_a_verdict_that_names_its_lock() {
     let command = env!("CARGO_BIN_EXE_unconvoy");
     let library = Path::new(command).parent().unwrap().join("libunconvoy.so");
     if !library.is_file() {
@@ -309,9 +309,16 @@ fn contended_program_gets_a_strategy_better_than_libc() {
     process.current_dir(stage.path(".")).env("UNCONVOY_LIBRARY", &library).args(["tune"]);
     process.args(METRIC).args(["--budget", "30s", "--json", "o.json", "--", "./hot"]);
     let mut command = assert_cmd::Command::from_std(process);
-    let assert = command.timeout(stage::LIMIT).assert().success();
-    let text = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
-    assert!(text.contains("With hot.toml: ") || text.contains("Nothing found"), "{text}");
+    let output = command.timeout(stage::LIMIT).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Which verdict is right depends on the machine, and on its other load.
+    let expected = match output.status.code() {
+        Some(0) if text.contains("Nothing found") => "Nothing found",
+        Some(0) => "With hot.toml: ",
+        _ => "Undecided: ",
+    };
+    assert!(text.contains(expected), "{}: {text}", output.status);
+    assert_eq!(stage.path("hot.toml").is_file(), expected.starts_with("With"), "{text}");
     let record = record(&stage, "o.json");
     assert_eq!(record["costs"]["locks"][0]["name"], "hot_lock");
     assert!(record["costs"]["share"].as_f64() > Some(0.05), "{}", record["costs"]);

@@ -72,6 +72,9 @@ struct Arguments {
     /// Fix the set at CORES cores instead of searching for a size.
     #[arg(long, value_name = "CORES", conflicts_with = "search")]
     bound: Option<NonZeroU32>,
+    /// Only check the machine's requirements, with the same exit status.
+    #[arg(long, hide = true)]
+    check: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -98,6 +101,9 @@ fn main() -> ExitCode {
     if !missing.is_empty() {
         print_message(&messages::requirements_missing(&missing));
         return ExitCode::from(UNAVAILABLE);
+    }
+    if arguments.check {
+        return ExitCode::SUCCESS;
     }
     match run(&arguments) {
         Ok(None) => ExitCode::SUCCESS,

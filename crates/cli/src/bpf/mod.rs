@@ -48,14 +48,7 @@ const PAGE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
 ///
 /// The message names the cause and the remedy.
 pub fn count_this_process() -> anyhow::Result<String> {
-    ensure!(is_in_first_pid_namespace(), messages::in_pid_namespace());
-    ensure!(!OBJECT.is_empty(), messages::built_without_clang());
-    let btf = Btf::from_sys_fs().context(messages::no_type_information())?;
-    let mut loaded = EbpfLoader::new()
-        .btf(Some(&btf))
-        .allow_unsupported_maps()
-        .load(OBJECT)
-        .context(messages::no_bpf_privilege())?;
+    let (mut loaded, btf) = load()?;
     let links = attach(&mut loaded, &btf)?;
     let Some(Map::Array(map)) = loaded.map("count") else {
         bail!(messages::bpf_object_lacks("array count"))
@@ -63,6 +56,43 @@ pub fn count_this_process() -> anyhow::Result<String> {
     let map = map.fd().as_fd();
     start_count(map)?;
     keep(map, &links)
+}
+
+/// Checks that the kernel accepts BPF programs from this process.
+///
+/// # Errors
+///
+/// The message names the cause and the remedy.
+pub fn check() -> anyhow::Result<()> {
+    let (mut loaded, btf) = load()?;
+    TRACE_POINTS.iter().try_for_each(|name| verify(&mut loaded, name, &btf).map(drop))
+}
+
+/// Creates the maps and relocates the programs for this kernel.
+fn load() -> anyhow::Result<(Ebpf, Btf)> {
+    ensure!(is_in_first_pid_namespace(), messages::in_pid_namespace());
+    ensure!(!OBJECT.is_empty(), messages::built_without_clang());
+    let btf = Btf::from_sys_fs().context(messages::no_type_information())?;
+    let loaded = EbpfLoader::new()
+        .btf(Some(&btf))
+        .allow_unsupported_maps()
+        .load(OBJECT)
+        .context(messages::no_bpf_privilege())?;
+    Ok((loaded, btf))
+}
+
+/// Passes a program to the kernel, which verifies it.
+fn verify<'a>(
+    loaded: &'a mut Ebpf,
+    name: &str,
+    btf: &Btf,
+) -> anyhow::Result<&'a mut BtfTracePoint> {
+    let program = loaded
+        .program_mut(name)
+        .with_context(|| messages::bpf_object_lacks(&format!("program {name}")))?;
+    let program: &mut BtfTracePoint = program.try_into()?;
+    program.load(name, btf).context(messages::no_bpf_privilege())?;
+    Ok(program)
 }
 
 /// Returns whether this process is in the initial PID namespace, whose ids the BPF program sees.
@@ -75,11 +105,7 @@ fn is_in_first_pid_namespace() -> bool {
 /// Loads and attaches every program and returns the links.
 fn attach(loaded: &mut Ebpf, btf: &Btf) -> anyhow::Result<Vec<OwnedFd>> {
     let attach = |name: &&str| {
-        let program = loaded
-            .program_mut(name)
-            .with_context(|| messages::bpf_object_lacks(&format!("program {name}")))?;
-        let program: &mut BtfTracePoint = program.try_into()?;
-        program.load(name, btf).context(messages::no_bpf_privilege())?;
+        let program = verify(loaded, name, btf)?;
         open_link(program.fd()?.as_fd()).with_context(|| messages::cannot_attach(name))
     };
     TRACE_POINTS.iter().map(attach).collect()

@@ -5,6 +5,7 @@
 
 pub(crate) mod command;
 pub(crate) mod compare;
+pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod kernel;
 pub(crate) mod outside;
@@ -18,12 +19,14 @@ pub(crate) mod tune;
 #[cfg(test)]
 mod tests {
     use super::{
-        command, compare, inspect, kernel, outside, predict, profile, search, strategy, top, tune,
+        command, compare, doctor, inspect, kernel, outside, predict, profile, search, strategy,
+        top, tune,
     };
 
-    const SOURCES: [&str; 11] = [
+    const SOURCES: [&str; 12] = [
         include_str!("command.rs"),
         include_str!("compare.rs"),
+        include_str!("doctor.rs"),
         include_str!("inspect.rs"),
         include_str!("kernel.rs"),
         include_str!("outside.rs"),
@@ -41,6 +44,7 @@ mod tests {
         let all: Vec<String> = [
             command::samples(),
             compare::samples(),
+            doctor::samples(),
             inspect::samples(),
             kernel::samples(),
             outside::samples(),

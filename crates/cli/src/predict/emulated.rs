@@ -26,7 +26,7 @@ const QEMU: &str = "qemu-x86_64";
 
 /// QEMU and the plug-in.
 pub struct Emulator {
-    qemu: PathBuf,
+    pub qemu: PathBuf,
     plugin: PathBuf,
 }
 

@@ -106,6 +106,15 @@ fn analysed(trace: &Trace, names: &Names, options: &Options) -> Report {
     report
 }
 
+/// Finds QEMU's user mode and the plug-in.
+///
+/// # Errors
+///
+/// The message says what to install (status 125).
+pub fn emulator() -> Result<Emulator, Refusal> {
+    Emulator::find(PLUGIN.find().map_err(Refusal::installation)?)
+}
+
 fn run_twice(
     args: &PredictArgs,
     analysis: Analysis,
@@ -121,8 +130,7 @@ fn run_twice(
         return Err(Refusal::not_started(program, &nix::errno::Errno::EACCES.into()).into());
     }
     let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
-    let plugin = PLUGIN.find().map_err(Refusal::installation)?;
-    let emulator = Emulator::find(plugin)?;
+    let emulator = emulator()?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
 

@@ -14,7 +14,7 @@ mod machine;
 mod memory;
 mod modules;
 mod names;
-mod parts;
+pub mod parts;
 pub(crate) mod symbols;
 mod workloads;
 
@@ -71,7 +71,11 @@ pub fn profile(
     options: &Options,
     mut outputs: Outputs,
 ) -> anyhow::Result<u8> {
-    let parts = Parts::find(&args.guest)?;
+    let parts = Parts::find(
+        args.guest.qemu.as_deref(),
+        args.guest.kernel.as_ref().and_then(Option::as_deref),
+        args.guest.modules.as_deref(),
+    )?;
     let lines = debug_information(args, &parts)?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;

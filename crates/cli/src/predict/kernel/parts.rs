@@ -12,7 +12,6 @@ use unconvoy_measure::parts::{self, Part};
 use crate::executable;
 use crate::messages::kernel as messages;
 use crate::messages::predict::option_rejected;
-use crate::predict::options::KernelArgs;
 use crate::refusal::Refusal;
 
 /// Variable that names another directory of kernel and QEMU.
@@ -48,15 +47,20 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Finds all parts.
+    /// Finds all parts. The arguments choose another QEMU, kernel image or directory of modules
+    /// than the installed ones.
     ///
     /// # Errors
     ///
     /// The first missing part, with its remedy (125); a file that is not a kernel image (2).
-    pub fn find(args: &KernelArgs) -> Result<Self, Refusal> {
+    pub fn find(
+        chosen_qemu: Option<&Path>,
+        chosen_image: Option<&Path>,
+        chosen_modules: Option<&Path>,
+    ) -> Result<Self, Refusal> {
         let beside = parts::kernel_directories(VARIABLE);
-        let (qemu, firmware) = qemu(args.qemu.as_deref(), &beside)?;
-        let (image, modules) = kernel(args, &beside)?;
+        let (qemu, firmware) = qemu(chosen_qemu, &beside)?;
+        let (image, modules) = kernel(chosen_image, chosen_modules, &beside)?;
         let plugin = PLUGIN.find().map_err(Refusal::installation)?;
         Ok(Self { qemu, firmware, plugin, image, modules, busybox: busybox()?, mke2fs: mke2fs()? })
     }
@@ -114,10 +118,13 @@ fn suits(qemu: &Path) -> Result<(), String> {
     }
 }
 
-fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<PathBuf>), Refusal> {
-    let chosen = args.kernel.as_ref().and_then(Option::as_ref);
-    let image = match chosen {
-        Some(image) => image.clone(),
+fn kernel(
+    chosen_image: Option<&Path>,
+    chosen_modules: Option<&Path>,
+    beside: &[PathBuf],
+) -> Result<(PathBuf, Option<PathBuf>), Refusal> {
+    let image = match chosen_image {
+        Some(image) => image.to_path_buf(),
         None => beside
             .iter()
             .map(|directory| directory.join("vmlinuz"))
@@ -126,7 +133,7 @@ fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<Path
     };
     let release = release(&image)
         .map_err(|why| Refusal::usage(option_rejected("--kernel", image.display(), why)))?;
-    let modules = match &args.modules {
+    let modules = match chosen_modules {
         Some(chosen) if !chosen.is_dir() => {
             return Err(Refusal::usage(option_rejected(
                 "--modules",
@@ -134,7 +141,7 @@ fn kernel(args: &KernelArgs, beside: &[PathBuf]) -> Result<(PathBuf, Option<Path
                 messages::no_such_directory(),
             )));
         }
-        Some(chosen) => Some(chosen.clone()),
+        Some(chosen) => Some(chosen.to_path_buf()),
         None => {
             let sibling = image.parent().map(|directory| directory.join("modules"));
             let installed = release.map(|release| Path::new("/lib/modules").join(release));

@@ -1,0 +1,120 @@
+//! The parts of unconvoy that need something of the machine.
+
+use std::process::Command;
+
+use serde::Serialize;
+use unconvoy::catalogue::{Availability, availability, environment};
+use unconvoy_measure::context::Machine;
+use unconvoy_measure::parts;
+
+use crate::messages::doctor as messages;
+use crate::predict;
+use crate::predict::kernel::parts::Parts;
+use crate::{bpf, sched};
+
+/// One part of unconvoy, and whether it works here.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    pub name: &'static str,
+    pub works: bool,
+    /// What was found, or what is missing and how to get it.
+    pub detail: String,
+}
+
+impl Check {
+    fn of(name: &'static str, found: Result<String, String>) -> Self {
+        let works = found.is_ok();
+        Self { name, works, detail: found.unwrap_or_else(|missing| missing) }
+    }
+}
+
+/// Checks every part.
+pub fn checks() -> Vec<Check> {
+    let machine = Machine::capture();
+    vec![
+        Check::of("library", library()),
+        Check::of("quota", Ok(messages::processors(machine.processors, machine.quota.as_deref()))),
+        Check::of("load sensor", schedstat()),
+        Check::of("BPF", bpf()),
+        Check::of("elided locks", elision()),
+        Check::of("predict", emulator()),
+        Check::of("predict --kernel", kernel()),
+        Check::of("sched", scheduler()),
+        Check::of("stacks of others", stacks()),
+    ]
+}
+
+/// Preloads the library into this command, whose standard error then has any complaint of the
+/// dynamic loader, and of the library about its settings.
+fn library() -> Result<String, String> {
+    let path = parts::interposer(environment::LIBRARY.name)?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(own);
+    command.arg("--version").env("LD_PRELOAD", parts::preload(&path, None));
+    let output = command.output().map_err(|error| error.to_string())?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || !complaint.trim().is_empty() {
+        return Err(messages::library_not_loaded(&path, complaint.trim()));
+    }
+    Ok(path.display().to_string())
+}
+
+fn schedstat() -> Result<String, String> {
+    match std::fs::read_to_string("/proc/self/schedstat") {
+        Ok(text) if text.split_whitespace().count() == 3 => Ok(messages::schedstat_read().into()),
+        _ => Err(messages::schedstat_missing().into()),
+    }
+}
+
+fn bpf() -> Result<String, String> {
+    match bpf::check() {
+        Ok(()) => Ok(messages::bpf_usable().into()),
+        Err(error) => Err(messages::bpf_unusable(error)),
+    }
+}
+
+fn elision() -> Result<String, String> {
+    match availability("elided") {
+        Availability::Full => Ok(messages::transactions_commit().into()),
+        Availability::Reduced(why) | Availability::Refused(why) => Err(why.into()),
+    }
+}
+
+fn emulator() -> Result<String, String> {
+    let found = predict::emulator().map_err(|refusal| refusal.message)?;
+    Ok(messages::emulator_found(&found.qemu))
+}
+
+fn kernel() -> Result<String, String> {
+    let parts = Parts::find(None, None, None).map_err(|refusal| refusal.message)?;
+    Ok(messages::kernel_found(&parts.qemu, &parts.image))
+}
+
+/// Asks the scheduler, which knows its requirements.
+fn scheduler() -> Result<String, String> {
+    let path = sched::SCHEDULER.find()?;
+    let output = Command::new(&path).arg("--check").output();
+    let output = output.map_err(|error| messages::scheduler_not_started(&path, error))?;
+    if output.status.success() {
+        return Ok(messages::scheduler_runs().into());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let text = text.trim().trim_start_matches("unconvoy: ");
+    // The scheduler lists its requirements one per line.
+    let (title, requirements) = text.split_once('\n').unwrap_or((text, ""));
+    let requirements: Vec<&str> =
+        requirements.lines().map(|line| line.trim_start_matches([' ', '-'])).collect();
+    Err(format!("{title}: {}", requirements.join("; ")))
+}
+
+/// Whether `inspect`, `top` and the watchdog may read a process of the same user that is not their
+/// child (`Documentation/admin-guide/LSM/Yama.rst` in the kernel's source).
+fn stacks() -> Result<String, String> {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let is_root = nix::unistd::geteuid().is_root();
+    match scope.trim() {
+        "3" => Err(messages::stacks_forbidden().into()),
+        "1" | "2" if !is_root => Err(messages::stacks_need_root(scope.trim())),
+        _ => Ok(messages::stacks_readable(is_root).into()),
+    }
+}

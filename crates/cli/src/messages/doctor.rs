@@ -1,0 +1,111 @@
+//! Messages of `doctor`: what works, and what each missing thing needs.
+
+use std::fmt::Display;
+use std::path::Path;
+
+pub(crate) fn library_not_loaded(path: &Path, complaint: &str) -> String {
+    format!("{} cannot be preloaded: {complaint}", path.display())
+}
+
+pub(crate) fn processors(count: u32, quota: Option<&str>) -> String {
+    match quota {
+        Some(quota) => {
+            format!("{count} of the processors may be used: the cgroup's quota is {quota} us")
+        }
+        None => format!("none; this process may use {count} processors"),
+    }
+}
+
+pub(crate) fn schedstat_read() -> &'static str {
+    "schedstat: the load controller sees each thread's run time and wait time"
+}
+
+pub(crate) fn schedstat_missing() -> &'static str {
+    "no /proc/PID/schedstat: mount /proc, or use a kernel with CONFIG_SCHED_INFO"
+}
+
+pub(crate) fn bpf_usable() -> &'static str {
+    "run --sensor bpf, profile --pid and profile --kernel work"
+}
+
+pub(crate) fn bpf_unusable(error: impl Display) -> String {
+    format!("run --sensor bpf, profile --pid and profile --kernel: {error}")
+}
+
+pub(crate) fn transactions_commit() -> &'static str {
+    "hardware transactions commit"
+}
+
+pub(crate) fn emulator_found(qemu: &Path) -> String {
+    format!("{} takes the plug-in", qemu.display())
+}
+
+pub(crate) fn kernel_found(qemu: &Path, image: &Path) -> String {
+    format!("{} boots {}", qemu.display(), image.display())
+}
+
+pub(crate) fn scheduler_runs() -> &'static str {
+    "the kernel takes sched_ext schedulers from this process"
+}
+
+pub(crate) fn scheduler_not_started(path: &Path, error: impl Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+pub(crate) fn stacks_readable(is_root: bool) -> &'static str {
+    if is_root {
+        "inspect and run --watchdog read any process"
+    } else {
+        "inspect and run --watchdog read this user's processes"
+    }
+}
+
+pub(crate) fn stacks_need_root(scope: &str) -> String {
+    format!("inspect needs root: kernel.yama.ptrace_scope is {scope}; `sysctl` can set it to 0")
+}
+
+pub(crate) fn stacks_forbidden() -> &'static str {
+    "kernel.yama.ptrace_scope is 3, which forbids inspect until the next boot"
+}
+
+pub(crate) fn script(script: &str, interpreter: &Path) -> String {
+    format!("{script} (a script for {})", interpreter.display())
+}
+
+pub(crate) fn program_served(program: &str) -> String {
+    format!("{program}: its pthread locks can be replaced")
+}
+
+pub(crate) fn program_without_locks(program: &str) -> String {
+    format!("{program}: neither it nor its libraries import a pthread lock")
+}
+
+pub(crate) fn libraries_not_listed(program: &str, error: impl Display) -> String {
+    format!("{program}: cannot list its libraries: {error}")
+}
+
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<String> {
+    let (library, qemu) = (Path::new("/usr/lib/libunconvoy.so"), Path::new("/usr/bin/qemu"));
+    let error = "Permission denied (os error 13)";
+    vec![
+        library_not_loaded(library, "wrong ELF class: ELFCLASS64"),
+        processors(2, Some("150000 100000")),
+        schedstat_read().into(),
+        schedstat_missing().into(),
+        bpf_usable().into(),
+        bpf_unusable(error),
+        transactions_commit().into(),
+        emulator_found(qemu),
+        kernel_found(qemu, Path::new("/boot/vmlinuz")),
+        scheduler_runs().into(),
+        scheduler_not_started(qemu, error),
+        stacks_readable(true).into(),
+        stacks_need_root("1"),
+        stacks_forbidden().into(),
+        script("./server", Path::new("/bin/sh")),
+        program_served("./server"),
+        program_without_locks("./server"),
+        libraries_not_listed("./server", error),
+    ]
+}

@@ -1,0 +1,83 @@
+//! `unconvoy doctor`.
+
+mod stage;
+
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+use stage::Stage;
+
+#[test]
+fn doctor_lists_every_check_and_exits_0() {
+    let stage = Stage::new();
+    let assert = stage.unconvoy().arg("doctor").assert().success();
+    let text = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
+    for name in ["library", "quota", "load sensor", "BPF", "elided locks", "predict", "sched"] {
+        let answers = |answer: &str| text.contains(&format!(" {answer:<4} {name} "));
+        assert!(answers("yes") || answers("no"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn missing_parts_have_their_remedy() {
+    let stage = Stage::new();
+    let missing = stage.path("missing");
+    let assert = stage
+        .unconvoy()
+        .args(["doctor", "--json"])
+        .env("UNCONVOY_LIBRARY", &missing)
+        .env("UNCONVOY_PLUGIN", &missing)
+        .env("UNCONVOY_SCHED_EXT", &missing)
+        .assert()
+        .success();
+    let found: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    for (name, remedy) in
+        [("library", "unconvoy-preload"), ("predict", "plugin-user"), ("sched", "sched-ext")]
+    {
+        let checks = found["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["name"] == name).unwrap();
+        assert_eq!(check["works"], false, "{check}");
+        assert!(check["detail"].as_str().unwrap().contains(remedy), "{check}");
+    }
+}
+
+#[test]
+fn library_that_the_loader_rejects_is_named_with_the_complaint() {
+    let stage = Stage::new();
+    let broken = stage.write("broken.so", "no library");
+    let assert = stage.unconvoy().arg("doctor").env("UNCONVOY_LIBRARY", broken).assert();
+    assert.success().stdout(contains("cannot be preloaded"));
+}
+
+const LOCKS: &str = "\
+#include <pthread.h>
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+int use(void) { return pthread_mutex_lock(&lock); }
+";
+
+#[test]
+fn library_that_brings_locks_is_named() {
+    let stage = Stage::new();
+    let source = stage.write("locks.c", LOCKS);
+    stage.compile("liblocks.so", &source, &["-shared", "-fPIC"]).unwrap();
+    let source = stage.write("main.c", "int use(void); int main(void) { return use(); }");
+    let library = stage.path("liblocks.so");
+    let program =
+        stage.compile("program", &source, &[library.to_str().unwrap()]).expect("a C compiler");
+    let assert = stage.unconvoy().args(["doctor", "--"]).arg(&program).assert().success();
+    assert.stdout(contains("its pthread locks can be replaced").and(contains("liblocks.so")));
+}
+
+#[test]
+fn program_whose_locks_cannot_be_replaced_is_explained() {
+    let stage = Stage::new();
+    let source = stage.write("main.c", "int main(void) { return 0; }");
+    let fixed = stage.compile("fixed", &source, &["-static"]).unwrap();
+    let assert = stage.unconvoy().args(["doctor", "--"]).arg(&fixed).assert().success();
+    assert.stdout(contains("statically linked"));
+    let plain = stage.compile("plain", &source, &[]).unwrap();
+    let assert = stage.unconvoy().args(["doctor", "--"]).arg(&plain).assert().success();
+    assert.stdout(contains("import a pthread lock"));
+    stage.unconvoy().args(["doctor", "--", "./missing"]).assert().code(127);
+    stage.unconvoy().args(["doctor", "--nosuch"]).assert().code(2);
+}

@@ -1,0 +1,67 @@
+//! `make install`: the files, and a C program that is built with them.
+
+mod stage;
+
+use std::path::Path;
+use std::process::Command;
+
+use stage::Stage;
+
+const PROGRAM: &str = "\
+#include <stdio.h>
+#include <unconvoy.h>
+
+static unconvoy_mutex_t lock = UNCONVOY_MUTEX_INIT;
+
+int main(void)
+{
+    unconvoy_mutex_lock(&lock);
+    puts(unconvoy_mutex_trylock(&lock) ? \"taken twice\" : \"held\");
+    unconvoy_mutex_unlock(&lock);
+    return 0;
+}
+";
+
+#[test]
+#[ignore = "make test-all: needs the whole build"]
+fn installed_files_serve_shells_readers_and_c_programs() {
+    let stage = Stage::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let prefix = stage.path("prefix");
+    let made = Command::new("make")
+        .args(["--no-print-directory", "-C"])
+        .arg(&root)
+        .arg("install-files")
+        .arg(format!("PREFIX={}", prefix.display()))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for (file, part) in [
+        ("share/bash-completion/completions/unconvoy", "doctor"),
+        ("share/zsh/site-functions/_unconvoy", "#compdef unconvoy"),
+        ("share/fish/vendor_completions.d/unconvoy.fish", "doctor"),
+        ("share/man/man1/unconvoy-profile.1", ".TH"),
+    ] {
+        let text = std::fs::read_to_string(prefix.join(file)).unwrap();
+        assert!(text.contains(part), "{file}");
+    }
+    let flags = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "unconvoy"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output()
+        .unwrap();
+    assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let source = stage.write("program.c", PROGRAM);
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let program = stage.compile("program", &source, &flags).unwrap();
+    let output = Command::new(program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n");
+
+    // The installed command finds its parts.
+    let output = Command::new(prefix.join("bin/unconvoy")).arg("doctor").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!(" yes  {:<16}  ", "library")), "{text}");
+    let output = Command::new(prefix.join("bin/unconvoy")).args(["bench", "--help"]).output();
+    assert!(output.unwrap().status.success());
+}
