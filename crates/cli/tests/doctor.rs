@@ -12,7 +12,8 @@ fn doctor_lists_every_check_and_exits_0() {
     let stage = Stage::new();
     let assert = stage.unconvoy().arg("doctor").assert().success();
     let text = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
-    for name in ["library", "quota", "load sensor", "BPF", "elided locks", "predict", "sched"] {
+    for name in ["library", "processors", "load sensor", "BPF", "elided locks", "predict", "sched"]
+    {
         let answers = |answer: &str| text.contains(&format!(" {answer:<4} {name} "));
         assert!(answers("yes") || answers("no"), "{name}: {text}");
     }

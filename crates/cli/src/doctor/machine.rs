@@ -33,7 +33,10 @@ pub fn checks() -> Vec<Check> {
     let machine = Machine::capture();
     vec![
         Check::of("library", library()),
-        Check::of("quota", Ok(messages::processors(machine.processors, machine.quota.as_deref()))),
+        Check::of(
+            "processors",
+            Ok(messages::processors(machine.processors, machine.quota.as_deref())),
+        ),
         Check::of("load sensor", schedstat()),
         Check::of("BPF", bpf()),
         Check::of("elided locks", elision()),

@@ -9,10 +9,8 @@ pub(crate) fn library_not_loaded(path: &Path, complaint: &str) -> String {
 
 pub(crate) fn processors(count: u32, quota: Option<&str>) -> String {
     match quota {
-        Some(quota) => {
-            format!("{count} of the processors may be used: the cgroup's quota is {quota} us")
-        }
-        None => format!("none; this process may use {count} processors"),
+        Some(quota) => format!("{count} usable: the cgroup's quota is {quota} (us per period, us)"),
+        None => format!("{count} usable; no cgroup limits their time"),
     }
 }
 
