@@ -177,13 +177,14 @@ test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
 
 # RUSTC_BOOTSTRAP enables rustc's unstable ThreadSanitizer. The standard library is not
-# instrumented, so its test harness, with threads of its own, would be reported.
+# instrumented, so its test harness, with threads of its own, would be reported, and so would the
+# release of captured output by the last thread of a test.
 test-tsan:
 	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/tsan \
 		RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg tsan" \
 		TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/tsan-suppressions.txt" \
 		$(CARGO) test --release -p unconvoy --test suite --target $$(rustc -vV | sed -n 's/^host: //p') \
-		-- --test-threads 1
+		-- --test-threads 1 --nocapture
 
 # Behaviour, and conformance to glibc, under the default pair and a sample of other pairs; then
 # conformance with a lock profile of libc's locks.

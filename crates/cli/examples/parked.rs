@@ -1,5 +1,6 @@
 //! Two locks of parking_lot, for the tests of `unconvoy profile --pid`. One thread waits for both
-//! of them, each held by another thread for a known time. Prints the nanoseconds waited.
+//! of them, each held by another thread for a known time. Prints the nanoseconds waited, and those of
+//! them in which it was runnable without running.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -31,10 +32,16 @@ fn wait_for_heap(lock: &Mutex<u64>) {
     *lock.lock() += 2;
 }
 
+/// Time in nanoseconds that this thread was runnable without running (proc(5), `schedstat`).
+fn delayed() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
 fn main() {
     std::io::stdin().read_exact(&mut [0]).expect("a line");
     let heap = Arc::new(Mutex::new(0));
-    let mut waited = [Duration::ZERO; 2];
+    let (mut waited, mut delay) = ([Duration::ZERO; 2], [0; 2]);
     for round in 0..100 {
         let other = Arc::clone(&heap);
         IS_HELD.store(false, SeqCst);
@@ -45,13 +52,16 @@ fn main() {
         while !IS_HELD.load(SeqCst) {
             std::thread::yield_now();
         }
+        let before = delayed();
         let begin = Instant::now();
         match round % 2 {
             0 => wait_for_queue(),
             _ => wait_for_heap(&heap),
         }
         waited[round % 2] += begin.elapsed();
+        delay[round % 2] += delayed() - before;
         holder.join().expect("the holder ends");
     }
-    println!("{} {}", waited[0].as_nanos(), waited[1].as_nanos());
+    let [first, second] = waited.map(|time| time.as_nanos());
+    println!("{first} {second} {} {}", delay[0], delay[1]);
 }

@@ -115,10 +115,22 @@ fn first_place<'a>(row: &'a serde_json::Value, side: &str) -> &'a str {
     row[side][0]["place"].as_str().unwrap_or_default()
 }
 
-fn assert_waited(row: &serde_json::Value, by_program: f64) {
+/// Nanoseconds that a program measured around its calls.
+#[derive(Clone, Copy)]
+struct Measured {
+    waited: f64,
+    /// Part of `waited` in which the thread was runnable without running. The kernel sees a wait
+    /// from the system call on, so the part before the call is missing from the record.
+    delayed: f64,
+}
+
+fn assert_waited(row: &serde_json::Value, by_program: Measured) {
     let waited = row["waited_ns"].as_f64().expect("a number");
-    let difference = (waited - by_program).abs() / by_program;
-    assert!(difference < 0.05, "{waited} ns, but the program measured {by_program} ns");
+    let Measured { waited: most, delayed } = by_program;
+    assert!(
+        waited > (most - delayed) * 0.95 && waited < most * 1.05,
+        "{waited} ns, but the program measured {most} ns, {delayed} of them without a processor"
+    );
 }
 
 /// Records the program with known waits; returns the report and the program's own times. `None` if
@@ -127,7 +139,7 @@ fn record_known(
     stage: &Stage,
     program: &mut Command,
     pid: impl FnOnce(u32) -> u32,
-) -> Option<(serde_json::Value, [f64; 2])> {
+) -> Option<(serde_json::Value, [Measured; 2])> {
     let mut program = Running::start(program);
     let pid = pid(program.id());
     let arguments = ["--seconds", "200", "--json", "report.json", "-o", "kept.profile"];
@@ -142,7 +154,8 @@ fn record_known(
     let (text, status) = recording.finish();
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("The process ended before"), "{text}");
-    Some((json(&stage.path("report.json")), [times[0], times[1]]))
+    let measured = |lock: usize| Measured { waited: times[lock], delayed: times[2 + lock] };
+    Some((json(&stage.path("report.json")), [measured(0), measured(1)]))
 }
 
 fn compile_known(stage: &Stage, flags: &[&str]) -> PathBuf {
@@ -150,7 +163,7 @@ fn compile_known(stage: &Stage, flags: &[&str]) -> PathBuf {
     stage.compile("known", &source, &[&["-g", "-pthread"], flags].concat()).expect("a C compiler")
 }
 
-fn assert_known(report: &serde_json::Value, times: [f64; 2]) {
+fn assert_known(report: &serde_json::Value, times: [Measured; 2]) {
     let queue = row(report, "queue_lock");
     assert_waited(queue, times[0]);
     assert!(first_place(queue, "waiters").starts_with("wait_for_queue (known.c:"), "{queue:#}");

@@ -17,10 +17,15 @@ fn hold_here(lock: &Mutex<u64>) {
 fn wait_here(lock: &Mutex<u64>) {
     *lock.lock().unwrap() += 1;
 }
+/// Time in nanoseconds that this thread was runnable without running (proc(5), `schedstat`).
+fn delayed() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|time| time.parse().ok()).unwrap_or(0)
+}
 fn main() {
     std::io::stdin().read_exact(&mut [0]).unwrap();
     let heap = Arc::new(Mutex::new(0));
-    let mut waited = [Duration::ZERO; 2];
+    let (mut waited, mut delay) = ([Duration::ZERO; 2], [0; 2]);
     for round in 0..100 {
         let other = Arc::clone(&heap);
         IS_HELD.store(false, SeqCst);
@@ -30,10 +35,13 @@ fn main() {
         while !IS_HELD.load(SeqCst) {
             std::thread::yield_now();
         }
+        let before = delayed();
         let begin = Instant::now();
         wait_here(if round % 2 == 0 { &QUEUE } else { &heap });
         waited[round % 2] += begin.elapsed();
+        delay[round % 2] += delayed() - before;
         holder.join().unwrap();
     }
-    println!("{} {}", waited[0].as_nanos(), waited[1].as_nanos());
+    let [first, second] = waited.map(|time| time.as_nanos());
+    println!("{first} {second} {} {}", delay[0], delay[1]);
 }

@@ -9,13 +9,26 @@ struct server { int jobs; pthread_mutex_t mu; };
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct server *server;
 static atomic_int held;
-static long waited[2];
+static long waited[2], delay[2];
 
 static long now(void)
 {
 	struct timespec time;
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+/* Time that this thread was runnable without running (proc(5), schedstat). */
+static long delayed(void)
+{
+	long time = 0;
+	FILE *file = fopen("/proc/thread-self/schedstat", "r");
+	if (file) {
+		if (fscanf(file, "%*u %ld", &time) != 1)
+			time = 0;
+		fclose(file);
+	}
+	return time;
 }
 
 __attribute__((noinline)) void hold_here(pthread_mutex_t *lock, int round)
@@ -63,14 +76,15 @@ int main(void)
 		atomic_store(&held, -round);
 		while (atomic_load(&held) != round)
 			usleep(100);
-		long begin = now();
+		long before = delayed(), begin = now();
 		if (round % 2)
 			wait_for_queue();
 		else
 			wait_here(server);
 		waited[round % 2] += now() - begin;
+		delay[round % 2] += delayed() - before;
 	}
 	pthread_join(holder, NULL);
-	printf("%ld %ld\n", waited[1], waited[0]);
+	printf("%ld %ld %ld %ld\n", waited[1], waited[0], delay[1], delay[0]);
 	return 0;
 }
