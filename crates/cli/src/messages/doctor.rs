@@ -75,7 +75,10 @@ pub(crate) fn program_served(program: &str) -> String {
 }
 
 pub(crate) fn program_without_locks(program: &str) -> String {
-    format!("{program}: neither it nor its libraries import a pthread lock")
+    format!(
+        "{program}: no pthread lock in it, nor in the libraries that it starts with \
+         (it may load others later)"
+    )
 }
 
 pub(crate) fn libraries_not_listed(program: &str, error: impl Display) -> String {
