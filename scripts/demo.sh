@@ -34,7 +34,7 @@ compare raytrace "SPLASH-2-style ray tracer" \
 	"$programs/raytrace" --threads '{threads}' --size 2000x1500
 
 echo
-echo "Plots, JSON and CSV are in $out/: $(cd "$out" && ls *.png | tr '\n' ' ')"
+echo "Plots, JSON and CSV are in $out/: $(cd "$out" && ls *.svg | tr '\n' ' ')"
 echo "Conclusions:"
 for name in readrandom fillrandom raytrace; do
 	printf '  %s: %s\n' "$name" "$(tail -n 1 "$out/$name.txt")"
