@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs one part of the tests, and records its time and skipped tests in target/tests/.
+# Runs one part of the tests, and records its output, time and skipped tests in target/tests/.
+# Prints neither the names nor the output of passing tests, except why one was skipped.
 #
 #   scripts/run-tests.sh begin              discard earlier results
 #   scripts/run-tests.sh PART COMMAND...    run a part; exits with the command's status
@@ -45,8 +46,16 @@ shift
 log=$directory/$part.log
 begin=$(date +%s)
 status=$directory/$part.status
+# A log has the output of passing tests between `successes:` and `failures:` or the result.
+brief() {
+	sed -u -E -e '/^successes:$/,/^(failures:|test result)/{
+			/^ *(skipped|missing): /p
+			/^(failures:|test result)/!d
+		}' -e '/^test .* \.\.\. (ok|ignored.*)$/d' -e '/^$/d'
+}
+
 # A pipe returns its last command's status, so a file carries the first one's.
-{ "$@" 2>&1 && echo 0 >"$status" || echo $? >"$status"; } </dev/null | tee "$log"
+{ "$@" 2>&1 && echo 0 >"$status" || echo $? >"$status"; } </dev/null | tee "$log" | brief
 echo "$part $(($(date +%s) - begin))" >>"$times"
 sed -nE "s/^ *((skipped|missing): .*)/$part: \1/p" "$log" >>"$skips"
 exit "$(cat "$status")"
