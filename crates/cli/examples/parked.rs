@@ -1,6 +1,6 @@
 //! Two locks of parking_lot, for the tests of `unconvoy profile --pid`. One thread waits for both
-//! of them, each held by another thread for a known time. Prints the nanoseconds waited, and those in
-//! which it was runnable without running.
+//! of them, each held by another thread for a known time. Prints the nanoseconds waited, and
+//! those in which it was runnable without running.
 
 use std::io::Read;
 use std::sync::Arc;
