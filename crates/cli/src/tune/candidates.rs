@@ -209,7 +209,7 @@ pub fn of_process(costs: &Costs, facts: Facts, most: usize) -> Vec<Candidate> {
         Needs::Nothing => true,
         Needs::Transactions => has_transactions(),
         Needs::ProcessorPerThread => facts.threads.is_none_or(|count| count <= facts.processors),
-        Needs::ManyProcessors => facts.processors > 2,
+        Needs::SeveralProcessors => facts.processors > 1,
     };
     let is_long = costs.locks.first().and_then(|lock| lock.hold_p50_ns) >= Some(LONG_HOLD_NS);
     let (plain, others) = NAMED.split_at(2);
@@ -327,15 +327,29 @@ mod tests {
         let of =
             |facts, hold_ns| of_process(&costs(BUSY, vec![lock("a", 1.0, hold_ns)]), facts, 20);
         let (short, long) = (of(TWO, 100), of(TWO, 50_000));
-        assert!(
-            !names(&short).contains(&"loiter+none") && !names(&short).contains(&"default+confine")
-        );
+        assert!(!names(&short).contains(&"loiter+none"));
+        assert!(names(&short).contains(&"default+confine"));
         assert_eq!(names(&long)[2..5], ["loiter+park", "futex+none", "futex+park"]);
         let large = of(Facts { processors: 64, threads: Some(64) }, 100);
-        assert!(
-            names(&large).contains(&"loiter+none") && names(&large).contains(&"default+confine")
-        );
+        assert!(names(&large).contains(&"loiter+none"));
+        let single = of(Facts { processors: 1, threads: Some(8) }, 100);
+        assert!(!names(&single).contains(&"default+confine"));
         assert_eq!(of_process(&costs(BUSY, Vec::new()), TWO, 4).len(), 6);
+    }
+
+    #[test]
+    fn every_configuration_of_the_evaluation_is_tried() {
+        // The evaluation compares what is found with the best of these.
+        let script = include_str!("../../../../scripts/bench-tune.py");
+        let list = script.split_once("CONFIGURATIONS = (").expect("a list").1;
+        let list = list.split_once(')').expect("its end").0;
+        let expected: Vec<&str> =
+            list.split([' ', '\n', '"', ',']).filter(|name| !name.is_empty()).collect();
+        assert_eq!(expected.len(), 11, "{expected:?}");
+        let tried = of_process(&costs(BUSY, vec![lock("a", 1.0, 100)]), TWO, NAMED.len());
+        for name in expected {
+            assert!(names(&tried).contains(&name), "{name} is not tried");
+        }
     }
 
     #[test]

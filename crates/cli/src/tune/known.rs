@@ -18,8 +18,8 @@ pub enum Needs {
     Transactions,
     /// As many processors as threads: its waiters never leave the processor.
     ProcessorPerThread,
-    /// More than two processors.
-    ManyProcessors,
+    /// More than one processor.
+    SeveralProcessors,
 }
 
 const fn named(
@@ -76,7 +76,7 @@ pub const NAMED: [Named; 15] = [
     named("tpmcs+control", &[("lock", "tpmcs")], "the lock goes to the first who came"),
     named("loiter+malthus", &[("load", "malthus")], "few threads contend, the others sleep"),
     Named {
-        needs: Needs::ManyProcessors,
+        needs: Needs::SeveralProcessors,
         ..named("default+confine", &[("confine", "refined")], "waiting threads share few cores")
     },
 ];
