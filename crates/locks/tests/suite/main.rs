@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 use lock_api::{GuardSend, RawMutex, RawMutexTimed};
 use unconvoy::catalogue::{Availability, availability};
+use unconvoy::contention::Contention;
 use unconvoy::load::{Holds, LoadManager};
 use unconvoy::lock::Process as _;
 use unconvoy::primitive::{Native, Threads as _};
+use unconvoy::raw::RawLock;
 use unconvoy::runtime::{load_control, without_controller};
 
 /// Threads per test: several times the processors of small machines.
@@ -77,28 +79,70 @@ fn report_hang() -> ! {
     std::process::abort();
 }
 
-trait Lock:
-    RawMutex<Guard = GuardSend> + Sync + RawMutexTimed<Duration = Duration, Instant = Instant>
-{
+/// The lock under test. Only these functions are compiled for each pair; the tests are compiled
+/// once.
+trait Lock: Sync {
+    fn lock(&self);
+    fn try_lock(&self) -> bool;
+    fn try_lock_for(&self, timeout: Duration) -> bool;
+    fn try_lock_until(&self, deadline: Instant) -> bool;
+    fn is_locked(&self) -> bool;
+
+    /// # Safety
+    ///
+    /// The calling thread holds the lock.
+    unsafe fn unlock(&self);
+
+    /// Sleeps for load, holding nothing, if the load manager says so.
+    fn checkpoint(&self);
 }
 
-impl<M: RawMutex<Guard = GuardSend> + Sync + RawMutexTimed<Duration = Duration, Instant = Instant>>
-    Lock for M
-{
+impl<C: Contention, L: LoadManager> Lock for RawLock<C, L> {
+    fn lock(&self) {
+        RawMutex::lock(self);
+    }
+
+    fn try_lock(&self) -> bool {
+        RawMutex::try_lock(self).is_some()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        RawMutexTimed::try_lock_for(self, timeout).is_some()
+    }
+
+    fn try_lock_until(&self, deadline: Instant) -> bool {
+        RawMutexTimed::try_lock_until(self, deadline).is_some()
+    }
+
+    fn is_locked(&self) -> bool {
+        RawMutex::is_locked(self)
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller holds the lock; a proof of that may move between threads here.
+        unsafe { RawMutex::unlock(self, GuardSend::new()) }
+    }
+
+    fn checkpoint(&self) {
+        L::checkpoint(Native::context(), || Holds::Nothing);
+    }
 }
+
+/// Makes a free lock of the pair under test.
+type MakeLock = fn() -> Box<dyn Lock>;
 
 /// A counter protected only by the lock.
-struct Guarded<M> {
-    lock: M,
+struct Guarded {
+    lock: Box<dyn Lock>,
     count: UnsafeCell<u64>,
 }
 
 // SAFETY: the cell is accessed under the lock under test.
-unsafe impl<M: Sync> Sync for Guarded<M> {}
+unsafe impl Sync for Guarded {}
 
-impl<M: Lock> Guarded<M> {
-    fn new() -> Self {
-        Guarded { lock: M::INIT, count: UnsafeCell::new(0) }
+impl Guarded {
+    fn new(make: MakeLock) -> Self {
+        Guarded { lock: make(), count: UnsafeCell::new(0) }
     }
 
     /// Runs the critical section of a held lock: read, delay, write, release.
@@ -109,7 +153,7 @@ impl<M: Lock> Guarded<M> {
             (0..20).for_each(|_| std::hint::spin_loop());
             self.count.get().write(before + 1);
             PROGRESS.fetch_add(1, Relaxed);
-            self.lock.unlock(GuardSend::new());
+            self.lock.unlock();
         }
     }
 
@@ -123,8 +167,8 @@ impl<M: Lock> Guarded<M> {
     }
 }
 
-fn sections_do_not_overlap<M: Lock>() {
-    let mut guarded = Guarded::<M>::new();
+fn sections_do_not_overlap(make: MakeLock) {
+    let mut guarded = Guarded::new(make);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| (0..SECTIONS).for_each(|_| guarded.locked_section()));
@@ -134,36 +178,36 @@ fn sections_do_not_overlap<M: Lock>() {
     assert!(!guarded.lock.is_locked());
 }
 
-fn try_lock_of_held_lock_fails<M: Lock>() {
-    let guarded = Guarded::<M>::new();
-    assert!(guarded.lock.try_lock().is_some());
+fn try_lock_of_held_lock_fails(make: MakeLock) {
+    let guarded = Guarded::new(make);
+    assert!(guarded.lock.try_lock());
     assert!(guarded.lock.is_locked());
-    assert!(guarded.lock.try_lock().is_none());
+    assert!(!guarded.lock.try_lock());
     thread::scope(|scope| {
-        assert!(!scope.spawn(|| guarded.lock.try_lock().is_some()).join().expect("no panic"))
+        assert!(!scope.spawn(|| guarded.lock.try_lock()).join().expect("no panic"))
     });
     guarded.section();
-    assert!(guarded.lock.try_lock().is_some());
+    assert!(guarded.lock.try_lock());
     guarded.section();
     assert!(!guarded.lock.is_locked());
 }
 
-fn timed_lock_of_held_lock_times_out_at_its_deadline<M: Lock>() {
-    let guarded = Guarded::<M>::new();
+fn timed_lock_of_held_lock_times_out_at_its_deadline(make: MakeLock) {
+    let guarded = Guarded::new(make);
     guarded.lock.lock();
     let begin = Instant::now();
     let timeout = Duration::from_millis(30);
-    assert!(guarded.lock.try_lock_for(timeout).is_none());
+    assert!(!guarded.lock.try_lock_for(timeout));
     assert!(begin.elapsed() >= timeout);
-    assert!(guarded.lock.try_lock_until(Instant::now()).is_none(), "deadline in the past");
+    assert!(!guarded.lock.try_lock_until(Instant::now()), "deadline in the past");
     guarded.section();
-    assert!(guarded.lock.try_lock_for(timeout).is_some(), "free lock");
+    assert!(guarded.lock.try_lock_for(timeout), "free lock");
     guarded.section();
 }
 
 /// Waiters behind a holder that works for long acquire the lock after its release.
-fn long_wait_ends_with_the_release<M: Lock>() {
-    let mut guarded = Guarded::<M>::new();
+fn long_wait_ends_with_the_release(make: MakeLock) {
+    let mut guarded = Guarded::new(make);
     guarded.lock.lock();
     thread::scope(|scope| {
         (0..3).for_each(|_| {
@@ -176,8 +220,8 @@ fn long_wait_ends_with_the_release<M: Lock>() {
 }
 
 /// Waiters that time out constantly, among waiters that do not.
-fn timeouts_do_not_disturb_other_waiters<M: Lock>() {
-    let mut guarded = Guarded::<M>::new();
+fn timeouts_do_not_disturb_other_waiters(make: MakeLock) {
+    let mut guarded = Guarded::new(make);
     let held = AtomicU64::new(0);
     let tries = SECTIONS as u64 / 2;
     thread::scope(|scope| {
@@ -188,7 +232,7 @@ fn timeouts_do_not_disturb_other_waiters<M: Lock>() {
                     let timeout = Duration::from_nanos((round * 7919 + thread * 104_729) % 150_000);
                     if thread < 2 {
                         guarded.lock.lock();
-                    } else if guarded.lock.try_lock_for(timeout).is_none() {
+                    } else if !guarded.lock.try_lock_for(timeout) {
                         continue;
                     }
                     held.fetch_add(1, Relaxed);
@@ -199,12 +243,12 @@ fn timeouts_do_not_disturb_other_waiters<M: Lock>() {
     });
     assert!(held.load(Relaxed) >= 2 * tries);
     assert_eq!(guarded.count(), held.load(Relaxed));
-    assert!(guarded.lock.try_lock().is_some(), "no waiter is left in a queue");
+    assert!(guarded.lock.try_lock(), "no waiter is left in a queue");
     guarded.section();
 }
 
-fn nested_locks_exclude<M: Lock>() {
-    let (mut outer, mut inner) = (Guarded::<M>::new(), Guarded::<M>::new());
+fn nested_locks_exclude(make: MakeLock) {
+    let (mut outer, mut inner) = (Guarded::new(make), Guarded::new(make));
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let (outer, inner) = (&outer, &inner);
@@ -226,8 +270,8 @@ fn nested_locks_exclude<M: Lock>() {
     assert_eq!(outer.count(), sections / 4 * 3);
 }
 
-fn short_lived_threads_exclude<M: Lock>() {
-    let mut guarded = Guarded::<M>::new();
+fn short_lived_threads_exclude(make: MakeLock) {
+    let mut guarded = Guarded::new(make);
     let (rounds, threads) = (if cfg!(tsan) { 4 } else { 60 }, 2 * THREADS);
     for _ in 0..rounds {
         thread::scope(|scope| {
@@ -248,10 +292,10 @@ extern "C" fn stall(_: i32) {
 }
 
 /// A waiter and a holder are stopped during contention; every thread still gets through.
-fn stopped_threads_only_delay_others<M: Lock>() {
+fn stopped_threads_only_delay_others(make: MakeLock) {
     // SAFETY: the handler only sleeps.
     unsafe { libc::signal(libc::SIGUSR1, stall as extern "C" fn(i32) as libc::sighandler_t) };
-    let mut guarded = Guarded::<M>::new();
+    let mut guarded = Guarded::new(make);
     let ids: [AtomicU32; 4] = Default::default();
     let started = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -288,17 +332,17 @@ fn stopped_threads_only_delay_others<M: Lock>() {
 
 /// Threads sleep at checkpoints between their sections, at a target that the test sets beside the
 /// process's controller.
-fn sleepers_at_checkpoints_return<M: Lock, L: LoadManager>() {
+fn sleepers_at_checkpoints_return(make: MakeLock) {
     const ROUNDS: u64 = 8;
     let slots = &load_control().slots;
-    let mut guarded = Guarded::<M>::new();
+    let mut guarded = Guarded::new(make);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
                     guarded.locked_section();
                     slots.raise_target(THREADS as u32 / 2);
-                    L::checkpoint(Native::context(), || Holds::Nothing);
+                    guarded.lock.checkpoint();
                 }
             });
         }
@@ -308,10 +352,29 @@ fn sleepers_at_checkpoints_return<M: Lock, L: LoadManager>() {
     assert_eq!(slots.sleeping(), 0);
 }
 
+const TESTS: &[(&str, fn(MakeLock))] = &[
+    ("sections_do_not_overlap", sections_do_not_overlap),
+    ("try_lock_of_held_lock_fails", try_lock_of_held_lock_fails),
+    (
+        "timed_lock_of_held_lock_times_out_at_its_deadline",
+        timed_lock_of_held_lock_times_out_at_its_deadline,
+    ),
+    ("long_wait_ends_with_the_release", long_wait_ends_with_the_release),
+    ("timeouts_do_not_disturb_other_waiters", timeouts_do_not_disturb_other_waiters),
+    ("nested_locks_exclude", nested_locks_exclude),
+    ("short_lived_threads_exclude", short_lived_threads_exclude),
+    ("stopped_threads_only_delay_others", stopped_threads_only_delay_others),
+    ("sleepers_at_checkpoints_return", sleepers_at_checkpoints_return),
+];
+
 struct Pair {
     lock: &'static str,
     name: &'static str,
-    tests: &'static [(&'static str, fn())],
+    make: MakeLock,
+}
+
+fn make<C: Contention + 'static, L: LoadManager + 'static>() -> Box<dyn Lock> {
+    Box::new(RawLock::<C, L>::INIT)
 }
 
 macro_rules! pairs {
@@ -319,38 +382,11 @@ macro_rules! pairs {
         const PAIRS: &[&[Pair]] = &[$(pairs!(@row $lock, $contention, $loads)),*];
     };
     (@row $lock:literal, $contention:ty, [$(($load:literal, $manager:ty)),*]) => {
-        &[$(pairs!(
-            @pair $lock,
-            concat!($lock, "+", $load),
-            unconvoy::raw::RawLock<$contention, $manager>,
-            $manager
-        )),*]
-    };
-    (@pair $lock:literal, $name:expr, $mutex:ty, $manager:ty) => {
-        Pair {
+        &[$(Pair {
             lock: $lock,
-            name: $name,
-            tests: &[
-                ("sections_do_not_overlap", sections_do_not_overlap::<$mutex>),
-                ("try_lock_of_held_lock_fails", try_lock_of_held_lock_fails::<$mutex>),
-                (
-                    "timed_lock_of_held_lock_times_out_at_its_deadline",
-                    timed_lock_of_held_lock_times_out_at_its_deadline::<$mutex>,
-                ),
-                ("long_wait_ends_with_the_release", long_wait_ends_with_the_release::<$mutex>),
-                (
-                    "timeouts_do_not_disturb_other_waiters",
-                    timeouts_do_not_disturb_other_waiters::<$mutex>,
-                ),
-                ("nested_locks_exclude", nested_locks_exclude::<$mutex>),
-                ("short_lived_threads_exclude", short_lived_threads_exclude::<$mutex>),
-                ("stopped_threads_only_delay_others", stopped_threads_only_delay_others::<$mutex>),
-                (
-                    "sleepers_at_checkpoints_return",
-                    sleepers_at_checkpoints_return::<$mutex, $manager>,
-                ),
-            ],
-        }
+            name: concat!($lock, "+", $load),
+            make: make::<$contention, $manager>,
+        }),*]
     };
 }
 
@@ -373,10 +409,10 @@ fn every_pair_passes_every_test() {
             seen += 1;
             continue;
         }
-        for (test, run) in pair.tests {
+        for (test, run) in TESTS {
             let begin = Instant::now();
             eprint!("{} {test} ... ", pair.name);
-            watched(run);
+            watched(|| run(pair.make));
             eprintln!("{:.2} s", begin.elapsed().as_secs_f64());
             seen += 1;
         }
