@@ -36,13 +36,25 @@ RUN_TESTS := scripts/run-tests.sh
 
 # The parts of `make test`, and of `make test-all`.
 TESTS := test-lint test-layers test-unit test-loom test-preload
-TESTS_ALL := test-links test-rare test-slow test-pairs test-tsan test-valgrind
+TESTS_ALL := build-tests-all test-links test-rare test-slow test-pairs test-tsan test-valgrind
 
-# Programs that few users need, with a quarter of the whole build's processor time.
-RARE := unconvoy-png unconvoy-trace-store
+# Packages that `make test` omits: programs that few users need, and parts whose tests all need QEMU,
+# a kernel or a BPF compiler.
+RARE := unconvoy-png unconvoy-trace-store unconvoy-sched-ext unconvoy-trace-collector \
+	unconvoy-plugin-user unconvoy-plugin-system
 
-.PHONY: all build build-demo build-tests workloads setup setup-demo setup-tests setup-tests-all \
-	kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
+# The two selections of packages that tests are built from. Cargo chooses the features of a shared
+# dependency by selection, so a third selection would compile most of the workspace again.
+USUAL_PACKAGES := --workspace $(addprefix --exclude ,$(RARE))
+RARE_PACKAGES := $(addprefix -p ,$(RARE))
+
+# Runs tests of the usual selection; $(1) is `ONLY=` or `EXCEPT=` with names of packages. By default,
+# cargo hides the output of passing tests, and so the reasons of skipped ones.
+TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
+	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
+
+.PHONY: all build build-demo build-tests build-tests-all workloads setup setup-demo setup-tests \
+	setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
 	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
 	install-files header clean
 
@@ -99,12 +111,17 @@ test: setup-tests
 	$(call run_parts,build-tests $(TESTS))
 
 test-all: setup-tests-all
-	$(call run_parts,build $(TESTS_ALL))
+	$(call run_parts,$(TESTS_ALL))
 
-# The binaries that the tests load and execute.
+# The tests, and the binaries that they load and execute.
 build-tests:
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-papers -p unconvoy-preload
+	$(CARGO) build --release $(USUAL_PACKAGES) --all-targets
 	$(MAKE) --no-print-directory -C crates/bench/workloads OUT=$(CURDIR)/target/workloads
+
+build-tests-all: build-tests
+	$(CARGO) build --release $(RARE_PACKAGES) --all-targets
+	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
+	$(MAKE) --no-print-directory workloads
 
 # Runs `make test` beside neighbours (crates/preload/tests/c/neighbour.c): five times beside two
 # busy loops, then beside eight, then beside a process with 20,000 threads, or as many as the system
@@ -135,13 +152,13 @@ test-lint:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 	else echo "missing: cargo fmt is not installed (rustup component add rustfmt)"; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-		$(CARGO) clippy --release --quiet --workspace $(addprefix --exclude ,$(RARE)) \
-			--all-targets -- -D warnings; \
+		$(CARGO) clippy --release --quiet $(USUAL_PACKAGES) --all-targets -- -D warnings; \
 	else echo "missing: cargo clippy is not installed (rustup component add clippy)"; fi
 
 # Checks that the imports are acyclic and respect the layers (crates/layers).
 test-layers:
-	$(CARGO) test --release --quiet -p unconvoy-layers
+	$(call TEST,ONLY=unconvoy-layers) --quiet
+
 # Checks links in the comments of the locks and the interposer. Links to private items are allowed:
 # they serve readers of the source.
 RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
@@ -150,28 +167,21 @@ test-links:
 	@# `cargo doc` skips the library (`doc = false`), since both libraries have the same name.
 	$(CARGO) rustdoc --quiet -p unconvoy-preload --lib -- $(RUSTDOC_LINTS) --document-private-items
 
-# Packages with tests that all need QEMU, a kernel or a BPF compiler.
-GUESTS := unconvoy-sched-ext unconvoy-trace-collector unconvoy-plugin-user unconvoy-plugin-system
-# By default, cargo hides the output of passing tests, and so the reasons of skipped ones.
-TEST := $(CARGO) test --release --no-fail-fast
-
 # The library with its generic suite, the benchmark harness and the command. The build is optimized,
 # because the suite measures.
 test-unit:
-	$(TEST) --workspace --exclude unconvoy-preload --exclude unconvoy-layers \
-		$(addprefix --exclude ,$(GUESTS) $(RARE)) -- --show-output
+	$(call TEST,EXCEPT='unconvoy-layers unconvoy-preload') -- --show-output
 
 test-rare:
-	$(TEST) $(addprefix -p ,$(RARE)) -- --show-output
+	$(CARGO) test --release --no-fail-fast $(RARE_PACKAGES) -- --show-output
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-		$(CARGO) clippy --release --quiet $(addprefix -p ,$(RARE)) --all-targets -- -D warnings; fi
+		$(CARGO) clippy --release --quiet $(RARE_PACKAGES) --all-targets -- -D warnings; fi
 
 # Long tests, and tests that need databases, browsers, QEMU or a guest. `make test` has the quick
 # tests of these packages.
 test-slow:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(TEST) --workspace \
-		--exclude unconvoy-layers $(addprefix --exclude ,$(GUESTS)) -- --ignored --show-output
-	$(TEST) $(addprefix -p ,$(GUESTS)) -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
+		$(call TEST,) -- --ignored --show-output
 
 test-loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
@@ -189,25 +199,25 @@ test-tsan:
 # Behaviour, and conformance to glibc, under the default pair and a sample of other pairs; then
 # conformance with a lock profile of libc's locks.
 test-preload:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(TEST) -p unconvoy-preload -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(call TEST,ONLY=unconvoy-preload) -- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_SUITE_PROFILE=libc \
-		$(TEST) -p unconvoy-preload --test conformance --test seccomp -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test seccomp -- --show-output
 
 # POSIX conformance under every pair, once with a special set, which moves threads between cores,
 # and with a lock profile.
 test-pairs:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=all \
-		$(TEST) -p unconvoy-preload --test conformance --test stress -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test stress -- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_SUITE_SSC=1 \
-		$(TEST) -p unconvoy-preload --test conformance --test regressions --test stress -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress -- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		UNCONVOY_SUITE=loiter+control,mcs+park,ttas+none UNCONVOY_SUITE_STRATEGY=mixed \
-		$(TEST) -p unconvoy-preload --test conformance --test regressions --test stress -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress -- --show-output
 	for locks in own libc; do \
 		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
-			UNCONVOY_SUITE_PROFILE=$$locks $(TEST) -p unconvoy-preload --test conformance \
+			UNCONVOY_SUITE_PROFILE=$$locks $(call TEST,ONLY=unconvoy-preload) --test conformance \
 			--test regressions --test stress --test seccomp -- --show-output || exit; \
 	done
 
