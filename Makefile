@@ -38,8 +38,8 @@ RUN_TESTS := scripts/run-tests.sh
 TESTS := test-lint test-layers test-unit test-loom test-preload
 TESTS_ALL := build-tests-all test-links test-rare test-slow test-pairs test-tsan test-valgrind
 
-# Packages that `make test` omits: programs that few users need, and parts whose tests all need QEMU,
-# a kernel or a BPF compiler.
+# Packages that `make test` omits: programs that few users need, and parts whose tests all need
+# QEMU, a kernel or a BPF compiler.
 RARE := unconvoy-png unconvoy-trace-store unconvoy-sched-ext unconvoy-trace-collector \
 	unconvoy-plugin-user unconvoy-plugin-system
 
@@ -48,8 +48,8 @@ RARE := unconvoy-png unconvoy-trace-store unconvoy-sched-ext unconvoy-trace-coll
 USUAL_PACKAGES := --workspace $(addprefix --exclude ,$(RARE))
 RARE_PACKAGES := $(addprefix -p ,$(RARE))
 
-# Runs tests of the usual selection; $(1) is `ONLY=` or `EXCEPT=` with names of packages. By default,
-# cargo hides the output of passing tests, and so the reasons of skipped ones.
+# Runs tests of the usual selection; $(1) is `ONLY=` or `EXCEPT=` with names of packages. By
+# default, cargo hides the output of passing tests, and so the reasons of skipped ones.
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
@@ -199,7 +199,8 @@ test-tsan:
 # Behaviour, and conformance to glibc, under the default pair and a sample of other pairs; then
 # conformance with a lock profile of libc's locks.
 test-preload:
-	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so $(call TEST,ONLY=unconvoy-preload) -- --show-output
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
+		$(call TEST,ONLY=unconvoy-preload) -- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_SUITE_PROFILE=libc \
 		$(call TEST,ONLY=unconvoy-preload) --test conformance --test seccomp -- --show-output
@@ -211,10 +212,12 @@ test-pairs:
 		$(call TEST,ONLY=unconvoy-preload) --test conformance --test stress -- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_SUITE_SSC=1 \
-		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress \
+		-- --show-output
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		UNCONVOY_SUITE=loiter+control,mcs+park,ttas+none UNCONVOY_SUITE_STRATEGY=mixed \
-		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress -- --show-output
+		$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions --test stress \
+		-- --show-output
 	for locks in own libc; do \
 		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 			UNCONVOY_SUITE_PROFILE=$$locks $(call TEST,ONLY=unconvoy-preload) --test conformance \
