@@ -54,9 +54,9 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
 .PHONY: all build build-demo build-tests build-tests-all workloads setup setup-demo setup-tests \
-	setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs book bench bench-grids \
-	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
-	install-files header clean
+	setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs \
+	book bench bench-grids bench-programs bench-tune bench-sched validate-elision \
+	figures-simulated install install-files header clean
 
 all: setup build
 
