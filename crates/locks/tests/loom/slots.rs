@@ -9,14 +9,15 @@ use unconvoy::load::{Context as _, Holds, LoadControl, LoadManager as _};
 use unconvoy::lock::Process as _;
 use unconvoy::parking::slots::SleepSlots;
 use unconvoy::primitive::Checked;
+use unconvoy::primitive::checked::set_hurried;
 
-use crate::model::{explore, set_time};
+use crate::model::explore;
 
 /// Claimers against a controller that raises and drops the target. No sleep times out in this
 /// model, so a thread that sleeps beyond a target of 0 is a deadlock. S and W agree at the end.
 #[test]
 fn target_changes_lose_no_wake_up_and_keep_count() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let sleepers: Vec<_> = [1, 2]
@@ -44,7 +45,7 @@ fn target_changes_lose_no_wake_up_and_keep_count() {
 /// A claim that is given back while the controller clears it counts once.
 #[test]
 fn claim_given_back_during_a_wake_up_counts_once() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
@@ -66,7 +67,7 @@ fn claim_given_back_during_a_wake_up_counts_once() {
 /// woken or does not sleep. No other thread would wake it.
 #[test]
 fn sleeper_released_during_its_claim_wakes() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let awake = Arc::new(loom::sync::atomic::AtomicBool::new(false));
@@ -97,7 +98,7 @@ fn sleeper_released_during_its_claim_wakes() {
 /// values, and no thread sleeps beyond it.
 #[test]
 fn target_raised_during_a_release_bounds_sleepers() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.raise_target(1);
@@ -121,7 +122,7 @@ fn target_raised_during_a_release_bounds_sleepers() {
 /// The array wraps around: slots are reused, and never by two claims at a time.
 #[test]
 fn slots_after_wrap_around_are_reused() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(2, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
@@ -143,7 +144,7 @@ fn slots_after_wrap_around_are_reused() {
 #[test]
 fn sleeper_whose_contender_gives_up_is_woken() {
     const KEY: u64 = 5;
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let contends = Arc::new(loom::sync::atomic::AtomicBool::new(true));
@@ -172,7 +173,7 @@ fn sleeper_whose_contender_gives_up_is_woken() {
 #[test]
 fn pinned_holder_does_not_sleep() {
     const HOLDER: u32 = 7;
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let control = Arc::new(LoadControl::<Checked>::new());
         control.slots.set_target(1);
@@ -199,7 +200,7 @@ fn pinned_holder_does_not_sleep() {
 /// asleep at a target of 0 is a deadlock.
 #[test]
 fn sleeper_at_checkpoint_wakes_when_target_falls() {
-    let _time = set_time(false);
+    set_hurried(false);
     explore(3, || {
         let slots = &Checked::context().control().slots;
         slots.set_target(1);
