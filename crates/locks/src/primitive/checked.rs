@@ -5,7 +5,7 @@
 //! So either no thread is ever stale or late, or every thread is.
 
 use core::sync::atomic::Ordering;
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64};
 
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
@@ -18,15 +18,12 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub struct Checked;
 
-// Loom runs all threads of a model on the thread of its test, so each test has a clock of its own.
-std::thread_local! {
-    static HURRIED: Cell<bool> = const { Cell::new(false) };
-    static TIME: Cell<u64> = const { Cell::new(1) };
-}
+static HURRIED: AtomicBool = AtomicBool::new(false);
+static TIME: PlainU64 = PlainU64::new(1);
 
-/// Sets whether every look at the clock advances it by a second, in models of the calling thread.
+/// Sets whether every look at the clock advances it by a second.
 pub fn set_hurried(hurried: bool) {
-    HURRIED.set(hurried);
+    HURRIED.store(hurried, Ordering::Relaxed);
 }
 
 struct Parked {
@@ -71,8 +68,8 @@ impl Atomics for Checked {
 
 impl Clock for Checked {
     fn now() -> u64 {
-        let step = if HURRIED.get() { 1_000_000_000 } else { 0 };
-        TIME.replace(TIME.get() + step)
+        let step = if HURRIED.load(Ordering::Relaxed) { 1_000_000_000 } else { 0 };
+        TIME.fetch_add(step, Ordering::Relaxed)
     }
 }
 

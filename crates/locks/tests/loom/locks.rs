@@ -12,10 +12,9 @@ use unconvoy::contention::ticket::{Ticket, TicketBackoff};
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::primitive::Checked;
-use unconvoy::primitive::checked::set_hurried;
 use unconvoy::primitive::turn::{Outcome, Verdict};
 
-use crate::model::{Guarded, explore, explore_for};
+use crate::model::{Guarded, explore, explore_for, set_time};
 
 /// Two waiters and a thread that leaves: acquisitions are exclusive, the leaver is not handed the
 /// lock, and no thread waits forever.
@@ -47,7 +46,7 @@ macro_rules! exclusive {
         $(
             #[test]
             fn $test() {
-                set_hurried($hurries);
+                let _time = set_time($hurries);
                 assert_exclusion_with_a_leaver::<$lock<Checked>>();
             }
         )*
@@ -69,7 +68,7 @@ exclusive! {
 /// One thread leaves at once and another after one turn, while a third stays.
 #[test]
 fn clh_leavers_during_a_release_leak_no_node() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(4, || {
         let shared = Guarded::<Clh<Checked>>::new();
         let leavers: Vec<_> = [0, 1]
@@ -91,7 +90,7 @@ fn clh_leavers_during_a_release_leak_no_node() {
 /// A `try_lock` that finds a queue joins it, and leaves it again while others hold, wait and leave.
 #[test]
 fn clh_try_lock_beside_a_waiter_and_a_leaver_is_exclusive() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let shared = Guarded::<Clh<Checked>>::new();
         let others: Vec<_> = [u32::MAX, 0]
@@ -115,7 +114,7 @@ fn clh_try_lock_beside_a_waiter_and_a_leaver_is_exclusive() {
 /// although the node is already gone.
 #[test]
 fn clh_release_with_concurrent_parked_bit_is_retried() {
-    set_hurried(false);
+    let _time = set_time(false);
     for waiters in [0, 1] {
         explore(3, move || {
             let shared = Guarded::<Clh<Checked>>::new();
@@ -145,7 +144,7 @@ fn clh_release_with_concurrent_parked_bit_is_retried() {
 /// were lost) appears within the first thousand.
 #[test]
 fn ticket_first_users_keep_their_tickets() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore_for(Duration::from_secs(15), 2, || {
         let shared = Guarded::<Ticket<Checked>>::new();
         let tries = {
@@ -169,7 +168,7 @@ fn ticket_first_users_keep_their_tickets() {
 /// One of two threads always looks preempted: it is skipped, finds itself removed, and rejoins.
 #[test]
 fn tpmcs_stale_waiter_is_skipped_and_rejoins() {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(3, || {
         let shared = Guarded::<TpMcs<Checked>>::new();
         let other = {
@@ -185,7 +184,7 @@ fn tpmcs_stale_waiter_is_skipped_and_rejoins() {
 /// two threads, two waiters that are always stale could make a releaser skip them forever.
 #[test]
 fn tpmcs_leaver_during_a_skip_returns_one_node() {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(4, || {
         let shared = Guarded::<TpMcs<Checked>>::new();
         let leaver = {

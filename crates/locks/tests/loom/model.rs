@@ -6,9 +6,18 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use unconvoy::contention::Contention;
 use unconvoy::primitive::Clock as _;
-use unconvoy::primitive::checked::Checked;
+use unconvoy::primitive::checked::{Checked, set_hurried};
 use unconvoy::primitive::turn::{Outcome, Verdict};
 use unconvoy::queue::checked::nodes_out;
+
+/// Sets how time passes, and excludes the other tests of this process until the guard is dropped:
+/// they share the model's clock.
+pub(crate) fn set_time(hurried: bool) -> std::sync::MutexGuard<'static, ()> {
+    static CLOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let guard = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    set_hurried(hurried);
+    guard
+}
 
 /// Explores `body` with at most `preemptions` forced switches per execution. Bugs in locks need few
 /// (CHESS, Musuvathi and Qadeer 2007).

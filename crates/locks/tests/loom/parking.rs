@@ -18,14 +18,13 @@ use unconvoy::load::restrict::{Gcr, Malthus};
 use unconvoy::lock;
 use unconvoy::parking::eventcount::Eventcount;
 use unconvoy::primitive::Checked;
-use unconvoy::primitive::checked::set_hurried;
 
-use crate::model::{Guarded, explore, explore_for, soon};
+use crate::model::{Guarded, explore, explore_for, set_time, soon};
 
 /// The releaser sees the parked bit, or the parker sees the release. A lost wake-up would be a
 /// deadlock.
 fn assert_both_threads_acquire<C: Contention + 'static, L: LoadManager>() {
-    set_hurried(true); // every turn exceeds every bound, so every waiter parks
+    let _time = set_time(true); // every turn exceeds every bound, so every waiter parks
     explore(2, || {
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>)| {
@@ -73,7 +72,7 @@ where
     C: Contention + 'static,
     L: LoadManager,
 {
-    set_hurried(true);
+    let _time = set_time(true);
     explore_for(Duration::from_secs(10), 2, || {
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>), deadline| {
@@ -126,7 +125,7 @@ fn restricted_waiters_acquire_the_lock() {
 /// Every thread of a passive set becomes the watcher or leaves, and the set is empty at the end.
 #[test]
 fn passive_set_with_leavers_always_has_a_watcher() {
-    set_hurried(false);
+    let _time = set_time(false);
     for order in [Order::FirstComeFirstServed, Order::LastComeFirstServed] {
         explore(3, move || {
             let sets = Arc::new(PassiveSets::<Checked>::new());

@@ -9,9 +9,8 @@ use unconvoy::load::park::Park;
 use unconvoy::lock;
 use unconvoy::parking::eventcount::Eventcount;
 use unconvoy::primitive::Checked;
-use unconvoy::primitive::checked::set_hurried;
 
-use crate::model::{explore, soon};
+use crate::model::{explore, set_time, soon};
 
 /// A reader-writer lock and the cell that it guards.
 struct Shared {
@@ -68,7 +67,7 @@ impl Shared {
 /// withdrawn, and the word ends at 0.
 #[test]
 fn reader_during_a_writer_holds_or_withdraws() {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(3, || {
         let shared = Shared::new();
         let threads: Vec<_> = [Share::Read, Share::Write]
@@ -86,7 +85,7 @@ fn reader_during_a_writer_holds_or_withdraws() {
 
 #[test]
 fn parked_readers_and_writers_are_woken() {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(2, || {
         let shared = Shared::new();
         let threads: Vec<_> = [Share::Read, Share::Write]
@@ -104,7 +103,7 @@ fn parked_readers_and_writers_are_woken() {
 /// A writer gives up while a reader is parked behind it. The first reader releases only after the
 /// second has entered, so a reader that stays asleep would be a deadlock.
 fn assert_reader_enters_after_writers_give_up(writers: usize) {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(2, move || {
         let shared = Shared::new();
         assert!(shared.lock.try_acquire(Share::Read));
@@ -146,7 +145,7 @@ fn parked_reader_enters_after_the_writer_gives_up() {
 /// parked meanwhile has entered.
 #[test]
 fn try_read_during_a_release_admits_parked_readers() {
-    set_hurried(true);
+    let _time = set_time(true);
     explore(3, || {
         let shared = Shared::new();
         assert!(shared.lock.try_acquire(Share::Write));

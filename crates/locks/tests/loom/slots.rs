@@ -9,15 +9,14 @@ use unconvoy::load::{Context as _, Holds, LoadControl, LoadManager as _};
 use unconvoy::lock::Process as _;
 use unconvoy::parking::slots::SleepSlots;
 use unconvoy::primitive::Checked;
-use unconvoy::primitive::checked::set_hurried;
 
-use crate::model::explore;
+use crate::model::{explore, set_time};
 
 /// Claimers against a controller that raises and drops the target. No sleep times out in this
 /// model, so a thread that sleeps beyond a target of 0 is a deadlock. S and W agree at the end.
 #[test]
 fn target_changes_lose_no_wake_up_and_keep_count() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let sleepers: Vec<_> = [1, 2]
@@ -45,7 +44,7 @@ fn target_changes_lose_no_wake_up_and_keep_count() {
 /// A claim that is given back while the controller clears it counts once.
 #[test]
 fn claim_given_back_during_a_wake_up_counts_once() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
@@ -67,7 +66,7 @@ fn claim_given_back_during_a_wake_up_counts_once() {
 /// woken or does not sleep. No other thread would wake it.
 #[test]
 fn sleeper_released_during_its_claim_wakes() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let awake = Arc::new(loom::sync::atomic::AtomicBool::new(false));
@@ -98,7 +97,7 @@ fn sleeper_released_during_its_claim_wakes() {
 /// values, and no thread sleeps beyond it.
 #[test]
 fn target_raised_during_a_release_bounds_sleepers() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.raise_target(1);
@@ -122,7 +121,7 @@ fn target_raised_during_a_release_bounds_sleepers() {
 /// The array wraps around: slots are reused, and never by two claims at a time.
 #[test]
 fn slots_after_wrap_around_are_reused() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(2, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         slots.set_target(1);
@@ -144,7 +143,7 @@ fn slots_after_wrap_around_are_reused() {
 #[test]
 fn sleeper_whose_contender_gives_up_is_woken() {
     const KEY: u64 = 5;
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
         let contends = Arc::new(loom::sync::atomic::AtomicBool::new(true));
@@ -173,7 +172,7 @@ fn sleeper_whose_contender_gives_up_is_woken() {
 #[test]
 fn pinned_holder_does_not_sleep() {
     const HOLDER: u32 = 7;
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let control = Arc::new(LoadControl::<Checked>::new());
         control.slots.set_target(1);
@@ -200,7 +199,7 @@ fn pinned_holder_does_not_sleep() {
 /// asleep at a target of 0 is a deadlock.
 #[test]
 fn sleeper_at_checkpoint_wakes_when_target_falls() {
-    set_hurried(false);
+    let _time = set_time(false);
     explore(3, || {
         let slots = &Checked::context().control().slots;
         slots.set_target(1);
