@@ -23,10 +23,13 @@ begin)
 	exit 0
 	;;
 end)
-	# The output of failed tests stands between two lines `failures:`; the rest of a log is long.
+	# Of a failed part: the compiler's errors, and the output of failed tests, which stands between
+	# two lines `failures:`.
 	while read -r part _; do
-		awk -v part="$part" '/^failures:$/ { inside = !inside; if (inside) print part ":" }
-			inside' "$directory/$part.log"
+		[ "$(cat "$directory/$part.status")" = 0 ] ||
+			awk -v part="$part" '/^failures:$/ { inside = !inside; if (inside) print part ":" }
+				inside
+				/^error/ { print part ": " $0 }' "$directory/$part.log"
 	done <"$times"
 	total=$(awk '{ total += $2 } END { print total + 0 }' "$times")
 	awk '{ printf "%-24s %5d s\n", $1, $2 }' "$times"

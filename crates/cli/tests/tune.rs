@@ -185,9 +185,12 @@ fn read_only_folder_is_reported_before_the_first_run() {
 #[test]
 fn varying_metric_says_how_many_runs_it_would_take() {
     let stage = Stage::new();
-    // The rate of a run is one of five, and the default's mean is a little above libc's.
-    let varying = "#!/bin/sh\necho >> n\nn=$(wc -l < n)\nops=$((100 + n * 7919 % 5 * 40))\n\
-                   [ -n \"$UNCONVOY_LOCK\" ] && ops=$((ops + 6))\necho \"ops: $ops\"\n";
+    // Rates are spread evenly over 1,000 to 2,600, in an order of its own under libc, so that neither is
+    // ahead for long, however many runs the budget allows. The locks' mean is a little above libc's.
+    let varying = "#!/bin/sh\nkey=runs-$UNCONVOY_LOCK+$UNCONVOY_LOAD\necho >> $key\n\
+                   n=$(wc -l < $key)\nops=$((1000 + n * 618 % 1000 * 16 / 10))\n\
+                   [ $key != runs-+ ] && ops=$((1060 + n * 755 % 1000 * 16 / 10))\n\
+                   echo \"ops: $ops\"\n";
     tune(&stage, varying, &["--budget", "6s"])
         .code(3)
         .stdout(contains("Undecided: "))

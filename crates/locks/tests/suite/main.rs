@@ -352,7 +352,9 @@ fn sleepers_at_checkpoints_return(make: MakeLock) {
     assert_eq!(slots.sleeping(), 0);
 }
 
-const TESTS: &[(&str, fn(MakeLock))] = &[
+type Test = fn(MakeLock);
+
+const TESTS: &[(&str, Test)] = &[
     ("sections_do_not_overlap", sections_do_not_overlap),
     ("try_lock_of_held_lock_fails", try_lock_of_held_lock_fails),
     (
