@@ -28,14 +28,14 @@ use support::{compile, plain, preloaded_with};
 /// Number of calls of a program.
 const LENGTH: usize = 120;
 
-/// Makes random calls; returns them, and what went wrong.
-fn run_random(command: Command, random: &mut Rng) -> (Vec<Line>, Option<Failure>) {
+/// Makes random calls until `end`; returns them, and what went wrong.
+fn run_random(command: Command, random: &mut Rng, end: Instant) -> (Vec<Line>, Option<Failure>) {
     let mut lines = Vec::new();
     let mut subject = match Subject::start(command) {
         Ok(subject) => subject,
         Err(failure) => return (lines, Some(failure)),
     };
-    while lines.len() < LENGTH {
+    while lines.len() < LENGTH && Instant::now() < end {
         let Some(line) = random::next_line(random, &subject) else { break };
         lines.push(line);
         if let Err(failure) = subject.make(line) {
@@ -103,7 +103,7 @@ fn search(command: &dyn Fn() -> Command, time: Duration) -> Result<usize, String
     let (mut programs, mut calls) = (0, 0);
     while Instant::now() < end {
         let mut random = Rng::with_seed(seed << 20 | programs);
-        let (lines, failure) = run_random(command(), &mut random);
+        let (lines, failure) = run_random(command(), &mut random, end);
         calls += lines.len();
         if let Some(first) = failure {
             let text = first.text.clone();
