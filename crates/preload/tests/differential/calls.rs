@@ -145,7 +145,7 @@ impl Call {
     }
 
     /// Whether the call can only be made when the states of all objects are known.
-    pub fn needs_settled(self) -> bool {
+    pub fn needs_rest(self) -> bool {
         use Call::{Fork, InitCond, InitMutex, InitRwlock};
         matches!(self, InitMutex(..) | InitCond(..) | InitRwlock(..) | Fork(_))
     }

@@ -97,7 +97,7 @@ struct Step {
 
 impl State {
     /// Whether nothing more happens without another call.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_at_rest(&self) -> bool {
         self.steps().iter().all(|step| !step.must)
     }
 

@@ -93,7 +93,7 @@ impl Subject {
     pub fn may_call(&self, thread: usize, call: Call) -> bool {
         let is_idle =
             !self.threads[thread].is_busy && (thread == 0 || self.threads[thread].id != 0);
-        let rests = |state: &State| state.is_settled() && !state.has_results();
+        let rests = |state: &State| state.is_at_rest() && !state.has_results();
         let is_known = !self.is_exclusive(call) || self.states.iter().all(rests);
         is_idle && is_known && self.states.iter().all(|state| is_defined(call, thread, state))
     }
@@ -109,7 +109,7 @@ impl Subject {
                 _ => mutex.health == Health::Unrecoverable,
             })
         };
-        call.needs_settled() || self.states.iter().any(is_faulty)
+        call.needs_rest() || self.states.iter().any(is_faulty)
     }
 
     /// Makes a call, and with `settles` waits until all threads rest.
@@ -148,11 +148,11 @@ impl Subject {
             if self.read(Duration::from_micros(50))? > 0 {
                 deadline = Instant::now() + LIMIT;
             }
-            let rests = |state: &&State| state.is_settled() && !state.has_results();
+            let rests = |state: &&State| state.is_at_rest() && !state.has_results();
             let is_explained = self.states.iter().any(|state| rests(&state));
             if is_explained && self.threads_rest() {
                 // A thread that may still return, in one of the states, is looked for later.
-                self.states.retain(State::is_settled);
+                self.states.retain(State::is_at_rest);
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -187,9 +187,9 @@ impl Subject {
         all
     }
 
-    /// Reads reports that arrive within `patience`; returns the number of results.
-    fn read(&mut self, patience: Duration) -> Result<usize, Failure> {
-        let timeout = Timespec::try_from(patience).expect("a short time");
+    /// Reads reports that arrive within `limit`; returns the number of results.
+    fn read(&mut self, limit: Duration) -> Result<usize, Failure> {
+        let timeout = Timespec::try_from(limit).expect("a short time");
         let mut set = [PollFd::new(&self.output, PollFlags::IN)];
         match poll(&mut set, Some(&timeout)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(0),
@@ -264,7 +264,7 @@ impl Subject {
 
     fn hang(&self, what: &str) -> Failure {
         let mut text = format!("{what} for {LIMIT:?}\n");
-        for state in self.states.iter().filter(|state| state.is_settled()).take(3) {
+        for state in self.states.iter().filter(|state| state.is_at_rest()).take(3) {
             text += &format!("expected: {:?}\n", state.threads);
         }
         let mut debugger = Command::new("gdb");
