@@ -177,6 +177,8 @@ variables! {
         "run the library's tests with a special set of cores";
     FAULTS: "UNCONVOY_FAULTS", [Tests], Word(&["all"]), "a sample",
         "system calls and errors that the test of injected faults takes";
+    DIFFERENTIAL_SECONDS: "UNCONVOY_DIFFERENTIAL_SECONDS", [Tests], Form("seconds"), "3",
+        "time of the differential test for each pair";
     FUZZ: "UNCONVOY_FUZZ", [Tests], Form("name"), "",
         "parser that the fuzzer runs (`scripts/fuzz.sh`)";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8",
