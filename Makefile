@@ -34,14 +34,15 @@ RELEASE := target/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 RUN_TESTS := scripts/run-tests.sh
 
-# The parts of `make test`, and of `make test-all`.
-TESTS := test-lint test-layers test-unit test-loom test-preload
+# The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because each
+# leaves a processor idle for a good part of its time.
+TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
 TESTS_ALL := build-tests-all test-links test-rare test-slow test-pairs test-tsan test-valgrind
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
-# QEMU, a kernel or a BPF compiler.
-RARE := unconvoy-png unconvoy-trace-store unconvoy-sched-ext unconvoy-trace-collector \
-	unconvoy-plugin-user unconvoy-plugin-system
+# QEMU, a kernel, a BPF compiler or cbindgen.
+RARE := unconvoy-capi unconvoy-png unconvoy-trace-store unconvoy-sched-ext \
+	unconvoy-trace-collector unconvoy-plugin-user unconvoy-plugin-system
 
 # The two selections of packages that tests are built from. Cargo chooses the features of a shared
 # dependency by selection, so a third selection would compile most of the workspace again.
@@ -53,10 +54,10 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-.PHONY: all build build-demo build-tests build-tests-all workloads setup setup-demo setup-tests \
-	setup-tests-all kernel demo test test-all $(TESTS) $(TESTS_ALL) test-busy soak fuzz docs \
-	book bench bench-grids bench-programs bench-tune bench-sched validate-elision \
-	figures-simulated install install-files header clean
+.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo test \
+	test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy soak fuzz docs book bench bench-grids \
+	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
+	install-files header clean
 
 all: setup build
 
@@ -96,22 +97,13 @@ demo: setup-demo build-demo
 setup-demo:
 	@scripts/setup.sh scripts/packages-demo.txt
 
-# Runs each part even if an earlier one failed, then lists times and skipped tests.
-define run_parts
-@$(RUN_TESTS) begin
-@failed=; for part in $(1); do \
-	$(RUN_TESTS) $$part $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
-	$(RUN_TESTS) end || failed="$$failed tools"; \
-	[ -z "$$failed" ] || { echo "FAILED:$$failed" >&2; exit 1; }
-endef
-
 # Without a seed, each run draws another sample of pairs.
 test: export UNCONVOY_SUITE_SEED := $(or $(UNCONVOY_SUITE_SEED),$(shell date +%s))
 test: setup-tests
-	$(call run_parts,build-tests $(TESTS))
+	@$(RUN_TESTS) all "$(MAKE)" $(TESTS)
 
 test-all: setup-tests-all
-	$(call run_parts,$(TESTS_ALL))
+	@$(RUN_TESTS) all "$(MAKE)" $(TESTS_ALL)
 
 # The tests, and the binaries that they load and execute.
 build-tests:
@@ -229,7 +221,7 @@ test-valgrind:
 
 # Generates the C header from the source of the C API.
 header:
-	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy --test capi header
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-capi header
 
 # Regenerates the tables of docs/ from the catalogue of locks, the tests' table of pthread
 # functions, the layers and the command's help.
