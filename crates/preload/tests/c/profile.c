@@ -2,7 +2,9 @@
  * and holds the lock for some milliseconds. The program measures both and prints the sums:
  *
  *	NAME waits NANOSECONDS COUNT
- *	NAME holds NANOSECONDS COUNT
+ *	NAME longest NANOSECONDS 0
+ *	NAME shortest_hold NANOSECONDS 0
+ *	NAME longest_hold NANOSECONDS 0
  *	NAME PLACE NANOSECONDS COUNT
  *
  * Usage: profile [ROUNDS] [kill|fork]. With `kill` or `fork` the program does only its first part;
@@ -48,8 +50,8 @@ static struct {
 	int (*read)(void *);
 	int (*unlock)(void *);
 	void *object;
-	int64_t waited, held, waited_rarely, held_briefly;
-	int waits, holds;
+	int64_t waited, longest, shortest_hold, longest_hold, waited_rarely, held_briefly;
+	int waits;
 } part;
 
 static void begin_part(const char *name, void *object, int (*lock)(void *), int (*read)(void *),
@@ -61,12 +63,15 @@ static void begin_part(const char *name, void *object, int (*lock)(void *), int 
 	part.lock = lock;
 	part.read = read;
 	part.unlock = unlock;
+	part.shortest_hold = INT64_MAX;
 }
 
 static void end_part(void)
 {
 	printf("%s waits %lld %d\n", part.name, (long long)part.waited, part.waits);
-	printf("%s holds %lld %d\n", part.name, (long long)part.held, part.holds);
+	printf("%s longest %lld 0\n", part.name, (long long)part.longest);
+	printf("%s shortest_hold %lld 0\n", part.name, (long long)part.shortest_hold);
+	printf("%s longest_hold %lld 0\n", part.name, (long long)part.longest_hold);
 	printf("%s wait_rarely %lld 0\n", part.name, (long long)part.waited_rarely);
 	printf("%s hold_briefly %lld 0\n", part.name, (long long)part.held_briefly);
 }
@@ -106,20 +111,23 @@ static bool is_brief(int round)
 
 static void wait_for(int (*lock)(void *))
 {
-	int64_t begin, end;
+	int64_t begin, end, waited, held;
 	sem_post(&begun);
 	sem_wait(&is_held);
 	begin = now();
 	lock(part.object);
 	end = now();
-	part.waited += end - begin;
+	waited = end - begin;
+	part.waited += waited;
 	part.waits++;
-	part.waited_rarely += is_rare(round_of_waiter) && !part.read ? end - begin : 0;
-	part.held_briefly += is_brief(round_of_waiter) ? end - begin : 0;
+	part.longest = waited > part.longest ? waited : part.longest;
+	part.waited_rarely += is_rare(round_of_waiter) && !part.read ? waited : 0;
+	part.held_briefly += is_brief(round_of_waiter) ? waited : 0;
 	begin = now();
 	sleep_ms(3);
-	part.held += now() - begin;
-	part.holds++;
+	held = now() - begin;
+	part.shortest_hold = held < part.shortest_hold ? held : part.shortest_hold;
+	part.longest_hold = held > part.longest_hold ? held : part.longest_hold;
 	part.unlock(part.object);
 }
 
