@@ -8,7 +8,7 @@
 #   make test               run the checks that every change must pass, about 20 minutes; see
 #                           CONTRIBUTING.md
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
-#   make soak               run the stress test for hours (SECONDS=N)
+#   make soak               run six stress tests and soaks, half an hour each (SECONDS=N)
 #   make fuzz               fuzz the parsers, ten minutes each (SECONDS=N)
 #   make test-busy          run `make test` beside busy neighbours, seven times
 #   make kernel             fetch the kernel and the QEMU of `unconvoy predict --kernel` into
@@ -127,12 +127,16 @@ test-busy: setup-tests
 	target/neighbour --seconds 43200 --spin 8 $(MAKE) $(BUSY_TESTS)
 	target/neighbour --seconds 43200 --threads 20000 $(MAKE) $(BUSY_TESTS)
 
-# Random programs of mutexes, reader-writer locks and condition variables, SECONDS per round.
-SECONDS ?= 36000
-soak: setup-tests build-tests
+# SECONDS each: the stress test, the differential test, and four programs beside disturbances.
+SECONDS ?= 1800
+soak: setup-tests-all build-tests
 	@mkdir -p target
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -pthread -o target/stress crates/preload/tests/c/stress.c
 	LD_PRELOAD=$(CURDIR)/$(RELEASE)/libunconvoy.so target/stress --seconds $(SECONDS)
+	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
+		UNCONVOY_DIFFERENTIAL_SECONDS=$(SECONDS) UNCONVOY_SOAK_SECONDS=$(SECONDS) \
+		$(call TEST,ONLY=unconvoy-preload) --test differential --test soak -- --include-ignored \
+		--nocapture
 
 # Fuzzes the parsers of files that somebody else may have made, SECONDS each.
 fuzz: FUZZ_SECONDS := $(if $(filter file,$(origin SECONDS)),600,$(SECONDS))

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use support::contend::{Contend, alone};
-use support::group::Group;
+use support::group::{Group, version_1_quota_parent, version_2_quota_parent};
 use support::{Running, installed, room};
 
 /// Run times in seconds. The shortest leaves time for two reads of the capacity, which happen once
@@ -91,7 +91,7 @@ fn follows_quota(group: Result<Group, String>, file: &str, quota: &str) {
         }
     };
     let capacity = capacity_after(is(0.5), |running| {
-        group.write("cgroup.procs", &running.id().as_raw_nonzero().to_string());
+        group.add(running.id()).expect("the child is ours");
         sleep(Duration::from_millis(300));
         group.write(file, quota);
     });
@@ -101,34 +101,14 @@ fn follows_quota(group: Result<Group, String>, file: &str, quota: &str) {
 #[test]
 fn capacity_follows_version_1_quota() {
     let _alone = alone();
-    let parent = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
-    let parent = parent.into_iter().find(|path| path.join("cpu.cfs_quota_us").is_file());
-    let group = parent
-        .ok_or("no version 1 controller of processor time is mounted".to_owned())
-        .and_then(Group::make);
+    let group = version_1_quota_parent().and_then(|parent| Group::make(&parent));
     follows_quota(group, "cpu.cfs_quota_us", "50000");
 }
 
 #[test]
 fn capacity_follows_version_2_quota() {
     let _alone = alone();
-    let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    let root = root.into_iter().find(|path| path.join("cgroup.controllers").is_file());
-    let group = root.ok_or("no version 2 control groups are mounted".to_owned()).and_then(|root| {
-        let has_cpu = |name: &str| {
-            fs::read_to_string(root.join(name))
-                .is_ok_and(|text| text.split_whitespace().any(|word| word == "cpu"))
-        };
-        if !has_cpu("cgroup.controllers") {
-            return Err("version 2 control groups have no cpu controller here (it is version 1's)"
-                .to_owned());
-        }
-        if !has_cpu("cgroup.subtree_control") {
-            return Err("the cpu controller is not enabled below the root of the version 2 groups"
-                .to_owned());
-        }
-        Group::make(root)
-    });
+    let group = version_2_quota_parent().and_then(|parent| Group::make(&parent));
     follows_quota(group, "cpu.max", "50000 100000");
 }
 

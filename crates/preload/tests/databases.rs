@@ -2,6 +2,8 @@
 //! once with the library; its clients never have the library. Both runs must end with the same
 //! data.
 
+#[path = "subjects/mariadb.rs"]
+mod mariadb;
 mod support;
 
 use std::fs;
@@ -12,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use mariadb::{MariaDb, reported};
 use rustix::process::{Signal, geteuid};
-use support::server::{Service, when_root};
-use support::{installed, library, plain, preloaded, run};
+use support::server::Service;
+use support::{LIMIT, installed, library, plain, preloaded, run};
 
 /* ---- MariaDB ---- */
 
@@ -80,145 +83,77 @@ const STEPS: usize = 64;
 const EVENTS: usize = 800;
 const ROWS: usize = 500;
 
-/// The programs used, from packages of one version.
-struct MariaDb {
-    server: PathBuf,
-    install: PathBuf,
-    client: PathBuf,
-    sysbench: PathBuf,
+/// Creates a database, loads it with `sysbench` and the bank's clients, and returns its contents.
+fn outcome(mariadb: &MariaDb, command: fn(&Path) -> Command, arguments: &[&str]) -> Vec<String> {
+    let server = mariadb.start(command, arguments);
+    let socket = &server.socket;
+    let bank = server.directory.path().join("bank.sql");
+    fs::write(&bank, BANK).expect("a temporary file");
+    let source = format!("source {}", bank.display());
+    run(mariadb.client(socket).args(["sbtest", "-e", &source])).success("create the bank");
+
+    let sysbench = |step: &str| {
+        let events = format!("--events={EVENTS}");
+        let running = mariadb.sysbench(socket, ROWS, CLIENTS, &[&events, "--time=0", step]);
+        running.finish(LIMIT).success("sysbench").text()
+    };
+    sysbench("prepare");
+    let report = thread::scope(|scope| {
+        let report = support::room::thread(scope, || sysbench("run"));
+        let workers: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let mut client = mariadb.client(socket);
+                support::room::thread(scope, move || {
+                    let call = format!("call work({number}, {STEPS})");
+                    run(client.args(["sbtest", "-e", &call])).success(&call);
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().expect("a client of the bank");
+        }
+        report.join().expect("sysbench")
+    });
+    assert_eq!(reported(&report, "transactions:"), Some(EVENTS), "{report}");
+    assert_eq!(reported(&report, "reconnects:"), Some(0), "{report}");
+
+    let answers =
+        run(mariadb.client(socket).args(["sbtest", "-e", AUDIT])).success("the audit").text();
+    let log = server.service.stop(Signal::TERM).success("mariadbd").stderr;
+    assert!(log.contains("mariadbd: Shutdown complete"), "{log}");
+    assert!(!log.contains("[ERROR]"), "{log}");
+    // The warnings, without time and thread.
+    let warnings = log.lines().filter_map(|line| line.split_once("[Warning] "));
+    answers
+        .lines()
+        .map(str::to_owned)
+        .chain(warnings.map(|(_, warning)| warning.to_owned()))
+        .collect()
 }
 
-impl MariaDb {
-    fn installed() -> Option<Self> {
-        Some(MariaDb {
-            server: installed("mariadbd", "mariadb-server")?,
-            install: installed("mariadb-install-db", "mariadb-server")?,
-            client: installed("mariadb", "mariadb-client")?,
-            sysbench: installed("sysbench", "sysbench")?,
-        })
+fn same_data(mariadb: &MariaDb, arguments: &[&str]) {
+    // MariaDB's CHECK TABLE sometimes misses records that its purge is removing, with libc as
+    // well.
+    let is_sound =
+        |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
+    let mut outcomes = (0..3).map(|_| outcome(mariadb, |path| plain(path), arguments));
+    let without = outcomes.find(is_sound).expect("one of three runs under libc has sound tables");
+    let with = outcome(mariadb, |path| preloaded(path), arguments);
+    assert_eq!(without, with);
+    let steps = CLIENTS * STEPS;
+    for line in [
+        "sum\t50\t50000".to_owned(),
+        format!("counters\t{steps}\t{steps}\t{}", steps / 4),
+        format!("sysbench\t{ROWS}\t{ROWS}\t{ROWS}"),
+    ] {
+        assert!(with.contains(&line), "{line} not in {with:#?}");
     }
-
-    fn client(&self, socket: &Path) -> Command {
-        let mut command = plain(&self.client);
-        command.arg("--no-defaults").arg("-S").arg(socket).args(["-uroot", "-BN"]);
-        command
-    }
-
-    /// Creates a database, loads it with `sysbench` and the bank's clients, and returns its
-    /// contents.
-    fn outcome(&self, command: fn(&Path) -> Command, arguments: &[&str]) -> Vec<String> {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let socket = directory.path().join("socket");
-        let data = directory.path().join("data");
-        let shared = |command: &mut Command| {
-            command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
-            // A starting server removes all temporary tables in its directory, even those of other
-            // servers.
-            command.arg(format!("--tmpdir={}", directory.path().display()));
-            command.args(when_root(&["--user=root"])).args(["--innodb-log-file-size=16M"]);
-        };
-        let mut install = command(&self.install);
-        shared(&mut install);
-        run(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]))
-            .success("mariadb-install-db");
-
-        let mut server = command(&self.server);
-        shared(&mut server);
-        server.arg(format!("--socket={}", socket.display()));
-        server.arg(format!("--pid-file={}", directory.path().join("pid").display()));
-        server.args([
-            "--skip-networking",
-            "--innodb-buffer-pool-size=32M",
-            "--innodb-flush-log-at-trx-commit=0",
-        ]);
-        let service =
-            Service::start(server.args(arguments), || UnixStream::connect(&socket).is_ok());
-        let bank = directory.path().join("bank.sql");
-        fs::write(&bank, BANK).expect("a temporary file");
-        run(self.client(&socket).args(["-e", "create database sbtest"])).success("create database");
-        let source = format!("source {}", bank.display());
-        run(self.client(&socket).args(["sbtest", "-e", &source])).success("create the bank");
-
-        let sysbench = |step: &str| {
-            let mut command = plain(&self.sysbench);
-            command.args(["oltp_read_write", "--db-driver=mysql", "--mysql-user=root"]);
-            command.arg(format!("--mysql-socket={}", socket.display()));
-            command.args([
-                "--tables=3",
-                &format!("--table-size={ROWS}"),
-                &format!("--threads={CLIENTS}"),
-            ]);
-            // sysbench retries after deadlocks only; any other error gives a non-zero status.
-            run(command.args([&format!("--events={EVENTS}"), "--time=0", step]))
-                .success("sysbench")
-                .text()
-        };
-        sysbench("prepare");
-        let report = thread::scope(|scope| {
-            let report = support::room::thread(scope, || sysbench("run"));
-            let workers: Vec<_> = (0..CLIENTS)
-                .map(|number| {
-                    let mut client = self.client(&socket);
-                    support::room::thread(scope, move || {
-                        let call = format!("call work({number}, {STEPS})");
-                        run(client.args(["sbtest", "-e", &call])).success(&call);
-                    })
-                })
-                .collect();
-            for worker in workers {
-                worker.join().expect("a client of the bank");
-            }
-            report.join().expect("sysbench")
-        });
-        let number = |name: &str| {
-            let line = report.lines().find_map(|line| line.trim().strip_prefix(name));
-            line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok())
-        };
-        assert_eq!(number("transactions:"), Some(EVENTS), "{report}");
-        assert_eq!(number("reconnects:"), Some(0), "{report}");
-
-        let answers =
-            run(self.client(&socket).args(["sbtest", "-e", AUDIT])).success("the audit").text();
-        let log = service.stop(Signal::TERM).success("mariadbd").stderr;
-        assert!(log.contains("mariadbd: Shutdown complete"), "{log}");
-        assert!(!log.contains("[ERROR]"), "{log}");
-        // The warnings, without time and thread.
-        let warnings = log.lines().filter_map(|line| line.split_once("[Warning] "));
-        answers
-            .lines()
-            .map(str::to_owned)
-            .chain(warnings.map(|(_, warning)| warning.to_owned()))
-            .collect()
-    }
-
-    fn same(&self, arguments: &[&str]) {
-        // MariaDB's CHECK TABLE sometimes misses records that its purge is removing, with libc as
-        // well.
-        let is_sound =
-            |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
-        let mut outcomes = (0..3).map(|_| self.outcome(|path| plain(path), arguments));
-        let without =
-            outcomes.find(is_sound).expect("one of three runs under libc has sound tables");
-        let with = self.outcome(|path| preloaded(path), arguments);
-        assert_eq!(without, with);
-        let steps = CLIENTS * STEPS;
-        for line in [
-            "sum\t50\t50000".to_owned(),
-            format!("counters\t{steps}\t{steps}\t{}", steps / 4),
-            format!("sysbench\t{ROWS}\t{ROWS}\t{ROWS}"),
-        ] {
-            assert!(with.contains(&line), "{line} not in {with:#?}");
-        }
-        assert!(
-            with.iter().any(|line| line.starts_with(&format!("history\t{steps}\t"))),
-            "{with:#?}"
-        );
-        let checked: Vec<&String> = with.iter().filter(|line| line.contains("\tcheck\t")).collect();
-        assert!(
-            checked.len() == 8 && checked.iter().all(|line| line.ends_with("\tstatus\tOK")),
-            "{checked:#?}"
-        );
-    }
+    assert!(with.iter().any(|line| line.starts_with(&format!("history\t{steps}\t"))), "{with:#?}");
+    let checked: Vec<&String> = with.iter().filter(|line| line.contains("\tcheck\t")).collect();
+    assert!(
+        checked.len() == 8 && checked.iter().all(|line| line.ends_with("\tstatus\tOK")),
+        "{checked:#?}"
+    );
 }
 
 /// The server runs a thread for each connection, and commits in groups because of a binary log.
@@ -226,7 +161,7 @@ impl MariaDb {
 #[ignore = "make test-all: needs databases"]
 fn mariadb_with_thread_per_connection_gives_same_data() {
     if let Some(mariadb) = MariaDb::installed() {
-        mariadb.same(&["--log-bin=binary", "--server-id=1", "--binlog-format=mixed"]);
+        same_data(&mariadb, &["--log-bin=binary", "--server-id=1", "--binlog-format=mixed"]);
     }
 }
 
@@ -236,15 +171,18 @@ fn mariadb_with_thread_per_connection_gives_same_data() {
 #[ignore = "make test-all: needs databases"]
 fn mariadb_with_thread_pool_gives_same_data() {
     if let Some(mariadb) = MariaDb::installed() {
-        mariadb.same(&[
-            "--thread-handling=pool-of-threads",
-            "--thread-pool-size=2",
-            "--innodb-use-native-aio=0",
-            "--query-cache-type=1",
-            "--query-cache-size=1M",
-            "--performance-schema=1",
-            "--performance-schema-instrument=wait/synch/%=on",
-        ]);
+        same_data(
+            &mariadb,
+            &[
+                "--thread-handling=pool-of-threads",
+                "--thread-pool-size=2",
+                "--innodb-use-native-aio=0",
+                "--query-cache-type=1",
+                "--query-cache-size=1M",
+                "--performance-schema=1",
+                "--performance-schema-instrument=wait/synch/%=on",
+            ],
+        );
     }
 }
 

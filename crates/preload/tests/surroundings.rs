@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
-use support::group::Group;
+use support::group::{Group, version_2_parent};
 use support::{LIMIT, Running, compile, installed, library, plain, room, run};
 
 /// The program of these tests contends for 1.5 s (`long-contention` in `c/behaviour.c`).
@@ -162,10 +162,7 @@ fn program_that_may_open_no_file_counts() {
 
 #[test]
 fn frozen_and_thawed_program_counts() {
-    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    let root = roots.into_iter().find(|root| root.join("cgroup.controllers").is_file());
-    let group = root.ok_or("no version 2 control groups are mounted".to_owned());
-    let group = match group.and_then(Group::make) {
+    let group = match version_2_parent().and_then(|parent| Group::make(&parent)) {
         Ok(group) => group,
         Err(why) => {
             println!("skipped: {why}");
@@ -174,7 +171,7 @@ fn frozen_and_thawed_program_counts() {
     };
     let place = Place::new();
     let running = place.start(&[]);
-    group.write("cgroup.procs", &running.id().as_raw_nonzero().to_string());
+    group.add(running.id()).expect("the child is ours");
     for _ in 0..4 {
         for frozen in ["1", "0"] {
             group.write("cgroup.freeze", frozen);

@@ -28,6 +28,7 @@ public class Contention {
     }
 
     static void monitors() throws Exception {
+        counted = turn = 0;
         Object monitor = new Object();
         together(number -> {
             for (int i = 0; i < 20000; i++) synchronized (monitor) { counted++; }
@@ -113,6 +114,7 @@ public class Contention {
     }
 
     static void garbage() throws Exception {
+        checksum = 0;
         together(number -> {
             Map<Integer, byte[]> kept = new LinkedHashMap<>();
             long sum = 0;
@@ -130,11 +132,16 @@ public class Contention {
         System.out.println("garbage " + checksum + " " + (collections >= 3 * THREADS));
     }
 
+    /* Runs one round, or rounds for as many seconds as the argument says. */
     public static void main(String[] arguments) throws Exception {
-        monitors();
-        locks();
-        pools();
-        churn();
-        garbage();
+        long seconds = arguments.length > 0 ? Long.parseLong(arguments[0]) : 0;
+        long end = System.nanoTime() + seconds * 1_000_000_000L;
+        do {
+            monitors();
+            locks();
+            pools();
+            churn();
+            garbage();
+        } while (System.nanoTime() < end);
     }
 }
