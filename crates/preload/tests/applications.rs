@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use browser::{Browser, drawn};
-use java::Java;
+use java::{Java, LINES};
 use support::{installed, plain, preloaded, run};
 
 /* ---- Chromium ---- */
@@ -179,7 +179,7 @@ fn java_gives_same_output_under_each_collector() {
         };
         let without = outcome(plain(&java.path));
         let with = outcome(preloaded(&java.path));
-        assert_eq!(without.text().lines().count(), 5, "{}", without.both());
+        assert_eq!(without.text().lines().count(), LINES, "{}", without.both());
         assert_eq!(without.text(), with.text(), "{collector}");
         assert_eq!(without.stderr, with.stderr, "{collector}");
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use browser::{Browser, drawn};
 use disturber::{Disturber, Means};
 use growth::Growth;
-use java::Java;
+use java::{Java, LINES};
 use mariadb::{MariaDb, reported};
 use memcached::{CONNECTIONS, KEYS, Memcached, drive};
 use rustix::process::Signal;
@@ -35,7 +35,7 @@ const SIZES: u32 = 40;
 
 fn time() -> Duration {
     let seconds = std::env::var("UNCONVOY_SOAK_SECONDS").ok();
-    Duration::from_secs(seconds.map_or(10, |text| text.parse().expect("a number of seconds")))
+    Duration::from_secs(seconds.map_or(5, |text| text.parse().expect("a number of seconds")))
 }
 
 /// Prints the seed of the disturber; the moments still differ between runs.
@@ -121,7 +121,7 @@ fn java_beside_disturber_gives_same_output_and_stays_flat() {
     });
     let text = finished.expect("the load ran").text();
     let lines: Vec<&str> = text.lines().collect();
-    let (rounds, rest) = lines.as_chunks::<{ java::LINES }>();
+    let (rounds, rest) = lines.as_chunks::<LINES>();
     println!("{} rounds", rounds.len());
     assert!(rest.is_empty() && !rounds.is_empty(), "{text}");
     assert!(rounds.iter().all(|round| *round == rounds[0]), "{text}");

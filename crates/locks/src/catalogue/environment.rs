@@ -179,7 +179,7 @@ variables! {
         "system calls and errors that the test of injected faults takes";
     DIFFERENTIAL_SECONDS: "UNCONVOY_DIFFERENTIAL_SECONDS", [Tests], Form("seconds"), "3",
         "time of the differential test for each pair";
-    SOAK_SECONDS: "UNCONVOY_SOAK_SECONDS", [Tests], Form("seconds"), "10",
+    SOAK_SECONDS: "UNCONVOY_SOAK_SECONDS", [Tests], Form("seconds"), "5",
         "time of each program that runs beside disturbances";
     FUZZ: "UNCONVOY_FUZZ", [Tests], Form("name"), "",
         "parser that the fuzzer runs (`scripts/fuzz.sh`)";

@@ -31,12 +31,12 @@ impl Growth {
         let Ok(rollup) = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process)) else {
             return;
         };
-        let kilobytes = |name: &str| {
+        let kilobytes = |name: &str| -> u64 {
             let line = rollup.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
             number.unwrap_or_else(|| panic!("no {name} in\n{rollup}"))
         };
-        let private_kb: u64 = kilobytes("Private_Dirty:") + kilobytes("Swap:");
+        let private_kb = kilobytes("Private_Dirty:") + kilobytes("Swap:");
         let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", self.process)) else { return };
         self.sizes.push(Size { private_kb, descriptors: descriptors.count() });
     }

@@ -164,8 +164,8 @@ impl Browser {
         Some(Browser { directory, path, sandboxed, limit: BROWSER_LIMIT })
     }
 
-    /// A copy of the library in the browser's directory: the browser's user must be able to read it,
-    /// and the build directory may be private.
+    /// A copy of the library in the browser's directory: the browser's user must be able to read
+    /// it, and the build directory may be private.
     pub fn library(&self) -> PathBuf {
         let copy = self.directory.path().join("libunconvoy.so");
         fs::copy(support::library(), &copy).expect("a copy of the library");
