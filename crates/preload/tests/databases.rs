@@ -86,10 +86,8 @@ const ROWS: usize = 500;
 fn outcome(mariadb: &MariaDb, command: fn(&Path) -> Command, arguments: &[&str]) -> Vec<String> {
     let server = mariadb.start(command, arguments);
     let socket = &server.socket;
-    let bank = server.directory.path().join("bank.sql");
-    fs::write(&bank, BANK).expect("a temporary file");
-    let source = format!("source {}", bank.display());
-    run(mariadb.client(socket).args(["sbtest", "-e", &source])).success("create the bank");
+    run(mariadb.client(socket).args(["sbtest", "-e", &server.source(BANK)]))
+        .success("create the bank");
 
     let sysbench = |step: &str| {
         let events = format!("--events={EVENTS}");

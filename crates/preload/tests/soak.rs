@@ -143,7 +143,8 @@ fn chromium_beside_disturber_shows_page() {
             browser.render(&format!("page-{pages}"), Some(&library), |running: &Running| {
                 Disturber::start(running.id().as_raw_nonzero().get(), &means, seed())
             });
-        assert!(rendered.expect("no sandbox was asked for").document.contains(&drawn()));
+        let rendered = rendered.expect("no sandbox was asked for");
+        assert!(rendered.document.contains(&drawn()) && !rendered.screenshot.is_empty());
         pages += 1;
     }
     println!("{pages} pages");

@@ -1,5 +1,9 @@
 //! MariaDB, and sysbench as its client.
 
+// Each test binary that compiles this module uses only a part of it.
+#![allow(dead_code)]
+
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +23,16 @@ pub struct MariaDb {
 pub struct Server {
     pub service: Service,
     pub socket: PathBuf,
-    pub directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+}
+
+impl Server {
+    /// Writes statements to a file in the server's directory, and returns the command for it.
+    pub fn source(&self, statements: &str) -> String {
+        let file = self.directory.path().join("statements.sql");
+        fs::write(&file, statements).expect("a temporary file");
+        format!("source {}", file.display())
+    }
 }
 
 impl MariaDb {
