@@ -37,7 +37,8 @@ RUN_TESTS := scripts/run-tests.sh
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because each
 # leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
-TESTS_ALL := build-tests-all test-links test-rare test-slow test-pairs test-tsan test-valgrind
+TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow test-pairs test-tsan \
+	test-valgrind
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
 # QEMU, a kernel, a BPF compiler or cbindgen.
@@ -179,7 +180,11 @@ test-slow:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		$(call TEST,) -- --ignored --show-output
 
+# Ten seconds are enough for all but one of loom's models.
 test-loom:
+	LOOM_MAX_DURATION=10 $(MAKE) --no-print-directory test-loom-whole
+
+test-loom-whole:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom
 
 # RUSTC_BOOTSTRAP enables rustc's unstable ThreadSanitizer. The standard library is not
