@@ -94,6 +94,15 @@ pub fn tail_below(values: &[f64], bound: f64) -> f64 {
     (2.0 * by_mean.min(by_ranks)).min(1.0)
 }
 
+/// Bounds the probability of values as low as these if their true centre were `bound` or more and
+/// their standard deviation were known to be about `spread`, by `freedom` degrees of freedom. The
+/// values' own deviation counts if it is greater.
+pub fn tail_below_given(values: &[f64], bound: f64, spread: f64, freedom: usize) -> f64 {
+    let Some((mean, own)) = moments(values) else { return 1.0 };
+    let error = own.max(spread) / (values.len() as f64).sqrt();
+    tail((bound - mean) / error, freedom)
+}
+
 /// Mean and standard deviation; `None` with fewer than two values.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len() as f64;

@@ -28,6 +28,10 @@ pub struct Costs {
     pub waited_ns: u64,
     /// Share of the threads' time that they waited for locks.
     pub share: f64,
+    /// Share of the threads' time that they waited on condition variables. A thread there may have
+    /// nothing to do, so this is no cost.
+    #[serde(default)]
+    pub cond_share: f64,
     pub locks: Vec<LockCost>,
     /// What the profile does not cover.
     pub remarks: Vec<String>,
@@ -72,16 +76,19 @@ pub struct LockCost {
 impl Costs {
     /// The costs in a report, for a program with `threads` threads.
     pub fn of(report: &Report, threads: u64) -> Self {
-        let rows = report.classes.iter().filter(|row| !row.is_cond());
-        let waited_ns = rows.clone().map(|row| row.waited_ns).sum();
+        let (conds, rows): (Vec<&Row>, Vec<&Row>) =
+            report.classes.iter().partition(|row| row.is_cond());
+        let sum = |rows: &[&Row]| rows.iter().map(|row| row.waited_ns).sum();
+        let waited_ns: u64 = sum(&rows);
         let time = report.seconds * threads as f64;
-        let share = if time > 0.0 { waited_ns as f64 * 1e-9 / time } else { 0.0 };
+        let share = |ns: u64| if time > 0.0 { (ns as f64 * 1e-9 / time).min(1.0) } else { 0.0 };
         Costs {
             is_known: true,
             seconds: report.seconds,
             waited_ns,
-            share: share.min(1.0),
-            locks: rows.take(KEPT).map(LockCost::of).collect(),
+            share: share(waited_ns),
+            cond_share: share(sum(&conds)),
+            locks: rows.into_iter().take(KEPT).map(LockCost::of).collect(),
             remarks: report.remarks.clone(),
             advice: report
                 .advice
@@ -98,7 +105,8 @@ impl Costs {
         self.is_known && (self.waited_ns as f64) <= LITTLE * 1e9 * self.seconds
     }
 
-    /// "the locks cost 0.4 % of the time".
+    /// "the locks cost 0.4 % of the time", and how long threads waited on condition variables if
+    /// that was longer.
     pub fn sentence(&self) -> String {
         if !self.is_known {
             return "what the locks cost is unknown".to_string();
@@ -109,7 +117,12 @@ impl Costs {
             p if p < 10.0 => format!("{p:.1} % of the time"),
             p => format!("{p:.0} % of the time"),
         };
-        format!("the locks cost {shown}")
+        let locks = format!("the locks cost {shown}");
+        if self.cond_share < LITTLE || self.cond_share <= self.share {
+            return locks;
+        }
+        let percent = 100.0 * self.cond_share;
+        format!("{locks}; {percent:.0} % were waits on condition variables, perhaps for work")
     }
 }
 
@@ -163,5 +176,23 @@ impl LockCost {
             format!(", held for {} (median)", quantity::seconds(ns as f64 * 1e-9))
         });
         format!("{}, {:.0} % of the waiting{held}", self.name, 100.0 * self.share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_names_condition_variables_that_waited_longer_than_locks() {
+        let costs =
+            |share, cond_share| Costs { is_known: true, share, cond_share, ..Costs::default() };
+        assert_eq!(costs(0.004, 0.0).sentence(), "the locks cost 0.4 % of the time");
+        assert_eq!(costs(0.25, 0.2).sentence(), "the locks cost 25 % of the time");
+        let sentence = costs(0.004, 0.6).sentence();
+        assert!(
+            sentence.starts_with("the locks cost 0.4 % of the time; 60 % were waits on condition"),
+            "{sentence}"
+        );
     }
 }

@@ -6,7 +6,14 @@
 //!
 //! **Test.** Student's t and Wilcoxon's ranks of these differences, one-sided, at the looks of
 //! [`sequential`](unconvoy_measure::sequential) (a group-sequential test). The level of one test is
-//! the race's error rate, divided by the number of rivals and that of looks.
+//! the race's error rate, less [`HOPELESS_SHARE`], divided by the number of rivals and that of
+//! looks.
+//!
+//! **Hopeless configurations.** Three or four differences tell little about their own spread, so
+//! neither test can drop even a configuration that collapses. The spread of all configurations
+//! together is known much better. At the first looks, a configuration with less than
+//! [`HOPELESS`] of a rival's metric is therefore also tested by this pooled spread, or by its own
+//! if that is greater. These tests have a share of the error rate of their own.
 //!
 //! **Error rate.** A decided race chooses a configuration that is worse than the best by more than
 //! [`WORTH`] only if a test of the best one against some rival errs: the best is dropped although
@@ -15,10 +22,17 @@
 //! configurations there are K - 1 events per look, and by Bonferroni's inequality the rate holds
 //! whatever the number of configurations, whenever the race stops.
 
-use unconvoy_measure::sequential::{LOOKS, centre, tail_below};
+use unconvoy_measure::sequential::{LOOKS, centre, tail_below, tail_below_given};
 
 /// A smaller relative gain is not worth a setting.
 pub const WORTH: f64 = 0.02;
+
+/// A configuration below this part of a rival's metric is tested by the pooled spread.
+const HOPELESS: f64 = 0.5;
+/// The part of the error rate for these tests.
+const HOPELESS_SHARE: f64 = 0.2;
+/// The number of looks that make them; with more rounds, the usual tests are as sharp.
+const HOPELESS_LOOKS: usize = 4;
 
 /// A race with some configurations, numbered from 0.
 #[derive(Debug, Clone)]
@@ -77,9 +91,12 @@ impl Race {
             return;
         }
         // All comparisons of a look see the same field.
+        let pooled = self.pooled_spread(&running);
         let is_worse = |&&index: &&usize| {
             let mut rivals = running.iter().filter(|rival| **rival != index);
-            rivals.any(|&rival| self.is_below(index, rival, 0.0))
+            rivals.any(|&rival| {
+                self.is_below(index, rival, 0.0) || self.is_hopeless(index, rival, pooled)
+            })
         };
         let worse: Vec<usize> = running.iter().filter(is_worse).copied().collect();
         worse.into_iter().for_each(|index| self.racers[index].fate = Fate::Worse);
@@ -121,8 +138,39 @@ impl Race {
     /// Whether `a` is proven to be less than `margin` above `b`.
     fn is_below(&self, a: usize, b: usize, margin: f64) -> bool {
         let tests = (self.racers.len() - 1) * LOOKS.len();
+        let level = self.error_rate * (1.0 - HOPELESS_SHARE) / tests as f64;
+        tail_below(&self.differences(a, b), margin) < level
+    }
+
+    /// Whether `a` is proven to be below `b`, and far below it, by the spread of all differences.
+    fn is_hopeless(&self, a: usize, b: usize, (spread, freedom): (f64, usize)) -> bool {
         let differences = self.differences(a, b);
-        tail_below(&differences, margin) < self.error_rate / tests as f64
+        let tests = (self.racers.len() - 1) * HOPELESS_LOOKS;
+        let level = self.error_rate * HOPELESS_SHARE / tests as f64;
+        LOOKS[..HOPELESS_LOOKS].contains(&self.rounds)
+            && centre(&differences) < HOPELESS.ln()
+            && tail_below_given(&differences, 0.0, spread, freedom) < level
+    }
+
+    /// The standard deviation of a difference, pooled over the configurations `running`, and its
+    /// degrees of freedom: what remains of the scores without the means of rounds and of
+    /// configurations.
+    fn pooled_spread(&self, running: &[usize]) -> (f64, usize) {
+        let (rounds, count) = (self.rounds as f64, running.len() as f64);
+        let of_round = |round: usize| {
+            running.iter().map(|&index| self.racers[index].scores[round]).sum::<f64>() / count
+        };
+        let round_means: Vec<f64> = (0..self.rounds).map(of_round).collect();
+        let mean = round_means.iter().sum::<f64>() / rounds;
+        let squares = running.iter().map(|&index| {
+            let scores = &self.racers[index].scores;
+            let own = scores.iter().sum::<f64>() / rounds;
+            let rests = scores.iter().zip(&round_means).map(|(score, of)| score - of - own + mean);
+            rests.map(|rest| rest * rest).sum::<f64>()
+        });
+        let freedom = (self.rounds - 1) * (running.len() - 1);
+        let variance = squares.sum::<f64>() / freedom.max(1) as f64;
+        ((2.0 * variance).sqrt(), freedom)
     }
 }
 
@@ -215,6 +263,58 @@ mod tests {
         assert!(wrong < 0.01 && decided > 0.99, "{wrong} {decided}");
         // Without dropping, 32 rounds are 256 runs.
         assert!(runs < 60.0, "{runs}");
+    }
+
+    /// A configuration that collapses, with a spread as wide as its loss, beside steady ones.
+    #[test]
+    fn hopeless_configuration_leaves_at_the_first_look() {
+        let mut random = Rng::with_seed(3);
+        let rounds_of_hopeless = |random: &mut Rng| {
+            let mut race = Race::new(12, 0.05);
+            while race.running().contains(&11) && race.rounds() < 12 {
+                let scores: Vec<f64> = (0..12)
+                    .map(|index| {
+                        if index == 11 {
+                            0.02_f64.ln() + 0.5 * normal(random)
+                        } else {
+                            0.05 * normal(random)
+                        }
+                    })
+                    .collect();
+                race.add_round(|index| scores[index]);
+            }
+            race.rounds()
+        };
+        let rounds: Vec<usize> = (0..200).map(|_| rounds_of_hopeless(&mut random)).collect();
+        let first = rounds.iter().filter(|rounds| **rounds == LOOKS[0]).count();
+        assert!(first >= 190, "{first} of 200; {rounds:?}");
+    }
+
+    /// The best configuration has runs that are slow, or a wide spread of its own: neither may look
+    /// hopeless more often than the error rate allows.
+    #[test]
+    fn unsteady_best_configuration_is_seldom_dropped() {
+        let wide =
+            |random: &mut Rng, index: usize| (if index == 1 { 0.6 } else { 0.03 }) * normal(random);
+        let slow = |random: &mut Rng, index: usize| {
+            let is_slow = index == 1 && random.f64() < 0.3;
+            0.05 * normal(random) - if is_slow { 1.5 } else { 0.0 }
+        };
+        let noises: [(&str, Noise); 2] = [("wide", &wide), ("slow", &slow)];
+        for (name, noise) in noises {
+            let mut random = Rng::with_seed(11);
+            let dropped = (0..2000).filter(|_| {
+                let mut race = Race::new(8, 0.05);
+                for _ in 0..LOOKS[HOPELESS_LOOKS - 1] {
+                    let scores: Vec<f64> = (0..8).map(|it| noise(&mut random, it)).collect();
+                    race.add_round(|index| scores[index]);
+                }
+                !race.running().contains(&1)
+            });
+            let part = dropped.count() as f64 / 2000.0;
+            println!("{name}: {part}");
+            assert!(part <= 0.05, "{name}: {part}");
+        }
     }
 
     #[test]
