@@ -32,10 +32,12 @@ mod strategy;
 mod study;
 pub mod top;
 mod tune;
+mod version;
 pub mod wrong_usage;
 
 use std::ffi::c_int;
 
+use clap::error::ErrorKind;
 use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
@@ -48,6 +50,12 @@ pub fn main() -> c_int {
     }
     match Cli::read() {
         Ok(cli) => ended(dispatch(cli.command)),
+        Err(error)
+            if error.kind() == ErrorKind::DisplayVersion
+                && version::is_verbose(std::env::args_os()) =>
+        {
+            ended(print_all(version::verbose()).map(|()| 0).map_err(Into::into))
+        }
         Err(error) => wrong_usage::explain(&error, &Cli::grouped()),
     }
 }

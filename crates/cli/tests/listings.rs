@@ -17,6 +17,14 @@ fn locks_lists_every_name() {
     }
 }
 
+#[test]
+fn verbose_version_names_commit_and_parts() {
+    let stage = Stage::new();
+    stage.unconvoy().arg("--version").assert().success().stdout(contains("unconvoy 0.").count(1));
+    let verbose = stage.unconvoy().args(["--version", "--verbose"]).assert().success();
+    verbose.stdout(contains("\ncommit: ").and(contains("\nBPF programs: ")));
+}
+
 /// Joins the lines of a wrapped table cell.
 fn unwrapped(text: &str) -> String {
     text.replace(['│', '┆'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
