@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use support::{compile_file, library, plain, preloaded, run};
 
 /// The names that `path` defines for other objects.
@@ -81,6 +81,39 @@ fn every_export_is_a_function_of_libc() {
     let unknown: Vec<_> =
         exported_functions().into_iter().filter(|name| !libc.contains(name)).collect();
     assert!(unknown.is_empty(), "exported, but not functions of libc: {unknown:?}");
+}
+
+/// The newest version of glibc's symbols that a file needs, as minor number of 2.
+fn newest_glibc(path: &Path) -> u32 {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    // The names of needed versions are among those of dynamic symbols.
+    let names = file.section_by_name(".dynstr").and_then(|section| section.data().ok());
+    let names = names.expect("names of dynamic symbols");
+    let versions = names.split(|byte| *byte == 0).filter_map(|name| {
+        let minor = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_2.")?;
+        minor.split('.').next()?.parse().ok()
+    });
+    versions.max().expect("symbols of glibc")
+}
+
+#[test]
+fn glibc_needed_is_the_documented_one() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/supported.md");
+    let page = fs::read_to_string(page).expect("a page");
+    let documented = page.split_once("need glibc 2.").expect("a version").1;
+    let documented: String = documented.chars().take_while(char::is_ascii_digit).collect();
+    // A build against a newer glibc takes newer versions of some symbols.
+    let own = newest_glibc(&std::env::current_exe().expect("our own program"));
+    let documented = documented.parse::<u32>().expect("a number");
+    if own > documented {
+        println!("skipped: this machine's programs need glibc 2.{own}");
+        return;
+    }
+    for file in [library(), &library().with_file_name("unconvoy")] {
+        let needed = newest_glibc(file);
+        assert!(needed <= documented, "{} needs glibc 2.{needed}", file.display());
+    }
 }
 
 /// The source of a program that references each of `names` and prints the object that its reference
