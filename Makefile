@@ -27,6 +27,7 @@
 #   make docs               regenerate the generated parts of docs/
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
+#   make deb                build Debian packages in target/debian; `make test-deb` tries them
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -58,7 +59,7 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo test \
 	test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy soak fuzz docs book bench bench-grids \
 	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
-	install-files header clean
+	install-files deb deb-files test-deb header clean
 
 all: setup build
 
@@ -290,6 +291,38 @@ validate-elision: setup build
 SEEDS ?= 1
 figures-simulated: build
 	$(RELEASE)/unconvoy papers all simulated --out .figures --seeds $(SEEDS)
+
+# Packages for Debian in target/debian: the command with its library, the scheduler, the plug-ins.
+CARGO_DEB := target/tools/bin/cargo-deb
+PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top $(filter-out unconvoy-capi,$(RARE))
+target/tools/bin/cargo-deb:
+	$(CARGO) install --quiet --locked --root target/tools cargo-deb
+deb: export BUILD_COMMIT := $(shell git rev-parse HEAD)
+deb: build deb-files
+deb-files: $(CARGO_DEB)
+	rm -rf target/package target/debian
+	$(MAKE) --no-print-directory install-files DESTDIR=$(CURDIR)/target/package PREFIX=/usr
+	@# No package has the study.
+	rm target/package/usr/share/man/man1/unconvoy-bench* \
+		target/package/usr/share/man/man1/unconvoy-papers* \
+		target/package/usr/share/man/man1/unconvoy-sim*
+	scripts/licences.py $(PACKAGED) >target/package/licences.txt
+	for package in unconvoy unconvoy-sched-ext unconvoy-predict; do \
+		printf "$$package ($(VERSION)-1) unstable; urgency=low\n\n  * See %s.\n\n -- %s  %s\n" \
+			"https://github.com/unconvoy/unconvoy/blob/v$(VERSION)/CHANGELOG.md" \
+			"The unconvoy developers <unconvoy@users.noreply.github.com>" \
+			"$$(git log -1 --format=%cD)" >target/package/$$package.changelog || exit; done
+	strip --strip-unneeded target/package/usr/bin/* target/package/usr/lib/unconvoy/unconvoy-* \
+		target/package/usr/lib/unconvoy/*.so
+	strip --strip-debug target/package/usr/lib/libunconvoy.a
+	for package in unconvoy-cli unconvoy-sched-ext unconvoy-plugin-user; do \
+		$(CARGO_DEB) --quiet --no-build --no-strip -p $$package || exit; done
+	ls target/debian/*.deb
+
+# Installs the packages in a fresh Debian 12, runs the README's commands, and removes them.
+test-deb:
+	@scripts/setup.sh scripts/packages-deb.txt
+	scripts/deb/test.sh
 
 install: build install-files
 
