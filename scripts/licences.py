@@ -48,7 +48,8 @@ def main():
     for package in linked(sys.argv[1:]):
         name = f"{package['name']} {package['version']}"
         folder = pathlib.Path(package["manifest_path"]).parent
-        files = sorted(path for path in folder.iterdir() if TEXT.match(path.name) and path.is_file())
+        texts_of = (path for path in folder.iterdir() if TEXT.match(path.name))
+        files = sorted(path for path in texts_of if path.is_file())
         if not files and not package["license"]:
             sys.exit(f"licences: {name} names no licence")
         print(f"{name}: {package['license'] or files[0].name}")

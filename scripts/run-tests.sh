@@ -65,7 +65,7 @@ esac
 
 make=$1
 shift
-begin=$(date +%s)
+start=$(date +%s)
 : >"$times"
 : >"$skips"
 rm -f "$directory"/*.status
@@ -87,7 +87,7 @@ done
 
 repeat_failures
 awk '{ printf "%-24s %5d s\n", $1, $2 }' "$times"
-printf '%-24s %5d s\n' all "$(($(date +%s) - begin))"
+printf '%-24s %5d s\n' all "$(($(date +%s) - start))"
 sort "$skips" | uniq -c
 echo "$(wc -l <"$skips") skips"
 failed=$(for part in $(echo "$@" | tr + ' '); do

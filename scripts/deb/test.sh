@@ -24,7 +24,8 @@ in_root unconvoy doctor
 in_root unconvoy run -- sh -c 'echo runs'
 in_root unconvoy locks >/dev/null
 in_root unconvoy compare --runs 3 -- sleep 0.01
-in_root sh -c 'cd /tmp; unconvoy profile --html p.html -- apt-cache stats >/dev/null; test -s p.html'
+in_root unconvoy profile --html /tmp/page.html -- apt-cache stats >/dev/null
+test -s "$root/tmp/page.html"
 # The scheduler's package is found, and says what the machine lacks.
 in_root unconvoy sched --help >/dev/null
 for file in lib/pkgconfig/unconvoy.pc share/man/man1/unconvoy.1.gz \

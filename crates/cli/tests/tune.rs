@@ -185,12 +185,12 @@ fn read_only_folder_is_reported_before_the_first_run() {
 #[test]
 fn varying_metric_says_how_many_runs_it_would_take() {
     let stage = Stage::new();
-    // Rates are spread evenly over 1,000 to 2,600, in an order of its own under libc. Neither is
-    // ahead for long, so the result does not depend on how many runs the budget allows. The mean of
-    // a lock is a little above libc's.
-    let varying = "#!/bin/sh\nkey=runs-$UNCONVOY_LOCK+$UNCONVOY_LOAD\necho >> $key\n\
+    // Rates are spread evenly over 1,000 to 2,600, for each configuration, in an order of its own
+    // under libc. None is ahead for long, so the result does not depend on how many runs the budget
+    // allows. The mean of a lock is a little above libc's.
+    let varying = "#!/bin/sh\nkey=runs-$UNCONVOY_LOCK+$UNCONVOY_LOAD+$UNCONVOY_SSC\necho >> $key\n\
                    n=$(wc -l < $key)\nops=$((1000 + n * 618 % 1000 * 16 / 10))\n\
-                   [ $key != runs-+ ] && ops=$((1060 + n * 755 % 1000 * 16 / 10))\n\
+                   [ $key != runs-++ ] && ops=$((1060 + n * 755 % 1000 * 16 / 10))\n\
                    echo \"ops: $ops\"\n";
     tune(&stage, varying, &["--budget", "6s"])
         .code(3)
