@@ -58,10 +58,32 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     let output = Command::new(program).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n");
 
+    built_by_cmake_run(&stage, &prefix);
+
     // The installed command finds its parts.
     let output = Command::new(prefix.join("bin/unconvoy")).arg("doctor").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(&format!(" yes  {:<16}  ", "library")), "{text}");
     let output = Command::new(prefix.join("bin/unconvoy")).args(["bench", "--help"]).output();
     assert!(output.unwrap().status.success());
+}
+
+/// The examples in C and C++ build with CMake, and check themselves.
+fn built_by_cmake_run(stage: &Stage, prefix: &Path) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../locks/examples/cmake");
+    let build = stage.path("cmake");
+    for arguments in [["-S", examples.to_str().unwrap(), "-B"], ["--build", "", ""]] {
+        let made = Command::new("cmake")
+            .args(arguments.into_iter().filter(|argument| !argument.is_empty()))
+            .arg(&build)
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .output()
+            .expect("cmake runs (apt-get install cmake)");
+        assert!(made.status.success(), "{made:?}");
+    }
+    for (program, expected) in [("counter", "counted 400000\n"), ("queue", "sum 100010000\n")] {
+        let output = Command::new(build.join(program)).output().unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
 }
