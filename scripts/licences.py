@@ -44,12 +44,14 @@ def linked(packages):
 
 def main():
     texts = {}
-    print("These crates are linked into unconvoy's programs and libraries.\n")
+    print("These crates are linked into unconvoy's programs and libraries, besides Rust's standard")
+    print("library (MIT or Apache-2.0).\n")
     for package in linked(sys.argv[1:]):
         name = f"{package['name']} {package['version']}"
         folder = pathlib.Path(package["manifest_path"]).parent
-        texts_of = (path for path in folder.iterdir() if TEXT.match(path.name))
-        files = sorted(path for path in texts_of if path.is_file())
+        # Crates for C libraries have these libraries in subfolders.
+        within = folder.rglob("*") if package["name"].endswith("-sys") else folder.iterdir()
+        files = sorted(path for path in within if TEXT.match(path.name) and path.is_file())
         if not files and not package["license"]:
             sys.exit(f"licences: {name} names no licence")
         print(f"{name}: {package['license'] or files[0].name}")

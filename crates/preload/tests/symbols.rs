@@ -110,7 +110,8 @@ fn glibc_needed_is_the_documented_one() {
         println!("skipped: this machine's programs need glibc 2.{own}");
         return;
     }
-    for file in [library(), &library().with_file_name("unconvoy")] {
+    let programs = ["unconvoy", "unconvoy-top"].map(|name| library().with_file_name(name));
+    for file in programs.iter().map(PathBuf::as_path).chain([library()]) {
         let needed = newest_glibc(file);
         assert!(needed <= documented, "{} needs glibc 2.{needed}", file.display());
     }
