@@ -41,7 +41,7 @@ RUN_TESTS := scripts/run-tests.sh
 # leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
 TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow test-pairs test-tsan \
-	test-valgrind test-suite
+	test-valgrind
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
 # QEMU, a kernel, a BPF compiler or cbindgen.
@@ -150,11 +150,6 @@ fuzz: setup
 # Continues an interrupted run.
 test-suites: setup build
 	scripts/test-suites.py $(SUITES)
-
-# Fifteen seconds of one suite.
-test-suite:
-	scripts/test-suites.py --fresh --out target/tests/suites --variant glibc --variant default \
-		$(addprefix --part ,asyncqueue cancellable cond once task thread thread-pool threadtests) glib
 
 test-lint:
 	@# rustfmt and clippy are optional components of the toolchain.

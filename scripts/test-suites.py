@@ -3,10 +3,10 @@
 
     scripts/test-suites.py [OPTIONS] [SUITE...]   run suites of scripts/suites.toml, by default all
 
-Run `make build` first. Missing packages are installed, and Debian's sources are built below
-target/suites. A suite runs twice under glibc, which finds unstable tests, and once in each variant.
-A part with a difference runs once more under both. An interrupted run continues, because
-OUT/SUITE/VARIANT.json keeps each finished part; VARIANT.log beside it has the output.
+Run `make build` first. Missing packages are installed. A suite runs twice under glibc, which finds
+unstable tests, and once in each variant. A part with a difference runs once more under both. An
+interrupted run continues, because OUT/SUITE/VARIANT.json keeps each finished part; VARIANT.log
+beside it has the output.
 
 A difference is a test whose result under the library never came under glibc. The exit status is 1
 if there is one.
@@ -73,7 +73,6 @@ def tap_results(text):
 FORMATS = {
     "unittest": unittest_results,
     "tap": tap_results,
-    "exit": lambda text: (),
 }
 
 
@@ -132,22 +131,11 @@ class Suite:
         self.name, self.row, self.out = name, SUITES[name], out / name
         self.out.mkdir(parents=True, exist_ok=True)
         self.format = FORMATS[self.row["format"]]
-        self.source = ROOT / "target/suites/source" / self.row.get("source", name)
         self.strategy = self.out / "strategy.toml"
         self.strategy.write_text("version = 1\n" + self.row.get("strategy", STRATEGY))
 
-    def parts(self):
-        """The suite's parts. A command that prints them has a line break or a shell's sign."""
-        text = self.row["parts"].replace("{source}", str(self.source))
-        if re.search(r"[|;/]", text):
-            text = subprocess.check_output(["sh", "-c", text], text=True)
-        return text.split()
-
     def command(self, part, variant):
-        words = shlex.split(self.row["run"])
-        names = {"{part}": part, "{source}": str(self.source)}
-        for name, value in names.items():
-            words = [word.replace(name, value) for word in words]
+        words = [word.replace("{part}", part) for word in shlex.split(self.row["run"])]
         options = VARIANTS[variant]
         if options is None:
             return words
@@ -216,37 +204,11 @@ class Suite:
 
 
 def install(suite):
-    """Installs the suite's packages, and fetches and builds its source."""
+    """Installs the suite's packages."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(suite.row["packages"]) + "\n")
         file.flush()
         subprocess.run([ROOT / "scripts/setup.sh", file.name], check=True)
-    built = suite.source / ".built"
-    if "source" in suite.row and not built.exists():
-        if not suite.source.exists():
-            fetch(suite.row["source"], suite.source)
-        subprocess.run(["sh", "-ec", suite.row["build"]], cwd=suite.source, check=True)
-        built.touch()
-
-
-def fetch(package, directory):
-    """Unpacks a source package of Debian into `directory`. apt's settings stay as they are: lists
-    of sources come into a folder of their own, from the archives that serve the binary packages."""
-    apt = ROOT / "target/suites/apt"
-    for name in ("lists/partial", "archives/partial"):
-        (apt / name).mkdir(parents=True, exist_ok=True)
-    keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    line = f"deb-src [signed-by={keys}] $(REPO_URI) $(RELEASE) main"
-    archives = ["Created-By: Packages", "Component: main", "Origin: Debian"]
-    found = subprocess.check_output(["apt-get", "indextargets", "--format", line, *archives])
-    (apt / "sources.list").write_bytes(found)
-    options = ["-o", f"Dir::Etc::SourceList={apt}/sources.list", "-o", "Dir::Etc::SourceParts=-",
-               "-o", f"Dir::State::Lists={apt}/lists", "-o", "APT::Sandbox::User=root"]
-    subprocess.run(["apt-get", *options, "update", "-qq"], check=True)
-    subprocess.run(["apt-get", *options, "source", "-qq", package], cwd=apt, check=True)
-    unpacked = [path for path in apt.iterdir() if (path / "debian").is_dir()]
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    unpacked[0].rename(directory)
 
 
 def elided_commits():
@@ -335,7 +297,7 @@ def main():
             suite.forget()
         if not options.summary:
             install(suite)
-        parts = options.part or suite.parts()
+        parts = options.part or suite.row["parts"].split()
         if not options.summary:
             count += check(suite, list(variants(options.variant)), parts)
         rows.append(summary(suite, parts))
