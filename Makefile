@@ -10,6 +10,8 @@
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
 #   make soak               run six stress tests and soaks, half an hour each (SECONDS=N)
 #   make fuzz               fuzz the parsers, ten minutes each (SECONDS=N)
+#   make test-suites        run other projects' test suites without and with the library, hours;
+#                           results in target/suites (SUITES="cpython glib" for some)
 #   make test-busy          run `make test` beside busy neighbours, seven times
 #   make kernel             fetch the kernel and the QEMU of `unconvoy predict --kernel` into
 #                           target/kernel (100 MB)
@@ -57,8 +59,8 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo test \
-	test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy soak fuzz docs book bench bench-grids \
-	bench-programs bench-tune bench-sched validate-elision figures-simulated install \
+	test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book bench \
+	bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated install \
 	install-files deb deb-files test-deb header clean
 
 all: setup build
@@ -144,6 +146,10 @@ soak: setup-tests-all build-tests
 fuzz: FUZZ_SECONDS := $(if $(filter file,$(origin SECONDS)),600,$(SECONDS))
 fuzz: setup
 	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+# Continues an interrupted run.
+test-suites: setup build
+	scripts/test-suites.py $(SUITES)
 
 test-lint:
 	@# rustfmt and clippy are optional components of the toolchain.
