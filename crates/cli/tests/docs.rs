@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use generated::{assert_up_to_date, repository};
 use stage::{LIMIT, Stage};
+use unconvoy::catalogue::{CONTENTION_MANAGERS, LOAD_MANAGERS, POLICIES, SENSORS};
 
 /// A shell block of a page.
 struct Block {
@@ -253,6 +254,27 @@ fn help_page_is_up_to_date() {
     assert_up_to_date("reference/commands.md", &[("help", page)]);
     let tune = format!("```text\n{}\n```\n", help(&["tune", "-h"]).trim_end());
     assert_up_to_date("reference/tune.md", &[("help", tune)]);
+}
+
+#[test]
+fn changelog_names_all_commands_and_locks() {
+    let help = assert_cmd::Command::cargo_bin("unconvoy").unwrap().arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+    let commands = commands.map(|(name, _)| name).filter(|name| !name.starts_with(['-', ' ']));
+    let commands: Vec<&str> = commands.filter(|name| *name != "help").collect();
+    assert!(commands.contains(&"run") && commands.contains(&"man"), "{commands:?}");
+    let locks = CONTENTION_MANAGERS.iter().map(|lock| lock.entry.name);
+    let loads = LOAD_MANAGERS.iter().map(|load| load.entry.name);
+    let policies = POLICIES.iter().map(|policy| policy.entry.name);
+    let sensors = SENSORS.iter().map(|sensor| sensor.entry.name);
+    let text = fs::read_to_string(repository().join("CHANGELOG.md")).unwrap();
+    for name in commands.into_iter().chain(locks).chain(loads).chain(policies).chain(sensors) {
+        let is_named = [format!("`{name}`"), format!("`{name} "), format!("`unconvoy {name}")]
+            .iter()
+            .any(|form| text.contains(form));
+        assert!(is_named, "CHANGELOG.md does not name {name}");
+    }
 }
 
 /// Returns whether a sentence ends inside `line` and another one follows.
