@@ -77,9 +77,12 @@ pub fn centre(values: &[f64]) -> f64 {
     }
 }
 
-/// Bounds the probability of values as low as these if their true centre were `bound` or more.
-pub fn tail_below(values: &[f64], bound: f64) -> f64 {
-    let Some((mean, deviation)) = moments(values) else { return 1.0 };
+/// Bounds the probability of values as low as these if their true centre were `bound` or more. The
+/// standard deviation of fewer than eight values counts as `least` if it is smaller: a few runs may
+/// agree because all of them were disturbed.
+pub fn tail_below(values: &[f64], bound: f64, least: f64) -> f64 {
+    let Some((mean, own)) = moments(values) else { return 1.0 };
+    let deviation = if values.len() < MANY { own.max(least) } else { own };
     let error = deviation / (values.len() as f64).sqrt();
     let by_mean = tail((bound - mean) / error, values.len() - 1);
     let mut distances: Vec<f64> = values.iter().map(|value| value - bound).collect();
@@ -205,8 +208,16 @@ mod tests {
         assert_eq!(Interval::of(&[1.0], 0.05), None);
         let few = Interval::of(&[1.0, 2.0, 3.0], 0.05).unwrap();
         assert!((few.centre - 2.0).abs() < 1e-12 && (few.margin() - 2.484).abs() < 0.01, "{few:?}");
-        assert!(tail_below(&[1.0, 2.0, 3.0], 30.0) < 0.01);
-        assert!(tail_below(&[1.0, 2.0, 3.0], -10.0) > 0.99);
+        assert!(tail_below(&[1.0, 2.0, 3.0], 30.0, 0.0) < 0.01);
+        assert!(tail_below(&[1.0, 2.0, 3.0], -10.0, 0.0) > 0.99);
+    }
+
+    #[test]
+    fn few_agreeing_values_count_with_the_least_deviation() {
+        let few = [-1.01, -1.0, -0.99];
+        assert!(tail_below(&few, 0.0, 0.0) < 0.001 && tail_below(&few, 0.0, 0.5) > 0.05);
+        let many = [-1.01, -1.0, -0.99, -1.02, -1.0, -0.98, -1.0, -1.01];
+        assert_eq!(tail_below(&many, 0.0, 0.5), tail_below(&many, 0.0, 0.0));
     }
 
     #[test]

@@ -9,6 +9,11 @@
 //! the race's error rate, less [`HOPELESS_SHARE`], divided by the number of rivals and that of
 //! looks.
 //!
+//! **Phases.** A virtual machine may be several times slower for a while. If it was so in all of
+//! the few runs of a configuration, and in none of a rival's, their differences agree, and
+//! Student's t believes them. These tests therefore assume at least a part of the pooled spread,
+//! [`STEADIER`].
+//!
 //! **Hopeless configurations.** Three or four differences tell little about their own spread, so
 //! neither test can drop even a configuration that collapses. The spread of all configurations
 //! together is known much better. At the first looks, a configuration with less than
@@ -26,6 +31,9 @@ use unconvoy_measure::sequential::{LOOKS, centre, tail_below, tail_below_given};
 
 /// A smaller relative gain is not worth a setting.
 pub const WORTH: f64 = 0.02;
+
+/// A pair of configurations may vary less than the others by this factor.
+const STEADIER: f64 = 0.25;
 
 /// A configuration below this part of a rival's metric is tested by the pooled spread.
 const HOPELESS: f64 = 0.5;
@@ -95,7 +103,7 @@ impl Race {
         let is_worse = |&&index: &&usize| {
             let mut rivals = running.iter().filter(|rival| **rival != index);
             rivals.any(|&rival| {
-                self.is_below(index, rival, 0.0) || self.is_hopeless(index, rival, pooled)
+                self.is_below(index, rival, 0.0, pooled) || self.is_hopeless(index, rival, pooled)
             })
         };
         let worse: Vec<usize> = running.iter().filter(is_worse).copied().collect();
@@ -109,9 +117,10 @@ impl Race {
         if running.len() < 2 || !LOOKS.contains(&self.rounds) {
             return running.len() < 2;
         }
+        let pooled = self.pooled_spread(&running);
         let leader = self.leader(|_| true);
         let mut rivals = running.into_iter().filter(|rival| Some(*rival) != leader);
-        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p())))
+        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p(), pooled)))
     }
 
     /// The best so far of those that are left and pass `is_eligible`; the first of equals, because
@@ -136,10 +145,10 @@ impl Race {
     }
 
     /// Whether `a` is proven to be less than `margin` above `b`.
-    fn is_below(&self, a: usize, b: usize, margin: f64) -> bool {
+    fn is_below(&self, a: usize, b: usize, margin: f64, (spread, _): (f64, usize)) -> bool {
         let tests = (self.racers.len() - 1) * LOOKS.len();
         let level = self.error_rate * (1.0 - HOPELESS_SHARE) / tests as f64;
-        tail_below(&self.differences(a, b), margin) < level
+        tail_below(&self.differences(a, b), margin, STEADIER * spread) < level
     }
 
     /// Whether `a` is proven to be below `b`, and far below it, by the spread of all differences.
@@ -240,13 +249,13 @@ mod tests {
             let slow = if random.f64() < 0.05 { 0.6 * random.f64() } else { 0.0 };
             0.03 * normal(random) - slow
         };
-        let noises: [(&str, Noise); 3] =
-            [("even", &even), ("uneven", &uneven), ("disturbed", &disturbed)];
+        let noises: [(&str, Noise); 4] =
+            [("even", &even), ("uneven", &uneven), ("disturbed", &disturbed), ("phased", &phased)];
         let near = [0.0, 0.021, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let mixed = [0.0, 0.05, 0.08, 0.1, -0.1, -0.5, 0.03, 0.06];
         for (name, noise) in noises {
             for gains in [near, mixed] {
-                for error_rate in [0.05, 0.3] {
+                for error_rate in [0.05 / 3.0, 0.05, 0.3] {
                     let (wrong, decided, runs) = simulate(&gains, noise, error_rate);
                     println!("{name}, {error_rate}: wrong {wrong}, decided {decided}, {runs} runs");
                     assert!(wrong <= error_rate, "{name}: {wrong} of {error_rate}");
@@ -290,8 +299,35 @@ mod tests {
         assert!(first >= 190, "{first} of 200; {rounds:?}");
     }
 
-    /// The best configuration has runs that are slow, or a wide spread of its own: neither may look
-    /// hopeless more often than the error rate allows.
+    /// `clh+yield` in recorded searches on a virtual machine, by millions of operations per second.
+    #[test]
+    fn recorded_hopeless_configurations_leave_at_the_first_look() {
+        let counter = [
+            [4.764, 8.107, 7.442, 6.633, 3.621, 7.792, 0.207],
+            [4.540, 8.184, 7.529, 6.537, 4.493, 7.897, 0.081],
+            [7.469, 8.298, 7.684, 6.219, 3.682, 7.794, 0.292],
+        ];
+        let table = [
+            [8.833, 6.603, 7.293, 6.567, 5.457, 9.534, 2.285],
+            [8.663, 10.055, 8.632, 7.975, 9.739, 7.479, 0.627],
+            [9.546, 10.093, 10.264, 11.620, 12.096, 10.961, 0.906],
+        ];
+        for rounds in [counter, table] {
+            let mut race = Race::new(7, 0.05 / 3.0);
+            for rates in rounds {
+                race.add_round(|index| f64::ln(rates[index]));
+            }
+            assert_eq!(race.running(), (0..6).collect::<Vec<_>>());
+        }
+    }
+
+    /// Half of the runs are slow, as on a virtual machine whose processors move.
+    fn phased(random: &mut Rng, _: usize) -> f64 {
+        0.01 * normal(random) - if random.bool() { 1.1 } else { 0.0 }
+    }
+
+    /// The best configuration has runs that are slow, or a wide spread of its own, or is in another
+    /// phase than its rivals: none of this may drop it more often than the error rate allows.
     #[test]
     fn unsteady_best_configuration_is_seldom_dropped() {
         let wide =
@@ -300,7 +336,7 @@ mod tests {
             let is_slow = index == 1 && random.f64() < 0.3;
             0.05 * normal(random) - if is_slow { 1.5 } else { 0.0 }
         };
-        let noises: [(&str, Noise); 2] = [("wide", &wide), ("slow", &slow)];
+        let noises: [(&str, Noise); 3] = [("wide", &wide), ("slow", &slow), ("phased", &phased)];
         for (name, noise) in noises {
             let mut random = Rng::with_seed(11);
             let dropped = (0..2000).filter(|_| {
