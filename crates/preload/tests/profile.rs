@@ -188,14 +188,14 @@ fn compare(profile: &Profile, text: &str) -> Result<(), String> {
     }
 }
 
-/// Runs the program until the times of a run agree, 20 times at most. In a run that disagrees,
+/// Runs the program until the times of a run agree, five times at most. In a run that disagrees,
 /// another process may have delayed a thread between the program's reading of the clock and the
 /// library's.
 #[track_caller]
 fn assert_profile_is_true(settings: &[(&str, &str)]) {
     let stage = Stage::new();
     let mut faults = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..5 {
         let text = run(&mut stage.command(settings)).success("profile").text();
         let profile = stage.profile();
         assert!(profile.recorded.has_ended && profile.recorded.unwinds);
