@@ -5,7 +5,7 @@
 #   make workloads          build only the programs that the benchmarks run
 #   make demo               compare libc with unconvoy on LevelDB and a ray tracer, 2 minutes, or 4
 #                           from a fresh clone; results in .demo/
-#   make test               run the checks that every change must pass, about 20 minutes; see
+#   make test               run the checks that every change must pass, about 17 minutes; see
 #                           CONTRIBUTING.md
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
 #   make soak               run six stress tests and soaks, half an hour each (SECONDS=N)
@@ -37,8 +37,8 @@ RELEASE := target/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 RUN_TESTS := scripts/run-tests.sh
 
-# The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because each
-# leaves a processor idle for a good part of its time.
+# The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
+# each leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
 TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow test-pairs test-tsan \
 	test-valgrind
@@ -58,10 +58,10 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo test \
-	test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book bench \
-	bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated install \
-	install-files deb deb-files test-deb header clean
+.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo \
+	test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book \
+	bench bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated \
+	install install-files deb deb-files test-deb header clean
 
 all: setup build
 
@@ -187,7 +187,7 @@ test-slow:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		$(call TEST,) -- --ignored --show-output
 
-# Ten seconds are enough for all but one of loom's models.
+# Stops a model after ten seconds, unless it has a limit of its own.
 test-loom:
 	LOOM_MAX_DURATION=10 $(MAKE) --no-print-directory test-loom-whole
 

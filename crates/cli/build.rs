@@ -18,6 +18,7 @@ fn main() {
     // Version 3 of the instruction set (Linux 5.12) has atomic exchange. `-g` emits BTF, with which
     // the loader relocates field accesses for the running kernel.
     let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"];
+    let mut built = Vec::new();
     for (name, only) in SOURCES {
         let source = format!("src/bpf/{name}.bpf.c");
         let object = folder.join(format!("{name}.bpf.o"));
@@ -31,7 +32,8 @@ fn main() {
                     status.success(),
                     "{}: {source} cannot be compiled: {status}",
                     clang.display()
-                )
+                );
+                built.push(name);
             }
             Err(error) => {
                 println!(
@@ -43,4 +45,8 @@ fn main() {
             }
         }
     }
+    let built = if built.is_empty() { "none".to_string() } else { built.join(", ") };
+    println!("cargo::rustc-env=BUILD_BPF={built}");
+    let target = std::env::var("TARGET").expect("cargo sets it");
+    println!("cargo::rustc-env=BUILD_TARGET={target}");
 }

@@ -26,8 +26,10 @@ in_root unconvoy locks >/dev/null
 in_root unconvoy compare --runs 3 -- sleep 0.01
 in_root unconvoy profile --html /tmp/page.html -- apt-cache stats >/dev/null
 test -s "$root/tmp/page.html"
-# The scheduler's package is found, and says what the machine lacks.
-in_root unconvoy sched --help >/dev/null
+in_root unconvoy run --stats /tmp/locks.json -- apt-cache stats >/dev/null
+in_root unconvoy stats /tmp/locks.json
+in_root unconvoy predict -- sh -c 'echo predicts'
+in_root /usr/lib/unconvoy/unconvoy-sched-ext --version
 for file in lib/pkgconfig/unconvoy.pc share/man/man1/unconvoy.1.gz \
 	share/bash-completion/completions/unconvoy share/zsh/vendor-completions/_unconvoy \
 	share/fish/vendor_completions.d/unconvoy.fish; do

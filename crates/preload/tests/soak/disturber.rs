@@ -48,8 +48,8 @@ const ACTS: [Act; 7] = [
     Act::Debugger,
 ];
 
-/// What the disturber needs: control groups, and the program of busy neighbours. Declare it before
-/// the processes that it disturbs: its drop removes the groups, which must be empty.
+/// Control groups for the disturber, and the program of busy neighbours. Declare this before the
+/// processes that the disturber disturbs: the drop removes the groups, which must be empty.
 pub struct Means {
     freezer: Option<Group>,
     quota: Option<Quota>,

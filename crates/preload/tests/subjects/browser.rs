@@ -173,8 +173,9 @@ impl Browser {
         copy
     }
 
-    /// Renders the page, with `library` preloaded if given. What `beside` returns is dropped when
-    /// the browser has ended. Returns `None` if the kernel supports no sandbox.
+    /// Renders the page, with `library` preloaded if given. Calls `beside` once the browser runs,
+    /// and drops its value when the browser has ended. Returns `None` if the kernel supports no
+    /// sandbox.
     #[track_caller]
     pub fn render<T>(
         &self,
