@@ -47,6 +47,6 @@ fn main() {
     }
     let built = if built.is_empty() { "none".to_string() } else { built.join(", ") };
     println!("cargo::rustc-env=BUILD_BPF={built}");
-    let target = std::env::var("TARGET").expect("cargo sets it");
-    println!("cargo::rustc-env=BUILD_TARGET={target}");
+    let environment = std::env::var("CARGO_CFG_TARGET_ENV").expect("cargo sets it");
+    println!("cargo::rustc-env=BUILD_TARGET={architecture}-linux-{environment}");
 }
