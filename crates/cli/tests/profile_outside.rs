@@ -128,7 +128,7 @@ fn assert_waited(row: &serde_json::Value, by_program: Measured) {
     let waited = row["waited_ns"].as_f64().expect("a number");
     let Measured { waited: most, delayed } = by_program;
     assert!(
-        waited > (most - delayed) * 0.95 && waited < most * 1.05,
+        waited > most * 0.95 - delayed && waited < most * 1.05,
         "{waited} ns, but the program measured {most} ns, {delayed} of them without a processor"
     );
 }
