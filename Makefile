@@ -26,6 +26,8 @@
 #                           guest, half an hour
 #   make validate-elision   compare Syncchar's predictions with hardware transactions, ten minutes
 #   make figures-simulated  simulate the papers' figures, hours with SEEDS=5; results in .figures/
+#   make evaluation         renew the records of docs/evaluation that are not of this machine and
+#                           this code, for up to a day (RECORDS="bench tune" for some)
 #   make docs               regenerate the generated parts of docs/
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
@@ -61,7 +63,7 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo \
 	test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book \
 	bench bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated \
-	install install-files deb deb-files test-deb header clean
+	evaluation install install-files deb deb-files test-deb header clean
 
 all: setup build
 
@@ -298,6 +300,11 @@ SEEDS ?= 1
 figures-simulated: build
 	$(RELEASE)/unconvoy papers all simulated --out .figures --seeds $(SEEDS)
 
+# Continues an interrupted run. scripts/evaluation.toml lists the records.
+evaluation: setup build
+	scripts/evaluation.py $(RECORDS)
+	$(MAKE) --no-print-directory docs book
+
 # Packages for Debian in target/debian: the command with its library, the scheduler, the plug-ins.
 CARGO_DEB := target/tools/bin/cargo-deb
 PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top $(filter-out unconvoy-capi,$(RARE))
@@ -359,4 +366,4 @@ install-files:
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-grids .bench-programs .bench-tune .figures
+	rm -rf .demo .bench .bench-grids .bench-programs .bench-tune .figures .evaluation

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -94,9 +95,10 @@ def main():
                             "moves": special["moves"],
                         }
                     )
+    model = re.search(r"^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
     machine = (
-        f"{processors} processors, {platform.system()} {platform.release()}, "
-        f"{datetime.date.today()}"
+        f"{model[1] if model else platform.machine()}, {processors} processors, "
+        f"{platform.system()} {platform.release()}, {datetime.date.today()}"
     )
     if options.out:
         cells = [

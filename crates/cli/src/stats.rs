@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::de::Error as _;
@@ -230,9 +230,10 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is not JSON, or is not a record of this format.
+/// The file cannot be read, is empty, is not JSON, or is not a record of this format.
 pub fn read(file: &Path) -> anyhow::Result<Record> {
     let text = std::fs::read_to_string(file).with_context(|| messages::cannot_read(file))?;
+    ensure!(!text.is_empty(), messages::statistics_empty(file));
     let value: serde_json::Value =
         serde_json::from_str(&text).with_context(|| messages::statistics_not_json(file))?;
     match value.get("schema").and_then(|schema| schema.as_str()) {

@@ -119,12 +119,14 @@ fn thread_counts_without_placeholder_exit_2() {
 fn invalid_statistics_file_names_cause() {
     let stage = Stage::new();
     stage.write("empty", "");
+    stage.write("text", "locks");
     stage.write("other", "{}");
     stage.write("newer", r#"{"schema":"unconvoy-stats-9"}"#);
     stage.write("cut", r#"{"schema":"unconvoy-stats-1"}"#);
     for (file, cause) in [
         ("missing", "cannot read missing"),
-        ("empty", "not JSON"),
+        ("empty", "is empty: "),
+        ("text", "not JSON"),
         ("other", "not a record of"),
         ("newer", "unconvoy-stats-9"),
         ("cut", "not a complete"),

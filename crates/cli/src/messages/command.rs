@@ -76,6 +76,13 @@ pub(crate) fn cannot_read(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }
 
+pub(crate) fn statistics_empty(file: &Path) -> String {
+    format!(
+        "{} is empty: a signal, `_exit` or `exec` ended the program before it wrote the file",
+        file.display()
+    )
+}
+
 pub(crate) fn statistics_not_json(file: &Path) -> String {
     let file = file.display();
     format!("{file} is not JSON: the program may have been killed while it wrote the file")
@@ -170,6 +177,7 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
         option_of_own_locks("--load"),
+        statistics_empty(file),
         statistics_not_json(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
         not_statistics(file),

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "room.h"
 
 enum {
 	THREADS = 5,
@@ -213,13 +214,12 @@ static void use_in_child(int states)
 
 static int fork_and_use(int states, int spawns)
 {
-	extern char **environ;
 	char *const arguments[] = { "/bin/true", NULL };
 	pid_t child;
 	if (spawns) {
-		MUST(posix_spawn(&child, arguments[0], NULL, NULL, arguments, environ));
+		MUST(child_spawn(&child, arguments[0], NULL, arguments));
 	} else {
-		child = fork();
+		child = child_create();
 		if (child < 0)
 			broken("fork", errno);
 		if (child == 0) {
@@ -312,7 +312,7 @@ static void *run(void *argument)
 
 static void start(int thread)
 {
-	MUST(pthread_create(&threads[thread], NULL, run, (void *)(intptr_t)thread));
+	MUST(thread_create(&threads[thread], NULL, run, (void *)(intptr_t)thread));
 }
 
 static void on_signal(int signal) { (void)signal; }

@@ -12,6 +12,7 @@ use super::calls::result::CANCELLED;
 use super::calls::{Call, Line, THREADS, kind};
 use super::defined::{is_defined, states_for_child};
 use super::model::{Health, State, closure};
+use super::support::room::spawn;
 
 /// A thread that has used this much processor time in a call waits there: what a call does first
 /// takes microseconds.
@@ -20,8 +21,9 @@ const SPUN: Duration = Duration::from_millis(1);
 /// A deadline passes by then: [`Deadline::Soon`](super::calls::Deadline) is 2 ms.
 const DEADLINE: Duration = Duration::from_millis(4);
 
-/// How long the states may go without an expected result.
-const LIMIT: Duration = Duration::from_secs(20);
+/// How long the states may go without an expected result: longer than the program waits for room
+/// for a thread (`c/room.h`).
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// With more possible states than this, the test waits until all threads rest.
 const MANY: usize = 2000;
@@ -63,7 +65,7 @@ struct Thread {
 impl Subject {
     pub fn start(mut command: Command) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("a process");
+        let mut child = spawn(&mut command).expect("a process");
         let input = child.stdin.take().expect("a pipe");
         let output = child.stdout.take().expect("a pipe");
         let threads = [Thread::default(); THREADS + 1];

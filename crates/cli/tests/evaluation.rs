@@ -1,0 +1,159 @@
+//! `scripts/evaluation.py` in a repository of its own, and its list of records.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Measures a number of its source, after which it may fail.
+const RECORD: &str = r#"
+[[record]]
+name = "number"
+hours = 0
+command = """
+echo run >>runs
+cat source >$OUT/number
+test ! -e fails"""
+publish = "cp $OUT/number docs/records/number"
+sources = ["source"]
+"#;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A repository with the script and one record.
+struct Copy(tempfile::TempDir);
+
+impl Copy {
+    fn new() -> Self {
+        let copy = Self(tempfile::tempdir().expect("a folder"));
+        for folder in ["scripts", "docs/records"] {
+            fs::create_dir_all(copy.path(folder)).expect("a folder");
+        }
+        fs::copy(repository().join("scripts/evaluation.py"), copy.path("scripts/evaluation.py"))
+            .expect("a copy");
+        copy.write("scripts/evaluation.toml", RECORD);
+        copy.write("source", "1\n");
+        copy.git(&["init", "--quiet"]);
+        copy.commit();
+        copy
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a file");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn git(&self, words: &[&str]) {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let status = Command::new("git").args(who).args(words).current_dir(self.0.path()).status();
+        assert!(status.expect("git").success(), "git {words:?}");
+    }
+
+    fn commit(&self) {
+        self.git(&["add", "source", "scripts"]);
+        self.git(&["commit", "--quiet", "-m", "state"]);
+    }
+
+    /// Runs the script, and returns its exit status and what it printed.
+    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(self.path("scripts/evaluation.py"));
+        let Output { status, stdout, stderr } = command.args(words).output().expect("python3");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (status.code(), text(stdout) + &text(stderr))
+    }
+}
+
+#[test]
+fn records_are_renewed_when_their_sources_change() {
+    let copy = Copy::new();
+    let (status, text) = copy.run(&["--list"]);
+    assert!(status == Some(0) && text.contains("not measured by"), "{status:?}: {text}");
+
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(0) && text.contains("1 renewed, 0 current"), "{status:?}: {text}");
+    assert_eq!(copy.read("docs/records/number"), "1\n");
+    let states: serde_json::Value =
+        serde_json::from_str(&copy.read("docs/records/evaluation.json")).expect("JSON");
+    for key in ["commit", "machine", "begun", "ended", "command", "sources"] {
+        assert!(!states["number"][key].is_null(), "no {key} in {states:#}");
+    }
+
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(0) && text.contains("0 renewed, 1 current"), "{status:?}: {text}");
+    assert_eq!(copy.read("runs"), "run\n", "a current record was renewed");
+
+    copy.write("source", "2\n");
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(0) && text.contains("0 renewed, 1 current"), "{status:?}: {text}");
+    copy.commit();
+    assert!(copy.run(&["--list"]).1.contains(": source"));
+    assert_eq!(copy.run(&[]).0, Some(0));
+    assert_eq!(copy.read("docs/records/number"), "2\n");
+
+    let states = "docs/records/evaluation.json";
+    copy.write(states, &copy.read(states).replace("\"cpu\": \"", "\"cpu\": \"Z80 "));
+    assert!(copy.run(&["--list"]).1.contains("another machine: cpu was Z80 "));
+}
+
+#[test]
+fn failed_and_interrupted_records_continue() {
+    let copy = Copy::new();
+    copy.write("fails", "");
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(1) && text.contains("failed: number"), "{status:?}: {text}");
+    assert!(!copy.path("docs/records/evaluation.json").exists());
+    fs::remove_file(copy.path("fails")).expect("a file");
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(0) && text.contains("continues the run"), "{status:?}: {text}");
+    assert!(!copy.path(".evaluation/number").exists(), "results of a finished record stay");
+}
+
+#[test]
+fn wrong_use_measures_nothing() {
+    let copy = Copy::new();
+    let (status, text) = copy.run(&["nosuch"]);
+    assert!(status == Some(2) && text.contains("no record nosuch: known are number"), "{text}");
+    copy.write("source", "3\n");
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(2) && text.contains("commit first"), "{status:?}: {text}");
+    assert_eq!(copy.read("runs"), "");
+}
+
+/// Each generated block of a page belongs to a record, and each source exists.
+#[test]
+fn list_covers_the_generated_blocks() {
+    let list = fs::read_to_string(repository().join("scripts/evaluation.toml")).expect("a list");
+    let list: toml::Table = list.parse().expect("TOML");
+    let records = list["record"].as_array().expect("records");
+    let mut publishing = String::new();
+    for record in records {
+        for source in record["sources"].as_array().expect("sources") {
+            let source = source.as_str().expect("a path");
+            assert!(repository().join(source).exists(), "{}: no {source}", record["name"]);
+        }
+        let publish = record["publish"].as_str().expect("a command");
+        publishing += publish;
+        let words = publish.split_whitespace();
+        for script in words.filter(|word| word.starts_with("scripts/")) {
+            publishing += &fs::read_to_string(repository().join(script)).expect(script);
+        }
+    }
+    let pages = fs::read_dir(repository().join("docs/evaluation")).expect("pages");
+    for page in pages.map(|page| page.expect("a page").path()) {
+        let name = page.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = if page.is_file() { fs::read_to_string(&page).expect("text") } else { continue };
+        if text.contains("<!-- generated: ") {
+            let writes = publishing.contains(&format!("evaluation/{name}.md"))
+                || publishing.contains(&format!("block {name} "));
+            assert!(writes, "no record in scripts/evaluation.toml writes {name}.md");
+        }
+    }
+}
