@@ -67,6 +67,60 @@ int main(void)
 }
 ";
 
+/// A program whose parent waits on a condition variable while its child's threads contend.
+const FORKING: &str = "\
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER, work_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t no_work = PTHREAD_COND_INITIALIZER;
+static volatile long total;
+static atomic_int stop;
+static void *work(void *unused)
+{
+	while (!stop) {
+		pthread_mutex_lock(&work_lock);
+		for (int i = 0; i < 1000; i++)
+			total++;
+		pthread_mutex_unlock(&work_lock);
+	}
+	return unused;
+}
+static void *idle(void *unused)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += 500000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&idle_lock);
+	pthread_cond_timedwait(&no_work, &idle_lock, &until);
+	pthread_mutex_unlock(&idle_lock);
+	return unused;
+}
+int main(void)
+{
+	pthread_t threads[4];
+	int is_worker = fork() == 0;
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], 0, is_worker ? work : idle, 0);
+	if (is_worker) {
+		nanosleep(&(struct timespec){ 0, 100000000 }, 0);
+		stop = 1;
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], 0);
+	if (is_worker)
+		return 0;
+	wait(0);
+	puts(\"ops: 1\");
+	return 0;
+}
+";
+
 /// Searches with the script `program`; `options` come before `--`.
 fn tune(stage: &Stage, program: &str, options: &[&str]) -> Assert {
     stage.script("server", program);
@@ -144,6 +198,19 @@ fn failing_program_is_reported_at_the_first_run() {
 }
 
 #[test]
+fn failure_in_the_confirmation_is_undecided_with_its_cause() {
+    let stage = Stage::new();
+    // Equal rates end the trials at their first look, after three rounds.
+    let failing = "#!/bin/sh\nkey=runs-$UNCONVOY_LOCK+$UNCONVOY_LOAD+$UNCONVOY_SSC\necho >> $key\n\
+                   [ $key = runs-loiter+control+ ] && [ $(wc -l < $key) -gt 3 ] &&\n\
+                   echo no database && exit 4\necho ops: 1\n";
+    tune(&stage, failing, &["--budget", "20s"])
+        .code(3)
+        .stdout(contains("Undecided: default left the confirmation (exit status 4)"))
+        .stderr(contains("its last line: no database"));
+}
+
+#[test]
 fn wrong_usage_starts_nothing() {
     let stage = Stage::new();
     let started = "#!/bin/sh\ntouch started\n";
@@ -158,6 +225,7 @@ fn wrong_usage_starts_nothing() {
         (&["--error-rate", "2"], "expected 0.0001 to 0.5"),
         (&["--threads", "2"], "--threads has no effect without {threads}"),
         (&["--output", "o.toml", "--html", "/proc/nosuch/o.html"], "--html /proc/nosuch/o.html: "),
+        (&["--output", "o.toml", "--html", "o", "--json", "o"], "--json and --html both name o: "),
     ] {
         tune(&stage, started, options).code(2).stderr(contains(message));
     }
@@ -204,6 +272,23 @@ fn long_runs_say_which_budget_they_need() {
     tune(&stage, "#!/bin/sh\nsleep 0.4\necho ops: 1\n", &["--budget", "3s"])
         .code(3)
         .stdout(contains("so the budget is too small for trials: try --budget 1m"));
+    assert!(!stage.path("server-tune.json").exists(), "nothing is worth resuming");
+}
+
+#[test]
+fn profile_is_of_the_process_that_waits_for_locks() {
+    let Some(library) = stage::library() else { return };
+    let stage = Stage::new();
+    let source = stage.write("forking.c", FORKING);
+    stage.compile("forking", &source, &["-O2", "-pthread"]).unwrap();
+    let mut command = stage.unconvoy();
+    command.env("UNCONVOY_LIBRARY", library).args(["tune"]).args(METRIC);
+    // The budget ends after the profile.
+    command.args(["--budget", "4s", "--json", "o.json", "--", "./forking"]);
+    command.assert().code(3).stdout(contains("too small for trials"));
+    let costs = &record(&stage, "o.json")["costs"];
+    assert_eq!(costs["locks"][0]["name"], "work_lock", "{costs}");
+    assert!(costs["remarks"].to_string().contains("also waited "), "{costs}");
 }
 
 /// A program whose 30th run waits.
@@ -257,6 +342,9 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
         .code(1)
         .stderr(contains("its program is [\"./server\"] and not [\"./server\",\"--other\"]"));
     resume(&[], &["./server"]).code(1).stderr(contains("its metric is"));
+    let mut nothing = stage.unconvoy();
+    nothing.args(["tune", "--resume", "nosuch.json", "--", "./server"]);
+    nothing.assert().code(1).stderr(contains("nosuch.json does not exist"));
     let mut elsewhere = before.clone();
     elsewhere["context"]["cpu"] = "Z80".into();
     stage.write("elsewhere.json", &elsewhere.to_string());

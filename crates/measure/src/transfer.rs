@@ -108,16 +108,36 @@ fn stay_on(processor: usize) -> bool {
     one.set(processor).is_ok() && sched_setaffinity(Pid::from_raw(0), &one).is_ok()
 }
 
-/// A remark about measurements whose transfer times differ by a factor of two or more: they were
-/// made on what are in effect two machines.
+/// Transfer times that differ by a factor of two or more: on what are in effect two machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distances {
+    least: u32,
+    greatest: u32,
+}
+
+impl Distances {
+    /// The distances in some transfer times; `None` if they hardly differ.
+    pub fn of(times: impl Iterator<Item = u32>) -> Option<Self> {
+        let ends = |ends: Option<(u32, u32)>, ns: u32| {
+            Some(ends.map_or((ns, ns), |(least, greatest)| (least.min(ns), greatest.max(ns))))
+        };
+        let (least, greatest) = times.fold(None, ends)?;
+        (greatest >= 2 * least.max(1)).then_some(Self { least, greatest })
+    }
+
+    /// Whether a transfer time is nearer to the greatest one.
+    pub fn is_far(self, ns: u32) -> bool {
+        let middle = f64::from(self.least.max(1)) * f64::from(self.greatest);
+        f64::from(ns).powi(2) > middle
+    }
+}
+
+/// A remark about measurements with different [`Distances`].
 pub fn remark(times: impl Iterator<Item = u32>) -> Option<String> {
     let times: Vec<u32> = times.collect();
-    let (least, greatest) = (*times.iter().min()?, *times.iter().max()?);
-    if greatest < 2 * least.max(1) {
-        return None;
-    }
-    let middle = f64::from(least.max(1)) * f64::from(greatest);
-    let far = times.iter().filter(|&&time| f64::from(time).powi(2) > middle).count();
+    let distances = Distances::of(times.iter().copied())?;
+    let far = times.iter().filter(|&&time| distances.is_far(time)).count();
+    let Distances { least, greatest } = distances;
     Some(messages::processors_moved(least, greatest, far, times.len()))
 }
 

@@ -3,7 +3,7 @@
 //! [`options`] is the command line, [`plan`] the list of runs. [`session`] measures them,
 //! [`summary`] condenses them, and the exporters of [`export`] render the [`record`].
 
-mod command;
+pub mod command;
 pub mod configuration;
 pub mod context;
 mod export;

@@ -22,8 +22,28 @@ pub(crate) fn not_ours(file: &Path) -> String {
     )
 }
 
+pub(crate) fn default_output_rejected(file: &Path, why: impl Display) -> String {
+    format!("{}: {why}; name another file with --output", file.display())
+}
+
+pub(crate) fn same_file(option: &str, other: &str, file: &Path) -> String {
+    format!("{option} and {other} both name {}: choose two files", file.display())
+}
+
 pub(crate) fn not_a_record(file: &Path) -> String {
     format!("{} is not a record of `unconvoy tune`: start again without --resume", file.display())
+}
+
+pub(crate) fn damaged_record(file: &Path, why: impl Display) -> String {
+    format!("{} ({why})", not_a_record(file))
+}
+
+pub(crate) fn nothing_to_resume(file: &Path) -> String {
+    format!(
+        "no search to resume: {} does not exist, and a search that ended keeps no such file;\n  \
+         start again without --resume",
+        file.display()
+    )
 }
 
 pub(crate) fn complete(file: &Path) -> String {
@@ -53,8 +73,16 @@ pub(crate) fn not_tried(candidate: &str, why: &str) -> String {
     format!("not tried: {candidate}: {why}")
 }
 
-pub(crate) fn failed_under(candidate: &str, why: &str) -> String {
-    format!("the program failed under {candidate}, which is out of the trials: {why}")
+/// `last_line` is the end of the program's output.
+pub(crate) fn failed_under(candidate: &str, why: &str, last_line: &str) -> String {
+    let text = format!("the program failed under {candidate}, which leaves the search: {why}");
+    if last_line.is_empty() { text } else { format!("{text}\n  its last line: {last_line}") }
+}
+
+pub(crate) fn not_confirmed(candidate: &str, why: &str) -> String {
+    format!(
+        "Undecided: {candidate} left the confirmation ({why}): see why it fails, and search again"
+    )
 }
 
 pub(crate) fn metric_not_positive(value: f64) -> String {
@@ -73,6 +101,20 @@ pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     format!(
         "the metric varies too much: the interval is ±{half:.1} %; to see 2 % takes {rounds} runs \
          of each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
+    )
+}
+
+/// `near` and `far` are ratios with their numbers of rounds.
+pub(crate) fn depends_on_distance(
+    candidate: &str,
+    (near, near_rounds): (String, usize),
+    (far, far_rounds): (String, usize),
+) -> String {
+    format!(
+        "the virtual processors moved, and the result depends on that: {candidate} is\n  \
+         {near} in {near_rounds} rounds with near processors, and\n  \
+         {far} in {far_rounds} rounds with far ones:\n  \
+         search again where processors stay, or weigh the two ratios yourself"
     )
 }
 
@@ -98,16 +140,26 @@ pub(crate) fn samples() -> Vec<String> {
         no_error_rate().into(),
         output_rejected("--output", Path::new("/server.toml"), "permission denied"),
         not_ours(Path::new("server.toml")),
+        default_output_rejected(Path::new("server.toml"), "cannot write to / (permission denied)"),
+        same_file("--html", "--json", Path::new("o.json")),
         not_a_record(file),
+        damaged_record(file, "expected value at line 1 column 1"),
+        nothing_to_resume(file),
         complete(file),
         differs(file, "machine's cpu", "\"Z80\"", "\"AMD EPYC\""),
         budget_too_small("60.0 s", 21),
         no_profile().into(),
         not_tried("elided", "this processor has no transactions"),
-        failed_under("tpmcs+control", "exit status 3"),
+        failed_under("tpmcs+control", "exit status 3", "no database"),
+        not_confirmed("default", "exit status 3"),
         metric_not_positive(0.0),
         few_rounds("25.0 s", 3, 2),
         varies(7.5, 120, "4.00 s"),
+        depends_on_distance(
+            "default",
+            ("1.65 times libc (1.38 to 1.97)".into(), 7),
+            ("0.94 times libc (0.83 to 1.05)".into(), 18),
+        ),
         leads("loiter+park", 4, 1.32),
         nothing_yet().into(),
         kept("unconvoy tune --resume server-tune.json -- ./server"),

@@ -130,7 +130,11 @@ pub fn profiled(
     interrupts: &Interrupts,
 ) -> anyhow::Result<(Outcome, Option<(Report, u64)>)> {
     let (outcome, recorded) = recording::run_silently(program, interposer, limit, interrupts)?;
-    let report = |it: Recorded| (evaluated(&it, Sort::Waited), it.observed.threads);
+    let report = |(recorded, remarks): recording::Remarked| {
+        let mut report = evaluated(&recorded, Sort::Waited);
+        report.remarks.extend(remarks);
+        (report, recorded.observed.threads)
+    };
     Ok((outcome, recorded.map(report)))
 }
 

@@ -1,5 +1,6 @@
 //! Runs the program, and reads the profiles that its processes wrote.
 
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
@@ -38,6 +39,9 @@ pub struct Recording {
     others: Vec<(PathBuf, Recorded)>,
     is_kept: bool,
 }
+
+/// The profile of one process, and remarks on the others.
+pub type Remarked = (Recorded, Vec<String>);
 
 /// Reads a profile.
 ///
@@ -142,7 +146,8 @@ fn command(
 }
 
 /// Runs the program under libc's locks, without its output and for at most `limit`. Returns how it
-/// ended and the profile of the process that waited longest, `None` if there is none.
+/// ended, and the profile of the process that waited longest for locks with remarks on the others,
+/// `None` if there is none.
 ///
 /// # Errors
 ///
@@ -152,7 +157,7 @@ pub fn run_silently(
     interposer: &Path,
     limit: Duration,
     interrupts: &Interrupts,
-) -> anyhow::Result<(Outcome, Option<Recorded>)> {
+) -> anyhow::Result<(Outcome, Option<Remarked>)> {
     let (file, _folder) = file(None)?;
     let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
     let not_started = |error| Refusal::not_started(&program[0], &error);
@@ -160,17 +165,19 @@ pub fn run_silently(
     let observer = Observer::start(running.id());
     let ended = running.finish(Some(limit), interrupts);
     let observed = observer.map(Observer::finish);
-    let main = recorded_since(&file, 0)?.into_iter().next().map(|(_, mut recorded)| {
+    let mut found = recorded_since(&file, 0)?.into_iter();
+    let main = found.next().map(|(_, mut recorded)| {
         if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {
             recorded.observed = observed.of(&recorded);
         }
-        recorded
+        (recorded, remarks_on_others(found.as_slice(), false))
     });
     Ok((ended?.0, main))
 }
 
 /// The profiles of this run, FILE and those of child processes, FILE.PID. The process that waited
-/// longest comes first.
+/// longest for locks comes first. Among processes without such waits, the process that waited
+/// longest on condition variables comes first.
 fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBuf, Recorded)>> {
     let mut found = Vec::new();
     for path in files_of(file)? {
@@ -181,9 +188,33 @@ fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBu
             found.push((path, recorded));
         }
     }
-    let waited = |recorded: &Recorded| recorded.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
-    found.sort_by_key(|(path, recorded)| (std::cmp::Reverse(waited(recorded)), path.clone()));
+    found.sort_by_key(|(path, recorded)| (Reverse(waited_ns(recorded)), path.clone()));
     Ok(found)
+}
+
+/// Time that the process waited for locks, and time that it waited on condition variables. A server
+/// that forks waits for its workers for longer than they wait for their locks.
+fn waited_ns(recorded: &Recorded) -> [u64; 2] {
+    [true, false].map(|is_lock| {
+        let of_kind = recorded.locks.iter().filter(|lock| lock.kind.is_lock() == is_lock);
+        of_kind.map(|lock| lock.wait_ns).sum()
+    })
+}
+
+/// What a report on one process leaves out: the other processes that waited.
+fn remarks_on_others(others: &[(PathBuf, Recorded)], is_kept: bool) -> Vec<String> {
+    let waited = others.iter().filter(|(_, other)| !other.locks.is_empty());
+    let remark = |(path, other): &(PathBuf, Recorded)| {
+        let waits: u64 = other.locks.iter().map(|lock| lock.waits).sum();
+        let place = if is_kept {
+            format!("read {}", path.display())
+        } else {
+            "keep the profiles with `unconvoy profile --output`".to_string()
+        };
+        let program = other.program.display();
+        format!("Process {} ({program}) also waited {waits} times: {place}.", other.pid)
+    };
+    waited.take(5).map(remark).collect()
 }
 
 /// The files of a run: FILE and FILE.PID.
@@ -220,20 +251,7 @@ impl Recording {
         if self.ended.why.is_none() && !self.ended.status.success() {
             remarks.push(format!("The program: {}.", describe(self.ended.status)));
         }
-        let waited = self.others.iter().filter(|(_, other)| !other.locks.is_empty());
-        for (path, other) in waited.take(5) {
-            let waits: u64 = other.locks.iter().map(|lock| lock.waits).sum();
-            let place = if self.is_kept {
-                format!("read {}", path.display())
-            } else {
-                "keep the profiles with --output".to_string()
-            };
-            remarks.push(format!(
-                "Process {} ({}) also waited {waits} times: {place}.",
-                other.pid,
-                other.program.display()
-            ));
-        }
+        remarks.extend(remarks_on_others(&self.others, self.is_kept));
         remarks
     }
 }

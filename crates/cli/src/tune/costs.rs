@@ -28,11 +28,17 @@ pub struct Costs {
     pub waited_ns: u64,
     /// Share of the threads' time that they waited for locks.
     pub share: f64,
-    /// Share of the threads' time that they waited on condition variables. A thread there may have
+    /// Time that all threads together waited on condition variables. A thread there may have
     /// nothing to do, so this is no cost.
+    #[serde(default)]
+    pub cond_waited_ns: u64,
+    /// Share of the threads' time that they waited on condition variables.
     #[serde(default)]
     pub cond_share: f64,
     pub locks: Vec<LockCost>,
+    /// The condition variables.
+    #[serde(default)]
+    pub conds: Vec<LockCost>,
     /// What the profile does not cover.
     pub remarks: Vec<String>,
     /// What the profile suggests, in order of worth.
@@ -87,8 +93,10 @@ impl Costs {
             seconds: report.seconds,
             waited_ns,
             share: share(waited_ns),
+            cond_waited_ns: sum(&conds),
             cond_share: share(sum(&conds)),
             locks: rows.into_iter().take(KEPT).map(LockCost::of).collect(),
+            conds: conds.into_iter().take(KEPT).map(LockCost::of).collect(),
             remarks: report.remarks.clone(),
             advice: report
                 .advice
@@ -105,8 +113,8 @@ impl Costs {
         self.is_known && (self.waited_ns as f64) <= LITTLE * 1e9 * self.seconds
     }
 
-    /// "the locks cost 0.4 % of the time", and how long threads waited on condition variables if
-    /// that was longer.
+    /// "the locks cost 0.4 % of the time", and how long threads waited on condition variables
+    /// unless that is little.
     pub fn sentence(&self) -> String {
         if !self.is_known {
             return "what the locks cost is unknown".to_string();
@@ -118,11 +126,11 @@ impl Costs {
             p => format!("{p:.0} % of the time"),
         };
         let locks = format!("the locks cost {shown}");
-        if self.cond_share < LITTLE || self.cond_share <= self.share {
+        if self.cond_share < LITTLE {
             return locks;
         }
         let percent = 100.0 * self.cond_share;
-        format!("{locks}; {percent:.0} % were waits on condition variables, perhaps for work")
+        format!("{locks}; waits on condition variables, perhaps for work, took {percent:.0} %")
     }
 }
 
@@ -184,15 +192,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentence_names_condition_variables_that_waited_longer_than_locks() {
+    fn sentence_has_the_waits_on_condition_variables_unless_they_are_short() {
         let costs =
             |share, cond_share| Costs { is_known: true, share, cond_share, ..Costs::default() };
-        assert_eq!(costs(0.004, 0.0).sentence(), "the locks cost 0.4 % of the time");
-        assert_eq!(costs(0.25, 0.2).sentence(), "the locks cost 25 % of the time");
-        let sentence = costs(0.004, 0.6).sentence();
-        assert!(
-            sentence.starts_with("the locks cost 0.4 % of the time; 60 % were waits on condition"),
-            "{sentence}"
-        );
+        assert_eq!(costs(0.004, 0.009).sentence(), "the locks cost 0.4 % of the time");
+        let conds = "waits on condition variables, perhaps for work, took";
+        for (share, cond_share, expected) in [
+            (0.004, 0.6, format!("the locks cost 0.4 % of the time; {conds} 60 %")),
+            (0.25, 0.2, format!("the locks cost 25 % of the time; {conds} 20 %")),
+        ] {
+            assert_eq!(costs(share, cond_share).sentence(), expected);
+        }
     }
 }

@@ -139,6 +139,10 @@ pub fn text(record: &Record, quiet: bool) -> String {
             }
         }
         text += &format!("{table}\n{}\n", record.context.line());
+        // Without a gain, the sentence has the costs.
+        if let Some(costs) = record.costs.as_ref().filter(|_| verdict.gain().is_some()) {
+            text += &format!("Under libc, {}.\n", costs.sentence());
+        }
     }
     text + &format!("{}\n", record.sentence)
 }

@@ -6,10 +6,13 @@ mod budget;
 mod candidates;
 mod chart;
 mod costs;
+#[cfg(test)]
+mod evaluation;
 mod file;
 mod known;
 pub mod options;
 mod page;
+mod phases;
 mod race;
 mod record;
 mod records;

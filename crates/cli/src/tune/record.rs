@@ -1,8 +1,9 @@
 //! The record of a search: its result, and the state from which `--resume` goes on.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::resume::difference;
@@ -124,9 +125,14 @@ impl Record {
     ///
     /// The file cannot be read, or what differs.
     pub fn resumed(mut self, file: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(file).with_context(|| cannot_read(file))?;
-        let old: Record =
-            serde_json::from_str(&text).with_context(|| messages::not_a_record(file))?;
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!(messages::nothing_to_resume(file))
+            }
+            text => text.with_context(|| cannot_read(file))?,
+        };
+        let old: Record = serde_json::from_str(&text)
+            .map_err(|error| anyhow!(messages::damaged_record(file, error)))?;
         ensure!(old.schema == SCHEMA && old.is_consistent(), messages::not_a_record(file));
         ensure!(!old.complete, messages::complete(file));
         // More time, or another order, continues the same search.

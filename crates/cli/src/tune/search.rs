@@ -21,7 +21,7 @@ use super::candidates::LIBC;
 use super::options::TuneArgs;
 use super::record::{Plan, Record};
 use super::session::{Session, Stop};
-use super::{file, page};
+use super::{file, page, phases};
 use crate::compare::context::Context;
 use crate::compare::extract::Printed;
 use crate::compare::trial::Runner;
@@ -55,10 +55,15 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let interrupts = Interrupts::install()?;
     let mut record = Record::begin(plan, Context::capture());
-    record.warnings.extend(record.context.warning());
+    // The user can still act on it.
+    if let Some(warning) = record.context.warning() {
+        complain(&format!("warning: {warning}"));
+        record.warnings.push(warning);
+    }
     if let Some(file) = &args.resume {
         record = record.resumed(file)?;
     }
+    let shown = record.warnings.len();
     let budget = args.budget.as_secs();
     let quiet = args.measured.quiet;
     let mut session = Session {
@@ -83,7 +88,7 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
     let ended = session.search();
     session.progress.finish();
     let record = session.record;
-    conclude(args, record, ended, &output, &state)
+    conclude(args, record, shown, ended, &output, &state)
 }
 
 fn plan(args: &TuneArgs) -> Result<Plan, Refusal> {
@@ -106,11 +111,21 @@ fn named_after(program: &std::ffi::OsStr) -> PathBuf {
 
 /// Checks the outputs before the search, which may take long.
 fn check_outputs(args: &TuneArgs, output: &Path, state: &Path) -> Result<(), Refusal> {
-    let outputs = [("--output", Some(output)), ("--json", Some(state))];
-    for (option, path) in outputs.into_iter().chain([("--html", args.html.as_deref())]) {
-        let Some(path) = path else { continue };
-        writable(path)
-            .map_err(|why| Refusal::usage(messages::output_rejected(option, path, why)))?;
+    let named =
+        [("--output", Some(output)), ("--json", Some(state)), ("--html", args.html.as_deref())];
+    let outputs: Vec<(&str, &Path)> =
+        named.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
+    for (index, (option, path)) in outputs.iter().enumerate() {
+        writable(path).map_err(|why| {
+            Refusal::usage(match args.output {
+                None if *option == "--output" => messages::default_output_rejected(path, why),
+                _ => messages::output_rejected(option, path, why),
+            })
+        })?;
+        let same = outputs[..index].iter().find(|(_, other)| other == path);
+        if let Some((other, _)) = same {
+            return Err(Refusal::usage(messages::same_file(other, option, path)));
+        }
     }
     if args.output.is_none() && !file::may_replace(output) {
         return Err(Refusal::usage(messages::not_ours(output)));
@@ -118,19 +133,19 @@ fn check_outputs(args: &TuneArgs, output: &Path, state: &Path) -> Result<(), Ref
     Ok(())
 }
 
-/// Writes and prints what was found, and returns the exit status.
+/// Writes and prints what was found, and returns the exit status. The first `shown`
+/// warnings are on the user's screen.
 fn conclude(
     args: &TuneArgs,
     mut record: Record,
+    shown: usize,
     ended: Result<(), Stop>,
     output: &Path,
     state: &Path,
 ) -> anyhow::Result<u8> {
+    record.complete = ended.is_ok();
     let mut status = match ended {
-        Ok(()) => {
-            record.complete = true;
-            0
-        }
+        Ok(()) => 0,
         Err(Stop::Refused(refusal)) if record.runs.is_empty() => return Err(refusal.into()),
         Err(Stop::Refused(refusal)) => ended_by(&mut record, refusal.message, 1),
         Err(Stop::Failed(failure)) => {
@@ -140,7 +155,7 @@ fn conclude(
         Err(Stop::Interrupted(signal)) => {
             ended_by(&mut record, format!("signal {signal}"), 128 + signal as u8)
         }
-        Err(Stop::TooLong(why)) => {
+        Err(Stop::Undecided(why)) => {
             record.sentence.clone_from(&why);
             ended_by(&mut record, why, UNDECIDED)
         }
@@ -157,9 +172,11 @@ fn conclude(
         record.sentence = file::sentence(&record, &name);
     }
     let is_decided = file::remark_on_noise(&mut record);
+    record.warnings.extend(phases::remark(&record).filter(|_| record.complete));
     if status == 0 && !is_decided {
         status = UNDECIDED;
     }
+    let is_resumable = !record.complete && status != UNDECIDED;
     let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
         let written = bytes.and_then(|bytes| Ok(replace(path, &bytes)?));
         if let Err(error) = written {
@@ -178,16 +195,15 @@ fn conclude(
     if let Some(html) = &args.html {
         write(html, page::render(&record, output).map(String::into_bytes));
     }
-    if record.complete && args.json.is_none() {
-        // Nothing is left to resume.
-        let _ = std::fs::remove_file(state);
-    } else {
+    if is_resumable || args.json.is_some() {
         write(state, unconvoy_measure::export::json(&record));
+    } else {
+        let _ = std::fs::remove_file(state);
     }
-    for warning in &record.warnings {
+    for warning in &record.warnings[shown..] {
         complain(&format!("warning: {warning}"));
     }
-    if !record.complete && status != UNDECIDED {
+    if is_resumable {
         complain(&messages::kept(&resuming(state)));
     }
     if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {

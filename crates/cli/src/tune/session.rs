@@ -37,8 +37,8 @@ pub enum Stop {
     Refused(Refusal),
     Failed(Failure),
     Interrupted(c_int),
-    /// The budget does not suffice for a result: what to say.
-    TooLong(String),
+    /// No result is possible: what to say.
+    Undecided(String),
 }
 
 /// A running search.
@@ -69,7 +69,7 @@ impl Session<'_> {
         self.first()?;
         self.profile()?;
         let budget = Budget::new(&self.record, self.elapsed());
-        budget.check().map_err(Stop::TooLong)?;
+        budget.check().map_err(Stop::Undecided)?;
         if self.record.candidates.is_empty() {
             let costs = self.record.costs.clone().unwrap_or_default();
             let facts = Facts {
@@ -278,9 +278,11 @@ impl Session<'_> {
                     let why = killed_after_timeout(limit.as_secs_f64());
                     withdrawn.push(Withdrawn { stage, round, candidate, why });
                 }
-                Err(End::Failed(why, _)) if candidate != LIBC => {
+                Err(End::Failed(why, output)) if candidate != LIBC => {
                     let name = &self.record.candidates[candidate].name;
-                    self.record.warnings.push(messages::failed_under(name, &why));
+                    let text = String::from_utf8_lossy(&output.tail);
+                    let last_line = text.lines().last().unwrap_or_default();
+                    self.record.warnings.push(messages::failed_under(name, &why, last_line));
                     withdrawn.push(Withdrawn { stage, round, candidate, why });
                 }
                 Err(end) => {
@@ -317,7 +319,14 @@ impl Session<'_> {
             }
         }
         self.decide(best);
-        ended
+        let lost = self.record.withdrawn.iter().find(|it| it.stage == Stage::Confirmation);
+        match (lost, &self.record.verdict) {
+            (Some(it), None) if ended.is_ok() => {
+                let name = &self.record.candidates[it.candidate].name;
+                Err(Stop::Undecided(messages::not_confirmed(name, &it.why)))
+            }
+            _ => ended,
+        }
     }
 
     /// Decides by the fresh runs so far.

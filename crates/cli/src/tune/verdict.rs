@@ -49,6 +49,11 @@ pub struct Verdict {
 }
 
 impl Ratio {
+    /// The ratio in these differences of scores; `None` with fewer than two.
+    pub fn of_differences(values: &[f64], error_rate: f64) -> Option<Self> {
+        Interval::of(values, error_rate).map(Self::of)
+    }
+
     fn of(logarithms: Interval) -> Self {
         let Interval { centre, low, high, .. } = logarithms;
         Ratio { ratio: centre.exp(), low: low.exp(), high: high.exp() }
