@@ -157,3 +157,30 @@ fn list_covers_the_generated_blocks() {
         }
     }
 }
+
+/// The numbers in a text: `.941` for both `0.941` and `.941`.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split(|it: char| !it.is_ascii_digit() && it != '.');
+    let words = words.map(|word| word.trim_end_matches('.'));
+    let found = words.filter(|word| word.contains(|it: char| it.is_ascii_digit()));
+    found.map(|word| word.strip_prefix("0.").map_or(word.into(), |it| format!(".{it}"))).collect()
+}
+
+#[test]
+fn numbers_of_the_goals_are_on_their_pages() {
+    let folder = repository().join("docs/evaluation");
+    let goals = fs::read_to_string(folder.join("goals.md")).expect("goals.md");
+    let mut rows = 0;
+    for line in goals.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [goal, found, _, link] = cells[..] else { continue };
+        let Some((_, page)) = link.split_once("](") else { continue };
+        let page = page.split(['#', ')']).next().expect("a page");
+        let known = numbers(&fs::read_to_string(folder.join(page)).expect(page));
+        for number in numbers(found) {
+            assert!(known.contains(&number), "{goal}: {page} lacks {number} ({found})");
+        }
+        rows += 1;
+    }
+    assert!(rows > 20, "{rows} rows");
+}
