@@ -189,9 +189,9 @@ test-slow:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		$(call TEST,) -- --ignored --show-output
 
-# Stops a model after ten seconds, unless it has a limit of its own.
+# Stops a model after five seconds, unless it has a limit of its own.
 test-loom:
-	LOOM_MAX_DURATION=10 $(MAKE) --no-print-directory test-loom-whole
+	LOOM_MAX_DURATION=5 $(MAKE) --no-print-directory test-loom-whole
 
 test-loom-whole:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p unconvoy --test loom

@@ -129,6 +129,7 @@ Examples:
   unconvoy run -- ./server --threads 64
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
   unconvoy profile -- ./server --threads 64
+  unconvoy tune --time -- ./job
   unconvoy compare --threads 1,8,64 -- ./bench --threads {threads}
   unconvoy predict --html report.html -- ./server --threads 8
   unconvoy locks";
