@@ -18,6 +18,12 @@ pub fn is_defined(call: Call, thread: usize, state: &State) -> bool {
         Call::TryLock(a) => mutex(a).health != Health::Unrecoverable,
         Call::TimedLock(a, ..) if owns(a) => mutex(a).kind & kind::INHERIT == 0,
         Call::TimedLock(a, ..) => may_inherit(thread, a, state),
+        // glibc 2.36 wakes only one waiter of a mutex that becomes unrecoverable.
+        Call::Unlock(a) | Call::Wait(_, a) | Call::TimedWait(_, a, _)
+            if owns(a) && mutex(a).health == Health::Inconsistent && state.waiters_of(a) > 1 =>
+        {
+            false
+        }
         Call::Unlock(a) => owns(a) || kind::knows_owner(mutex(a).kind),
         Call::Consistent(a) => kind::is_robust(mutex(a).kind) && owns(a),
         // A static initialiser gives a type and no attributes.

@@ -112,11 +112,17 @@ impl State {
 
     /// Whether no thread holds the mutex or waits for it, be it on a condition variable.
     pub fn is_unused_mutex(&self, index: usize) -> bool {
-        let waits = |it: &Activity| {
-            matches!(*it, Activity::Wait { mutex, .. } | Activity::Lock { mutex, .. }
-                if mutex == index)
+        self.mutexes[index].owner == 0 && self.waiters_of(index) == 0
+    }
+
+    /// Number of threads that wait for a mutex, or on a condition variable with it.
+    pub fn waiters_of(&self, index: usize) -> usize {
+        let waits = |it: &&Activity| match **it {
+            Activity::Wait { mutex, .. } | Activity::Lock { mutex, .. } => mutex == index,
+            Activity::Called(call) => call.mutex() == Some(index),
+            _ => false,
         };
-        self.mutexes[index].owner == 0 && !self.threads.iter().any(waits)
+        self.threads.iter().filter(waits).count()
     }
 
     pub fn is_unused_rwlock(&self, index: usize) -> bool {

@@ -102,14 +102,15 @@ impl Subject {
 
     /// Whether no other call may be under way: the call needs to know the states of all objects, or
     /// meets a fault of glibc. A call on an unrecoverable mutex holds the mutex for a moment, so
-    /// that a concurrent call may wait for ever (2.36).
+    /// that a concurrent call may wait for ever (2.36), and so may a concurrent waiter when a mutex
+    /// becomes unrecoverable.
     fn is_exclusive(&self, call: Call) -> bool {
-        let is_faulty = |state: &State| {
-            let mutex = call.mutex().map(|mutex| &state.mutexes[mutex]);
-            mutex.is_some_and(|mutex| match call {
-                Call::TryLock(_) => kind::is_robust(mutex.kind),
-                _ => mutex.health == Health::Unrecoverable,
-            })
+        let is_faulty = |state: &State| match call {
+            Call::TryLock(mutex) => kind::is_robust(state.mutexes[mutex].kind),
+            Call::Unlock(mutex) => state.mutexes[mutex].health == Health::Inconsistent,
+            _ => call.mutex().is_some_and(|mutex| {
+                matches!(state.mutexes[mutex].health, Health::Inconsistent | Health::Unrecoverable)
+            }),
         };
         call.needs_rest() || self.states.iter().any(is_faulty)
     }
