@@ -29,6 +29,7 @@
 #   make docs               regenerate the generated parts of docs/
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
+#   make install-library    install only libunconvoy.so, beside a command from `cargo install`
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
 
 PREFIX ?= /usr/local
@@ -61,7 +62,7 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo \
 	test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book \
 	bench bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated \
-	install install-files deb deb-files test-deb header clean
+	install install-files install-library deb deb-files test-deb header clean
 
 all: setup build
 
@@ -331,6 +332,11 @@ test-deb:
 	scripts/deb/test.sh
 
 install: build install-files
+
+# What `cargo install` cannot install.
+install-library:
+	$(CARGO) build --release -p unconvoy-preload
+	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 
 install-files:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
