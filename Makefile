@@ -29,8 +29,10 @@
 #   make evaluation         renew the records of docs/evaluation that are not of this machine and
 #                           this code, for up to a day (RECORDS="bench tune" for some)
 #   make docs               regenerate the generated parts of docs/
+#   make api                list the public API of the library in crates/locks/api.txt
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
+#   make install-library    install only libunconvoy.so, beside a command from `cargo install`
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
 
 PREFIX ?= /usr/local
@@ -47,7 +49,7 @@ TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow test
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
 # QEMU, a kernel, a BPF compiler or cbindgen.
-RARE := unconvoy-capi unconvoy-png unconvoy-trace-store unconvoy-sched-ext \
+RARE := unconvoy-capi unconvoy-release unconvoy-png unconvoy-trace-store unconvoy-sched-ext \
 	unconvoy-trace-collector unconvoy-plugin-user unconvoy-plugin-system
 
 # The two selections of packages that tests are built from. Cargo chooses the features of a shared
@@ -60,10 +62,11 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo \
-	test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book \
-	bench bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated \
-	evaluation install install-files deb deb-files test-deb header clean
+.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all \
+	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
+	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
+	validate-elision figures-simulated evaluation install install-files install-library deb \
+	deb-files test-deb header api clean
 
 all: setup build
 
@@ -73,10 +76,17 @@ setup:
 setup-tests: setup
 	@scripts/setup.sh scripts/packages-test.txt
 
-setup-tests-all: setup-tests
+setup-tests-all: setup-tests setup-oldest-rust
 	@scripts/setup.sh scripts/packages-test-all.txt scripts/packages-syncchar.txt \
 		scripts/packages-kernel.txt crates/preload/tests/packages.txt
 	@scripts/setup-kernel.sh
+
+# The Rust that `rust-version` in Cargo.toml promises to support. Its test is skipped where it cannot
+# be fetched.
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+setup-oldest-rust:
+	@! command -v rustup >/dev/null || rustup run $(OLDEST_RUST) cargo --version >/dev/null 2>&1 || \
+		rustup toolchain install --no-self-update --profile minimal $(OLDEST_RUST) || true
 
 # A kernel to profile, and a QEMU that runs it.
 kernel: setup
@@ -168,8 +178,12 @@ test-layers:
 # Checks links in the comments of the locks and the interposer. Links to private items are allowed:
 # they serve readers of the source.
 RUSTDOC_LINTS := -D warnings -A rustdoc::private_intra_doc_links
+HIDDEN_TOO := -Z unstable-options --document-hidden-items
 test-links:
-	RUSTDOCFLAGS="$(RUSTDOC_LINTS)" $(CARGO) doc --quiet -p unconvoy --no-deps --document-private-items
+	@# RUSTC_BOOTSTRAP allows the option for hidden items, which serve this repository's programs.
+	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/links RUSTDOCFLAGS="$(RUSTDOC_LINTS) $(HIDDEN_TOO)" \
+		$(CARGO) doc --quiet -p unconvoy --no-deps --document-private-items
+	RUSTDOCFLAGS="$(RUSTDOC_LINTS)" $(CARGO) doc --quiet -p unconvoy --no-deps
 	@# `cargo doc` skips the library (`doc = false`), since both libraries have the same name.
 	$(CARGO) rustdoc --quiet -p unconvoy-preload --lib -- $(RUSTDOC_LINTS) --document-private-items
 
@@ -241,6 +255,10 @@ test-valgrind:
 header:
 	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-capi header
 
+# Lists the public API of the library.
+api:
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-release --test api list
+
 # Regenerates the tables of docs/ from the catalogue of locks, the tests' table of pthread
 # functions, the layers and the command's help.
 docs:
@@ -307,7 +325,8 @@ evaluation: setup build
 
 # Packages for Debian in target/debian: the command with its library, the scheduler, the plug-ins.
 CARGO_DEB := target/tools/bin/cargo-deb
-PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top $(filter-out unconvoy-capi,$(RARE))
+PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top \
+	$(filter-out unconvoy-capi unconvoy-release,$(RARE))
 target/tools/bin/cargo-deb:
 	$(CARGO) install --quiet --locked --root target/tools cargo-deb
 deb: export BUILD_COMMIT := $(shell git rev-parse HEAD)
@@ -338,6 +357,11 @@ test-deb:
 	scripts/deb/test.sh
 
 install: build install-files
+
+# What `cargo install` cannot install.
+install-library:
+	$(CARGO) build --release -p unconvoy-preload
+	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 
 install-files:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy

@@ -2,7 +2,9 @@
 //! interposer, the benchmarks, the generic suite and the documentation. `make docs` generates the
 //! tables in docs/reference/locks.md, docs/reference/sensors.md and docs/reference/environment.md.
 
+#[doc(hidden)]
 pub mod environment;
+#[doc(hidden)]
 pub mod strategy;
 
 mod contention;
@@ -16,6 +18,14 @@ pub use load::{
 };
 
 /// Whether this machine supports an entry.
+///
+/// ```
+/// use unconvoy::catalogue::{Availability, availability};
+///
+/// if let Availability::Reduced(why) | Availability::Refused(why) = availability("elided") {
+///     println!("elided: {why}");
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     /// Fully supported.
@@ -28,6 +38,12 @@ pub enum Availability {
 
 /// Whether this machine supports the contention manager `name`. Determined once, with a few system
 /// calls at most.
+///
+/// ```
+/// use unconvoy::catalogue::{Availability, availability};
+///
+/// assert_eq!(availability("loiter"), Availability::Full); // on every machine
+/// ```
 #[cfg(not(loom))]
 pub fn availability(name: &str) -> Availability {
     use crate::primitive::native;
@@ -43,6 +59,18 @@ pub fn availability(name: &str) -> Availability {
 /// Calls `$callback!` with the rows of both tables as `[("name", type), ...] [("name", type),
 /// ...]`: contention managers on the native machine or on `$machine`, and load managers. The
 /// interposer, the generic suite, the benchmarks and the simulator are built from this list.
+///
+/// ```
+/// macro_rules! names {
+///     ([$(($lock:literal, $contention:ty)),*] [$(($load:literal, $manager:ty)),*]) => {
+///         const LOCKS: &[&str] = &[$($lock),*];
+///         const LOADS: &[&str] = &[$($load),*];
+///     };
+/// }
+/// unconvoy::with_managers!(names);
+///
+/// assert_eq!((LOCKS[0], LOADS[0]), ("loiter", "control")); // the defaults
+/// ```
 #[macro_export]
 macro_rules! with_managers {
     ($callback:path) => {

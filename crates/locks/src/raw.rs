@@ -28,6 +28,19 @@ use crate::parking::eventcount::Eventcount;
 use crate::primitive::{Clock as _, Native};
 
 /// A mutex of one contention manager and one load manager, 24 bytes.
+///
+/// ```
+/// use unconvoy::contention::mcs::Mcs;
+/// use unconvoy::load::park::Park;
+/// use unconvoy::primitive::Native;
+/// use unconvoy::raw::RawLock;
+///
+/// type Mutex<T> = lock_api::Mutex<RawLock<Mcs<Native>, Park>, T>;
+///
+/// let queue = Mutex::new(vec![1, 2]);
+/// queue.lock().push(3);
+/// assert_eq!(queue.into_inner(), [1, 2, 3]);
+/// ```
 pub struct RawLock<C, L> {
     eventcount: Eventcount<Native>,
     state: C,
@@ -36,6 +49,17 @@ pub struct RawLock<C, L> {
 
 /// A reader-writer lock under one load manager, 12 bytes. Readers share the lock, and may lock it
 /// again while a writer waits.
+///
+/// ```
+/// use unconvoy::load::park::Park;
+/// use unconvoy::raw::RawSharedLock;
+///
+/// type RwLock<T> = lock_api::RwLock<RawSharedLock<Park>, T>;
+///
+/// let limit = RwLock::new(10);
+/// *limit.write() = 20;
+/// assert_eq!(*limit.read(), 20);
+/// ```
 pub struct RawSharedLock<L> {
     eventcount: Eventcount<Native>,
     state: RwWord<Native>,
@@ -43,10 +67,43 @@ pub struct RawSharedLock<L> {
 }
 
 /// The default mutex around a value: barging word, time-published queue, load control.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let hits = unconvoy::Mutex::new(0);
+/// *hits.lock() += 1;
+///
+/// let held = hits.lock();
+/// assert!(hits.try_lock().is_none());
+/// assert!(hits.try_lock_for(Duration::from_millis(1)).is_none());
+/// assert_eq!(*held, 1);
+/// ```
 pub type Mutex<T> = lock_api::Mutex<RawLock<Loiter<Native>, Control>, T>;
 /// The guard that [`Mutex::lock`](lock_api::Mutex::lock) returns.
+///
+/// ```
+/// use unconvoy::{Mutex, MutexGuard};
+///
+/// fn count(mut hits: MutexGuard<'_, u64>) {
+///     *hits += 1; // the end of the function releases the lock
+/// }
+///
+/// let hits = Mutex::new(0);
+/// count(hits.lock());
+/// assert_eq!(hits.into_inner(), 1);
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<Loiter<Native>, Control>, T>;
 /// A reader-writer lock under load control.
+///
+/// ```
+/// let names = unconvoy::RwLock::new(vec!["a"]);
+/// names.write().push("b");
+///
+/// let (first, second) = (names.read(), names.read()); // readers share the lock
+/// assert_eq!(*first, *second);
+/// assert!(names.try_write().is_none());
+/// ```
 pub type RwLock<T> = lock_api::RwLock<RawSharedLock<Control>, T>;
 
 /// Converts `instant` to nanoseconds of the machine's clock, which `Instant` reads too.

@@ -334,6 +334,38 @@ fn pages() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
+fn pages_state_the_oldest_rust() {
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).expect("a manifest");
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \""));
+    let version = version.and_then(|rest| rest.strip_suffix('"')).expect("a version");
+    for page in [
+        "README.md",
+        "crates/cli/README.md",
+        "crates/locks/README.md",
+        "crates/locks/src/lib.rs",
+        "docs/how-to/rust.md",
+        "docs/start/install.md",
+    ] {
+        let text = fs::read_to_string(repository().join(page)).expect("a page");
+        assert!(text.contains(&format!("{version} or later")), "{page}: not Rust {version}");
+    }
+}
+
+#[test]
+fn features_are_in_the_root_documentation() {
+    let manifest = fs::read_to_string(repository().join("crates/locks/Cargo.toml"));
+    let manifest = manifest.expect("a manifest");
+    let (_, features) = manifest.split_once("[features]\n").expect("features");
+    let features = features.split("\n[").next().expect("a table").lines();
+    let features = features.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    let features: Vec<_> = features.filter(|name| *name != "default").collect();
+    assert!(features.contains(&"lock_api"), "{features:?}");
+    let root = fs::read_to_string(repository().join("crates/locks/src/lib.rs")).expect("a root");
+    let rows = root.lines().filter_map(|line| line.strip_prefix("//! | `")?.split('`').next());
+    assert_eq!(rows.collect::<Vec<_>>(), features, "the table of features in lib.rs");
+}
+
+#[test]
 fn paths_in_documentation_exist() {
     let root = repository();
     for (page, text) in pages() {

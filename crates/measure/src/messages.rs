@@ -59,17 +59,21 @@ pub(crate) fn path_splits_preload(path: &Path, variable: &str) -> String {
     )
 }
 
-pub(crate) fn part_missing(
-    name: &str,
-    places: &str,
-    package: &str,
-    variable: Option<&str>,
-) -> String {
+pub(crate) fn part_missing(name: &str, places: &str, way: &str, variable: Option<&str>) -> String {
     let or_set =
         variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"));
+    format!("{name} is missing; looked for {places}. {way}{or_set}")
+}
+
+pub(crate) fn build_part(package: &str) -> String {
+    format!("Build it (cargo build --release -p {package})")
+}
+
+pub(crate) fn install_part(target: &str, prefix: &Path) -> String {
     format!(
-        "{name} is missing; looked for {places}. \
-         Build it (cargo build --release -p {package}){or_set}"
+        "Install it from a checkout of {} (make {target} PREFIX={})",
+        env!("CARGO_PKG_REPOSITORY"),
+        prefix.display()
     )
 }
 
@@ -162,7 +166,9 @@ mod tests {
             is_a_directory(Path::new("results")),
             no_directory(file, Path::new("results")),
             path_splits_preload(Path::new("/home/a user/libunconvoy.so"), "UNCONVOY_LIBRARY"),
-            part_missing("unconvoy-png", "/usr/bin/unconvoy-png", "unconvoy-png", None),
+            part_missing("unconvoy-png", "/usr/bin/unconvoy-png", "Build it", None),
+            build_part("unconvoy-png"),
+            install_part("install-library", Path::new("/home/user/.cargo")),
             svg_only("unconvoy-png is missing"),
             cannot_run(Path::new("/usr/bin/unconvoy-png")),
             program_failed("unconvoy-png", "exit status: 1", "cannot parse the SVG"),

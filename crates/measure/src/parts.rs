@@ -63,6 +63,12 @@ pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
     places.iter().map(|place| directory.join(place)).collect()
 }
 
+/// Returns the directory below which `command` is installed, in `bin`; `None` in a build tree.
+fn installation(command: &Path) -> Option<&Path> {
+    let directory = command.parent()?;
+    (directory.file_name()? == "bin").then(|| directory.parent())?
+}
+
 /// Returns `LD_PRELOAD` with the interposer first, so that its symbols take precedence.
 pub fn preload(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_os_string();
@@ -93,15 +99,25 @@ impl Part {
     ///
     /// The message lists the paths tried and the remedy.
     pub fn find(&self) -> Result<PathBuf, String> {
-        let Self { name, variable, package } = self;
+        let Self { name, variable, .. } = self;
         let beside = || beside_the_command(&PLACES).iter().map(|place| place.join(name)).collect();
         let candidates: Vec<PathBuf> =
             variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
         candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
             let places: Vec<String> =
                 candidates.iter().map(|path| path.display().to_string()).collect();
-            messages::part_missing(name, &places.join(", "), package, *variable)
+            let way = self.way(installation(&std::env::current_exe().unwrap_or_default()));
+            messages::part_missing(name, &places.join(", "), &way, *variable)
         })
+    }
+
+    /// Returns how to build the file, for a command that is installed below `prefix`, or that is
+    /// in a build tree.
+    fn way(&self, prefix: Option<&Path>) -> String {
+        let Some(prefix) = prefix else { return messages::build_part(self.package) };
+        // `cargo install` brings the command alone, and make installs the library alone.
+        let target = if self.name == INTERPOSER { "install-library" } else { "install" };
+        messages::install_part(target, prefix)
     }
 }
 
@@ -118,6 +134,20 @@ mod tests {
             preload(library, Some(OsStr::new("/a.so b.so"))),
             "/lib/libunconvoy.so:/a.so b.so"
         );
+    }
+
+    #[test]
+    fn missing_library_is_installed_beside_an_installed_command() {
+        let library = Part { name: INTERPOSER, variable: None, package: "unconvoy-preload" };
+        let way = |part: Part, command| part.way(installation(Path::new(command)));
+        let installed = way(library, "/home/user/.cargo/bin/unconvoy");
+        assert!(installed.ends_with("(make install-library PREFIX=/home/user/.cargo)"));
+        let screen = Part { name: "unconvoy-top", variable: None, package: "unconvoy-top" };
+        assert!(
+            way(screen, "/usr/local/bin/unconvoy").ends_with("(make install PREFIX=/usr/local)")
+        );
+        let built = way(library, "/src/target/release/unconvoy");
+        assert_eq!(built, "Build it (cargo build --release -p unconvoy-preload)");
     }
 
     #[test]

@@ -5,6 +5,14 @@ use core::fmt;
 use super::entry::{Entry, Purpose, entries};
 
 /// A contention manager.
+///
+/// ```
+/// use unconvoy::catalogue::CONTENTION_MANAGERS;
+///
+/// for lock in CONTENTION_MANAGERS {
+///     println!("{}: {}; after {}", lock.entry.name, lock.order, lock.source);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentionManager {
     /// Name and summary.
@@ -22,6 +30,12 @@ pub struct ContentionManager {
 }
 
 /// The order in which threads that want a lock get it.
+///
+/// ```
+/// use unconvoy::catalogue::Order;
+///
+/// assert_eq!(Order::Barging(100).to_string(), "barging, bounded by 100 us");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// No order: an arrival may pass every waiter.
@@ -34,6 +48,13 @@ pub enum Order {
 }
 
 /// The exception to a lock's first-come order.
+///
+/// ```
+/// use unconvoy::catalogue::{Exception, Order};
+///
+/// let order = Order::FirstCome(Exception::Beyond(32));
+/// assert_eq!(order.to_string(), "first come, first served, for up to 32 threads");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exception {
     /// Nothing.
@@ -63,6 +84,17 @@ impl fmt::Display for Order {
 
 /// Whether a contention manager calls the operating system. Calls of its machine on its behalf (to
 /// read the clock, or to map memory for queue nodes) do not count.
+///
+/// ```
+/// use unconvoy::catalogue::{CONTENTION_MANAGERS, Class};
+///
+/// let class = |name| {
+///     let lock = CONTENTION_MANAGERS.iter().find(|lock| lock.entry.name == name);
+///     lock.unwrap().class
+/// };
+/// assert_eq!(class("ttas"), Class::Spins);
+/// assert!(matches!(class("futex"), Class::CallsSystem(_)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// No function of the lock calls the operating system.
@@ -84,6 +116,17 @@ const DISOWNING: Class = Class::YieldsToPreempted(
 );
 
 /// The contention managers, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::{CONTENTION_MANAGERS, Order};
+///
+/// let in_order: Vec<_> = CONTENTION_MANAGERS
+///     .iter()
+///     .filter(|lock| matches!(lock.order, Order::FirstCome(_)))
+///     .map(|lock| lock.entry.name)
+///     .collect();
+/// assert!(in_order.contains(&"ticket"));
+/// ```
 pub const CONTENTION_MANAGERS: &[ContentionManager] = &[
     ContentionManager {
         entry: Entry {
@@ -241,4 +284,11 @@ pub const CONTENTION_MANAGERS: &[ContentionManager] = &[
 ];
 
 /// The contention managers' entries, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::CONTENTION;
+///
+/// assert_eq!(CONTENTION[0].name, "loiter");
+/// assert!(CONTENTION.iter().any(|entry| entry.name == "mcs"));
+/// ```
 pub const CONTENTION: &[Entry] = entries!(CONTENTION_MANAGERS);

@@ -1,6 +1,14 @@
 //! Building blocks of the catalogue's tables.
 
 /// A half of a lock that a user can name, or a sensor of the load.
+///
+/// ```
+/// use unconvoy::catalogue::{Entry, LOAD};
+///
+/// for Entry { name, summary } in LOAD {
+///     println!("{name}: {summary}");
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The name that a user writes: `--lock NAME`, `--load NAME` or `--sensor NAME`.
@@ -27,6 +35,17 @@ macro_rules! entries {
 pub(super) use entries;
 
 /// When to use a lock.
+///
+/// ```
+/// use unconvoy::catalogue::{LOAD_MANAGERS, Purpose};
+///
+/// let is_for_comparison = |name| {
+///     let load = LOAD_MANAGERS.iter().find(|load| load.entry.name == name).unwrap();
+///     matches!(load.purpose, Purpose::Comparison(_))
+/// };
+/// assert!(is_for_comparison("published"));
+/// assert!(!is_for_comparison("control"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// For the programs and machines in the field.

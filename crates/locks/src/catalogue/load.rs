@@ -4,6 +4,14 @@
 use super::entry::{Entry, Purpose, entries};
 
 /// A load manager.
+///
+/// ```
+/// use unconvoy::catalogue::LOAD_MANAGERS;
+///
+/// for load in LOAD_MANAGERS {
+///     println!("{}: {}", load.entry.name, load.waiter);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadManager {
     /// Name and summary.
@@ -17,6 +25,14 @@ pub struct LoadManager {
 }
 
 /// The load managers, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::{LOAD_MANAGERS, Purpose};
+///
+/// // Choices for programs in the field, without those for comparisons.
+/// let useful = LOAD_MANAGERS.iter().filter(|load| matches!(load.purpose, Purpose::For(_)));
+/// assert_eq!(useful.map(|load| load.entry.name).next(), Some("control"));
+/// ```
 pub const LOAD_MANAGERS: &[LoadManager] = &[
     LoadManager {
         entry: Entry {
@@ -112,6 +128,14 @@ pub const LOAD_MANAGERS: &[LoadManager] = &[
 ];
 
 /// A control policy of load control.
+///
+/// ```
+/// use unconvoy::catalogue::POLICIES;
+///
+/// for policy in POLICIES {
+///     println!("{}: {}", policy.entry.name, policy.target);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
     /// Name and summary.
@@ -124,6 +148,13 @@ pub struct Policy {
 }
 
 /// The control policies, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::POLICIES;
+///
+/// let calmest = POLICIES.iter().min_by(|a, b| a.noise.total_cmp(&b.noise)).unwrap();
+/// assert_eq!(calmest.entry.name, "low-pass");
+/// ```
 pub const POLICIES: &[Policy] = &[
     Policy {
         entry: Entry {
@@ -160,6 +191,14 @@ pub const POLICIES: &[Policy] = &[
 ];
 
 /// A sensor of load control.
+///
+/// ```
+/// use unconvoy::catalogue::SENSORS;
+///
+/// for sensor in SENSORS {
+///     println!("{}: {}", sensor.entry.name, sensor.needs);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sensor {
     /// Name and summary. `N` in the name stands for a number.
@@ -175,6 +214,12 @@ pub struct Sensor {
 }
 
 /// The sensors, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::SENSORS;
+///
+/// assert!(SENSORS.iter().any(|sensor| sensor.entry.name == "psi"));
+/// ```
 pub const SENSORS: &[Sensor] = &[
     Sensor {
         entry: Entry {
@@ -234,10 +279,28 @@ pub const SENSORS: &[Sensor] = &[
 ];
 
 /// The load managers' entries, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::LOAD;
+///
+/// assert_eq!(LOAD[0].name, "control");
+/// ```
 pub const LOAD: &[Entry] = entries!(LOAD_MANAGERS);
 
 /// The control policies' entries, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::POLICY;
+///
+/// assert_eq!(POLICY[0].name, "direct");
+/// ```
 pub const POLICY: &[Entry] = entries!(POLICIES);
 
 /// The sensors' entries, the default first.
+///
+/// ```
+/// use unconvoy::catalogue::SENSOR;
+///
+/// assert_eq!(SENSOR[0].name, "schedstat");
+/// ```
 pub const SENSOR: &[Entry] = entries!(SENSORS);

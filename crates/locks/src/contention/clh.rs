@@ -90,6 +90,8 @@ fn without<N>(word: *mut N, bits: usize) -> *mut N {
 }
 
 /// A CLH lock.
+///
+#[doc = example_of_pair!("clh::Clh", "control::Control")]
 #[repr(C)]
 pub struct Clh<P: NodeMemory> {
     word: P::Ptr<Node<P>>,

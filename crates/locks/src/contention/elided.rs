@@ -32,6 +32,8 @@ use crate::primitive::turn::{Outcome, Turn};
 use crate::queue::NodeMemory;
 
 /// A lock that elides its sections where that works.
+///
+#[doc = example_of_pair!("elided::Elided", "control::Control")]
 #[repr(transparent)]
 pub struct Elided<P: NodeMemory> {
     lock: Loiter<P>,

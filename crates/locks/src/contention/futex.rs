@@ -35,6 +35,8 @@ const PARKED: u32 = 4;
 const SPIN_POLLS: u32 = 100;
 
 /// A spin-then-block mutex.
+///
+#[doc = example_of_pair!("futex::Futex", "control::Control")]
 #[repr(C)]
 pub struct Futex<P: Primitive> {
     word: P::U32,

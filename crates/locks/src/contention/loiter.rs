@@ -74,6 +74,8 @@ const ARRIVAL_BACKOFF_NS: (u64, u64) = (40, 400);
 const STANDBY_BACKOFF_NS: (u64, u64) = (100, 12_000);
 
 /// A barging word with a time-published queue behind it.
+///
+#[doc = example_of_pair!("loiter::Loiter", "control::Control")]
 #[repr(C)]
 pub struct Loiter<P: NodeMemory> {
     word: Word<P>,

@@ -17,6 +17,7 @@ use crate::queue::list::{PreemptionBounds, Queue, Ticket};
 use crate::queue::{Node, NodeMemory};
 
 /// Hands over in strict order and ignores time stamps.
+#[doc(hidden)]
 pub struct InOrder;
 
 impl PreemptionBounds for InOrder {
@@ -24,6 +25,7 @@ impl PreemptionBounds for InOrder {
 }
 
 /// A queue lock that handles preemption as `S` specifies.
+#[doc(hidden)]
 #[repr(C)]
 pub struct QueueLock<P: NodeMemory, S> {
     queue: Queue<P, S>,
@@ -33,6 +35,8 @@ pub struct QueueLock<P: NodeMemory, S> {
 }
 
 /// The MCS lock.
+///
+#[doc = example_of_pair!("mcs::Mcs", "control::Control")]
 pub type Mcs<P> = QueueLock<P, InOrder>;
 
 impl<P: NodeMemory, S: PreemptionBounds> QueueLock<P, S> {

@@ -8,6 +8,7 @@
 
 pub mod clh;
 pub mod elided;
+#[doc(hidden)]
 pub mod elided_rw;
 mod elision;
 pub mod futex;
@@ -15,6 +16,7 @@ mod learning;
 pub mod loiter;
 pub mod mcs;
 pub mod requester;
+#[doc(hidden)]
 pub mod rw;
 pub mod tas;
 pub mod ticket;
@@ -41,6 +43,72 @@ use crate::primitive::turn::{Outcome, Turn};
 /// Between an acquisition (`try_lock` returns true, `attempt` returns `Acquired`) and its release
 /// no other thread acquires the lock. An acquisition sees every write before the preceding release.
 /// A release accesses no memory of the lock after freeing it.
+///
+/// ```
+/// use std::sync::atomic::AtomicU32;
+/// use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+///
+/// use unconvoy::contention::Contention;
+/// use unconvoy::load::control::Control;
+/// use unconvoy::primitive::turn::{Outcome, Turn, Verdict};
+/// use unconvoy::primitive::{Clock, Native};
+/// use unconvoy::raw::RawLock;
+///
+/// const HELD: u32 = 1;
+/// const PARKED: u32 = 2;
+///
+/// /// A lock of one word, whose waiters poll.
+/// struct Polling(AtomicU32);
+///
+/// // SAFETY: only `try_lock` acquires, and only from 0; `unlock` stores 0 last.
+/// unsafe impl Contention for Polling {
+///     fn unlocked() -> Self {
+///         Polling(AtomicU32::new(0))
+///     }
+///
+///     fn try_lock(&self) -> bool {
+///         self.0.compare_exchange(0, HELD, Acquire, Relaxed).is_ok()
+///     }
+///
+///     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
+///         loop {
+///             if self.try_lock() {
+///                 return Outcome::Acquired;
+///             }
+///             if turn.turn(Native::now()) == Verdict::Leave {
+///                 return Outcome::Abandoned;
+///             }
+///             std::hint::spin_loop();
+///         }
+///     }
+///
+///     unsafe fn unlock(&self) -> bool {
+///         self.0.compare_exchange(HELD, 0, Release, Relaxed).is_ok()
+///     }
+///
+///     unsafe fn clear_parked_bit(&self) {
+///         self.0.swap(HELD, Relaxed);
+///     }
+///
+///     fn set_parked_bit(&self) -> bool {
+///         let held = |word| (word & HELD != 0).then_some(HELD | PARKED);
+///         self.0.fetch_update(Relaxed, Relaxed, held).is_ok()
+///     }
+///
+///     fn is_locked(&self) -> bool {
+///         self.0.load(Relaxed) & HELD != 0
+///     }
+/// }
+///
+/// static HITS: lock_api::Mutex<RawLock<Polling, Control>, u64> = lock_api::Mutex::new(0);
+///
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| *HITS.lock() += 1);
+///     }
+/// });
+/// assert_eq!(*HITS.lock(), 4);
+/// ```
 pub unsafe trait Contention: Send + Sync {
     /// Returns an unlocked lock.
     fn unlocked() -> Self

@@ -18,6 +18,7 @@ use super::ticket::{TicketLock, WaitStrategy};
 use crate::primitive::Primitive;
 
 /// Polls as the first requester and waits in a low-power state as a later one.
+#[doc(hidden)]
 pub struct FirstSpins;
 
 impl WaitStrategy for FirstSpins {
@@ -29,4 +30,6 @@ impl WaitStrategy for FirstSpins {
 }
 
 /// The requester-based lock.
+///
+#[doc = example_of_pair!("requester::Requester", "control::Control")]
 pub type Requester<P> = TicketLock<P, FirstSpins>;

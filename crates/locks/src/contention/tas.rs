@@ -19,6 +19,8 @@ use crate::primitive::turn::{Outcome, Turn, Verdict};
 const TRIES_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// A test-and-set lock.
+///
+#[doc = example_of_pair!("tas::Tas", "control::Control")]
 #[repr(C)]
 pub struct Tas<P: Primitive> {
     word: Word<P>,

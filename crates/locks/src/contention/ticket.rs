@@ -49,6 +49,7 @@ const PARKED: u64 = 1 << 30;
 const BACKOFF_NS: u64 = 40;
 
 /// How waiters spend the time between two reads of the word.
+#[doc(hidden)]
 pub trait WaitStrategy: Send + Sync {
     /// Waits for a moment after `word` was read as `seen`, with `ahead` tickets before the
     /// caller's, the holder's included.
@@ -56,6 +57,7 @@ pub trait WaitStrategy: Send + Sync {
 }
 
 /// Polls continuously: sees a release at once, at the cost of every waiter reading the line.
+#[doc(hidden)]
 pub struct Poll;
 
 impl WaitStrategy for Poll {
@@ -67,6 +69,7 @@ impl WaitStrategy for Poll {
 
 /// Polls less often with more tickets ahead: proportional backoff (Mellor-Crummey and Scott, ACM
 /// TOCS 9(1), 1991, section 2.2).
+#[doc(hidden)]
 pub struct Proportional;
 
 impl WaitStrategy for Proportional {
@@ -123,6 +126,7 @@ impl Word {
 }
 
 /// A ticket lock that waits as `W` specifies.
+#[doc(hidden)]
 #[repr(C)]
 pub struct TicketLock<P: Primitive, W> {
     word: P::U64,
@@ -132,9 +136,13 @@ pub struct TicketLock<P: Primitive, W> {
 }
 
 /// The ticket lock whose waiters poll continuously.
+///
+#[doc = example_of_pair!("ticket::Ticket", "control::Control")]
 pub type Ticket<P> = TicketLock<P, Poll>;
 
 /// The ticket lock with proportional backoff.
+///
+#[doc = example_of_pair!("ticket::TicketBackoff", "control::Control")]
 pub type TicketBackoff<P> = TicketLock<P, Proportional>;
 
 impl<P: Primitive, W> TicketLock<P, W> {

@@ -15,6 +15,7 @@ use super::mcs::QueueLock;
 use crate::queue::list::PreemptionBounds;
 
 /// Skips waiters with a stale time stamp.
+#[doc(hidden)]
 pub struct TimePublished;
 
 impl PreemptionBounds for TimePublished {
@@ -31,6 +32,7 @@ impl PreemptionBounds for TimePublished {
 ///
 /// The scheduler chooses which thread runs instead, mostly another waiter. The paper therefore
 /// finds this lock worse than TP-MCS on an overloaded machine (section 3.2).
+#[doc(hidden)]
 pub struct Yielding;
 
 impl PreemptionBounds for Yielding {
@@ -47,6 +49,7 @@ impl PreemptionBounds for Yielding {
 /// The kernel grants some microseconds, once per request. A thread that holds several locks loses
 /// the request on its first release: counting the locks would add a thread-local word to every
 /// acquisition.
+#[doc(hidden)]
 pub struct SliceExtending;
 
 impl PreemptionBounds for SliceExtending {
@@ -55,10 +58,16 @@ impl PreemptionBounds for SliceExtending {
 }
 
 /// The time-published MCS lock.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "control::Control")]
 pub type TpMcs<P> = QueueLock<P, TimePublished>;
 
 /// TP-MCS whose waiters yield to a late holder.
+///
+#[doc = example_of_pair!("tpmcs::TpMcsYield", "control::Control")]
 pub type TpMcsYield<P> = QueueLock<P, Yielding>;
 
 /// TP-MCS whose holder asks for a longer time slice.
+///
+#[doc = example_of_pair!("tpmcs::TpMcsSlice", "control::Control")]
 pub type TpMcsSlice<P> = QueueLock<P, SliceExtending>;

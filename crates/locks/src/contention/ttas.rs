@@ -27,6 +27,8 @@ use crate::primitive::turn::{Outcome, Turn, Verdict};
 const BACKOFF_NS: (u64, u64) = (50, 10_000);
 
 /// A test-and-test-and-set lock.
+///
+#[doc = example_of_pair!("ttas::Ttas", "control::Control")]
 #[repr(C)]
 pub struct Ttas<P: Primitive> {
     word: Word<P>,

@@ -32,9 +32,12 @@ const INERTIA: u64 = 8;
 const NO_PROGRESS_NS: u64 = 5_000;
 
 /// Spin adaptively, then park.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "adaptive::Adaptive")]
 pub struct Adaptive;
 
 /// One wait under [`Adaptive`].
+#[doc(hidden)]
 pub struct Waiter {
     since: u64,
     /// Longest duration of this spin.

@@ -45,6 +45,7 @@ const SHORTEST_NS: f64 = 50_000.0;
 const LONGEST_IN_MEANS: f64 = 8.0;
 
 /// The running average after one more reading.
+#[doc(hidden)]
 pub fn running_average(before: f64, reading: Reading) -> f64 {
     let overload = if reading.runnable > 0.0 { reading.waiting / reading.runnable } else { 0.0 };
     before + LATEST * (overload.clamp(0.0, 1.0) - before)
@@ -119,9 +120,12 @@ fn decide<X: Context>(process: X, holds: Holds) -> bool {
 }
 
 /// Load-triggered backoff.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "backoff::Backoff")]
 pub struct Backoff;
 
 /// One wait under [`Backoff`].
+#[doc(hidden)]
 pub struct Waiter {
     since: u64,
     decided: bool,

@@ -11,6 +11,7 @@ use crate::primitive::{Atomics, Primitive};
 const PORTION_NS: u64 = 50_000;
 
 /// State of a thread that outlives a wait. All zeroes in a new thread.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadState {
     /// When the thread last woke from a sleep, on the machine's clock; 0 if it never slept.
@@ -36,32 +37,47 @@ pub struct ThreadState {
     pub section: u64,
 }
 
-/// The process, as a waiter sees it.
+/// The process, as a waiter sees it. This crate implements the trait; a load manager only uses it.
+///
+/// ```
+/// use unconvoy::load::{Context, Wait};
+///
+/// /// Tells load control that this wait is long, so that it begins to measure the load.
+/// fn report<X: Context>(wait: &Wait<'_, X>) {
+///     wait.process.report_contention();
+/// }
+/// ```
 pub trait Context: Copy {
     /// The machine that the process runs on.
     type Machine: Primitive;
 
     /// The load control of the process, shared by all of its locks (ASPLOS 2010, section 3, last
     /// bullet).
+    #[doc(hidden)]
     fn control(self) -> &'static LoadControl<Self::Machine>;
 
     /// The state of the calling thread.
+    #[doc(hidden)]
     fn thread_state(self) -> ThreadState;
 
     /// Sets [`thread_state`](Self::thread_state).
+    #[doc(hidden)]
     fn set_thread_state(self, state: ThreadState);
 
     /// Starts a controller for [`control`](Self::control) unless one runs. Cheap if one does.
+    #[doc(hidden)]
     fn ensure_controller(self);
 
     /// The current load, if the process sees each change of it; `None`, at little cost, if it does
     /// not.
+    #[doc(hidden)]
     #[inline(always)]
     fn live_load(self) -> Option<LiveLoad> {
         None
     }
 
     /// Whether the process collects [waiting times](Self::waited).
+    #[doc(hidden)]
     #[inline(always)]
     fn counts_waits(self) -> bool {
         false
@@ -69,6 +85,7 @@ pub trait Context: Copy {
 
     /// Reports `ns` more nanoseconds of processor time that the calling thread spent waiting for
     /// locks.
+    #[doc(hidden)]
     #[inline(always)]
     fn waited(self, ns: u64) {
         let _ = ns;
@@ -76,12 +93,14 @@ pub trait Context: Copy {
 
     /// For how many nanoseconds the calling thread's wait polls before it parks, if the lock has a
     /// bound of its own ([park](super::park)).
+    #[doc(hidden)]
     #[inline(always)]
     fn spin_ns(self) -> Option<u64> {
         None
     }
 
     /// When the calling thread samples its wait: `u64::MAX` if it does not.
+    #[doc(hidden)]
     #[inline(always)]
     fn sample_at(self) -> u64 {
         u64::MAX
@@ -89,10 +108,12 @@ pub trait Context: Copy {
 
     /// Samples the calling thread's wait: the time has come, or the thread is about to leave the
     /// processor.
+    #[doc(hidden)]
     fn take_sample(self) {}
 
     /// Adds `polled` nanoseconds to the calling thread's polling time. The thread reports them in
     /// portions, since there may be millions of waits per second.
+    #[doc(hidden)]
     #[inline]
     fn report_polling(self, polled: u64) {
         let mut state = self.thread_state();
@@ -113,12 +134,24 @@ pub trait Context: Copy {
 }
 
 /// One wait for a lock.
+///
+/// ```
+/// use unconvoy::load::{Context, Wait};
+/// use unconvoy::primitive::Clock;
+///
+/// /// Nanoseconds until the waiter gives up; `None` if it waits for as long as it takes.
+/// fn rest<X: Context>(wait: &Wait<'_, X>) -> Option<u64> {
+///     wait.deadline.map(|deadline| deadline.saturating_sub(X::Machine::now()))
+/// }
+/// ```
 pub struct Wait<'a, X: Context> {
     /// The process of the waiting thread.
     pub process: X,
     /// Where the waiter parks until a release.
+    #[doc(hidden)]
     pub eventcount: &'a Eventcount<X::Machine>,
     /// The lock that the thread waits for.
+    #[doc(hidden)]
     pub lock: &'a dyn WaitedLock,
     /// When the waiter gives up, on the machine's clock.
     pub deadline: Option<u64>,

@@ -107,12 +107,16 @@ fn record_need<X: Context>(wait: &Wait<'_, X>, thread: u32, now: u64) {
 }
 
 /// Load control as a load manager.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "control::Control")]
 pub type Control = ControlWith<Shipped>;
 
 /// Load control with the rules of `R`.
+#[doc(hidden)]
 pub struct ControlWith<R>(PhantomData<R>);
 
 /// One wait under [`ControlWith`].
+#[doc(hidden)]
 pub struct Waiter<R> {
     /// Time spent polling on a processor since the wait began or a sleep ended.
     polled: u64,

@@ -4,6 +4,8 @@ use super::{Context, LoadManager, Wait, WaitSummary};
 use crate::primitive::turn::Verdict;
 
 /// Never leave.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "none::NoManager")]
 pub struct NoManager;
 
 impl LoadManager for NoManager {

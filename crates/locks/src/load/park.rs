@@ -13,9 +13,12 @@ use crate::primitive::turn::Verdict;
 const SPIN_NS: u64 = 10_000;
 
 /// Park after a bounded spin.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "park::Park")]
 pub struct Park;
 
 /// One wait under [`Park`].
+#[doc(hidden)]
 pub struct Waiter {
     spin_since: u64,
     spin_ns: u64,

@@ -29,9 +29,12 @@ use crate::primitive::turn::Verdict;
 use crate::primitive::{Atomic as _, Clock as _, Threads as _};
 
 /// Load control as published.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "published::Published")]
 pub struct Published;
 
 /// One wait under [`Published`].
+#[doc(hidden)]
 pub struct Waiter {
     /// When the wait began or the last sleep ended.
     since: u64,

@@ -46,6 +46,7 @@ const FAIR_AFTER_WAITS: u32 = 0x400;
 /// Longest time for which a watcher lets others go first. [`FAIR_AFTER`] short sections take far
 /// less time. But as many sections would take minutes if each lasts milliseconds, or if the holders
 /// wait for a processor.
+#[doc(hidden)]
 pub const LONGEST_WATCH_NS: u64 = if cfg!(loom) { 1 << 60 } else { 10_000_000 };
 
 /// Polling time after which a waiter parks; at once under the model checker.
@@ -62,6 +63,7 @@ const LOOK_NS: u64 = if cfg!(loom) { 0 } else { 2_000 };
 const TRY_EVERY_NS: u64 = 50_000;
 
 /// What differs between the two managers.
+#[doc(hidden)]
 pub trait Restriction: 'static {
     /// Order of the passive set.
     const ORDER: Order;
@@ -70,6 +72,7 @@ pub trait Restriction: 'static {
 }
 
 /// The restriction of Dice and Kogan: first come, first served.
+#[doc(hidden)]
 pub struct InTurn;
 
 impl Restriction for InTurn {
@@ -81,6 +84,7 @@ impl Restriction for InTurn {
 }
 
 /// The restriction of Dice: last come, first served.
+#[doc(hidden)]
 pub struct LatestFirst;
 
 impl Restriction for LatestFirst {
@@ -92,11 +96,16 @@ impl Restriction for LatestFirst {
 }
 
 /// A load manager that restricts concurrency.
+#[doc(hidden)]
 pub struct Restrict<R>(PhantomData<R>);
 
 /// Generic concurrency restriction (GCR).
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "restrict::Gcr")]
 pub type Gcr = Restrict<InTurn>;
 /// Malthusian locks.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "restrict::Malthus")]
 pub type Malthus = Restrict<LatestFirst>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +120,7 @@ enum Standing {
 }
 
 /// One wait under [`Restrict`].
+#[doc(hidden)]
 pub struct Waiter {
     domain: usize,
     standing: Standing,

@@ -12,9 +12,12 @@ use crate::primitive::turn::Verdict;
 const SPIN_NS: u64 = 1_000;
 
 /// Yield each turn, after a short spin.
+///
+#[doc = example_of_pair!("tpmcs::TpMcs", "yielding::Yield")]
 pub struct Yield;
 
 /// When the wait began.
+#[doc(hidden)]
 pub struct Arrival(u64);
 
 impl LoadManager for Yield {

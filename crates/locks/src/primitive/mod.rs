@@ -5,8 +5,11 @@
 //! machine runs. An algorithm that needs more of its machine extends one of these traits and never
 //! bypasses them.
 
+#[doc(hidden)]
 pub mod atomics;
+#[doc(hidden)]
 pub mod backoff;
+#[doc(hidden)]
 pub mod generation;
 pub mod turn;
 
@@ -22,15 +25,25 @@ pub use checked::Checked;
 
 use core::sync::atomic::Ordering::Relaxed;
 
+#[doc(hidden)]
 pub use atomics::{Atomic, AtomicInt, Atomics};
 
 /// The clock.
+///
+/// ```
+/// use unconvoy::primitive::{Clock, Native};
+///
+/// let begin = Native::now();
+/// std::thread::sleep(std::time::Duration::from_millis(1));
+/// assert!(Native::now() - begin >= 1_000_000);
+/// ```
 pub trait Clock {
     /// Nanoseconds on a monotonic clock.
     fn now() -> u64;
 }
 
 /// Ways to pass time on the processor.
+#[doc(hidden)]
 pub trait Spin: Atomics + Clock {
     /// Signals to the processor that this thread polls.
     fn pause();
@@ -57,6 +70,7 @@ pub trait Spin: Atomics + Clock {
 }
 
 /// Waiting for a write to a word, as `monitor` and `mwait` do.
+#[doc(hidden)]
 pub trait Monitor: Spin {
     /// Waits while `word` holds `seen`, in a low-power state if the processor has one. Returns when
     /// another thread changes the word, and may return at any time.
@@ -73,6 +87,7 @@ const PAUSES_PER_LOOK: u32 = 20;
 
 /// [`Monitor::wait_for_change`] of a processor without such an instruction: a bounded series of
 /// pauses, with a look at the word now and then.
+#[doc(hidden)]
 pub fn poll_for_change<S: Spin>(word: &S::U64, seen: u64) {
     for pause in 0..PAUSES {
         S::pause_counted();
@@ -83,6 +98,7 @@ pub fn poll_for_change<S: Spin>(word: &S::U64, seen: u64) {
 }
 
 /// Sleeping until a word changes.
+#[doc(hidden)]
 pub trait Parking: Atomics + Clock {
     /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
     /// the clock of [`now`](Clock::now). May return spuriously.
@@ -94,6 +110,7 @@ pub trait Parking: Atomics + Clock {
 }
 
 /// Threads: identity, scheduling policy, yielding.
+#[doc(hidden)]
 pub trait Threads {
     /// A number that identifies the thread among the live threads of the process; never 0.
     fn thread_id() -> u32;
@@ -112,6 +129,7 @@ pub trait Threads {
 }
 
 /// Detection of `fork`.
+#[doc(hidden)]
 pub trait Generation {
     /// One plus the number of `fork`s between the first process and this one; never 0. Waiters of
     /// an earlier generation do not exist in this process.
@@ -123,6 +141,7 @@ pub trait Generation {
 
 /// Result of beginning a transaction. An aborted transaction returns from its beginning a second
 /// time.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     /// The code that follows is inside the transaction.
@@ -135,6 +154,7 @@ pub enum Begun {
 }
 
 /// Why a transaction aborted.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abort {
     /// The section found its lock held. Elision can succeed once the lock is free.
@@ -147,9 +167,11 @@ pub enum Abort {
 }
 
 /// One in this many calls of [`Transactions::is_sampled`] is true.
+#[doc(hidden)]
 pub const SAMPLED: u32 = 16;
 
 /// Hardware transactions. By default a machine has none.
+#[doc(hidden)]
 pub trait Transactions {
     /// Whether transactions commit on this machine. Until the first call none can begin.
     #[cold]
@@ -206,6 +228,7 @@ pub trait Transactions {
 }
 
 /// Longer time slices. By default a machine has none.
+#[doc(hidden)]
 pub trait SliceExtension {
     /// Asks the scheduler to let the calling thread, which has acquired a lock, run on briefly at
     /// the end of its time slice.
@@ -218,6 +241,17 @@ pub trait SliceExtension {
 }
 
 /// A machine: all of the above.
+///
+/// ```
+/// use unconvoy::contention::{Contention, ttas::Ttas};
+/// use unconvoy::primitive::{Native, Primitive};
+///
+/// /// An algorithm runs on the machine that its type names.
+/// fn is_free_at_first<P: Primitive>() -> bool {
+///     Ttas::<P>::unlocked().try_lock()
+/// }
+/// assert!(is_free_at_first::<Native>());
+/// ```
 pub trait Primitive:
     Atomics + Monitor + Parking + Threads + Generation + Transactions + SliceExtension
 {

@@ -27,6 +27,7 @@ const BEGINNING: u32 = u32::MAX;
 const PAGE: usize = 4096;
 
 /// State of one process that its children do not inherit.
+#[doc(hidden)]
 #[repr(C, align(4096))]
 pub struct ProcessState {
     generation: AtomicU32,
@@ -40,6 +41,7 @@ pub struct ProcessState {
 }
 
 /// The page that the kernel clears.
+#[doc(hidden)]
 pub static PROCESS_STATE: ProcessState = ProcessState {
     generation: AtomicU32::new(NEW),
     byte: AtomicU8::new(0),
@@ -102,7 +104,17 @@ fn begin() -> u32 {
 }
 
 /// Announces that this process is the child of a fork. For a fork handler, where the kernel cannot
-/// clear the page.
+/// clear the page: before Linux 4.14, or with pages larger than 4 KiB. Elsewhere it has no effect.
+///
+/// ```
+/// extern "C" fn announce_child() {
+///     unconvoy::after_fork();
+/// }
+///
+/// // SAFETY: the handler is safe in a child of a program with threads.
+/// let result = unsafe { libc::pthread_atfork(None, None, Some(announce_child)) };
+/// assert_eq!(result, 0);
+/// ```
 pub fn after_fork() {
     if !IS_CLEARED.load(Relaxed) {
         PROCESS_STATE.byte.store(0, Relaxed);

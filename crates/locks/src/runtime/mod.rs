@@ -11,6 +11,7 @@ mod checkpoint;
 mod controller;
 #[cfg(not(loom))]
 pub mod fork;
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub mod hook;
 #[cfg(not(loom))]
@@ -19,6 +20,7 @@ mod messages;
 mod process;
 #[cfg(not(loom))]
 mod sample;
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub mod sensor;
 #[cfg(not(loom))]
@@ -26,13 +28,16 @@ mod thread_state;
 
 #[cfg(not(loom))]
 pub use checkpoint::checkpoint;
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub use controller::{
     ControllerAddresses, ControllerReport, claim_memory, confine, controller_addresses,
     controller_report, is_filtered, keep_controller, load_control, use_sensor, without_controller,
 };
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub use sample::{WaitSample, present_sample, sample_waits};
+#[doc(hidden)]
 #[cfg(not(loom))]
 pub use thread_state::{
     EndedWait, count_acquired, count_released, ended_wait, ended_wait_address, held_locks,

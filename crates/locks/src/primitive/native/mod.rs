@@ -1,9 +1,13 @@
 //! Linux: the machine that shipped locks run on.
 
 mod messages;
+#[doc(hidden)]
 pub mod probe;
+#[doc(hidden)]
 pub mod slice;
+#[doc(hidden)]
 pub mod transaction;
+#[doc(hidden)]
 pub mod umwait;
 
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +20,15 @@ use super::{
 };
 
 /// The running machine.
+///
+/// ```
+/// use unconvoy::contention::{Contention, mcs::Mcs};
+/// use unconvoy::primitive::Native;
+///
+/// let lock = Mcs::<Native>::unlocked();
+/// assert!(lock.try_lock());
+/// assert!(!lock.try_lock());
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Native;
 
@@ -23,6 +36,7 @@ pub struct Native;
 const SCHED_DEADLINE: usize = 6;
 
 /// The type of `clock_gettime`.
+#[doc(hidden)]
 pub type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
 
 static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ());
@@ -33,11 +47,13 @@ static READ_CLOCK: AtomicPtr<()> = AtomicPtr::new(libc::clock_gettime as *mut ()
 /// # Safety
 ///
 /// `read` behaves like `clock_gettime` on any thread, and uses no lock and no thread-local storage.
+#[doc(hidden)]
 pub unsafe fn read_clock_with(read: ReadClock) {
     READ_CLOCK.store(read as *mut (), Ordering::Relaxed);
 }
 
 /// Nanoseconds on `clock`, which must exist.
+#[doc(hidden)]
 pub fn clock(clock: libc::clockid_t) -> u64 {
     // SAFETY: only values of type `ReadClock` are stored.
     let read: ReadClock = unsafe { core::mem::transmute(READ_CLOCK.load(Ordering::Relaxed)) };
