@@ -42,7 +42,9 @@ fn environment(configuration: &Configuration) -> BTreeMap<OsString, Option<OsStr
         command.get_envs().map(|(key, value)| (key.into(), value.map(Into::into))).collect();
     // The two values mean the same.
     let special_set = all.get_mut(OsStr::new(SPECIAL_SET.name)).and_then(Option::as_mut);
-    special_set.filter(|value| *value == "1").map(|value| *value = "refined".into());
+    if let Some(value) = special_set.filter(|value| *value == "1") {
+        *value = "refined".into();
+    }
     all
 }
 
