@@ -83,7 +83,7 @@ setup-tests-all: setup-tests setup-oldest-rust
 
 # The Rust that `rust-version` in Cargo.toml promises to support. Its test is skipped where it cannot
 # be fetched.
-OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+OLDEST_RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
 setup-oldest-rust:
 	@! command -v rustup >/dev/null || rustup run $(OLDEST_RUST) cargo --version >/dev/null 2>&1 || \
 		rustup toolchain install --no-self-update --profile minimal $(OLDEST_RUST) || true

@@ -40,7 +40,7 @@
 //!
 //! # Requirements
 //!
-//! Linux, and Rust 1.88 or later. A version that needs a later Rust is a new minor version.
+//! Linux, and Rust 1.95 or later. A version that needs a later Rust is a new minor version.
 //!
 //! # Stability
 //!

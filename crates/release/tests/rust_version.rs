@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::process::Command;
 
-/// `rust-version` of the workspace.
+/// The first release of the workspace's `rust-version`.
 fn oldest() -> String {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let text = std::fs::read_to_string(manifest).expect("a manifest");
     let manifest: toml::Table = toml::from_str(&text).expect("TOML");
     let version = manifest["workspace"]["package"]["rust-version"].as_str();
-    version.expect("a version").to_string()
+    format!("{}.0", version.expect("a version"))
 }
 
 /// cargo of the toolchain `version`.
