@@ -313,6 +313,8 @@ deb-files: $(CARGO_DEB)
 		target/package/usr/share/man/man1/unconvoy-papers* \
 		target/package/usr/share/man/man1/unconvoy-sim*
 	scripts/licences.py $(PACKAGED) >target/package/licences.txt
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) scripts/sbom.py $(PACKAGED) \
+		>target/package/unconvoy.cdx.json
 	for package in unconvoy unconvoy-sched-ext unconvoy-predict; do \
 		printf "$$package ($(VERSION)-1) unstable; urgency=low\n\n  * See %s.\n\n -- %s  %s\n" \
 			"https://github.com/unconvoy/unconvoy/blob/v$(VERSION)/CHANGELOG.md" \
