@@ -30,6 +30,8 @@
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
+#   make tarball            build target/tarball/unconvoy-VERSION-x86_64-linux.tar.gz for other
+#                           distributions
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -61,7 +63,7 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all kernel demo \
 	test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy test-suites soak fuzz docs book \
 	bench bench-grids bench-programs bench-tune bench-sched validate-elision figures-simulated \
-	install install-files deb deb-files test-deb header clean
+	install install-files install-unconvoy deb deb-files test-deb tarball header clean
 
 all: setup build
 
@@ -332,20 +334,28 @@ test-deb:
 	@scripts/setup.sh scripts/packages-deb.txt
 	scripts/deb/test.sh
 
+# A tarball for other distributions, linked with the older glibc of Debian 11.
+tarball: setup
+	scripts/tarball/build.sh
+
 install: build install-files
 
-install-files:
+install-files: install-unconvoy
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
+		$(RELEASE)/libunconvoy_plugin_system.so
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
+		$(addprefix $(RELEASE)/unconvoy-,study sched-ext parquet)
+	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
+	find target/workloads -maxdepth 1 -type f -perm -u+x \
+		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+
+# The command, the library, and what C needs.
+install-unconvoy:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
-	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
-		$(RELEASE)/libunconvoy_plugin_system.so
-	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
-		$(addprefix $(RELEASE)/unconvoy-,study sched-ext top png parquet)
-	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
-	find target/workloads -maxdepth 1 -type f -perm -u+x \
-		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,top png)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig \
