@@ -34,6 +34,8 @@
 #   make install            install into PREFIX (default /usr/local)
 #   make install-library    install only libunconvoy.so, beside a command from `cargo install`
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
+#   make tarball            build target/tarball/unconvoy-VERSION-x86_64-linux.tar.gz for other
+#                           distributions
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -65,8 +67,8 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all \
 	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
 	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
-	validate-elision figures-simulated evaluation install install-files install-library deb \
-	deb-files test-deb header api clean
+	validate-elision figures-simulated evaluation install install-files install-unconvoy \
+	install-library deb deb-files test-deb tarball header api clean
 
 all: setup build
 
@@ -339,6 +341,8 @@ deb-files: $(CARGO_DEB)
 		target/package/usr/share/man/man1/unconvoy-papers* \
 		target/package/usr/share/man/man1/unconvoy-sim*
 	scripts/licences.py $(PACKAGED) >target/package/licences.txt
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) scripts/sbom.py $(PACKAGED) \
+		>target/package/unconvoy.cdx.json
 	for package in unconvoy unconvoy-sched-ext unconvoy-predict; do \
 		printf "$$package ($(VERSION)-1) unstable; urgency=low\n\n  * See %s.\n\n -- %s  %s\n" \
 			"https://github.com/unconvoy/unconvoy/blob/v$(VERSION)/CHANGELOG.md" \
@@ -356,6 +360,10 @@ test-deb:
 	@scripts/setup.sh scripts/packages-deb.txt
 	scripts/deb/test.sh
 
+# A tarball for other distributions, linked with the older glibc of Debian 11.
+tarball: setup
+	scripts/tarball/build.sh
+
 install: build install-files
 
 # What `cargo install` cannot install.
@@ -363,18 +371,22 @@ install-library:
 	$(CARGO) build --release -p unconvoy-preload
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 
-install-files:
+install-files: install-unconvoy
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
+		$(RELEASE)/libunconvoy_plugin_system.so
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
+		$(addprefix $(RELEASE)/unconvoy-,study sched-ext parquet)
+	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
+	find target/workloads -maxdepth 1 -type f -perm -u+x \
+		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+
+# The command, the library, and what C needs.
+install-unconvoy:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
 	install -D -m 644 $(RELEASE)/libunconvoy.a $(DESTDIR)$(PREFIX)/lib/libunconvoy.a
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
-	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(RELEASE)/libunconvoy_plugin_user.so \
-		$(RELEASE)/libunconvoy_plugin_system.so
-	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
-		$(addprefix $(RELEASE)/unconvoy-,study sched-ext top png parquet)
-	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
-	find target/workloads -maxdepth 1 -type f -perm -u+x \
-		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,top png)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig \

@@ -2,6 +2,7 @@
 //!
 //! Only the build needs clang. A machine that runs the command does not.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -17,7 +18,14 @@ fn main() {
     let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     // Version 3 of the instruction set (Linux 5.12) has atomic exchange. `-g` emits BTF, with which
     // the loader relocates field accesses for the running kernel.
-    let flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"];
+    let mut flags = ["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
+        .map(OsString::from)
+        .to_vec();
+    // The same bytes from every folder.
+    let mut mapped = OsString::from("-fdebug-prefix-map=");
+    mapped.push(std::env::current_dir().expect("cargo sets the package's folder"));
+    mapped.push("=.");
+    flags.push(mapped);
     let mut built = Vec::new();
     for (name, only) in SOURCES {
         let source = format!("src/bpf/{name}.bpf.c");
@@ -26,7 +34,7 @@ fn main() {
             std::fs::write(&object, []).expect("OUT_DIR can be written");
             continue;
         }
-        match Command::new(&clang).args(flags).args(["-c", &source, "-o"]).arg(&object).status() {
+        match Command::new(&clang).args(&flags).args(["-c", &source, "-o"]).arg(&object).status() {
             Ok(status) => {
                 assert!(
                     status.success(),

@@ -369,7 +369,8 @@ static void unlock_mutex(void *mutex)
 static long take_token(struct place *x, bool timed)
 {
 	struct timespec t;
-	long error = 0;
+	/* pthread_cleanup_push may use setjmp. */
+	volatile long error = 0;
 	clock_gettime(CLOCK_REALTIME, &t);
 	t.tv_nsec += x->us * 1000L;
 	if (t.tv_nsec >= 1000000000) {

@@ -120,7 +120,7 @@ __attribute__((noreturn, cold)) static inline void room_give_up(const char *call
 	dprintf(STDERR_FILENO,
 		"the machine has no room: %s was refused for %d s, the last time with %d (%s)\n",
 		call,
-		ROOM_SECONDS, error, strerrorname_np(error));
+		ROOM_SECONDS, error, strerror(error));
 	room_say();
 	_exit(NO_ROOM_STATUS);
 }

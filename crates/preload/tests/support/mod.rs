@@ -47,8 +47,9 @@ pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf 
     let program = directory.join(source.file_stem().expect("a source has a name"));
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"]).args(flags);
-    let output = room::output(compiler.arg("-o").arg(&program).arg(source))
-        .expect("cc runs (apt-get install gcc)");
+    // Parts of glibc before 2.34.
+    compiler.arg("-o").arg(&program).arg(source).args(["-ldl", "-lrt"]);
+    let output = room::output(&mut compiler).expect("cc runs (apt-get install gcc)");
     assert!(
         output.status.success(),
         "cc {}: {}",

@@ -1,0 +1,165 @@
+#!/bin/sh
+# Installs unconvoy from its unpacked tarball, or removes it.
+#
+#   ./install.sh [--prefix DIR] [--uninstall] [--help]
+#
+# A list of installed files, PREFIX/lib/unconvoy/installed.txt, serves the removal: `d` and a folder
+# that the installation made, or `f` and a file.
+set -eu
+LC_ALL=C
+export LC_ALL
+
+say() {
+	echo "install.sh: $*" >&2
+}
+
+fail() {
+	say "$@"
+	exit 1
+}
+
+wrong_usage() {
+	say "$*; see install.sh --help"
+	exit 2
+}
+
+usage() {
+	cat <<-'END'
+		Install unconvoy, or remove it.
+
+		Usage: ./install.sh [--prefix DIR] [--uninstall]
+
+		  --prefix DIR   folder to install into [default: /usr/local]
+		  --uninstall    remove what was installed into the prefix
+		  --help         print this help
+
+		Needs x86-64 Linux with glibc 2.36 or later, and root only for a prefix that needs it:
+		./install.sh --prefix "$HOME/.local"
+	END
+}
+
+prefix=/usr/local
+action=install_files
+while [ $# != 0 ]; do
+	case $1 in
+	--prefix)
+		[ $# -ge 2 ] || wrong_usage "--prefix needs a folder"
+		prefix=$2
+		shift
+		;;
+	--prefix=*) prefix=${1#--prefix=} ;;
+	--uninstall) action=remove_files ;;
+	-h | --help)
+		usage
+		exit
+		;;
+	*) wrong_usage "unknown option $1" ;;
+	esac
+	shift
+done
+
+[ -n "$prefix" ] || wrong_usage "--prefix needs a folder"
+case $prefix in
+/*) ;;
+*) prefix=$PWD/$prefix ;;
+esac
+# LD_PRELOAD separates its entries by these; the others would break unconvoy.pc.
+case $prefix in
+*[!A-Za-z0-9/._+@%,~-]*)
+	wrong_usage "the prefix '$prefix' has a character that LD_PRELOAD or pkg-config cannot take"
+	;;
+esac
+[ "$prefix" = / ] || prefix=${prefix%/}
+
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
+files=$here/files
+list=$prefix/lib/unconvoy/installed.txt
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Removes the files of a list, then the folders that are empty. Fails if a file is left.
+remove_listed() {
+	left=0
+	while read -r kind path; do
+		[ "$kind" = d ] || rm -f "$path" 2>/dev/null || left=1
+	done <"$1"
+	sed -n 's/^d //p' "$1" | sort -r | while read -r path; do
+		rmdir "$path" 2>/dev/null || :
+	done
+	return "$left"
+}
+
+remove_files() {
+	[ -f "$list" ] || fail "nothing to remove: no $list"
+	cp "$list" "$scratch/old"
+	remove_listed "$scratch/old" || fail "cannot remove all files below $prefix: run as its owner"
+	echo "removed unconvoy from $prefix"
+}
+
+# Prints the missing folders from `path` upwards.
+missing_folders() {
+	path=$1
+	while [ ! -d "$path" ]; do
+		echo "d $path"
+		path=$(dirname "$path")
+	done
+}
+
+# Prints the list of an installation. Folders of an earlier installation stay in the list.
+new_list() {
+	grep -s '^d ' "$list" || :
+	(cd "$files" && find . -type d) | sed "s#^\.#$prefix#" | while read -r path; do
+		missing_folders "$path"
+	done
+	(cd "$files" && find . -type f) | sed "s#^\.#f $prefix#"
+	echo "f $list"
+}
+
+# Copies one file. The rename leaves a library intact for programs that have loaded it.
+copy() {
+	mkdir -p "$(dirname "$2")" && cp "$1" "$2.new" && mv -f "$2.new" "$2" && return
+	rm -f "$2.new"
+	return 1
+}
+
+copy_all() {
+	copy "$scratch/new" "$list" || return
+	while read -r kind path; do
+		case $kind$path in
+		d* | "f$list") continue ;;
+		f*/pkgconfig/unconvoy.pc)
+			sed "s#^prefix=.*#prefix=$prefix#" "$files${path#"$prefix"}" >"$scratch/pc" &&
+				copy "$scratch/pc" "$path" || return
+			;;
+		*) copy "$files${path#"$prefix"}" "$path" || return ;;
+		esac
+		chmod "$(mode_of "$path")" "$path" || return
+	done <"$scratch/new"
+}
+
+# A private umask must not hide the files from other users.
+mode_of() {
+	if [ -x "$files${1#"$prefix"}" ]; then echo 755; else echo 644; fi
+}
+
+install_files() {
+	minor=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
+	[ "$(uname -m)" = x86_64 ] && [ "${minor:-0}" -ge 36 ] ||
+		fail "this is no x86-64 Linux with glibc 2.36 or later, which unconvoy needs"
+	umask 022
+	new_list | sort -u >"$scratch/new"
+	[ ! -f "$list" ] || cp "$list" "$scratch/old"
+	if ! copy_all 2>"$scratch/error"; then
+		remove_listed "$scratch/new" || :
+		fail "cannot install into $prefix ($(head -1 "$scratch/error")):" \
+			"run as root, or choose a folder with --prefix"
+	fi
+	# Files of the earlier version that this one lacks.
+	if [ -f "$scratch/old" ]; then
+		grep '^f ' "$scratch/old" | grep -vFxf "$scratch/new" >"$scratch/gone" || :
+		remove_listed "$scratch/gone" || fail "cannot remove all files of the earlier version"
+	fi
+	echo "installed unconvoy below $prefix; try $prefix/bin/unconvoy doctor"
+}
+
+"$action"
