@@ -10,7 +10,7 @@ interrupted run continues, because OUT/SUITE/VARIANT.json keeps each finished pa
 beside it has the output.
 
 A difference is a test whose result under the library never came under glibc. The exit status is 1
-if there is one.
+if there is one, or if a suite fails to build.
 """
 
 import argparse
@@ -405,8 +405,13 @@ def main():
         suite = Suite(name, options.out.resolve())
         if options.fresh:
             suite.forget()
-        if not options.summary:
-            install(suite)
+        try:
+            if not options.summary:
+                install(suite)
+        except subprocess.CalledProcessError as error:
+            print(f"FAILED {name}: {error}", file=sys.stderr)
+            count += 1
+            continue
         parts = options.part or suite.parts()
         if not options.summary:
             own = options.variant or suite.row.get("variants", "").split()
@@ -417,7 +422,7 @@ def main():
     print("| --- " * (len(VARIANTS) + 3) + "|")
     print("\n".join(rows))
     if count:
-        sys.exit(f"test-suites: {count} differences")
+        sys.exit(f"test-suites: {count} differences and suites that failed to build")
 
 
 if __name__ == "__main__":
