@@ -3,13 +3,14 @@
 
     scripts/test-suites.py [OPTIONS] [SUITE...]   run suites of scripts/suites.toml, by default all
 
-Run `make build` first. Missing packages are installed. A suite runs twice under glibc, which finds
-unstable tests, and once in each variant. A part with a difference runs once more under both. An
+Run `make build` first. Missing packages are installed; source packages are fetched by `apt-get
+source` and built in OUT/SUITE/source. A suite runs twice under glibc, which finds unstable tests,
+and once in each variant. A part with a difference runs once more under both. An
 interrupted run continues, because OUT/SUITE/VARIANT.json keeps each finished part; VARIANT.log
 beside it has the output.
 
 A difference is a test whose result under the library never came under glibc. The exit status is 1
-if there is one.
+if there is one, or if a suite fails to build.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,9 +72,50 @@ def tap_results(text):
         yield name, remark or result
 
 
+def gtest_results(text):
+    line = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+)(?:, where .*)? \(\d+ ms\)$", re.M)
+    for result, name in line.findall(text):
+        yield name, result
+
+
+def libtest_results(text):
+    """Rust's `cargo test`."""
+    yield from re.findall(r"^test (\S+) \.\.\. (ok|FAILED|ignored)\b", text, re.M)
+
+
+def junit_results(text):
+    """JUnit's XML, which doctest prints too, among other output."""
+    case = re.compile(r"<testcase [^>]*?\bname=\"([^\"]*)\"[^>]*?(?:/>|>(.*?)</testcase>)", re.S)
+    for name, body in case.findall(text):
+        yield name, "failed" if re.search("<(failure|error)", body) else "passed"
+
+
+def sqlite_results(text):
+    """SQLite's Tcl tests: `NAME... Ok`; other output may stand between the two."""
+    text = text.partition("errors out of")[0]
+    found = re.compile(r"^(?:Time: |! )?([\w.-]+)\.\.\.", re.M)
+    headers = list(found.finditer(text))
+    for this, following in zip(headers, [*headers[1:], None]):
+        body = text[this.end():following.start() if following else len(text)]
+        yield this[1], "Ok" if re.match(r"\s*Ok\b", body) else "failed"
+
+
+def mtr_results(text):
+    """MariaDB's mysql-test-run."""
+    line = re.compile(r"^([\w.-]+\.[\w-]+(?: '[^']*')?) +(?:w\d+ +)?\[ ([a-z-]+) \]", re.M)
+    yield from line.findall(text)
+
+
 FORMATS = {
     "unittest": unittest_results,
     "tap": tap_results,
+    "gtest": gtest_results,
+    "junit": junit_results,
+    "libtest": libtest_results,
+    "sqlite": sqlite_results,
+    "mtr": mtr_results,
+    # Only the exit status.
+    "status": lambda text: (),
 }
 
 
@@ -133,9 +176,24 @@ class Suite:
         self.format = FORMATS[self.row["format"]]
         self.strategy = self.out / "strategy.toml"
         self.strategy.write_text("version = 1\n" + self.row.get("strategy", STRATEGY))
+        self.source = self.out / "source"
+
+    def parts(self):
+        """The names in the table; its patterns stand for files of the source, less their suffix."""
+        parts = []
+        for word in self.row["parts"].split():
+            if "*" in word:
+                files = [file.relative_to(self.source) for file in self.source.glob(word)]
+                parts += sorted(str(file.with_suffix("")) for file in files)
+            else:
+                parts.append(word)
+        skipped = self.row.get("skip", "").split()
+        return [part for part in dict.fromkeys(parts) if part not in skipped]
 
     def command(self, part, variant):
-        words = [word.replace("{part}", part) for word in shlex.split(self.row["run"])]
+        side = "without" if VARIANTS[variant] is None else "with"
+        run = self.row["run"].replace("{source}", str(self.source)).replace("{side}", side)
+        words = [word.replace("{part}", part) for word in shlex.split(run)]
         options = VARIANTS[variant]
         if options is None:
             return words
@@ -204,11 +262,63 @@ class Suite:
 
 
 def install(suite):
-    """Installs the suite's packages."""
+    """Installs the suite's packages, and builds its source package."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(suite.row["packages"]) + "\n")
         file.flush()
         subprocess.run([ROOT / "scripts/setup.sh", file.name], check=True)
+    if "source" in suite.row and not suite.source.exists():
+        unpacked = suite.out / "unpacked"
+        shutil.rmtree(unpacked, ignore_errors=True)
+        if "@" in suite.row["source"]:
+            fetch_crate(*suite.row["source"].split("@"), unpacked)
+        else:
+            fetch(suite.row["source"], suite.row.get("unpack", "*").split(), unpacked)
+        unpacked.rename(suite.source)
+    built = suite.out / "built"
+    if "build" in suite.row and not built.exists():
+        build = suite.row["build"].replace("{parts}", shlex.join(suite.parts()))
+        build = build.replace("{root}", str(ROOT))
+        subprocess.run(build, shell=True, check=True, cwd=suite.source)
+        built.touch()
+
+
+def fetch(package, members, directory):
+    """Unpacks a source package, from the mirror that apt already uses, without Debian's patches.
+
+    apt gets a list of sources of this function's own, because machines often have none. Security
+    updates, which have another label, are left out: mirrors drop their superseded sources.
+    """
+    targets = ["apt-get", "indextargets", "--format", "deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)",
+               "Created-By: Packages", "Origin: Debian", "Label: Debian"]
+    lines = subprocess.check_output(targets, text=True)
+    with tempfile.TemporaryDirectory() as name:
+        own = pathlib.Path(name)
+        (own / "sources.list").write_text("\n".join(sorted(set(lines.splitlines()))) + "\n")
+        (own / "lists/partial").mkdir(parents=True)
+        options = [f"Dir::Etc::SourceList={own}/sources.list", "Dir::Etc::SourceParts=-",
+                   f"Dir::State::Lists={own}/lists", "APT::Sandbox::User=root"]
+        apt = ["apt-get", "-qq", *(word for option in options for word in ("-o", option))]
+        subprocess.run([*apt, "update"], check=True)
+        subprocess.run([*apt, "source", "--download-only", package], check=True, cwd=own)
+        directory.mkdir()
+        for archive in own.glob("*.orig.tar.*"):
+            subprocess.run(["tar", "--extract", "--file", archive, "--strip-components=1",
+                            "--directory", directory, "--wildcards", *members], check=True)
+
+
+def fetch_crate(name, version, directory):
+    """Copies a crate's source out of cargo's registry."""
+    with tempfile.TemporaryDirectory() as own:
+        package = '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
+        manifest = pathlib.Path(own) / "Cargo.toml"
+        manifest.write_text(f'{package}[dependencies]\n{name} = "={version}"\n')
+        (pathlib.Path(own) / "src").mkdir()
+        (pathlib.Path(own) / "src/lib.rs").touch()
+        metadata = ["cargo", "metadata", "--format-version=1", "--quiet"]
+        packages = json.loads(subprocess.check_output(metadata, cwd=own))["packages"]
+        [found] = [row["manifest_path"] for row in packages if row["name"] == name]
+        shutil.copytree(pathlib.Path(found).parent, directory)
 
 
 def elided_commits():
@@ -295,18 +405,24 @@ def main():
         suite = Suite(name, options.out.resolve())
         if options.fresh:
             suite.forget()
+        try:
+            if not options.summary:
+                install(suite)
+        except subprocess.CalledProcessError as error:
+            print(f"FAILED {name}: {error}", file=sys.stderr)
+            count += 1
+            continue
+        parts = options.part or suite.parts()
         if not options.summary:
-            install(suite)
-        parts = options.part or suite.row["parts"].split()
-        if not options.summary:
-            count += check(suite, list(variants(options.variant)), parts)
+            own = options.variant or suite.row.get("variants", "").split()
+            count += check(suite, list(variants(own)), parts)
         rows.append(summary(suite, parts))
     print(f"{context()}\n")
     print(f"| suite | parts | {' | '.join(VARIANTS)} | unstable |")
     print("| --- " * (len(VARIANTS) + 3) + "|")
     print("\n".join(rows))
     if count:
-        sys.exit(f"test-suites: {count} differences")
+        sys.exit(f"test-suites: {count} differences and suites that failed to build")
 
 
 if __name__ == "__main__":
