@@ -66,7 +66,7 @@ macro_rules! stand_in {
 
 pub(crate) use {addresses, stand_in};
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -128,6 +128,28 @@ real! {
     fn pthread_spin_unlock(lock: &Libcs<pthread_spinlock_t>) -> c_int;
 }
 
+/// The version of a function that programs are linked with, if an older one takes other arguments
+/// or objects. Before glibc 2.36, `dlsym(RTLD_NEXT)` finds the oldest version (glibc bug 14932).
+fn version(name: &str) -> Option<&'static CStr> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    match name {
+        "pthread_cond_broadcast"
+        | "pthread_cond_destroy"
+        | "pthread_cond_init"
+        | "pthread_cond_signal"
+        | "pthread_cond_timedwait"
+        | "pthread_cond_wait" => Some(c"GLIBC_2.3.2"),
+        "pthread_getaffinity_np"
+        | "pthread_setaffinity_np"
+        | "sched_getaffinity"
+        | "sched_setaffinity" => Some(c"GLIBC_2.3.4"),
+        "posix_spawn" | "posix_spawnp" => Some(c"GLIBC_2.15"),
+        _ => None,
+    }
+}
+
 /// A libc function, looked up on first use.
 pub(crate) struct Address {
     name: &'static str,
@@ -148,8 +170,14 @@ impl Address {
 
     /// Looks for the next definition after this library's. A successful lookup does not allocate.
     pub(crate) fn find(&self) {
+        let name = self.name.as_ptr().cast();
+        let version = version(self.name.trim_end_matches('\0'));
+        // SAFETY: both strings end in a zero.
+        let versioned =
+            version.map(|it| unsafe { libc::dlvsym(libc::RTLD_NEXT, name, it.as_ptr()) });
+        let address = versioned.filter(|address| !address.is_null());
         // SAFETY: the name ends in a zero.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        let address = address.unwrap_or_else(|| unsafe { libc::dlsym(libc::RTLD_NEXT, name) });
         self.found.store(address, Relaxed);
     }
 

@@ -27,7 +27,7 @@ fn exports(path: &Path) -> BTreeSet<String> {
 }
 
 /// The libc of this process, which this machine's programs also use.
-fn libc() -> PathBuf {
+fn libc_file() -> PathBuf {
     mapped("/libc.so.6")
 }
 
@@ -76,10 +76,10 @@ fn page_on_pthread_functions_is_up_to_date() {
 /// A name that libc and libgcc lack is misspelt, or pollutes the program's name space.
 #[test]
 fn every_export_is_a_function_of_libc() {
-    let mut libc = exports(&libc());
-    libc.extend(exports(&mapped("/libgcc_s.so.1")));
+    let mut known = exports(&libc_file());
+    known.extend(exports(&mapped("/libgcc_s.so.1")));
     let unknown: Vec<_> =
-        exported_functions().into_iter().filter(|name| !libc.contains(name)).collect();
+        exported_functions().into_iter().filter(|name| !known.contains(name)).collect();
     assert!(unknown.is_empty(), "exported, but not functions of libc: {unknown:?}");
 }
 
@@ -114,6 +114,58 @@ fn glibc_needed_is_the_documented_one() {
     for file in programs.iter().map(PathBuf::as_path).chain([library()]) {
         let needed = newest_glibc(file);
         assert!(needed <= documented, "{} needs glibc 2.{needed}", file.display());
+    }
+}
+
+/// The table of `version` in src/real.rs: names, and the version that the library looks up.
+fn versions_looked_up() -> BTreeMap<String, String> {
+    let source = include_str!("../src/real.rs").split_once("match name {").expect("a table").1;
+    let table = source.split_once("_ => None").expect("its end").0;
+    let mut versions = BTreeMap::new();
+    for arm in table.split("\"),").filter_map(|arm| arm.split_once("Some(c\"")) {
+        let names = arm.0.split('"').skip(1).step_by(2);
+        versions.extend(names.map(|name| (name.to_owned(), arm.1.to_owned())));
+    }
+    versions
+}
+
+/// Before glibc 2.36, a lookup without a version finds the oldest one, which may be another
+/// function.
+#[test]
+fn functions_with_another_older_version_are_looked_up_by_version() {
+    use std::ffi::CString;
+
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the versions are those of x86-64");
+        return;
+    }
+    let address = |name: &str, version: Option<&str>| {
+        let name = CString::new(name).expect("a name");
+        let version = version.map(|version| CString::new(version).expect("a version"));
+        // SAFETY: both strings end in a zero.
+        unsafe {
+            match version {
+                Some(version) => libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()),
+                None => libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()),
+            }
+        }
+    };
+    let known = versions_looked_up();
+    for (name, version) in &known {
+        assert_eq!(address(name, Some(version)), address(name, None), "{name} {version}");
+    }
+    let older = ["2.2.5", "2.3.2", "2.3.3", "2.3.4", "2.15", "2.17", "2.30", "2.32"];
+    for name in exported_functions() {
+        let current = address(&name, None);
+        // libc keeps some names for old programs only.
+        if current.is_null() {
+            continue;
+        }
+        for version in older.map(|version| format!("GLIBC_{version}")) {
+            let other = address(&name, Some(&version));
+            let is_same = other.is_null() || other == current;
+            assert!(is_same || known.contains_key(&name), "{name} differs in {version}");
+        }
     }
 }
 
@@ -158,7 +210,7 @@ fn references_bind_to_library() {
     for flags in [["-fPIE", "-pie", "-Wl,-z,now"], ["-fPIE", "-pie", "-Wl,-z,lazy"]] {
         let program = compile_file(directory.path(), &source, &flags);
         let without = destinations(&run(&mut plain(&program)).success("reporter").text());
-        let libc = fs::canonicalize(libc()).expect("libc exists");
+        let libc = fs::canonicalize(libc_file()).expect("libc exists");
         for name in &names {
             assert_eq!(without[name], libc, "{name} without the library");
         }
