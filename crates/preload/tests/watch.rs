@@ -84,7 +84,9 @@ fn refused_thread_is_reported_as_lack_of_room() {
     for mode in ["refused", "in-child"] {
         let message = message(machine(mode));
         assert!(message.contains("the machine has no room"), "{message}");
-        for word in ["pthread_create", "temporarily unavailable", "threads-max", "pid_max", "RLIMIT_NPROC"] {
+        for word in
+            ["pthread_create", "temporarily unavailable", "threads-max", "pid_max", "RLIMIT_NPROC"]
+        {
             assert!(message.contains(word), "{word} is not in it: {message}");
         }
     }
