@@ -171,14 +171,15 @@ impl Address {
     /// Looks for the next definition after this library's. A successful lookup does not allocate.
     pub(crate) fn find(&self) {
         let name = self.name.as_ptr().cast();
-        let version = version(self.name.trim_end_matches('\0'));
-        // SAFETY: both strings end in a zero.
-        let versioned =
-            version.map(|it| unsafe { libc::dlvsym(libc::RTLD_NEXT, name, it.as_ptr()) });
-        let address = versioned.filter(|address| !address.is_null());
         // SAFETY: the name ends in a zero.
-        let address = address.unwrap_or_else(|| unsafe { libc::dlsym(libc::RTLD_NEXT, name) });
-        self.found.store(address, Relaxed);
+        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        let versioned = version(self.name.trim_end_matches('\0')).map(|version| {
+            // SAFETY: both strings end in a zero.
+            unsafe { libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr()) }
+        });
+        // A sanitizer's definition, which comes before libc's, has no version.
+        let of_same_object = versioned.filter(|address| object(*address) == object(next));
+        self.found.store(of_same_object.unwrap_or(next), Relaxed);
     }
 
     #[cold]
@@ -195,18 +196,19 @@ impl Address {
     }
 }
 
+/// The base address of the object that contains `address`; null without one.
+fn object(address: *const c_void) -> *mut c_void {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: fills `info` if the address is in a loaded object; otherwise `info` stays zero.
+    unsafe {
+        libc::dladdr(address, info.as_mut_ptr());
+        info.assume_init().dli_fbase
+    }
+}
+
 /// Whether the program's calls reach this library. A definition in the program itself, or in a
 /// library loaded before this one, such as a statically linked sanitizer, takes precedence.
 pub(crate) fn is_in_front() -> bool {
-    /// The base address of the object that contains `address`.
-    fn object(address: *const c_void) -> *mut c_void {
-        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: fills `info` if the address is in a loaded object; otherwise `info` stays zero.
-        unsafe {
-            libc::dladdr(address, info.as_mut_ptr());
-            info.assume_init().dli_fbase
-        }
-    }
     // SAFETY: only looks up a name.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_lock".as_ptr()) };
     object(called) == object(is_in_front as *const c_void)
