@@ -243,13 +243,25 @@ def run(name, repeats, folder, inputs):
     }
 
 
+def digits(value):
+    """Four significant digits, without an exponent."""
+    return f"{float(f'{value:.4g}'):g}"
+
+
 def table(record):
+    machine = record["machine"]
+    dates = sorted({row["date"] for row in record["programs"].values()})
+    yield (
+        f"{machine['cpu']}, {machine['processors']} processors, Linux {machine['kernel']}, "
+        f"{machine['qemu']}; {', '.join(dates)}."
+    )
+    yield ""
     yield "| program | plain QEMU | with the plug-in | slowdown (min to max of the repeats) |"
     yield "| --- | --- | --- | --- |"
     for row in record["programs"].values():
         spread = (
-            lambda values: f"{statistics.median(values):.4g} ({min(values):.4g} to "
-            f"{max(values):.4g}) {row['unit']}"
+            lambda values: f"{digits(statistics.median(values))} ({digits(min(values))} to "
+            f"{digits(max(values))}) {row['unit']}"
         )
         ratios = [after / before for before, after in zip(row["plain"], row["sampled"])]
         ratio = statistics.median(row["sampled"]) / statistics.median(row["plain"])
