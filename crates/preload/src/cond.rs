@@ -37,7 +37,9 @@ use unconvoy_locks::primitive::{Native, Parking as _};
 
 use crate::cancel;
 use crate::config::{self, Service};
-use crate::mutex::wait::{Use, eventcount_if_owned, is_first_wake, restore_parked_bit};
+use crate::mutex::wait::{
+    Use, eventcount_if_owned, is_first_wake, record_requeued, restore_parked_bit,
+};
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::numbered::Numbered as _;
 use crate::object::{InPlace, Until};
@@ -183,7 +185,8 @@ impl Cond {
     ///
     /// If the signaller holds a sleeper's mutex, a woken waiter could only wait for the mutex, and
     /// if woken on the signaller's processor, it would delay the release. So the waiter is requeued
-    /// to the mutex's eventcount instead, where releases wake requeued waiters one after the other.
+    /// to the mutex's eventcount instead, where releases wake requeued waiters one after the other,
+    /// or several at once if there are processors for them.
     ///
     /// But up to the waiter's own release, a requeueing costs three system calls, and a wake-up
     /// costs one. In a queue with many threads, each signal wakes one of a crowd, and is the only
@@ -197,6 +200,7 @@ impl Cond {
         let is_woken = is_crowd && is_first_wake(mutex);
         let eventcount = if is_woken { None } else { eventcount_if_owned(mutex) };
         if let Some(eventcount) = eventcount {
+            record_requeued(mutex);
             self.eventcount.store(ptr::from_ref(eventcount).cast_mut(), Relaxed);
         }
         waiter.signal(eventcount);
@@ -288,6 +292,7 @@ impl Wait<'_> {
             in_use.end();
             if node.is_requeued() {
                 restore_parked_bit(mutex);
+                record_requeued(mutex);
             }
         }
         if locked != 0 { locked } else { result }

@@ -35,6 +35,9 @@ pub struct ThreadState {
     pub history: u32,
     /// Identifies the critical section in which the thread last signalled one of several waiters.
     pub section: u64,
+    /// Address of the eventcount to which the thread has requeued waiters, or from which it was
+    /// woken as one of them; 0 after its next release there.
+    pub requeued_at: usize,
 }
 
 /// The process, as a waiter sees it. This crate implements the trait; a load manager only uses it.

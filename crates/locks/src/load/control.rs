@@ -38,8 +38,8 @@
 //!    for this notice. Without pollers, only the controller acts. With other sensors the rule costs
 //!    one load of a null pointer per turn.
 //! 7. **Delay.** A waiter claims no slot in its first [`SHORT_WAIT_NS`].
-//! 8. **Margin.** The controller leaves one thread more than processors awake while threads mostly
-//!    work (`MARGIN` in [`policy`](super::policy)).
+//! 8. **Margin.** While threads mostly work, the controller leaves one thread more than processors
+//!    awake, and more in each further interval (`Margin` in [`policy`](super::policy)).
 //! 9. **Yields.** A polling waiter yields its processor every [`YIELD_EVERY_NS`].
 //!
 //! [`claim_in_exchange`]: crate::parking::slots::SleepSlots::claim_in_exchange

@@ -8,6 +8,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::backoff;
+use super::policy::observation::Margin;
 use super::policy::{Observation, Policy};
 use super::sensor::{Reading, Sensor};
 use super::state::{LoadControl, MARGIN, TURNS};
@@ -57,6 +58,7 @@ pub fn serve<P: Primitive>(
     let name = Policy::NAMES[control.policy.load(Relaxed) as usize];
     let mut policy = Policy::named(name).expect("a name of the table");
     let mut overload = 0.0;
+    let mut margin = Margin::default();
     let (mut idle, mut pause) = (0, 0);
     let (mut last, mut polled_before) = (P::now(), control.polled.sum());
     let (mut capacity, mut events_before) = (1.0, control.pollers.polled());
@@ -82,9 +84,11 @@ pub fn serve<P: Primitive>(
         let since = last;
         (last, polled_before, events_before) = (begin, polled, events);
         let reading = sensor.read(begin).map(|reading| reading.without(for_events));
-        let has_margin = control.has(MARGIN);
-        let observed = |reading| Observation { reading, sleeping, polling, has_margin };
-        let target = reading.map_or(0, |reading| policy.target(observed(reading)));
+        let target = reading.map_or(0, |reading| {
+            margin = margin.after(polling, reading.capacity);
+            let margin = if control.has(MARGIN) { margin.threads() } else { 0.0 };
+            policy.target(Observation { reading, sleeping, margin })
+        });
         if let Some(reading) = reading {
             counters.record(reading);
             capacity = reading.capacity;

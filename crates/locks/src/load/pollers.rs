@@ -69,6 +69,12 @@ impl<P: Primitive> Pollers<P> {
         self.polling.fetch_sub(1, Relaxed);
     }
 
+    /// Number of threads to wake at once: one for each processor that neither a thread nor a poller
+    /// wants, and at least one.
+    pub(crate) fn wakeable(&self) -> u32 {
+        self.room.load(Relaxed).saturating_sub(self.polling.load(Relaxed)).max(1)
+    }
+
     /// Whether no thread may poll.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
@@ -135,6 +141,17 @@ mod tests {
         assert_eq!(room(1.0, 2.0, 5), 0, "threads sleep for load");
         assert_eq!(room(0.5, 1.0, 0), 0);
     }
+
+    #[test]
+    fn as_many_threads_are_woken_as_processors_are_free() {
+        let pollers = Pollers::<Native>::new();
+        assert_eq!(pollers.wakeable(), 1, "always one");
+        pollers.assume_processors(16);
+        assert_eq!(pollers.wakeable(), 15);
+        assert!(pollers.enter());
+        assert_eq!(pollers.wakeable(), 14);
+    }
+
     #[test]
     fn portion_is_dense_if_collected_fast() {
         let pollers = Pollers::<Native>::new();

@@ -69,6 +69,14 @@ pub(crate) fn is_first_wake(mutex: &Mutex) -> bool {
     state.section != section
 }
 
+/// Records that waiters may have been requeued to the mutex's eventcount: the calling thread, which
+/// holds the mutex, requeued some, or was one of them.
+pub(crate) fn record_requeued(mutex: &Mutex) {
+    let process = Native::context();
+    let requeued_at = core::ptr::from_ref(&mutex.eventcount).addr();
+    process.set_thread_state(ThreadState { requeued_at, ..process.thread_state() });
+}
+
 /// Sets the parked bit again. The calling thread, which holds the mutex, may have been woken at its
 /// eventcount while other threads are still parked there.
 pub(crate) fn restore_parked_bit(mutex: &Mutex) {

@@ -20,7 +20,7 @@ mod tests {
 
     fn target(runnable: f64, capacity: f64, sleeping: u32) -> u32 {
         let reading = Reading::of_runnable(runnable, capacity);
-        Direct.target(Observation { reading, sleeping, polling: 0.0, has_margin: true })
+        Direct.target(Observation { reading, sleeping, margin: 1.0 })
     }
 
     #[test]
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn target_without_margin_is_excess_over_capacity() {
         let reading = Reading::of_runnable(64.0, 2.0);
-        let observed = Observation { reading, sleeping: 0, polling: 0.0, has_margin: false };
+        let observed = Observation { reading, sleeping: 0, margin: 0.0 };
         assert_eq!(Direct.target(observed), 62);
     }
 

@@ -69,8 +69,7 @@ mod tests {
         let step = |demand: f64| {
             let runnable = (demand - f64::from(sleeping)).max(0.0);
             let reading = Reading::of_runnable(runnable, 2.0);
-            sleeping =
-                policy.target(Observation { reading, sleeping, polling: 0.0, has_margin: true });
+            sleeping = policy.target(Observation { reading, sleeping, margin: 1.0 });
             sleeping
         };
         demands.into_iter().map(step).collect()
@@ -144,23 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn target_with_mostly_polling_threads_has_no_margin() {
+    fn target_with_a_margin_is_lower() {
         each(|name, policy| {
             let reading = Reading::of_runnable(12.0, 2.0);
-            let mut busy = policy.clone();
-            let targets = |policy: &mut Policy, polling| {
-                (0..40)
-                    .map(|_| {
-                        policy.target(Observation {
-                            reading,
-                            sleeping: 0,
-                            polling,
-                            has_margin: true,
-                        })
-                    })
-                    .next_back()
+            let mut without = policy.clone();
+            let target = |policy: &mut Policy, margin| {
+                policy.target(Observation { reading, sleeping: 0, margin })
             };
-            assert!(targets(policy, 0.9) > targets(&mut busy, 0.0), "{name}");
+            assert!(target(policy, 3.0) < target(&mut without, 0.0), "{name}");
         });
     }
 }

@@ -28,7 +28,7 @@ use std::os::fd::BorrowedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::capacity::Capacity;
-use crate::load::policy::observation::MARGIN;
+use crate::load::policy::observation::Margin;
 use crate::load::sensor::{LiveLoad, Reading, Sensor};
 
 /// State shared with the BPF program, which calls it `struct count`.
@@ -171,7 +171,7 @@ impl Sensor for Bpf {
         self.capacity.follow_process(now, self.own_thread);
         let capacity = self.capacity.processors();
         LOW.store(capacity.ceil() as u32, Relaxed);
-        HIGH.store((capacity + MARGIN) as u32, Relaxed);
+        HIGH.store((capacity + Margin::FIRST) as u32, Relaxed);
 
         let sample = Sample {
             at: now,
