@@ -402,4 +402,4 @@ install-unconvoy:
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-grids .bench-programs .bench-tune .figures .evaluation
+	rm -rf .demo .bench .bench-grids .bench-processors .bench-programs .bench-tune .figures .evaluation

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures one contended lock on 1, 2, 4, ... processors up to the machine's number, then condition
-# variables, reader-writer locks and LevelDB on all of them: 7 minutes with 16. The smaller numbers
+# variables, reader-writer locks and LevelDB on all of them: 5 minutes with 16. The smaller numbers
 # are measured side by side, on processors of their own. Requires a quiet machine.
 # Results go to .bench-processors/ (or $1); UNCONVOY is the command to use.
 # scripts/processors-table.py tabulates them.
@@ -14,8 +14,8 @@ mkdir -p "$out"
 
 # $1: number of processors; $2: the first one.
 counter() {
-	taskset -c "$2-$(($2 + $1 - 1))" "$unconvoy" bench counter --runs 3 --seconds 0.4 \
-		--threads 1,2,4,8,16,32,64,128,256 --think 0,1000,10000 --workloads "$workloads" \
+	taskset -c "$2-$(($2 + $1 - 1))" "$unconvoy" bench counter --runs 3 --seconds 0.3 \
+		--threads 1,2,4,8,16,32,64,256 --think 0,1000,10000 --workloads "$workloads" \
 		--out "$out/counter-$1" >"$out/counter-$1.txt" 2>&1
 }
 
@@ -30,8 +30,8 @@ done
 wait
 counter "$all" 0
 
-threads=1,2,4,8,16,32,64
-"$unconvoy" bench condvar --runs 5 --seconds 0.3 --threads 2,16,32 --workloads "$workloads" \
+threads=1,2,4,8,16,64
+"$unconvoy" bench condvar --runs 3 --seconds 0.3 --threads 2,16,32 --workloads "$workloads" \
 	--out "$out/condvar" >"$out/condvar.txt" 2>&1
 "$unconvoy" bench rwlock --runs 3 --seconds 0.3 --threads "$threads" --workloads "$workloads" \
 	--out "$out/rwlock" >"$out/rwlock.txt" 2>&1
@@ -40,6 +40,6 @@ for workload in readrandom fillrandom; do
 		--title "LevelDB $workload" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
 		--json "$out/leveldb-$workload.json" -- \
-		"$workloads/leveldb_bench" --workload "$workload" --threads '{threads}' --seconds 0.8 \
+		"$workloads/leveldb_bench" --workload "$workload" --threads '{threads}' --seconds 0.6 \
 		>"$out/leveldb-$workload.txt" 2>&1
 done

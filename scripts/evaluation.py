@@ -69,6 +69,13 @@ def state_of(part, states, here):
     return None
 
 
+def too_few(part, here):
+    """Why this machine cannot make a record; None if it can."""
+    needed = part.get("processors", 1)
+    few = here["processors"] < needed
+    return f"needs {needed} processors, and this machine has {here['processors']}" if few else None
+
+
 def continues(out, begun):
     """Whether the results in `out` are an interrupted run's on this machine with this code."""
     note = out / "begun.json"
@@ -123,8 +130,13 @@ def main():
     if options.list:
         for part in wanted:
             name = part["name"]
-            print(f"{name:12} {part['hours']:>5} h  {reasons[name] or 'current'}")
+            reason = too_few(part, here) or reasons[name] or "current"
+            print(f"{name:12} {part['hours']:>5} h  {reason}")
         return 0
+    skipped = {part["name"]: reason for part in wanted if (reason := too_few(part, here))}
+    for name, reason in skipped.items():
+        print(f"{name}: skipped: {reason}")
+    wanted = [part for part in wanted if part["name"] not in skipped]
     renewed = [part for part in wanted if reasons[part["name"]] or options.force]
     for part in renewed:
         changed = git("status", "--porcelain", "--", *part["sources"])

@@ -63,7 +63,7 @@ counter("Throughput of the default relative to libc's adaptive mutex:", "ops_per
 counter("Processor time per operation, likewise; below 1 is better:", "cpu_ns_per_op")
 largest = max(records)
 record = records[largest]
-print(f"Jain's index over 0.4 s, {largest} processors, no think time:\n")
+print(f"Jain's index over 0.3 s, {largest} processors, no think time:\n")
 counts = sorted({run["cell"]["threads"] for run in record["runs"]} - {1})
 median = lambda row, threads: statistics.median(values(record, row, 0, threads, "jain").values())
 table(

@@ -117,6 +117,18 @@ fn failed_and_interrupted_records_continue() {
 }
 
 #[test]
+fn record_for_more_processors_is_skipped() {
+    let copy = Copy::new();
+    copy.write("scripts/evaluation.toml", &format!("{RECORD}processors = 100000\n"));
+    copy.commit();
+    for words in [&[][..], &["--force"], &["--list"]] {
+        let (status, text) = copy.run(words);
+        assert!(status == Some(0) && text.contains("needs 100000 processors"), "{words:?}: {text}");
+    }
+    assert_eq!(copy.read("runs"), "");
+}
+
+#[test]
 fn wrong_use_measures_nothing() {
     let copy = Copy::new();
     let (status, text) = copy.run(&["nosuch"]);
