@@ -166,6 +166,12 @@ fn route_by(service: Service, number: u8) -> Route {
     }
 }
 
+/// Whether readers of reader-writer locks on the fast path may set a bias: no, if the process
+/// records a profile, which shows the releases of the readers that others wait for.
+pub(crate) fn may_bias() -> bool {
+    is_default_for_spin_locks()
+}
+
 /// Whether the fast path serves the spin locks of this process; false also while the service is not
 /// determined.
 #[inline(always)]

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  glibc  readers writers  wrphase  writers_futex  pad3        pad4    cur_writer  shared .. flags
-//!  byte   0       4        8        12             16          20      24          28        48
-//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared .. flags
+//!  byte   0       4        8        12             16          20      24          28     32  48
+//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared bias flags
 //! ```
 //!
 //! `shared` and `flags` are where libc's initialisers put them. `shared` is set in process-shared
@@ -16,6 +16,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{EAGAIN, EBUSY, EINVAL, clockid_t};
+use unconvoy_locks::contention::biased_rw::Begun;
 use unconvoy_locks::contention::rw::Share;
 use unconvoy_locks::lock;
 
@@ -33,14 +34,31 @@ pub(crate) use object::RwLock;
 /// Defines the functions for readers or for writers: lock, try, timed, clock.
 macro_rules! holders {
     (
-        $lock:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr, $is_read:expr,
+        $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
+        $try:ident, $timed:ident, $clock:ident, $begin:expr, $end:expr, $share:expr,
+        $is_read:expr,
         $entry:literal, $acquired:literal
     ) => {
         #[unsafe(no_mangle)]
         pub extern "C" fn $lock(this: &RwLock) -> c_int {
             probe!($entry; this);
-            if this.is_default() && $fast(this) {
+            if this.is_default() {
+                match $begin(this) {
+                    Begun::Held => {
+                        probe!($acquired; this);
+                        return 0;
+                    }
+                    Begun::Failed => {}
+                    Begun::Undecided(undecided) => return $undecided(this, undecided),
+                }
+            }
+            $slow(this)
+        }
+
+        /// The rest of the fast path: a bias, or other readers.
+        #[inline(never)]
+        extern "C" fn $undecided(this: &RwLock, undecided: u32) -> c_int {
+            if $end(this, undecided) {
                 probe!($acquired; this);
                 return 0;
             }
@@ -149,6 +167,7 @@ macro_rules! holders {
 
 holders!(
     pthread_rwlock_rdlock,
+    read_undecided,
     read,
     read_unusual,
     read_not_elided,
@@ -156,7 +175,8 @@ holders!(
     pthread_rwlock_tryrdlock,
     pthread_rwlock_timedrdlock,
     pthread_rwlock_clockrdlock,
-    RwLock::read_at_once,
+    RwLock::begin_read,
+    RwLock::end_read,
     RwLock::reading,
     true,
     "rdlock_entry",
@@ -164,6 +184,7 @@ holders!(
 );
 holders!(
     pthread_rwlock_wrlock,
+    write_undecided,
     write,
     write_unusual,
     write_not_elided,
@@ -171,7 +192,8 @@ holders!(
     pthread_rwlock_trywrlock,
     pthread_rwlock_timedwrlock,
     pthread_rwlock_clockwrlock,
-    RwLock::write_at_once,
+    RwLock::begin_write,
+    RwLock::end_write,
     |_| Share::Write,
     false,
     "wrlock_entry",
@@ -193,12 +215,34 @@ pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
     probe!("rwlock_unlock"; this);
-    // SAFETY: the caller holds it.
-    if this.is_default() && unsafe { this.release_at_once() } {
-        return 0;
+    if this.is_default() {
+        if this.biased().is_biased() {
+            // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
+            return unsafe { unlock_biased(this) };
+        }
+        // SAFETY: the caller holds it.
+        if unsafe { this.release_at_once() } {
+            return 0;
+        }
     }
     // SAFETY: the caller holds it still.
     unsafe { unlock(this) }
+}
+
+/// The rest of the fast path for a biased lock.
+///
+/// # Safety
+///
+/// The caller holds the lock as a reader.
+#[inline(never)]
+unsafe extern "C" fn unlock_biased(this: &RwLock) -> c_int {
+    // SAFETY: what the caller promises; the hold is still there if none was published.
+    unsafe {
+        match this.biased().release_published() {
+            true => 0,
+            false => unlock(this),
+        }
+    }
 }
 
 /// The slow path: the fast path has not released the lock.
@@ -225,7 +269,7 @@ unsafe extern "C" fn unlock_unusual(this: &RwLock) -> c_int {
     let route = this.route();
     if let Some(elided) = this.elided(route) {
         // SAFETY: the caller promises to be in a section: elided, or with the lock held.
-        if unsafe { elided.end_elided() || this.release_at_once() } {
+        if unsafe { elided.end_elided() || !this.biased().is_biased() && this.release_at_once() } {
             return 0;
         }
     }
@@ -255,7 +299,7 @@ unsafe extern "C" fn unlock_held(this: &RwLock, route: Route) -> c_int {
         this.owner.store(0, Relaxed);
     }
     // SAFETY: the caller holds it.
-    unsafe { lock::release_shared(this.word(), &this.eventcount) };
+    unsafe { lock::release_shared(this.biased()) };
     if let Some(releasing) = releasing {
         releasing.released();
     }

@@ -63,6 +63,17 @@ pub enum Share {
     Write,
 }
 
+/// Result of [`RwWord::release_reader`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReaderRelease {
+    /// The hold is released.
+    Released,
+    /// The lock is still held: the caller must first wake parked waiters (Invariant 3).
+    MustWake,
+    /// The word counts no reader that holds the lock.
+    NoReader,
+}
+
 /// A reader-writer lock in 8 bytes, all zeroes when free.
 #[repr(C)]
 pub struct RwWord<P: Primitive> {
@@ -86,12 +97,22 @@ impl<P: Primitive> RwWord<P> {
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
-            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
-            Share::Read | Share::ReadAfterWriters => {
-                self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0
-                    || self.withdraw()
-            }
+            Share::ReadAfterWriters if self.has_waiting_writer() => false,
+            Share::Read | Share::ReadAfterWriters => self.keep_or_withdraw(self.count_reader()),
         }
+    }
+
+    /// Counts the caller as a reader, and returns the word before. 0 means that the caller holds
+    /// the lock; otherwise [`keep_or_withdraw`](Self::keep_or_withdraw) decides.
+    #[inline(always)]
+    pub(super) fn count_reader(&self) -> u32 {
+        self.word.fetch_add(1, Acquire)
+    }
+
+    /// Whether a reader holds the lock that counted itself in a word with the value `before`.
+    #[inline(always)]
+    pub(super) fn keep_or_withdraw(&self, before: u32) -> bool {
+        before.wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
     }
 
     /// Withdraws a counted reader, unless it turns out to hold the lock (Invariant 1).
@@ -102,7 +123,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether `try_acquire` is worth a write to the word.
-    fn seems_free(&self, share: Share) -> bool {
+    pub(super) fn seems_free(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.load(Relaxed) == 0,
             _ => self.word.load(Relaxed) & WRITER == 0,
@@ -115,17 +136,26 @@ impl<P: Primitive> RwWord<P> {
         let seen = self.word.load(Relaxed);
         match share {
             Share::Write => seen == 0,
-            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
+            Share::ReadAfterWriters if self.has_waiting_writer() => false,
             Share::Read | Share::ReadAfterWriters => seen & !PARKED < MAX_READERS,
         }
     }
 
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
+        self.attempt_by(turn, || self.seems_free(share) && self.try_acquire(share))
+    }
+
+    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock.
+    pub(super) fn attempt_by(
+        &self,
+        turn: &mut impl Turn,
+        mut acquire: impl FnMut() -> bool,
+    ) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
-            if self.seems_free(share) && self.try_acquire(share) {
+            if acquire() {
                 break Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
@@ -140,6 +170,11 @@ impl<P: Primitive> RwWord<P> {
     /// Whether a thread polls for the lock at this moment.
     pub fn has_contender(&self) -> bool {
         self.waiting.load(Relaxed) >= ONE_POLLER
+    }
+
+    /// Whether a writer waits, polling or asleep.
+    pub(super) fn has_waiting_writer(&self) -> bool {
+        self.waiting.load(Relaxed) % ONE_POLLER != 0
     }
 
     /// Records that the calling thread begins to wait. Called once per wait, whether the thread
@@ -199,6 +234,22 @@ impl<P: Primitive> RwWord<P> {
             (freed != PARKED && (!is_writers || freed & PARKED == 0)).then_some(freed)
         };
         self.word.modify(Release, Relaxed, freed).is_ok()
+    }
+
+    /// Releases one reader's hold, if the word counts one and no writer is in it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`release`](Self::release).
+    pub(super) unsafe fn release_reader(&self) -> ReaderRelease {
+        let freed = |seen: u32| {
+            (seen & WRITER == 0 && seen & !PARKED != 0 && seen != PARKED + 1).then(|| seen - 1)
+        };
+        match self.word.modify(Release, Relaxed, freed) {
+            Ok(_) => ReaderRelease::Released,
+            Err(seen) if seen == PARKED + 1 => ReaderRelease::MustWake,
+            Err(_) => ReaderRelease::NoReader,
+        }
     }
 
     /// Clears the parked bit; the lock stays held.

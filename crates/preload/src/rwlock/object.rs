@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
+use unconvoy_locks::contention::biased_rw::{Begun, Bias, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::parking::eventcount::Eventcount;
@@ -31,7 +32,8 @@ pub(crate) struct RwLock {
     /// [`me`] of the writer, otherwise 0.
     pub(super) owner: AtomicU32,
     shared: AtomicU32,
-    _between: [u64; 2],
+    /// Only readers of locks on the fast path set the bias. libc does not use these words.
+    bias: Bias<Native>,
     flags: AtomicU8,
     _rest: [u8; 7],
 }
@@ -43,6 +45,8 @@ unsafe impl InPlace for RwLock {
 }
 
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
+const _: () =
+    assert!(core::mem::offset_of!(RwLock, bias) == 32, "where `unconvoy inspect` reads it");
 const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. glibc, too, treats the recursive variant, 1, as
@@ -82,6 +86,12 @@ impl RwLock {
         self.state.lock()
     }
 
+    /// The lock with its bias: what sections take that are not elided.
+    #[inline(always)]
+    pub(super) fn biased(&self) -> BiasedRw<'_, Native> {
+        BiasedRw::new(self.word(), &self.bias, &self.eventcount)
+    }
+
     /// The state of a lock that may be elided. An elided section records no owner, because a write
     /// to the lock would conflict with all other elided sections of the lock.
     #[inline(always)]
@@ -105,18 +115,29 @@ impl RwLock {
     }
 
     #[inline(always)]
-    pub(super) fn read_at_once(&self) -> bool {
-        self.flags.load(Relaxed) != PREFER_WRITER_NONRECURSIVE
-            && self.word().try_acquire(Share::Read)
+    pub(super) fn begin_read(&self) -> Begun {
+        match self.flags.load(Relaxed) {
+            PREFER_WRITER_NONRECURSIVE => Begun::Failed,
+            _ => self.biased().begin_read(),
+        }
+    }
+
+    pub(super) fn end_read(&self, undecided: u32) -> bool {
+        self.biased().end_read(undecided, config::may_bias)
     }
 
     #[inline(always)]
-    pub(super) fn write_at_once(&self) -> bool {
-        let held = self.word().try_acquire(Share::Write);
-        if held {
+    pub(super) fn begin_write(&self) -> Begun {
+        let begun = self.biased().begin_write();
+        if begun == Begun::Held {
             self.owner.store(me_from_tcb(), Relaxed);
         }
-        held
+        begun
+    }
+
+    pub(super) fn end_write(&self, _undecided: u32) -> bool {
+        self.biased().end_write();
+        false
     }
 
     #[inline]
@@ -126,7 +147,12 @@ impl RwLock {
 
     pub(super) fn try_acquire(&self, route: Route, share: Share) -> bool {
         self.elided(route).inspect(|elided| elided.refuse_in_transaction());
-        let held = self.word().try_acquire(share);
+        let lock = self.biased();
+        let held = match share {
+            Share::Read => lock.try_read(|| self.is_default() && config::may_bias()),
+            Share::ReadAfterWriters => self.word().try_acquire(share),
+            Share::Write => lock.try_write(&Drain::new()),
+        };
         if held {
             self.record_acquisition(route, share, None);
         }
@@ -170,7 +196,7 @@ impl RwLock {
 
     /// # Safety
     ///
-    /// The caller holds the lock.
+    /// The caller holds the lock, which is not biased.
     #[inline(always)]
     pub(super) unsafe fn release_at_once(&self) -> bool {
         if self.word().is_written() {
@@ -186,7 +212,7 @@ impl RwLock {
             let begin = stats::now();
             let look = until.map(Deadline::next_look);
             let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-                (self.begin_wait().acquire_shared)(self.word(), share, &self.eventcount, look)
+                (self.begin_wait().acquire_shared)(self.biased(), share, look)
             });
             if acquired.held {
                 self.record_acquisition(route, share, Some((begin, acquired.wait.sleeps)));

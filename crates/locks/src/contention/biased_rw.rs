@@ -1,0 +1,448 @@
+//! A [reader-writer lock](super::rw) whose readers scale with processors while no writer comes: it
+//! is biased towards readers, which publish their holds in a table of the process
+//! ([`visible`](super::visible)) and write nothing to the lock.
+//!
+//! The bias is that of BRAVO (Dice and Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*,
+//! USENIX ATC 2019, section 3). A reader sets it, and a writer revokes it: the writer lets further
+//! readers take the lock's word, waits until no published hold is left, and then takes the word as
+//! before. The time until the next bias is a multiple of the time that the revocation took.
+//!
+//! | mode | a reader | a writer |
+//! | --- | --- | --- |
+//! | `UNBIASED` | takes the word | takes the word |
+//! | `BIASED` | publishes its hold; takes the word if its slot is in use | begins to drain |
+//! | `DRAINING` | takes the word | waits for the published holds, then ends the bias |
+//!
+//! BRAVO's writer drains while it holds the underlying lock. A reader may take this lock twice, so
+//! a writer here must not keep readers out while it waits for them: it drains first. Several
+//! writers may drain at a time, and a writer that gives up leaves the lock `DRAINING`.
+//!
+//! A reader sets the bias only if it has found other readers inside, so the readers of a lock that
+//! one thread uses take the word, and pay one load for the bias.
+//!
+//! **Invariant 1.** A hold is in the word or in a slot, and holds are interchangeable: a release
+//! withdraws any hold of the caller's row, or else one from the word. Each row contains at most as
+//! many holds as its threads have, so the word contains the caller's if the row has none. A reader
+//! that publishes too late, and then finds its hold gone, therefore holds the lock: the thread of
+//! the same row that withdrew the hold has left its own in the word. (POSIX lets only the thread
+//! that locked unlock. A release by another thread, which glibc allows, is found in any row.)
+//!
+//! **Invariant 2.** A writer holds the lock only while it is unbiased. A reader changes `UNBIASED`
+//! to `BIASED` only while its hold is in the word. So a writer that has taken the word and then
+//! finds the lock unbiased excludes every further bias. If it finds a bias, it releases the word
+//! and drains again.
+//!
+//! **Invariant 3.** A published hold counts if its reader, afterwards, finds the bias that it had
+//! seen before. Otherwise the reader withdraws the hold (Invariant 1) and takes the word. A drain
+//! looks at the slots after it has changed the mode. Both orders are `SeqCst`, so either the reader
+//! finds the drain, or the drain finds the hold. Each bias has a version, and a drain ends only the
+//! bias for which it has seen all slots empty.
+//!
+//! **Invariant 4.** With published holds, the word may contain the writer bit of a writer that is
+//! about to find the bias. So a release looks for a bias first, and only then for the bit.
+//!
+//! **Invariant 5.** No reader sets the bias while a writer waits. So a writer drains a bounded
+//! number of times, once more at most for each reader that was about to set the bias.
+//!
+//! *Not* guaranteed: that a child of a `fork` forgets the holds of the parent's other threads, as
+//! for the word. A child forgets the published ones if a fork handler
+//! [clears](super::visible::Row::clear) the rows of the other threads.
+//!
+//! **Memory orderings.** Publications, withdrawals, the mode and the word have acquire ordering
+//! where they begin a hold or find one gone, and release ordering where they end a hold, set the
+//! bias or end it. A reader that finds the bias thus sees what its setter saw, and with it the last
+//! writer's section. Invariant 3 needs `SeqCst`.
+
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use super::rw::{ReaderRelease, RwWord, Share};
+use super::visible::{Hold, Row, VisibleReaders};
+use crate::parking::eventcount::Eventcount;
+use crate::primitive::turn::{Outcome, Turn};
+use crate::primitive::{Atomic, Primitive};
+
+const UNBIASED: u32 = 0;
+const BIASED: u32 = 1;
+const DRAINING: u32 = 2;
+
+/// The bits of the mode; the others are the version.
+const MODE: u32 = 3;
+const VERSION: u32 = 4;
+
+/// Readings beside other readers until a reader reads the clock, and may set the bias. One in a
+/// model, which explores short executions.
+const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
+
+/// A bias is not set again for this many times as long as its revocation took, so revocations take
+/// at most a tenth of the writers' time (BRAVO, section 3, with the same factor).
+///
+/// None in a model, where each look at the clock may take a second.
+const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
+
+/// The bias of a lock in 16 bytes, all zeroes when there is none.
+#[repr(C)]
+pub struct Bias<P: Primitive> {
+    /// Mode and version.
+    state: P::U32,
+    /// Readings beside other readers since the last look at the clock. Some may be lost.
+    overlaps: P::U32,
+    /// Time before which no reader sets the bias.
+    inhibited_until: P::U64,
+}
+
+impl<P: Primitive> Bias<P> {
+    /// No bias.
+    pub fn none() -> Self {
+        let [state, overlaps] = [0, 0].map(P::U32::new);
+        Bias { state, overlaps, inhibited_until: P::U64::new(0) }
+    }
+
+    /// Whether holds may be published.
+    #[inline(always)]
+    fn is_in_use(&self) -> bool {
+        self.state.load(Acquire) & MODE != UNBIASED
+    }
+
+    /// Inhibits the bias after a revocation that began at the time `begin`.
+    fn inhibit(&self, begin: u64) {
+        let now = P::now();
+        self.inhibited_until.store(now + INHIBITION * now.saturating_sub(begin), Relaxed);
+    }
+}
+
+/// How far a writer has come with the revocation of a bias.
+#[derive(Debug, Default)]
+pub struct Drain {
+    /// When it began; 0 if it has not.
+    begin: Cell<u64>,
+    /// The state that the drain is for.
+    state: Cell<u32>,
+    /// The rows before this one have no hold.
+    row: Cell<usize>,
+}
+
+impl Drain {
+    /// A drain that has not begun.
+    pub fn new() -> Self {
+        Drain::default()
+    }
+}
+
+/// Result of the inline part of an acquisition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The caller holds the lock.
+    Held,
+    /// The caller does not hold the lock.
+    Failed,
+    /// The caller must call the other part with this word.
+    Undecided(u32),
+}
+
+/// A reader-writer lock, with the eventcount of its parked waiters and a bias, if it has room for
+/// one.
+pub struct BiasedRw<'a, P: Primitive> {
+    word: &'a RwWord<P>,
+    bias: Option<&'a Bias<P>>,
+    eventcount: &'a Eventcount<P>,
+}
+
+impl<P: Primitive> Clone for BiasedRw<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Primitive> Copy for BiasedRw<'_, P> {}
+
+impl<'a, P: Primitive> BiasedRw<'a, P> {
+    /// A lock with a bias.
+    #[inline(always)]
+    pub fn new(word: &'a RwWord<P>, bias: &'a Bias<P>, eventcount: &'a Eventcount<P>) -> Self {
+        BiasedRw { word, bias: Some(bias), eventcount }
+    }
+
+    /// A lock that is never biased.
+    #[inline(always)]
+    pub fn unbiased(word: &'a RwWord<P>, eventcount: &'a Eventcount<P>) -> Self {
+        BiasedRw { word, bias: None, eventcount }
+    }
+
+    /// The word that readers without a published hold, and writers, take.
+    #[inline(always)]
+    pub fn word(&self) -> &'a RwWord<P> {
+        self.word
+    }
+
+    /// Where waiters park.
+    #[inline(always)]
+    pub fn eventcount(&self) -> &'a Eventcount<P> {
+        self.eventcount
+    }
+}
+
+impl<P: VisibleReaders> BiasedRw<'_, P> {
+    #[inline(always)]
+    fn hold(&self) -> Hold {
+        Hold::of(P::address(self.word))
+    }
+
+    /// Begins to acquire the lock as a [`Share::Read`]: the part of [`try_read`](Self::try_read)
+    /// that a fast path does inline.
+    #[inline(always)]
+    pub fn begin_read(&self) -> Begun {
+        if self.is_biased() {
+            return Begun::Undecided(0);
+        }
+        match self.word.count_reader() {
+            0 => Begun::Held,
+            before => Begun::Undecided(before),
+        }
+    }
+
+    /// Ends what [`begin_read`](Self::begin_read) left undecided. Returns whether the caller holds
+    /// the lock. `may_bias` says whether the caller may set the bias, and is asked only beside
+    /// other readers.
+    #[inline]
+    pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
+        if undecided != 0 {
+            return self.read_beside(undecided, may_bias);
+        }
+        if let Some(bias) = self.bias {
+            let seen = bias.state.load(Acquire);
+            if seen & MODE == BIASED && self.publish(bias, seen) {
+                return true;
+            }
+        }
+        let before = self.word.count_reader();
+        before == 0 || self.read_beside(before, may_bias)
+    }
+
+    /// Acquires the lock as a [`Share::Read`] if that is possible at once. For `may_bias` see
+    /// [`end_read`](Self::end_read).
+    pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
+        match self.begin_read() {
+            Begun::Held => true,
+            Begun::Failed => false,
+            Begun::Undecided(undecided) => self.end_read(undecided, may_bias),
+        }
+    }
+
+    /// Publishes a hold under the bias `seen`. Returns false if the caller must take the word.
+    #[inline(always)]
+    fn publish(&self, bias: &Bias<P>, seen: u32) -> bool {
+        let Some(row) = P::own_row() else { return false };
+        if !row.publish(self.hold()) {
+            return false;
+        }
+        P::order_seq_cst(); // pairs with `is_drained`
+        bias.state.load(SeqCst) == seen || self.undo(row)
+    }
+
+    /// Undoes a publication that came too late. True if the caller holds the lock nevertheless
+    /// (Invariant 1).
+    #[cold]
+    fn undo(&self, row: &Row<P>) -> bool {
+        !row.withdraw(self.hold())
+    }
+
+    /// Decides for a reader that has counted itself in a word with the value `before`, not 0.
+    #[cold]
+    #[inline(never)]
+    fn read_beside(&self, before: u32, may_bias: impl FnOnce() -> bool) -> bool {
+        let is_held = self.word.keep_or_withdraw(before);
+        if is_held && may_bias() {
+            self.record_overlap();
+        }
+        is_held
+    }
+
+    /// Sets the bias if it is worthwhile. The caller's hold is in the word (Invariant 2).
+    fn record_overlap(&self) {
+        let Some(bias) = self.bias else { return };
+        let seen = bias.state.load(Relaxed);
+        if seen & MODE == BIASED {
+            return; // the caller's slot was in use
+        }
+        let overlaps = bias.overlaps.load(Relaxed) + 1;
+        bias.overlaps.store(overlaps % OVERLAPS, Relaxed);
+        if overlaps < OVERLAPS
+            || self.word.has_waiting_writer() // Invariant 5
+            || !P::runs_in_parallel()
+            || P::now() < bias.inhibited_until.load(Relaxed)
+        {
+            return;
+        }
+        let biased = ((seen & !MODE) | BIASED).wrapping_add(VERSION);
+        // Pairs with the loads in `try_read`, `is_drained` and `try_write_at_once`.
+        let _ = bias.state.compare_exchange(seen, biased, Release, Relaxed);
+    }
+
+    /// Begins to acquire the lock as a writer: the inline part of a fast path. If the result is
+    /// undecided, the caller calls [`end_write`](Self::end_write).
+    #[inline(always)]
+    pub fn begin_write(&self) -> Begun {
+        match self.bias {
+            Some(bias) if bias.is_in_use() => Begun::Failed,
+            _ if !self.word.try_acquire(Share::Write) => Begun::Failed,
+            Some(bias) if bias.is_in_use() => Begun::Undecided(0),
+            _ => Begun::Held,
+        }
+    }
+
+    /// Ends what [`begin_write`](Self::begin_write) left undecided, without the lock: the caller
+    /// has found a bias while it had the word, which it releases (Invariant 2).
+    #[cold]
+    pub fn end_write(&self) {
+        let release = || {
+            // SAFETY: the caller took the word, and has it until this returns true.
+            unsafe { self.word.release() }
+        };
+        // SAFETY: as above.
+        let clear = || unsafe { self.word.clear_parked_bit() };
+        if !release() {
+            self.eventcount.release(u32::MAX, clear, release);
+        }
+    }
+
+    fn try_write_at_once(&self) -> bool {
+        let begun = self.begin_write();
+        if matches!(begun, Begun::Undecided(_)) {
+            self.end_write();
+        }
+        begun == Begun::Held
+    }
+
+    /// Acquires the lock as a writer if that is possible at once.
+    #[inline]
+    pub fn try_write(&self, drain: &Drain) -> bool {
+        self.is_drained(drain) && self.word.seems_free(Share::Write) && self.try_write_at_once()
+    }
+
+    /// Acquires the lock if that is possible at once, without setting the bias.
+    pub fn try_acquire(&self, share: Share, drain: &Drain) -> bool {
+        match share {
+            Share::Read | Share::ReadAfterWriters => self.word.try_acquire(share),
+            Share::Write => self.try_write(drain),
+        }
+    }
+
+    /// Ends the bias if no published hold is left. Returns whether the lock is unbiased.
+    #[inline]
+    fn is_drained(&self, drain: &Drain) -> bool {
+        self.bias.is_none_or(|bias| !bias.is_in_use() || self.revoke(bias, drain))
+    }
+
+    #[cold]
+    fn revoke(&self, bias: &Bias<P>, drain: &Drain) -> bool {
+        let is_first = drain.begin.get() == 0;
+        if is_first {
+            drain.begin.set(P::now());
+        }
+        loop {
+            let seen = bias.state.load(SeqCst);
+            let state = (seen & !MODE) | DRAINING;
+            match seen & MODE {
+                UNBIASED => return true,
+                BIASED if bias.state.compare_exchange(seen, state, SeqCst, Relaxed).is_err() => {
+                    continue;
+                }
+                _ => {}
+            }
+            P::order_seq_cst(); // pairs with `publish`
+            if drain.state.replace(state) != state {
+                drain.row.set(0);
+            }
+            if self.holder(drain).is_some() {
+                if is_first {
+                    bias.inhibit(drain.begin.get()); // for a caller that gives up now
+                }
+                return false;
+            }
+            bias.inhibit(drain.begin.get());
+            if bias.state.compare_exchange(state, state & !MODE, AcqRel, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// The first row in which the drain finds a hold of this lock. Under one state, a row without a
+    /// hold stays so (Invariant 3).
+    fn holder(&self, drain: &Drain) -> Option<&'static Row<P>> {
+        let (rows, hold) = (P::rows(), self.hold());
+        let first = drain.row.get();
+        let found = rows.iter().skip(first).position(|row| row.has(hold));
+        let row = found.map_or(rows.len(), |distance| first + distance);
+        drain.row.set(row);
+        rows.get(row)
+    }
+
+    /// Sleeps until a published hold is withdrawn that a writer waits for, or until `deadline`. May
+    /// return at any time.
+    pub fn sleep_on_published(&self, drain: &Drain, deadline: Option<u64>) {
+        if !self.is_drained(drain)
+            && let Some(row) = self.holder(drain)
+        {
+            row.sleep_until_withdrawn(self.hold(), deadline);
+        }
+    }
+
+    /// Contends until the lock is acquired or `turn` says to leave.
+    pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
+        match share {
+            Share::Write => self.word.attempt_by(turn, || self.try_write(drain)),
+            Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
+        }
+    }
+
+    /// Whether a release must look for a published hold first (Invariant 4).
+    #[inline(always)]
+    pub fn is_biased(&self) -> bool {
+        self.bias.is_some_and(Bias::is_in_use)
+    }
+
+    /// Releases the caller's hold if its row has one. If so, nothing of the lock is accessed
+    /// afterwards.
+    ///
+    /// # Safety
+    ///
+    /// The calling context holds the lock for reading.
+    #[inline(always)]
+    pub unsafe fn release_published(&self) -> bool {
+        P::own_row().is_some_and(|row| row.withdraw(self.hold()))
+    }
+
+    /// Releases the caller's hold. Returns false, with the lock still held, if the caller must
+    /// first wake parked waiters.
+    ///
+    /// # Safety
+    ///
+    /// The calling context holds the lock, for reading or for writing.
+    #[inline]
+    pub unsafe fn release(&self) -> bool {
+        // SAFETY: as promised. A lock with a bias is held for reading (Invariant 2).
+        unsafe { if self.is_biased() { self.release_biased() } else { self.word.release() } }
+    }
+
+    /// # Safety
+    ///
+    /// As for `release_published`.
+    #[cold]
+    unsafe fn release_biased(&self) -> bool {
+        // SAFETY: as promised.
+        if unsafe { self.release_published() } {
+            return true;
+        }
+        // SAFETY: as promised; a hold that is in the word is released there.
+        match unsafe { self.word.release_reader() } {
+            ReaderRelease::Released => true,
+            ReaderRelease::MustWake => false,
+            // Another thread published the hold. A lock without a holder stays as it is.
+            ReaderRelease::NoReader => {
+                P::rows().iter().any(|row| row.withdraw(self.hold()));
+                true
+            }
+        }
+    }
+}
