@@ -31,6 +31,7 @@ const HOLDER_IN_WORD: u32 = 16 | 32;
 const RWLOCK_EVENTCOUNT: u64 = 16;
 const RWLOCK_OWNER: u64 = 24;
 const RWLOCK_SHARED: u64 = 28;
+const RWLOCK_BIAS: u64 = 32;
 /// The lock's number in a strategy, and that of locks that the strategy hands to libc.
 const RWLOCK_NUMBER: u64 = 20;
 const RWLOCK_OF_LIBC: u32 = 255;
@@ -40,6 +41,8 @@ const RWLOCK_FUTEXES: [u64; 2] = [8, 12];
 /// The writer bit and the bits of the number of readers in the library's reader-writer lock.
 const OWN_WRITER: u32 = 1 << 31;
 const OWN_READERS: u32 = (1 << 28) - 1;
+/// The mode of its bias: if not 0, there may be readers that the word does not count.
+const OWN_BIAS: u32 = 3;
 /// In glibc's: the bit of a writer, and the position of the number of readers.
 const LIBC_WRITER: u32 = 2;
 const LIBC_READERS: u32 = 3;
@@ -139,6 +142,8 @@ impl Collection<'_> {
             Some(address) if address == waiting.lock + eventcount => Manner::Parked,
             // Where libc serves the lock, the wait's futex is libc's.
             Some(_) if self.tables.is_libcs => Manner::Parked,
+            // A writer sleeps where a reader of a biased lock has published its hold.
+            Some(_) if kind == Kind::RwLock && !waiting.is_shared => Manner::Parked,
             _ => Manner::Polls,
         };
         let registers = Registers { ip: waiting.ip, sp: waiting.sp, bp: waiting.bp };
@@ -292,6 +297,10 @@ impl Collection<'_> {
         Lock { address, kind: Kind::Mutex, is_libcs, holders, acquisitions: taken }
     }
 
+    fn is_biased(&self, rwlock: u64) -> bool {
+        self.word(rwlock + RWLOCK_BIAS).is_some_and(|bias| bias & OWN_BIAS != 0)
+    }
+
     fn rwlock(&self, address: u64) -> Lock {
         let is_libcs = self.tables.is_libcs
             || self.word(address + RWLOCK_SHARED) != Some(0)
@@ -306,6 +315,9 @@ impl Collection<'_> {
                 };
                 match (is_written, readers) {
                     (true, _) => self.by(writer, address),
+                    (false, 0) if !is_libcs && self.is_biased(address) => {
+                        self.listed_holders(address, Unknown::Published)
+                    }
                     (false, 0) => Holders::Free,
                     (false, readers) => self.listed_holders(address, Unknown::Readers(readers)),
                 }

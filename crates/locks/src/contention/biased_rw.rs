@@ -54,62 +54,13 @@
 //! writer's section. Invariant 3 needs `SeqCst`.
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+use super::bias::Bias;
 use super::rw::{ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
+use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn};
-use crate::primitive::{Atomic, Primitive};
-
-const UNBIASED: u32 = 0;
-const BIASED: u32 = 1;
-const DRAINING: u32 = 2;
-
-/// The bits of the mode; the others are the version.
-const MODE: u32 = 3;
-const VERSION: u32 = 4;
-
-/// Readings beside other readers until a reader reads the clock, and may set the bias. One in a
-/// model, which explores short executions.
-const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
-
-/// A bias is not set again for this many times as long as its revocation took, so revocations take
-/// at most a tenth of the writers' time (BRAVO, section 3, with the same factor).
-///
-/// None in a model, where each look at the clock may take a second.
-const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
-
-/// The bias of a lock in 16 bytes, all zeroes when there is none.
-#[repr(C)]
-pub struct Bias<P: Primitive> {
-    /// Mode and version.
-    state: P::U32,
-    /// Readings beside other readers since the last look at the clock. Some may be lost.
-    overlaps: P::U32,
-    /// Time before which no reader sets the bias.
-    inhibited_until: P::U64,
-}
-
-impl<P: Primitive> Bias<P> {
-    /// No bias.
-    pub fn none() -> Self {
-        let [state, overlaps] = [0, 0].map(P::U32::new);
-        Bias { state, overlaps, inhibited_until: P::U64::new(0) }
-    }
-
-    /// Whether holds may be published.
-    #[inline(always)]
-    fn is_in_use(&self) -> bool {
-        self.state.load(Acquire) & MODE != UNBIASED
-    }
-
-    /// Inhibits the bias after a revocation that began at the time `begin`.
-    fn inhibit(&self, begin: u64) {
-        let now = P::now();
-        self.inhibited_until.store(now + INHIBITION * now.saturating_sub(begin), Relaxed);
-    }
-}
 
 /// How far a writer has come with the revocation of a bias.
 #[derive(Debug, Default)]
@@ -209,11 +160,11 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         if undecided != 0 {
             return self.read_beside(undecided, may_bias);
         }
-        if let Some(bias) = self.bias {
-            let seen = bias.state.load(Acquire);
-            if seen & MODE == BIASED && self.publish(bias, seen) {
-                return true;
-            }
+        if let Some(bias) = self.bias
+            && let Some(seen) = bias.biased()
+            && self.publish(bias, seen)
+        {
+            return true;
         }
         let before = self.word.count_reader();
         before == 0 || self.read_beside(before, may_bias)
@@ -236,8 +187,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         if !row.publish(self.hold()) {
             return false;
         }
-        P::order_seq_cst(); // pairs with `is_drained`
-        bias.state.load(SeqCst) == seen || self.undo(row)
+        P::order_seq_cst(); // pairs with `revoke`
+        bias.is_still(seen) || self.undo(row)
     }
 
     /// Undoes a publication that came too late. True if the caller holds the lock nevertheless
@@ -260,23 +211,13 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
 
     /// Sets the bias if it is worthwhile. The caller's hold is in the word (Invariant 2).
     fn record_overlap(&self) {
-        let Some(bias) = self.bias else { return };
-        let seen = bias.state.load(Relaxed);
-        if seen & MODE == BIASED {
-            return; // the caller's slot was in use
-        }
-        let overlaps = bias.overlaps.load(Relaxed) + 1;
-        bias.overlaps.store(overlaps % OVERLAPS, Relaxed);
-        if overlaps < OVERLAPS
-            || self.word.has_waiting_writer() // Invariant 5
-            || !P::runs_in_parallel()
-            || P::now() < bias.inhibited_until.load(Relaxed)
+        if let Some(bias) = self.bias
+            && let Some(state) = bias.count_overlap()
+            && !self.word.has_waiting_writer() // Invariant 5
+            && P::runs_in_parallel()
         {
-            return;
+            bias.set(state);
         }
-        let biased = ((seen & !MODE) | BIASED).wrapping_add(VERSION);
-        // Pairs with the loads in `try_read`, `is_drained` and `try_write_at_once`.
-        let _ = bias.state.compare_exchange(seen, biased, Release, Relaxed);
     }
 
     /// Begins to acquire the lock as a writer: the inline part of a fast path. If the result is
@@ -340,31 +281,23 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         if is_first {
             drain.begin.set(P::now());
         }
-        loop {
-            let seen = bias.state.load(SeqCst);
-            let state = (seen & !MODE) | DRAINING;
-            match seen & MODE {
-                UNBIASED => return true,
-                BIASED if bias.state.compare_exchange(seen, state, SeqCst, Relaxed).is_err() => {
-                    continue;
-                }
-                _ => {}
-            }
+        while let Some(state) = bias.begin_drain() {
             P::order_seq_cst(); // pairs with `publish`
             if drain.state.replace(state) != state {
                 drain.row.set(0);
             }
-            if self.holder(drain).is_some() {
-                if is_first {
-                    bias.inhibit(drain.begin.get()); // for a caller that gives up now
-                }
+            let is_held = self.holder(drain).is_some();
+            if is_first || !is_held {
+                bias.inhibit(drain.begin.get()); // the caller may give up now
+            }
+            if is_held {
                 return false;
             }
-            bias.inhibit(drain.begin.get());
-            if bias.state.compare_exchange(state, state & !MODE, AcqRel, Relaxed).is_ok() {
+            if bias.end_drain(state) {
                 return true;
             }
         }
+        true
     }
 
     /// The first row in which the drain finds a hold of this lock. Under one state, a row without a
@@ -444,5 +377,10 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
                 true
             }
         }
+    }
+
+    /// Drops the holds of a lock that its user initialises again.
+    pub fn forget_published(&self) {
+        P::rows().iter().for_each(|row| while row.withdraw(self.hold()) {});
     }
 }

@@ -7,6 +7,8 @@
 //! design.
 
 #[doc(hidden)]
+pub mod bias;
+#[doc(hidden)]
 pub mod biased_rw;
 pub mod clh;
 pub mod elided;

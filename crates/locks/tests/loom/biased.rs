@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
-use unconvoy::contention::biased_rw::{Bias, BiasedRw, Drain};
+use unconvoy::contention::bias::Bias;
+use unconvoy::contention::biased_rw::{BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::load::park::Park;
 use unconvoy::lock;

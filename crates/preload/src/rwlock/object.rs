@@ -5,7 +5,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
-use unconvoy_locks::contention::biased_rw::{Begun, Bias, BiasedRw, Drain};
+use unconvoy_locks::contention::bias::Bias;
+use unconvoy_locks::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::parking::eventcount::Eventcount;
@@ -112,6 +113,12 @@ impl RwLock {
             self.owner.store(me(), Relaxed);
         }
         held
+    }
+
+    /// Drops the published holds of a lock that libc has initialised. POSIX lets no thread initialise
+    /// a lock in use; with libc's locks, the lock is free afterwards.
+    pub(crate) fn forget_published(&self) {
+        self.biased().forget_published();
     }
 
     #[inline(always)]
