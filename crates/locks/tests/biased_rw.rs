@@ -3,12 +3,12 @@
 #![cfg(not(loom))]
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 use std::time::Duration;
 
-use unconvoy::contention::bias::Bias;
+use unconvoy::contention::bias::{Bias, Limits};
 use unconvoy::contention::biased_rw::{BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::visible::VisibleReaders as _;
@@ -24,7 +24,8 @@ const OVERLAPS: usize = 100;
 /// A lock and two words that are equal whenever no writer is inside.
 struct Shared {
     word: RwWord<Native>,
-    bias: Bias<Native>,
+    state: AtomicU32,
+    limits: Limits<Native>,
     eventcount: Eventcount<Native>,
     pair: UnsafeCell<[u64; 2]>,
 }
@@ -36,14 +37,15 @@ impl Shared {
     fn new() -> Self {
         Shared {
             word: RwWord::unlocked(),
-            bias: Bias::none(),
+            state: AtomicU32::new(7),
+            limits: Limits::new(),
             eventcount: Eventcount::new(),
             pair: UnsafeCell::new([0; 2]),
         }
     }
 
     fn lock(&self) -> BiasedRw<'_, Native> {
-        BiasedRw::new(&self.word, &self.bias, &self.eventcount)
+        BiasedRw::new(&self.word, Bias::new(&self.state, &self.limits), &self.eventcount)
     }
 
     /// A free lock with a bias.
@@ -121,8 +123,8 @@ macro_rules! parallel_tests {
 }
 
 #[test]
-fn bias_fits_into_16_bytes() {
-    assert_eq!(size_of::<Bias<Native>>(), 16);
+fn limits_fit_into_16_bytes() {
+    assert_eq!(size_of::<Limits<Native>>(), 16);
 }
 
 #[test]
@@ -234,7 +236,7 @@ parallel_tests! {
     fn initialised_lock_has_no_published_holds() {
         let mut shared = Shared::biased();
         shared.acquire(Share::Read);
-        shared.bias = Bias::none();
+        shared.state = AtomicU32::new(7);
         shared.lock().forget_published();
         shared.overlap();
         assert!(shared.try_write());
@@ -269,24 +271,26 @@ parallel_tests! {
         assert!(shared.try_write());
         // SAFETY: under the lock.
         assert_eq!(unsafe { *shared.pair.get() }, [writes; 2]);
+        assert_eq!(shared.state.load(Relaxed) & 0xff, 7, "the user's byte");
     }
 
     /// The child keeps the forking thread's holds, and forgets those of other threads.
     fn child_has_only_the_published_holds_of_its_thread() {
         let [own, other] = [Shared::biased(), Shared::biased()];
         own.acquire(Share::Read);
-        let is_over = AtomicBool::new(false);
+        let [is_published, is_over] = [false, false].map(AtomicBool::new);
         thread::scope(|scope| {
             scope.spawn(|| {
                 other.acquire(Share::Read);
+                assert!(!other.word.is_locked());
+                is_published.store(true, Relaxed);
                 while !is_over.load(Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
                 other.release();
             });
-            while other.try_write() {
-                other.release();
-                other.overlap();
+            while !is_published.load(Relaxed) {
+                thread::sleep(Duration::from_millis(1));
             }
             // SAFETY: the child calls nothing that may wait for a thread of the parent.
             unsafe {

@@ -3,9 +3,12 @@
 //!
 //! ```text
 //!  glibc  readers writers  wrphase  writers_futex  pad3        pad4    cur_writer  shared .. flags
-//!  byte   0       4        8        12             16          20      24          28     32  48
-//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared bias flags
+//!  byte   0       4        8        12             16          20      24          28     32     48
+//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared limits flags
 //! ```
+//!
+//! `number` has the state of the lock's bias, too, and `limits` says when readers may set it: so the
+//! fast paths of unbiased locks do not look for a bias.
 //!
 //! `shared` and `flags` are where libc's initialisers put them. `shared` is set in process-shared
 //! locks, which libc serves, and `flags` says whether the lock prefers writers.
@@ -35,8 +38,8 @@ pub(crate) use object::RwLock;
 macro_rules! holders {
     (
         $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $begin:expr, $end:expr, $share:expr,
-        $is_read:expr,
+        $try:ident, $timed:ident, $clock:ident, $published:expr, $begin:expr, $end:expr,
+        $share:expr, $is_read:expr,
         $entry:literal, $acquired:literal
     ) => {
         #[unsafe(no_mangle)]
@@ -55,7 +58,8 @@ macro_rules! holders {
             $slow(this)
         }
 
-        /// The rest of the fast path: a bias, or other readers.
+        /// The rest of the fast path, for a reader beside other readers or a writer that has found a
+        /// bias.
         #[inline(never)]
         extern "C" fn $undecided(this: &RwLock, undecided: u32) -> c_int {
             if $end(this, undecided) {
@@ -70,6 +74,10 @@ macro_rules! holders {
         /// out of this function, so the fast path before it needs no frame.
         #[inline(never)]
         extern "C" fn $slow(this: &RwLock) -> c_int {
+            if $published(this) {
+                probe!($acquired; this);
+                return 0;
+            }
             match this.usual_route() {
                 Some(route) => $contended(this, route),
                 None => $unusual(this),
@@ -175,6 +183,7 @@ holders!(
     pthread_rwlock_tryrdlock,
     pthread_rwlock_timedrdlock,
     pthread_rwlock_clockrdlock,
+    RwLock::read_published,
     RwLock::begin_read,
     RwLock::end_read,
     RwLock::reading,
@@ -192,6 +201,7 @@ holders!(
     pthread_rwlock_trywrlock,
     pthread_rwlock_timedwrlock,
     pthread_rwlock_clockwrlock,
+    |_| false,
     RwLock::begin_write,
     RwLock::end_write,
     |_| Share::Write,
@@ -215,34 +225,12 @@ pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
     probe!("rwlock_unlock"; this);
-    if this.is_default() {
-        if this.biased().is_biased() {
-            // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
-            return unsafe { unlock_biased(this) };
-        }
-        // SAFETY: the caller holds it.
-        if unsafe { this.release_at_once() } {
-            return 0;
-        }
+    // SAFETY: the caller holds it.
+    if this.is_default() && unsafe { this.release_at_once() } {
+        return 0;
     }
     // SAFETY: the caller holds it still.
     unsafe { unlock(this) }
-}
-
-/// The rest of the fast path for a biased lock.
-///
-/// # Safety
-///
-/// The caller holds the lock as a reader.
-#[inline(never)]
-unsafe extern "C" fn unlock_biased(this: &RwLock) -> c_int {
-    // SAFETY: what the caller promises; the hold is still there if none was published.
-    unsafe {
-        match this.biased().release_published() {
-            true => 0,
-            false => unlock(this),
-        }
-    }
 }
 
 /// The slow path: the fast path has not released the lock.
@@ -252,6 +240,11 @@ unsafe extern "C" fn unlock_biased(this: &RwLock) -> c_int {
 /// The caller holds the lock, or is in an elided section of it.
 #[inline(never)]
 unsafe extern "C" fn unlock(this: &RwLock) -> c_int {
+    let lock = this.biased();
+    // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
+    if lock.is_biased() && unsafe { lock.release_published() } {
+        return 0;
+    }
     // SAFETY: what the caller promises; the sections of a lock with a usual route are not elided.
     unsafe {
         match this.usual_route() {

@@ -31,18 +31,17 @@ const HOLDER_IN_WORD: u32 = 16 | 32;
 const RWLOCK_EVENTCOUNT: u64 = 16;
 const RWLOCK_OWNER: u64 = 24;
 const RWLOCK_SHARED: u64 = 28;
-const RWLOCK_BIAS: u64 = 32;
-/// The lock's number in a strategy, and that of locks that the strategy hands to libc.
+/// The lock's number in a strategy and the mode of its bias; the number of locks that the strategy
+/// hands to libc. With a bias, there may be readers that the lock's word does not count.
 const RWLOCK_NUMBER: u64 = 20;
 const RWLOCK_OF_LIBC: u32 = 255;
+const RWLOCK_BIAS: u32 = 3 << 8;
 /// glibc's futexes, of readers and of writers.
 const RWLOCK_FUTEXES: [u64; 2] = [8, 12];
 
 /// The writer bit and the bits of the number of readers in the library's reader-writer lock.
 const OWN_WRITER: u32 = 1 << 31;
 const OWN_READERS: u32 = (1 << 28) - 1;
-/// The mode of its bias: if not 0, there may be readers that the word does not count.
-const OWN_BIAS: u32 = 3;
 /// In glibc's: the bit of a writer, and the position of the number of readers.
 const LIBC_WRITER: u32 = 2;
 const LIBC_READERS: u32 = 3;
@@ -297,14 +296,11 @@ impl Collection<'_> {
         Lock { address, kind: Kind::Mutex, is_libcs, holders, acquisitions: taken }
     }
 
-    fn is_biased(&self, rwlock: u64) -> bool {
-        self.word(rwlock + RWLOCK_BIAS).is_some_and(|bias| bias & OWN_BIAS != 0)
-    }
-
     fn rwlock(&self, address: u64) -> Lock {
+        let number = self.word(address + RWLOCK_NUMBER).unwrap_or(0);
         let is_libcs = self.tables.is_libcs
             || self.word(address + RWLOCK_SHARED) != Some(0)
-            || self.word(address + RWLOCK_NUMBER) == Some(RWLOCK_OF_LIBC);
+            || number & RWLOCK_OF_LIBC == RWLOCK_OF_LIBC;
         let writer = self.word(address + RWLOCK_OWNER).unwrap_or(0);
         let holders = match self.word(address) {
             None => Holders::Unknown(Unknown::Unreadable),
@@ -315,7 +311,7 @@ impl Collection<'_> {
                 };
                 match (is_written, readers) {
                     (true, _) => self.by(writer, address),
-                    (false, 0) if !is_libcs && self.is_biased(address) => {
+                    (false, 0) if !is_libcs && number & RWLOCK_BIAS != 0 => {
                         self.listed_holders(address, Unknown::Published)
                     }
                     (false, 0) => Holders::Free,

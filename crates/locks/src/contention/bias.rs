@@ -7,6 +7,9 @@
 //! | `BIASED` | `DRAINING` | a writer |
 //! | `DRAINING` | `UNBIASED` | a writer that has found no published hold under this version |
 //!
+//! The state shares its word with a byte of the lock's user. So a user whose fast path compares that
+//! byte with a constant compares the whole word, and pays nothing for the bias of an unbiased lock.
+//!
 //! **Invariant.** A version is biased once. So a state that has not changed between two looks has
 //! not changed and returned.
 //!
@@ -18,13 +21,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use crate::primitive::{Atomic, Primitive};
 
+/// The bits of the mode. Those below are the user's, and those above are the version.
+const MODE: u32 = 3 << 8;
 const UNBIASED: u32 = 0;
-const BIASED: u32 = 1;
-const DRAINING: u32 = 2;
-
-/// The bits of the mode; the others are the version.
-const MODE: u32 = 3;
-const VERSION: u32 = 4;
+const BIASED: u32 = 1 << 8;
+const DRAINING: u32 = 2 << 8;
+const VERSION: u32 = 1 << 10;
 
 /// Readings beside other readers until a reader reads the clock, and may set the bias. One in a
 /// model, which explores short executions.
@@ -36,57 +38,83 @@ const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
 /// None in a model, where each look at the clock may take a second.
 const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
 
-/// The bias of a lock in 16 bytes, all zeroes when there is none.
+/// When readers may set the bias of a lock: 16 bytes, all zeroes in a new lock.
 #[repr(C)]
-pub struct Bias<P: Primitive> {
-    /// Mode and version.
-    state: P::U32,
+pub struct Limits<P: Primitive> {
     /// Readings beside other readers since the last look at the clock. Some may be lost.
     overlaps: P::U32,
     /// Time before which no reader sets the bias.
     inhibited_until: P::U64,
 }
 
-impl<P: Primitive> Bias<P> {
-    /// No bias.
-    pub fn none() -> Self {
-        let [state, overlaps] = [0, 0].map(P::U32::new);
-        Bias { state, overlaps, inhibited_until: P::U64::new(0) }
+impl<P: Primitive> Limits<P> {
+    /// The limits of a new lock.
+    pub fn new() -> Self {
+        Limits { overlaps: P::U32::new(0), inhibited_until: P::U64::new(0) }
+    }
+}
+
+impl<P: Primitive> Default for Limits<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The bias of a lock.
+pub struct Bias<'a, P: Primitive> {
+    state: &'a P::U32,
+    limits: &'a Limits<P>,
+}
+
+impl<P: Primitive> Clone for Bias<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Primitive> Copy for Bias<'_, P> {}
+
+impl<'a, P: Primitive> Bias<'a, P> {
+    /// The bias in these words. All bits of `state` but the lowest eight are 0 in a new lock, and
+    /// only the bias changes them.
+    #[inline(always)]
+    pub fn new(state: &'a P::U32, limits: &'a Limits<P>) -> Self {
+        Bias { state, limits }
     }
 
     /// Whether there may be published holds: the mode is `BIASED` or `DRAINING`.
     #[inline(always)]
-    pub(super) fn is_in_use(&self) -> bool {
+    pub(super) fn is_in_use(self) -> bool {
         self.state.load(Acquire) & MODE != UNBIASED
     }
 
     /// The state, if holds may be published under it.
     #[inline(always)]
-    pub(super) fn biased(&self) -> Option<u32> {
+    pub(super) fn biased(self) -> Option<u32> {
         Some(self.state.load(Acquire)).filter(|state| state & MODE == BIASED)
     }
 
     /// Whether the state is the same as before.
     #[inline(always)]
-    pub(super) fn is_still(&self, state: u32) -> bool {
+    pub(super) fn is_still(self, state: u32) -> bool {
         self.state.load(SeqCst) == state
     }
 
     /// Counts a reading beside other readers. Returns the state if a bias may be worthwhile.
-    pub(super) fn count_overlap(&self) -> Option<u32> {
+    pub(super) fn count_overlap(self) -> Option<u32> {
         let state = self.state.load(Relaxed);
         if state & MODE == BIASED {
             return None; // the reader's slot was in use
         }
-        let overlaps = self.overlaps.load(Relaxed) + 1;
-        self.overlaps.store(overlaps % OVERLAPS, Relaxed);
+        let overlaps = self.limits.overlaps.load(Relaxed) + 1;
+        self.limits.overlaps.store(overlaps % OVERLAPS, Relaxed);
         (overlaps >= OVERLAPS).then_some(state)
     }
 
     /// Biases the lock unless the last revocation was too expensive, or `state` is no longer the
     /// lock's.
-    pub(super) fn set(&self, state: u32) {
-        if P::now() >= self.inhibited_until.load(Relaxed) {
+    pub(super) fn set(self, state: u32) {
+        if P::now() >= self.limits.inhibited_until.load(Relaxed) {
             let biased = ((state & !MODE) | BIASED).wrapping_add(VERSION);
             // Pairs with every look at the state.
             let _ = self.state.compare_exchange(state, biased, Release, Relaxed);
@@ -94,8 +122,8 @@ impl<P: Primitive> Bias<P> {
     }
 
     /// Keeps readers from publishing. Returns the state to drain; `None` if there is no bias.
-    pub(super) fn begin_drain(&self) -> Option<u32> {
-        let begin = |state: u32| (state & MODE == BIASED).then(|| (state & !MODE) | DRAINING);
+    pub(super) fn begin_drain(self) -> Option<u32> {
+        let begin = |state: u32| (state & MODE == BIASED).then_some((state & !MODE) | DRAINING);
         match self.state.modify(SeqCst, SeqCst, begin) {
             Ok(before) => begin(before),
             Err(now) => (now & MODE == DRAINING).then_some(now),
@@ -103,13 +131,13 @@ impl<P: Primitive> Bias<P> {
     }
 
     /// Ends a bias without published holds. Returns false if `state` is no longer the lock's.
-    pub(super) fn end_drain(&self, state: u32) -> bool {
+    pub(super) fn end_drain(self, state: u32) -> bool {
         self.state.compare_exchange(state, state & !MODE, AcqRel, Relaxed).is_ok()
     }
 
     /// Inhibits the bias after a revocation that began at the time `begin`.
-    pub(super) fn inhibit(&self, begin: u64) {
+    pub(super) fn inhibit(self, begin: u64) {
         let now = P::now();
-        self.inhibited_until.store(now + INHIBITION * now.saturating_sub(begin), Relaxed);
+        self.limits.inhibited_until.store(now + INHIBITION * now.saturating_sub(begin), Relaxed);
     }
 }

@@ -95,7 +95,7 @@ pub enum Begun {
 /// one.
 pub struct BiasedRw<'a, P: Primitive> {
     word: &'a RwWord<P>,
-    bias: Option<&'a Bias<P>>,
+    bias: Option<Bias<'a, P>>,
     eventcount: &'a Eventcount<P>,
 }
 
@@ -110,7 +110,7 @@ impl<P: Primitive> Copy for BiasedRw<'_, P> {}
 impl<'a, P: Primitive> BiasedRw<'a, P> {
     /// A lock with a bias.
     #[inline(always)]
-    pub fn new(word: &'a RwWord<P>, bias: &'a Bias<P>, eventcount: &'a Eventcount<P>) -> Self {
+    pub fn new(word: &'a RwWord<P>, bias: Bias<'a, P>, eventcount: &'a Eventcount<P>) -> Self {
         BiasedRw { word, bias: Some(bias), eventcount }
     }
 
@@ -139,13 +139,15 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         Hold::of(P::address(self.word))
     }
 
-    /// Begins to acquire the lock as a [`Share::Read`]: the part of [`try_read`](Self::try_read)
-    /// that a fast path does inline.
+    /// Acquires the lock as a [`Share::Read`] by publishing a hold, if it is biased.
+    #[inline(always)]
+    pub fn try_publish(&self) -> bool {
+        self.bias.is_some_and(|bias| bias.biased().is_some_and(|seen| self.publish(bias, seen)))
+    }
+
+    /// Begins to acquire the lock's word as a [`Share::Read`]: the inline part of a fast path.
     #[inline(always)]
     pub fn begin_read(&self) -> Begun {
-        if self.is_biased() {
-            return Begun::Undecided(0);
-        }
         match self.word.count_reader() {
             0 => Begun::Held,
             before => Begun::Undecided(before),
@@ -153,36 +155,29 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     }
 
     /// Ends what [`begin_read`](Self::begin_read) left undecided. Returns whether the caller holds
-    /// the lock. `may_bias` says whether the caller may set the bias, and is asked only beside
-    /// other readers.
-    #[inline]
+    /// the lock. `may_bias` says whether the caller may set the bias.
     pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
-        if undecided != 0 {
-            return self.read_beside(undecided, may_bias);
+        let is_held = self.word.keep_or_withdraw(undecided);
+        if is_held && may_bias() {
+            self.record_overlap();
         }
-        if let Some(bias) = self.bias
-            && let Some(seen) = bias.biased()
-            && self.publish(bias, seen)
-        {
-            return true;
-        }
-        let before = self.word.count_reader();
-        before == 0 || self.read_beside(before, may_bias)
+        is_held
     }
 
     /// Acquires the lock as a [`Share::Read`] if that is possible at once. For `may_bias` see
     /// [`end_read`](Self::end_read).
     pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
-        match self.begin_read() {
-            Begun::Held => true,
-            Begun::Failed => false,
-            Begun::Undecided(undecided) => self.end_read(undecided, may_bias),
-        }
+        self.try_publish()
+            || match self.begin_read() {
+                Begun::Held => true,
+                Begun::Failed => false,
+                Begun::Undecided(undecided) => self.end_read(undecided, may_bias),
+            }
     }
 
     /// Publishes a hold under the bias `seen`. Returns false if the caller must take the word.
     #[inline(always)]
-    fn publish(&self, bias: &Bias<P>, seen: u32) -> bool {
+    fn publish(&self, bias: Bias<'_, P>, seen: u32) -> bool {
         let Some(row) = P::own_row() else { return false };
         if !row.publish(self.hold()) {
             return false;
@@ -198,17 +193,6 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         !row.withdraw(self.hold())
     }
 
-    /// Decides for a reader that has counted itself in a word with the value `before`, not 0.
-    #[cold]
-    #[inline(never)]
-    fn read_beside(&self, before: u32, may_bias: impl FnOnce() -> bool) -> bool {
-        let is_held = self.word.keep_or_withdraw(before);
-        if is_held && may_bias() {
-            self.record_overlap();
-        }
-        is_held
-    }
-
     /// Sets the bias if it is worthwhile. The caller's hold is in the word (Invariant 2).
     fn record_overlap(&self) {
         if let Some(bias) = self.bias
@@ -221,14 +205,16 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     }
 
     /// Begins to acquire the lock as a writer: the inline part of a fast path. If the result is
-    /// undecided, the caller calls [`end_write`](Self::end_write).
+    /// undecided, the caller calls [`end_write`](Self::end_write). The caller has found the lock
+    /// unbiased; otherwise the writer would keep readers out for a moment without need.
     #[inline(always)]
     pub fn begin_write(&self) -> Begun {
-        match self.bias {
-            Some(bias) if bias.is_in_use() => Begun::Failed,
-            _ if !self.word.try_acquire(Share::Write) => Begun::Failed,
-            Some(bias) if bias.is_in_use() => Begun::Undecided(0),
-            _ => Begun::Held,
+        if !self.word.try_acquire(Share::Write) {
+            Begun::Failed
+        } else if self.is_biased() {
+            Begun::Undecided(0)
+        } else {
+            Begun::Held
         }
     }
 
@@ -276,7 +262,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     }
 
     #[cold]
-    fn revoke(&self, bias: &Bias<P>, drain: &Drain) -> bool {
+    fn revoke(&self, bias: Bias<'_, P>, drain: &Drain) -> bool {
         let is_first = drain.begin.get() == 0;
         if is_first {
             drain.begin.set(P::now());
@@ -332,7 +318,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Whether a release must look for a published hold first (Invariant 4).
     #[inline(always)]
     pub fn is_biased(&self) -> bool {
-        self.bias.is_some_and(Bias::is_in_use)
+        self.bias.is_some_and(|bias| bias.is_in_use())
     }
 
     /// Releases the caller's hold if its row has one. If so, nothing of the lock is accessed

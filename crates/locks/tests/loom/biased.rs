@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
 use loom::thread;
-use unconvoy::contention::bias::Bias;
+use unconvoy::contention::bias::{Bias, Limits};
 use unconvoy::contention::biased_rw::{BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::load::park::Park;
@@ -18,10 +19,11 @@ use crate::model::{explore, explore_for, set_time, soon};
 /// Bound of the models with too many interleavings for a complete search.
 const LENGTH: Duration = Duration::from_secs(60);
 
-/// A biased lock and the cell that it guards.
+/// A biased lock and the cell that it guards. The lowest byte of the state is the user's.
 struct Shared {
     word: RwWord<Checked>,
-    bias: Bias<Checked>,
+    state: AtomicU32,
+    limits: Limits<Checked>,
     eventcount: Eventcount<Checked>,
     cell: UnsafeCell<u32>,
 }
@@ -34,7 +36,8 @@ impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Shared {
             word: RwWord::unlocked(),
-            bias: Bias::none(),
+            state: AtomicU32::new(7),
+            limits: Limits::new(),
             eventcount: Eventcount::new(),
             cell: UnsafeCell::new(0),
         })
@@ -52,7 +55,7 @@ impl Shared {
     }
 
     fn lock(&self) -> BiasedRw<'_, Checked> {
-        BiasedRw::new(&self.word, &self.bias, &self.eventcount)
+        BiasedRw::new(&self.word, Bias::new(&self.state, &self.limits), &self.eventcount)
     }
 
     fn try_read(&self) -> bool {

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
-use unconvoy_locks::contention::bias::Bias;
+use unconvoy_locks::contention::bias::{Bias, Limits};
 use unconvoy_locks::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -28,13 +28,14 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct RwLock {
     state: ElidedRw<Native>,
     pub(super) eventcount: Eventcount<Native>,
-    /// The lock's number in a [`strategy`]. libc does not use this word.
+    /// The lock's number in a [`strategy`], in the lowest byte, and the state of its bias. libc does
+    /// not use this word.
     number: AtomicU32,
     /// [`me`] of the writer, otherwise 0.
     pub(super) owner: AtomicU32,
     shared: AtomicU32,
-    /// Only readers of locks on the fast path set the bias. libc does not use these words.
-    bias: Bias<Native>,
+    /// Of the bias, which only readers of locks on the fast path set. libc does not use these words.
+    limits: Limits<Native>,
     flags: AtomicU8,
     _rest: [u8; 7],
 }
@@ -46,8 +47,6 @@ unsafe impl InPlace for RwLock {
 }
 
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
-const _: () =
-    assert!(core::mem::offset_of!(RwLock, bias) == 32, "where `unconvoy inspect` reads it");
 const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. glibc, too, treats the recursive variant, 1, as
@@ -69,10 +68,23 @@ impl Numbered for RwLock {
 }
 
 impl RwLock {
-    /// Whether the fast paths serve this lock: private to the process, statistics off.
+    /// Whether the fast paths serve this lock: private to the process, statistics off, no bias.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
         self.shared.load(Relaxed) == 0 && config::is_fast_number(self.number.load(Relaxed))
+    }
+
+    /// Whether the fast paths would serve this lock without its bias.
+    #[inline(always)]
+    fn may_publish(&self) -> bool {
+        self.number().is_some_and(|number| config::is_fast_number(number.into()))
+    }
+
+    /// Acquires a biased lock for reading by publishing the hold. The fast path of such locks.
+    #[inline(always)]
+    pub(super) fn read_published(&self) -> bool {
+        let lock = self.biased();
+        lock.is_biased() && self.may_publish() && lock.try_publish()
     }
 
     pub(super) fn reading(&self) -> Share {
@@ -90,7 +102,8 @@ impl RwLock {
     /// The lock with its bias: what sections take that are not elided.
     #[inline(always)]
     pub(super) fn biased(&self) -> BiasedRw<'_, Native> {
-        BiasedRw::new(self.word(), &self.bias, &self.eventcount)
+        let bias = Bias::new(&self.number, &self.limits);
+        BiasedRw::new(self.word(), bias, &self.eventcount)
     }
 
     /// The state of a lock that may be elided. An elided section records no owner, because a write
@@ -156,7 +169,7 @@ impl RwLock {
         self.elided(route).inspect(|elided| elided.refuse_in_transaction());
         let lock = self.biased();
         let held = match share {
-            Share::Read => lock.try_read(|| self.is_default() && config::may_bias()),
+            Share::Read => lock.try_read(|| self.may_publish() && config::may_bias()),
             Share::ReadAfterWriters => self.word().try_acquire(share),
             Share::Write => lock.try_write(&Drain::new()),
         };
