@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 use std::time::Duration;
 
-use unconvoy::contention::bias::{Bias, Limits};
+use unconvoy::contention::bias::{BYTE_AND_MODE, Bias, Limits};
 use unconvoy::contention::biased_rw::{BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::visible::VisibleReaders as _;
@@ -157,6 +157,7 @@ parallel_tests! {
         shared.release();
         assert!(shared.try_write());
         assert!(!shared.lock().is_biased());
+        assert_eq!(shared.state.load(Relaxed) & BYTE_AND_MODE, 7, "what a fast path compares");
         shared.release();
     }
 

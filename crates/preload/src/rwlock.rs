@@ -38,7 +38,7 @@ pub(crate) use object::RwLock;
 macro_rules! holders {
     (
         $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $published:expr, $begin:expr, $end:expr,
+        $try:ident, $timed:ident, $clock:ident, $biased:expr, $begin:expr, $end:expr,
         $share:expr, $is_read:expr,
         $entry:literal, $acquired:literal
     ) => {
@@ -74,7 +74,7 @@ macro_rules! holders {
         /// out of this function, so the fast path before it needs no frame.
         #[inline(never)]
         extern "C" fn $slow(this: &RwLock) -> c_int {
-            if $published(this) {
+            if $biased(this) {
                 probe!($acquired; this);
                 return 0;
             }
@@ -183,7 +183,7 @@ holders!(
     pthread_rwlock_tryrdlock,
     pthread_rwlock_timedrdlock,
     pthread_rwlock_clockrdlock,
-    RwLock::read_published,
+    RwLock::read_biased,
     RwLock::begin_read,
     RwLock::end_read,
     RwLock::reading,

@@ -67,6 +67,8 @@ use crate::primitive::turn::{Outcome, Turn};
 pub struct Drain {
     /// When it began; 0 if it has not.
     begin: Cell<u64>,
+    /// When the bias was set.
+    set_at: Cell<u64>,
     /// The state that the drain is for.
     state: Cell<u32>,
     /// The rows before this one have no hold.
@@ -266,6 +268,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         let is_first = drain.begin.get() == 0;
         if is_first {
             drain.begin.set(P::now());
+            drain.set_at.set(bias.set_at());
         }
         while let Some(state) = bias.begin_drain() {
             P::order_seq_cst(); // pairs with `publish`
@@ -274,7 +277,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             }
             let is_held = self.holder(drain).is_some();
             if is_first || !is_held {
-                bias.inhibit(drain.begin.get()); // the caller may give up now
+                bias.inhibit(drain.set_at.get(), drain.begin.get()); // the caller may give up now
             }
             if is_held {
                 return false;
@@ -349,8 +352,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// As for `release_published`.
     #[cold]
     unsafe fn release_biased(&self) -> bool {
-        // SAFETY: as promised.
-        if unsafe { self.release_published() } {
+        // Most callers have tried that, and a write is expensive.
+        if P::own_row().is_some_and(|row| row.has(self.hold()) && row.withdraw(self.hold())) {
             return true;
         }
         // SAFETY: as promised; a hold that is in the word is released there.

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
-use unconvoy_locks::contention::bias::{Bias, Limits};
+use unconvoy_locks::contention::bias::{BYTE_AND_MODE, Bias, Limits};
 use unconvoy_locks::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -71,7 +71,8 @@ impl RwLock {
     /// Whether the fast paths serve this lock: private to the process, statistics off, no bias.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && config::is_fast_number(self.number.load(Relaxed))
+        self.shared.load(Relaxed) == 0
+            && config::is_fast_number(self.number.load(Relaxed) & BYTE_AND_MODE)
     }
 
     /// Whether the fast paths would serve this lock without its bias.
@@ -80,11 +81,12 @@ impl RwLock {
         self.number().is_some_and(|number| config::is_fast_number(number.into()))
     }
 
-    /// Acquires a biased lock for reading by publishing the hold. The fast path of such locks.
+    /// Acquires a biased lock for reading, if that is possible at once: the fast path of such locks.
+    /// None of them prefers writers.
     #[inline(always)]
-    pub(super) fn read_published(&self) -> bool {
+    pub(super) fn read_biased(&self) -> bool {
         let lock = self.biased();
-        lock.is_biased() && self.may_publish() && lock.try_publish()
+        lock.is_biased() && self.may_publish() && lock.try_read(config::may_bias)
     }
 
     pub(super) fn reading(&self) -> Share {
