@@ -32,10 +32,6 @@ const VERSION: u32 = 1 << 10;
 /// The user's byte, and other bits that are 0 if there is no bias.
 pub const BYTE_AND_MODE: u32 = 0xff | MODE;
 
-/// Readings beside other readers until a reader reads the clock, and may set the bias. One in a
-/// model, which explores short executions.
-const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
-
 /// A bias is not set again for at least this many times as long as its revocation took, so
 /// revocations take at most a tenth of the writers' time (BRAVO, section 3, with the same factor).
 ///
@@ -54,10 +50,8 @@ const LONGEST_PAUSE_NS: u64 = if cfg!(loom) { 0 } else { 1_000_000 };
 /// When readers may set the bias of a lock: 16 bytes, all zeroes in a new lock.
 #[repr(C)]
 pub struct Limits<P: Primitive> {
-    /// Readings beside other readers since the last look at the clock. Some may be lost.
-    overlaps: P::U32,
     /// Last pause between two biases in nanoseconds.
-    pause: P::U32,
+    pause: P::U64,
     /// When the bias was set. Without a bias, the time before which no reader sets it.
     time: P::U64,
 }
@@ -65,8 +59,8 @@ pub struct Limits<P: Primitive> {
 impl<P: Primitive> Limits<P> {
     /// The limits of a new lock.
     pub fn new() -> Self {
-        let [overlaps, pause] = [0, 0].map(P::U32::new);
-        Limits { overlaps, pause, time: P::U64::new(0) }
+        let [pause, time] = [0, 0].map(P::U64::new);
+        Limits { pause, time }
     }
 }
 
@@ -116,15 +110,9 @@ impl<'a, P: Primitive> Bias<'a, P> {
         self.state.load(SeqCst) == state
     }
 
-    /// Counts a reading beside other readers. Returns the state if a bias may be worthwhile.
-    pub(super) fn count_overlap(self) -> Option<u32> {
-        let state = self.state.load(Relaxed);
-        if state & MODE == BIASED {
-            return None; // the reader's slot was in use
-        }
-        let overlaps = self.limits.overlaps.load(Relaxed) + 1;
-        self.limits.overlaps.store(overlaps % OVERLAPS, Relaxed);
-        (overlaps >= OVERLAPS).then_some(state)
+    /// The state, if a reader may change it.
+    pub(super) fn unbiased(self) -> Option<u32> {
+        Some(self.state.load(Relaxed)).filter(|state| state & MODE != BIASED)
     }
 
     /// Biases the lock unless it is too early, or `state` is no longer the lock's.
@@ -163,10 +151,9 @@ impl<'a, P: Primitive> Bias<'a, P> {
         let took = now.saturating_sub(begin);
         let mut pause = INHIBITION * took;
         if begin.saturating_sub(set_at) < WORTHWHILE * took {
-            let longer = 2 * u64::from(self.limits.pause.load(Relaxed));
-            pause = pause.max(longer.min(LONGEST_PAUSE_NS));
+            pause = pause.max(LONGEST_PAUSE_NS.min(2 * self.limits.pause.load(Relaxed)));
         }
-        self.limits.pause.store(u32::try_from(pause).unwrap_or(u32::MAX), Relaxed);
+        self.limits.pause.store(pause, Relaxed);
         self.limits.time.store(now + pause, Relaxed);
     }
 }

@@ -5,7 +5,8 @@
 //! The bias is that of BRAVO (Dice and Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*,
 //! USENIX ATC 2019, section 3). A reader sets it, and a writer revokes it: the writer lets further
 //! readers take the lock's word, waits until no published hold is left, and then takes the word as
-//! before. The time until the next bias is a multiple of the time that the revocation took.
+//! before. The pause until the next bias is at least a multiple of the time that the revocation
+//! took ([`bias`](super::bias)).
 //!
 //! | mode | a reader | a writer |
 //! | --- | --- | --- |
@@ -17,8 +18,8 @@
 //! a writer here must not keep readers out while it waits for them: it drains first. Several
 //! writers may drain at a time, and a writer that gives up leaves the lock `DRAINING`.
 //!
-//! A reader sets the bias only if it has found other readers inside, so the readers of a lock that
-//! one thread uses take the word, and pay one load for the bias.
+//! A reader sets the bias only after it has found other readers inside, several times. So a lock that
+//! one thread uses is never biased.
 //!
 //! **Invariant 1.** A hold is in the word or in a slot, and holds are interchangeable: a release
 //! withdraws any hold of the caller's row, or else one from the word. Each row contains at most as
@@ -46,7 +47,8 @@
 //!
 //! *Not* guaranteed: that a child of a `fork` forgets the holds of the parent's other threads, as
 //! for the word. A child forgets the published ones if a fork handler
-//! [clears](super::visible::Row::clear) the rows of the other threads.
+//! [clears](super::visible::Row::clear) the rows of the other threads. A writer of the parent that
+//! was about to find a bias keeps the word in the child.
 //!
 //! **Memory orderings.** Publications, withdrawals, the mode and the word have acquire ordering
 //! where they begin a hold or find one gone, and release ordering where they end a hold, set the
@@ -198,7 +200,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Sets the bias if it is worthwhile. The caller's hold is in the word (Invariant 2).
     fn record_overlap(&self) {
         if let Some(bias) = self.bias
-            && let Some(state) = bias.count_overlap()
+            && let Some(state) = bias.unbiased()
+            && P::own_row().is_some_and(Row::count_overlap)
             && !self.word.has_waiting_writer() // Invariant 5
             && P::runs_in_parallel()
         {

@@ -31,8 +31,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::primitive::{Atomic, AtomicInt, Primitive};
 
-/// Slots of a row. With the count, they fill a cache line.
+/// Slots of a row. With the two counts, they fill a cache line.
 const COLUMNS: usize = 7;
+
+/// Readings beside other readers, of any lock, until the thread may set a bias, which takes a look at
+/// the clock. One in a model, which explores short executions.
+const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// Never a bit of a lock's address.
 const AWAITED: u64 = 1;
@@ -61,13 +65,17 @@ impl Hold {
 pub struct Row<P: Primitive> {
     slots: [P::U64; COLUMNS],
     withdrawals: P::U32,
+    /// Readings beside other readers since the last look at the clock. Here, and not in the lock,
+    /// since readers that overlap share the lock's line. Threads of one row may lose some.
+    overlaps: P::U32,
 }
 
 impl<P: Primitive> Row<P> {
     /// An empty row.
     pub fn empty() -> Self {
         let slots = core::array::from_fn(|_| P::U64::new(0));
-        Row { slots, withdrawals: P::U32::new(0) }
+        let [withdrawals, overlaps] = [0, 0].map(P::U32::new);
+        Row { slots, withdrawals, overlaps }
     }
 
     /// Publishes a hold; returns false if the slot is in use.
@@ -114,6 +122,13 @@ impl<P: Primitive> Row<P> {
         if seen.is_ok() || seen == Err(awaited) {
             P::park(&self.withdrawals, withdrawals, deadline);
         }
+    }
+
+    /// Counts a reading beside other readers. Returns whether the thread may set a bias.
+    pub(super) fn count_overlap(&self) -> bool {
+        let overlaps = self.overlaps.load(Relaxed) + 1;
+        self.overlaps.store(overlaps % OVERLAPS, Relaxed);
+        overlaps >= OVERLAPS
     }
 
     /// Drops all holds. No thread has any, and none sleeps.
