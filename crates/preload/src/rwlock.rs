@@ -136,7 +136,7 @@ macro_rules! holders {
             let share = $share(this);
             if this.try_acquire(route, share) {
                 0
-            } else if share != Share::Write && this.word().is_full() {
+            } else if share != Share::Write && this.biased().is_full() {
                 EAGAIN
             } else {
                 EBUSY

@@ -58,7 +58,7 @@
 use core::cell::Cell;
 
 use super::bias::Bias;
-use super::rw::{ReaderRelease, RwWord, Share};
+use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Primitive;
@@ -160,10 +160,15 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
 
     /// Ends what [`begin_read`](Self::begin_read) left undecided. Returns whether the caller holds
     /// the lock. `may_bias` says whether the caller may set the bias.
+    #[inline]
     pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
         let is_held = self.word.keep_or_withdraw(undecided);
-        if is_held && may_bias() {
-            self.record_overlap();
+        if RwWord::<P>::is_nearly_full(undecided) {
+            return is_held && self.keep_below_limit();
+        }
+        // The caller delays other threads here, so the count comes before the other conditions.
+        if is_held && P::own_row().is_some_and(Row::count_overlap) && may_bias() {
+            self.set_bias();
         }
         is_held
     }
@@ -197,11 +202,34 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         !row.withdraw(self.hold())
     }
 
+    /// Number of readers, those with published holds included.
+    fn readers(&self) -> u32 {
+        let published = P::rows().iter().filter(|row| row.has(self.hold())).count();
+        self.word.readers() + published as u32
+    }
+
+    /// Whether the lock has [`MAX_READERS`] readers.
+    pub fn is_full(&self) -> bool {
+        self.readers() >= MAX_READERS
+    }
+
+    /// Releases the caller's hold, which is in the word, if the lock has too many readers. Returns
+    /// whether the caller holds the lock.
+    #[cold]
+    fn keep_below_limit(&self) -> bool {
+        if self.readers() <= MAX_READERS {
+            return true;
+        }
+        // SAFETY: the caller holds the lock. It is not the last reader.
+        unsafe { self.word.release_reader() };
+        false
+    }
+
     /// Sets the bias if it is worthwhile. The caller's hold is in the word (Invariant 2).
-    fn record_overlap(&self) {
+    #[cold]
+    fn set_bias(&self) {
         if let Some(bias) = self.bias
             && let Some(state) = bias.unbiased()
-            && P::own_row().is_some_and(Row::count_overlap)
             && !self.word.has_waiting_writer() // Invariant 5
             && P::runs_in_parallel()
         {
@@ -280,7 +308,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             }
             let is_held = self.holder(drain).is_some();
             if is_first || !is_held {
-                bias.inhibit(drain.set_at.get(), drain.begin.get()); // the caller may give up now
+                // At first, too: the caller may give up now.
+                bias.inhibit(drain.set_at.get(), drain.begin.get(), P::rows().len());
             }
             if is_held {
                 return false;

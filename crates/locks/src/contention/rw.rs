@@ -49,6 +49,10 @@ const PARKED: u32 = 1 << 30;
 pub const MAX_READERS: u32 = (1 << 28) - 1;
 const TOO_MANY: u32 = MAX_READERS + 1;
 
+/// Less than [`MAX_READERS`] by more than the readers that the word of a
+/// [biased](super::biased_rw) lock does not count.
+const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
+
 /// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
@@ -113,6 +117,12 @@ impl<P: Primitive> RwWord<P> {
     #[inline(always)]
     pub(super) fn keep_or_withdraw(&self, before: u32) -> bool {
         before.wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
+    }
+
+    /// Whether a word with the value `before` had nearly [`MAX_READERS`] readers.
+    #[inline(always)]
+    pub(super) fn is_nearly_full(before: u32) -> bool {
+        before & !(WRITER | PARKED) >= NEARLY_MAX_READERS
     }
 
     /// Withdraws a counted reader, unless it turns out to hold the lock (Invariant 1).
@@ -279,6 +289,11 @@ impl<P: Primitive> RwWord<P> {
 
     /// Whether the lock has [`MAX_READERS`] readers.
     pub fn is_full(&self) -> bool {
-        self.word.load(Relaxed) & !PARKED == MAX_READERS
+        self.readers() == MAX_READERS
+    }
+
+    /// Number of readers, those that are withdrawing included.
+    pub(super) fn readers(&self) -> u32 {
+        self.word.load(Relaxed) & !(WRITER | PARKED)
     }
 }

@@ -125,6 +125,7 @@ impl<P: Primitive> Row<P> {
     }
 
     /// Counts a reading beside other readers. Returns whether the thread may set a bias.
+    #[inline(always)]
     pub(super) fn count_overlap(&self) -> bool {
         let overlaps = self.overlaps.load(Relaxed) + 1;
         self.overlaps.store(overlaps % OVERLAPS, Relaxed);

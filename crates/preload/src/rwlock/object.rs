@@ -266,7 +266,7 @@ impl RwLock {
             0
         } else if self.is_mine() {
             EDEADLK
-        } else if share != Share::Write && self.word().is_full() {
+        } else if share != Share::Write && self.biased().is_full() {
             EAGAIN
         } else {
             self.lock(route, share, deadline)
