@@ -17,7 +17,7 @@ use unconvoy::primitive::Checked;
 use crate::model::{explore, explore_for, set_time, soon};
 
 /// Bound of the models with too many interleavings for a complete search.
-const LENGTH: Duration = Duration::from_secs(60);
+const LENGTH: Duration = Duration::from_secs(10);
 
 /// A biased lock and the cell that it guards. The lowest byte of the state is the user's.
 struct Shared {
