@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!  glibc  readers writers  wrphase  writers_futex  pad3        pad4    cur_writer  shared .. flags
-//!  byte   0       4        8        12             16          20      24          28     32     48
-//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared limits flags
+//!  byte   0       4        8        12             16          20      24          28        48
+//!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared .. flags
 //! ```
 //!
-//! `number` has the state of the lock's bias, too, and `limits` says when readers may set it: so the
-//! fast paths of unbiased locks do not look for a bias.
+//! `number` contains the state of the lock's bias, too, so the fast paths of unbiased locks do not
+//! look for it. The words behind `shared` say when readers may set the bias.
 //!
 //! `shared` and `flags` are where libc's initialisers put them. `shared` is set in process-shared
 //! locks, which libc serves, and `flags` says whether the lock prefers writers.
@@ -37,9 +37,9 @@ pub(crate) use object::RwLock;
 /// Defines the functions for readers or for writers: lock, try, timed, clock.
 macro_rules! holders {
     (
-        $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $biased:expr, $begin:expr, $end:expr,
-        $share:expr, $is_read:expr,
+        $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident,
+        $contended:ident, $try:ident, $timed:ident, $clock:ident,
+        $biased:expr, $begin:expr, $end:expr, $share:expr, $is_read:expr,
         $entry:literal, $acquired:literal
     ) => {
         #[unsafe(no_mangle)]
@@ -58,8 +58,8 @@ macro_rules! holders {
             $slow(this)
         }
 
-        /// The rest of the fast path, for a reader beside other readers or a writer that has found a
-        /// bias.
+        /// The rest of the fast path, for a reader beside other readers, or a writer that has found
+        /// a bias.
         #[inline(never)]
         extern "C" fn $undecided(this: &RwLock, undecided: u32) -> c_int {
             if $end(this, undecided) {

@@ -8,8 +8,8 @@
 //! | `DRAINING` | `UNBIASED` | a writer that has found no published hold under this version |
 //!
 //! The state shares its word with a byte of the lock's user. A user whose fast path compares that
-//! byte with a constant compares [`BYTE_AND_MODE`] instead, which is the byte if there is no bias. So
-//! it pays nothing for the bias of an unbiased lock.
+//! byte with a constant compares [`BYTE_AND_MODE`] instead, which is the byte if there is no bias.
+//! So the user does not look for the bias of an unbiased lock.
 //!
 //! **Invariant.** A version is biased once. So a state that has not changed between two looks has
 //! not changed and returned.

@@ -18,8 +18,8 @@
 //! a writer here must not keep readers out while it waits for them: it drains first. Several
 //! writers may drain at a time, and a writer that gives up leaves the lock `DRAINING`.
 //!
-//! A reader sets the bias only after it has found other readers inside, several times. So a lock that
-//! one thread uses is never biased.
+//! A thread sets the bias only after it has found other readers inside, several times. So a lock
+//! without such readers is never biased.
 //!
 //! **Invariant 1.** A hold is in the word or in a slot, and holds are interchangeable: a release
 //! withdraws any hold of the caller's row, or else one from the word. Each row contains at most as

@@ -10,12 +10,12 @@
 //! | --- | --- |
 //! | 0 | empty |
 //! | address | one hold of the lock at this address |
-//! | address + `AWAITED` | as above; a writer sleeps until the hold is withdrawn |
+//! | address + `PARKED` | as above; a writer sleeps until the hold is withdrawn |
 //!
 //! **Invariant 1.** A hold is withdrawn once: by the compare-and-swap that empties its slot.
 //!
 //! **Invariant 2.** A sleeping writer is woken. It reads the row's count of withdrawals, finds the
-//! bit `AWAITED`, and sleeps while the count is unchanged. The thread that empties a slot with the
+//! bit `PARKED`, and sleeps while the count is unchanged. The thread that empties a slot with the
 //! bit increments the count afterwards, and then wakes all sleepers of the row.
 //!
 //! **Invariant 3.** A withdrawal accesses the row only. The lock may no longer exist: a writer that
@@ -34,12 +34,12 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 /// Slots of a row. With the two counts, they fill a cache line.
 const COLUMNS: usize = 7;
 
-/// Readings beside other readers, of any lock, until the thread may set a bias, which takes a look at
+/// Readings beside other readers, of any lock, until the thread may set a bias, for which it reads
 /// the clock. One in a model, which explores short executions.
 const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// Never a bit of a lock's address.
-const AWAITED: u64 = 1;
+const PARKED: u64 = 1;
 
 /// A hold of one lock: the lock's address, and its column.
 #[derive(Debug, Clone, Copy)]
@@ -90,15 +90,15 @@ impl<P: Primitive> Row<P> {
     pub(super) fn withdraw(&self, hold: Hold) -> bool {
         match self.slots[hold.column].compare_exchange(hold.address, 0, Release, Acquire) {
             Ok(_) => true,
-            Err(seen) => seen == hold.address | AWAITED && self.withdraw_awaited(hold),
+            Err(seen) => seen == hold.address | PARKED && self.withdraw_and_wake(hold),
         }
     }
 
     #[cold]
-    fn withdraw_awaited(&self, hold: Hold) -> bool {
-        let awaited = hold.address | AWAITED;
+    fn withdraw_and_wake(&self, hold: Hold) -> bool {
+        let parked = hold.address | PARKED;
         let is_withdrawn =
-            self.slots[hold.column].compare_exchange(awaited, 0, Release, Acquire).is_ok();
+            self.slots[hold.column].compare_exchange(parked, 0, Release, Acquire).is_ok();
         if is_withdrawn {
             self.withdrawals.fetch_add(1, Release);
             P::unpark(ptr::from_ref(&self.withdrawals), u32::MAX);
@@ -109,17 +109,16 @@ impl<P: Primitive> Row<P> {
     /// Whether the row has a hold of this lock.
     #[inline]
     pub(super) fn has(&self, hold: Hold) -> bool {
-        self.slots[hold.column].load(SeqCst) & !AWAITED == hold.address
+        self.slots[hold.column].load(SeqCst) & !PARKED == hold.address
     }
 
     /// Sleeps until a hold of this lock is withdrawn from the row, or until `deadline`. May return
     /// at any time.
     pub(super) fn sleep_until_withdrawn(&self, hold: Hold, deadline: Option<u64>) {
-        let withdrawals = self.withdrawals.load(Acquire); // pairs with `withdraw_awaited`
-        let awaited = hold.address | AWAITED;
-        let seen =
-            self.slots[hold.column].compare_exchange(hold.address, awaited, Relaxed, Relaxed);
-        if seen.is_ok() || seen == Err(awaited) {
+        let withdrawals = self.withdrawals.load(Acquire); // pairs with `withdraw_and_wake`
+        let parked = hold.address | PARKED;
+        let seen = self.slots[hold.column].compare_exchange(hold.address, parked, Relaxed, Relaxed);
+        if seen.is_ok() || seen == Err(parked) {
             P::park(&self.withdrawals, withdrawals, deadline);
         }
     }

@@ -28,13 +28,14 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct RwLock {
     state: ElidedRw<Native>,
     pub(super) eventcount: Eventcount<Native>,
-    /// The lock's number in a [`strategy`], in the lowest byte, and the state of its bias. libc does
-    /// not use this word.
+    /// The lock's number in a [`strategy`], in the lowest byte, and the state of its bias. libc
+    /// does not use this word.
     number: AtomicU32,
     /// [`me`] of the writer, otherwise 0.
     pub(super) owner: AtomicU32,
     shared: AtomicU32,
-    /// Of the bias, which only readers of locks on the fast path set. libc does not use these words.
+    /// Of the bias, which only readers of locks on the fast path set. libc does not use these
+    /// words.
     limits: Limits<Native>,
     flags: AtomicU8,
     _rest: [u8; 7],
@@ -81,8 +82,8 @@ impl RwLock {
         self.number().is_some_and(|number| config::is_fast_number(number.into()))
     }
 
-    /// Acquires a biased lock for reading, if that is possible at once: the fast path of such locks.
-    /// None of them prefers writers.
+    /// Acquires a biased lock for reading, if that is possible at once: the fast path of such
+    /// locks. None of them prefers writers.
     #[inline(always)]
     pub(super) fn read_biased(&self) -> bool {
         let lock = self.biased();
@@ -130,8 +131,8 @@ impl RwLock {
         held
     }
 
-    /// Drops the published holds of a lock that libc has initialised. POSIX lets no thread initialise
-    /// a lock in use; with libc's locks, the lock is free afterwards.
+    /// Drops the published holds of a lock that libc has initialised. POSIX lets no thread
+    /// initialise a lock in use; with libc's locks, the lock is free afterwards.
     pub(crate) fn forget_published(&self) {
         self.biased().forget_published();
     }
