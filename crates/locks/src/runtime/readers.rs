@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 use super::fork::PROCESS_STATE;
 use super::thread_state;
 use crate::contention::visible::{Row, VisibleReaders};
-use crate::primitive::Native;
+use crate::primitive::{Generation as _, Native};
 
 /// More rows than most machines have processors: 16 KiB, of which untouched pages take no memory.
 /// Threads beyond this number share rows.
@@ -25,6 +25,7 @@ static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 #[cold]
 fn give_row() -> &'static Row<Native> {
+    Native::generation(); // from here on, the kernel clears the page in children
     PROCESS_STATE.has_given_row.store(true, Relaxed);
     let given = GIVEN.fetch_add(1, SeqCst);
     let row = &ROWS_OF_PROCESS[given as usize % ROWS];

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
-use unconvoy_locks::contention::bias::{BYTE_AND_MODE, Bias, Limits};
+use unconvoy_locks::contention::bias::{Bias, Limits};
 use unconvoy_locks::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
@@ -72,8 +72,7 @@ impl RwLock {
     /// Whether the fast paths serve this lock: private to the process, statistics off, no bias.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
-        self.shared.load(Relaxed) == 0
-            && config::is_fast_number(self.number.load(Relaxed) & BYTE_AND_MODE)
+        self.shared.load(Relaxed) == 0 && config::is_fast_number(self.number.load(Relaxed))
     }
 
     /// Whether the fast paths would serve this lock without its bias.
