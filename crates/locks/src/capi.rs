@@ -5,6 +5,7 @@
 use core::ptr;
 
 use crate::contention::Contention as _;
+use crate::contention::biased_rw::BiasedRw;
 use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
 use crate::load::control::Control;
@@ -68,7 +69,8 @@ fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
 
 fn acquire_shared(lock: &RwLock, share: Share) {
     if !lock.state.try_acquire(share) {
-        lock::acquire_shared::<Native, Control>(&lock.state, share, &lock.eventcount, None);
+        let lock = BiasedRw::unbiased(&lock.state, &lock.eventcount);
+        lock::acquire_shared::<Native, Control>(lock, share, None);
     }
 }
 
@@ -177,7 +179,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
     // SAFETY: by contract.
     unsafe {
         let lock = rwlock(lock);
-        lock::release_shared(&lock.state, &lock.eventcount);
+        lock::release_shared(BiasedRw::unbiased(&lock.state, &lock.eventcount));
     }
 }
 

@@ -3,7 +3,9 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::contention::Contention;
-use crate::contention::rw::{RwWord, Share};
+use crate::contention::biased_rw::{BiasedRw, Drain};
+use crate::contention::rw::Share;
+use crate::contention::visible::VisibleReaders;
 use crate::load::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
@@ -11,7 +13,7 @@ use crate::primitive::turn::{LONGEST_TURN_NS, Outcome, Turn, Verdict};
 use crate::primitive::{Atomic, Primitive};
 
 /// A machine together with the process that runs on it.
-pub trait Process: Primitive {
+pub trait Process: VisibleReaders {
     /// The process, as a waiter sees it.
     type Context: Context<Machine = Self>;
 
@@ -275,38 +277,48 @@ pub unsafe fn release<P: Process, C: Contention>(state: &C, eventcount: &Eventco
     }
 }
 
-/// A reader-writer lock, as a waiter that wants `Share` sees it.
-struct WaitedRwLock<'a, P: Primitive>(&'a RwWord<P>, Share);
+/// A reader-writer lock, as a waiter sees it.
+struct WaitedRwLock<'a, P: Primitive> {
+    lock: BiasedRw<'a, P>,
+    share: Share,
+    drain: Drain,
+}
 
-impl<P: Primitive> WaitedLock for WaitedRwLock<'_, P> {
+impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
     fn try_lock(&self) -> bool {
-        self.0.try_acquire(self.1)
+        self.lock.try_acquire(self.share, &self.drain)
     }
 
     fn set_parked_bit(&self) -> bool {
-        self.0.set_parked_bit()
+        self.lock.word().set_parked_bit()
+    }
+
+    fn sleep_on_holder(&self, deadline: Option<u64>) {
+        if self.share == Share::Write {
+            self.lock.sleep_on_published(&self.drain, deadline);
+        }
     }
 
     fn has_contender(&self) -> bool {
-        self.0.has_contender()
+        self.lock.word().has_contender()
     }
 }
 
 /// Acquires a reader-writer lock whose fast path failed.
 #[cold]
 pub fn acquire_shared<P: Process, L: LoadManager>(
-    state: &RwWord<P>,
+    lock: BiasedRw<'_, P>,
     share: Share,
-    eventcount: &Eventcount<P>,
     deadline: Option<u64>,
 ) -> Acquired {
-    state.begin_wait(share);
-    let acquired = wait::<P, L>(eventcount, &WaitedRwLock(state, share), deadline, |query| {
-        state.attempt(share, query)
+    lock.word().begin_wait(share);
+    let waited = WaitedRwLock { lock, share, drain: Drain::new() };
+    let acquired = wait::<P, L>(lock.eventcount(), &waited, deadline, |query| {
+        lock.attempt(share, &waited.drain, query)
     });
-    let opens = state.end_wait(share);
+    let opens = lock.word().end_wait(share);
     if opens && !acquired.held {
-        eventcount.recheck();
+        lock.eventcount().recheck();
     }
     acquired
 }
@@ -317,13 +329,14 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
 ///
 /// The calling context holds the lock.
 #[inline]
-pub unsafe fn release_shared<P: Process>(state: &RwWord<P>, eventcount: &Eventcount<P>) {
+pub unsafe fn release_shared<P: Process>(lock: BiasedRw<'_, P>) {
     // SAFETY: the caller holds the lock, and still holds it after a `release` that found parked
     // waiters.
     unsafe {
-        if !state.release() {
-            record_wake::<P>(eventcount);
-            eventcount.release(u32::MAX, || state.clear_parked_bit(), || state.release());
+        if !lock.release() {
+            record_wake::<P>(lock.eventcount());
+            let clear = || lock.word().clear_parked_bit();
+            lock.eventcount().release(u32::MAX, clear, || lock.release());
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use lock_api::GuardSend;
 
 use crate::contention::Contention;
+use crate::contention::biased_rw::BiasedRw;
 use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
 use crate::load::LoadManager;
@@ -172,10 +173,16 @@ unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutexTimed for RawLock<C
 }
 
 impl<L: LoadManager> RawSharedLock<L> {
+    /// The lock; it has no room for a bias.
+    #[inline]
+    fn lock(&self) -> BiasedRw<'_, Native> {
+        BiasedRw::unbiased(&self.state, &self.eventcount)
+    }
+
     #[inline]
     fn acquire(&self, share: Share) {
         if !self.state.try_acquire(share) {
-            lock::acquire_shared::<Native, L>(&self.state, share, &self.eventcount, None);
+            lock::acquire_shared::<Native, L>(self.lock(), share, None);
         }
     }
 }
@@ -202,7 +209,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
     #[inline]
     unsafe fn unlock_shared(&self, _: GuardSend) {
         // SAFETY: `lock_api` releases only what a guard holds.
-        unsafe { lock::release_shared(&self.state, &self.eventcount) };
+        unsafe { lock::release_shared(self.lock()) };
     }
 
     #[inline]
@@ -219,7 +226,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
     #[inline]
     unsafe fn unlock_exclusive(&self, _: GuardSend) {
         // SAFETY: `lock_api` releases only what a guard holds.
-        unsafe { lock::release_shared(&self.state, &self.eventcount) };
+        unsafe { lock::release_shared(self.lock()) };
     }
 
     fn is_locked(&self) -> bool {

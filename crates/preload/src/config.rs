@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use unconvoy_locks::catalogue::{SENSOR, environment};
+use unconvoy_locks::contention::bias::BYTE_AND_MODE;
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::load::rules::choose;
 use unconvoy_locks::primitive::{Generation as _, Native};
@@ -107,9 +108,10 @@ pub(crate) fn is_default() -> bool {
     service_word().load(Relaxed) & FAST != 0
 }
 
-/// The strategy numbers ([`strategy`]) of the locks that take the fast path: one more than the
-/// number. Without a strategy, no lock has a number, and with one, a lock without a number has yet
-/// to be decided. 0, which is also the value while the service is not determined, stands for none.
+/// The strategy number ([`strategy`]) of the locks that take the fast path, in the form of
+/// [`is_fast_number`]. Without a strategy, no lock has a number, and with one, a lock without a
+/// number has yet to be decided. 0, which is also the value while the service is not determined,
+/// stands for none.
 #[inline(always)]
 fn fast_number() -> &'static AtomicU32 {
     &PROCESS_STATE.words[0]
@@ -121,11 +123,15 @@ fn fast_kind() -> &'static AtomicU32 {
     &PROCESS_STATE.words[1]
 }
 
-/// Whether the fast path serves a reader-writer lock with this strategy number; false also while
-/// the service is not determined.
+/// The version of a bias, which says nothing of a lock's number or mode.
+const VERSION: u32 = !BYTE_AND_MODE;
+
+/// Whether the fast path serves a reader-writer lock with this word: its strategy number in the
+/// lowest byte, and the [state of its bias](unconvoy_locks::contention::bias). It does not serve
+/// biased locks. False also while the service is not determined.
 #[inline(always)]
-pub(crate) fn is_fast_number(number: u32) -> bool {
-    number.wrapping_add(1) == fast_number().load(Relaxed)
+pub(crate) fn is_fast_number(word: u32) -> bool {
+    word | VERSION == fast_number().load(Relaxed)
 }
 
 /// Whether the fast path serves a mutex with these bits in its `kind`: its strategy number, from
@@ -146,7 +152,7 @@ fn publish(service: u8) {
         (_, false) => Some(u32::from(strategy::UNDECIDED)),
         (_, true) => Some(u32::from(strategy::DEFAULT)),
     };
-    fast_number().store(number.map_or(0, |number| number + 1), Relaxed);
+    fast_number().store(number.map_or(0, |number| number | VERSION), Relaxed);
     fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
     let service = Service::of(service).expect("determined");
     for (number, route) in (0..).zip(&PROCESS_STATE.bytes) {
@@ -164,6 +170,12 @@ fn route_by(service: Service, number: u8) -> Route {
             Route::by_pair(service != Service::Default, is_elided)
         }
     }
+}
+
+/// Whether readers of reader-writer locks on the fast path may set a bias: no, if the process
+/// records a profile, which shows the releases of the readers that others wait for.
+pub(crate) fn may_bias() -> bool {
+    is_default_for_spin_locks()
 }
 
 /// Whether the fast path serves the spin locks of this process; false also while the service is not

@@ -9,7 +9,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 
 use unconvoy_locks::contention::Contention;
-use unconvoy_locks::contention::rw::{RwWord, Share};
+use unconvoy_locks::contention::biased_rw::BiasedRw;
+use unconvoy_locks::contention::rw::Share;
 use unconvoy_locks::load::{Holds, LoadManager};
 use unconvoy_locks::lock::{self, Account, Acquired, Process as _};
 use unconvoy_locks::parking::eventcount::Eventcount;
@@ -72,8 +73,7 @@ pub(crate) struct Pair {
     pub(crate) is_locked: fn(Words<'_>) -> bool,
     /// See [`Contention::set_parked_bit`].
     pub(crate) set_parked_bit: fn(Words<'_>) -> bool,
-    pub(crate) acquire_shared:
-        fn(&RwWord<Native>, Share, &Eventcount<Native>, Option<u64>) -> Acquired,
+    pub(crate) acquire_shared: fn(BiasedRw<'_, Native>, Share, Option<u64>) -> Acquired,
     /// Waits until `attempt` succeeds. `attempt` polls a word that has no room for an eventcount or
     /// a parked bit.
     pub(crate) poll: fn(&dyn Fn() -> bool) -> Acquired,

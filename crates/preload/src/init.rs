@@ -42,9 +42,13 @@ stand_in! {
         attributes: *const pthread_rwlockattr_t,
     ) -> c_int = |call| {
         let result = recorded(lock.addr(), call);
-        if result == 0 && has_strategy() {
+        if result == 0 {
             // SAFETY: as above.
-            unsafe { &*lock.cast::<RwLock>() }.decide_at_initialisation();
+            let lock = unsafe { &*lock.cast::<RwLock>() };
+            lock.forget_published();
+            if has_strategy() {
+                lock.decide_at_initialisation();
+            }
         }
         result
     };

@@ -86,6 +86,7 @@ unsafe extern "C" fn after_fork_in_parent() {
 
 unsafe extern "C" fn after_fork() {
     runtime::fork::after_fork();
+    runtime::forget_other_readers();
     config::service();
     bpf_count::close_inherited();
 }

@@ -7,6 +7,9 @@
 //!  here   state . . . . . . . . . . . . . . . .    eventcount  number  owner       shared .. flags
 //! ```
 //!
+//! `number` contains the state of the lock's bias, too, so the fast paths of unbiased locks do not
+//! look for it. The words behind `shared` say when readers may set the bias.
+//!
 //! `shared` and `flags` are where libc's initialisers put them. `shared` is set in process-shared
 //! locks, which libc serves, and `flags` says whether the lock prefers writers.
 
@@ -16,6 +19,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{EAGAIN, EBUSY, EINVAL, clockid_t};
+use unconvoy_locks::contention::biased_rw::Begun;
 use unconvoy_locks::contention::rw::Share;
 use unconvoy_locks::lock;
 
@@ -33,14 +37,32 @@ pub(crate) use object::RwLock;
 /// Defines the functions for readers or for writers: lock, try, timed, clock.
 macro_rules! holders {
     (
-        $lock:ident, $slow:ident, $unusual:ident, $not_elided:ident, $contended:ident,
-        $try:ident, $timed:ident, $clock:ident, $fast:expr, $share:expr, $is_read:expr,
+        $lock:ident, $undecided:ident, $slow:ident, $unusual:ident, $not_elided:ident,
+        $contended:ident, $try:ident, $timed:ident, $clock:ident,
+        $biased:expr, $begin:expr, $end:expr, $share:expr, $is_read:expr,
         $entry:literal, $acquired:literal
     ) => {
         #[unsafe(no_mangle)]
         pub extern "C" fn $lock(this: &RwLock) -> c_int {
             probe!($entry; this);
-            if this.is_default() && $fast(this) {
+            if this.is_default() {
+                match $begin(this) {
+                    Begun::Held => {
+                        probe!($acquired; this);
+                        return 0;
+                    }
+                    Begun::Failed => {}
+                    Begun::Undecided(undecided) => return $undecided(this, undecided),
+                }
+            }
+            $slow(this)
+        }
+
+        /// The rest of the fast path, for a reader beside other readers, or a writer that has found
+        /// a bias.
+        #[inline(never)]
+        extern "C" fn $undecided(this: &RwLock, undecided: u32) -> c_int {
+            if $end(this, undecided) {
                 probe!($acquired; this);
                 return 0;
             }
@@ -52,6 +74,10 @@ macro_rules! holders {
         /// out of this function, so the fast path before it needs no frame.
         #[inline(never)]
         extern "C" fn $slow(this: &RwLock) -> c_int {
+            if $biased(this) {
+                probe!($acquired; this);
+                return 0;
+            }
             match this.usual_route() {
                 Some(route) => $contended(this, route),
                 None => $unusual(this),
@@ -110,7 +136,7 @@ macro_rules! holders {
             let share = $share(this);
             if this.try_acquire(route, share) {
                 0
-            } else if share != Share::Write && this.word().is_full() {
+            } else if share != Share::Write && this.biased().is_full() {
                 EAGAIN
             } else {
                 EBUSY
@@ -149,6 +175,7 @@ macro_rules! holders {
 
 holders!(
     pthread_rwlock_rdlock,
+    read_undecided,
     read,
     read_unusual,
     read_not_elided,
@@ -156,7 +183,9 @@ holders!(
     pthread_rwlock_tryrdlock,
     pthread_rwlock_timedrdlock,
     pthread_rwlock_clockrdlock,
-    RwLock::read_at_once,
+    RwLock::read_biased,
+    RwLock::begin_read,
+    RwLock::end_read,
     RwLock::reading,
     true,
     "rdlock_entry",
@@ -164,6 +193,7 @@ holders!(
 );
 holders!(
     pthread_rwlock_wrlock,
+    write_undecided,
     write,
     write_unusual,
     write_not_elided,
@@ -171,7 +201,9 @@ holders!(
     pthread_rwlock_trywrlock,
     pthread_rwlock_timedwrlock,
     pthread_rwlock_clockwrlock,
-    RwLock::write_at_once,
+    |_| false,
+    RwLock::begin_write,
+    RwLock::end_write,
     |_| Share::Write,
     false,
     "wrlock_entry",
@@ -208,6 +240,11 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
 /// The caller holds the lock, or is in an elided section of it.
 #[inline(never)]
 unsafe extern "C" fn unlock(this: &RwLock) -> c_int {
+    let lock = this.biased();
+    // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
+    if lock.is_biased() && unsafe { lock.release_published() } {
+        return 0;
+    }
     // SAFETY: what the caller promises; the sections of a lock with a usual route are not elided.
     unsafe {
         match this.usual_route() {
@@ -225,7 +262,7 @@ unsafe extern "C" fn unlock_unusual(this: &RwLock) -> c_int {
     let route = this.route();
     if let Some(elided) = this.elided(route) {
         // SAFETY: the caller promises to be in a section: elided, or with the lock held.
-        if unsafe { elided.end_elided() || this.release_at_once() } {
+        if unsafe { elided.end_elided() || !this.biased().is_biased() && this.release_at_once() } {
             return 0;
         }
     }
@@ -255,7 +292,7 @@ unsafe extern "C" fn unlock_held(this: &RwLock, route: Route) -> c_int {
         this.owner.store(0, Relaxed);
     }
     // SAFETY: the caller holds it.
-    unsafe { lock::release_shared(this.word(), &this.eventcount) };
+    unsafe { lock::release_shared(this.biased()) };
     if let Some(releasing) = releasing {
         releasing.released();
     }

@@ -4,6 +4,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use unconvoy::contention::visible::VisibleReaders;
 use unconvoy::load::{Context, LoadControl, ThreadState};
 use unconvoy::lock::Process;
 use unconvoy::primitive::{
@@ -170,6 +171,8 @@ impl Context for OwnProcess {
         process::ensure_controller();
     }
 }
+
+impl VisibleReaders for Simulated {}
 
 impl Process for Simulated {
     type Context = OwnProcess;

@@ -31,9 +31,11 @@ const HOLDER_IN_WORD: u32 = 16 | 32;
 const RWLOCK_EVENTCOUNT: u64 = 16;
 const RWLOCK_OWNER: u64 = 24;
 const RWLOCK_SHARED: u64 = 28;
-/// The lock's number in a strategy, and that of locks that the strategy hands to libc.
+/// The lock's number in a strategy and the mode of its bias; the number of locks that the strategy
+/// hands to libc. With a bias, there may be readers that the lock's word does not count.
 const RWLOCK_NUMBER: u64 = 20;
 const RWLOCK_OF_LIBC: u32 = 255;
+const RWLOCK_BIAS: u32 = 3 << 8;
 /// glibc's futexes, of readers and of writers.
 const RWLOCK_FUTEXES: [u64; 2] = [8, 12];
 
@@ -139,6 +141,8 @@ impl Collection<'_> {
             Some(address) if address == waiting.lock + eventcount => Manner::Parked,
             // Where libc serves the lock, the wait's futex is libc's.
             Some(_) if self.tables.is_libcs => Manner::Parked,
+            // A writer sleeps where a reader of a biased lock has published its hold.
+            Some(_) if kind == Kind::RwLock && !waiting.is_shared => Manner::Parked,
             _ => Manner::Polls,
         };
         let registers = Registers { ip: waiting.ip, sp: waiting.sp, bp: waiting.bp };
@@ -293,9 +297,10 @@ impl Collection<'_> {
     }
 
     fn rwlock(&self, address: u64) -> Lock {
+        let number = self.word(address + RWLOCK_NUMBER).unwrap_or(0);
         let is_libcs = self.tables.is_libcs
             || self.word(address + RWLOCK_SHARED) != Some(0)
-            || self.word(address + RWLOCK_NUMBER) == Some(RWLOCK_OF_LIBC);
+            || number & RWLOCK_OF_LIBC == RWLOCK_OF_LIBC;
         let writer = self.word(address + RWLOCK_OWNER).unwrap_or(0);
         let holders = match self.word(address) {
             None => Holders::Unknown(Unknown::Unreadable),
@@ -306,6 +311,9 @@ impl Collection<'_> {
                 };
                 match (is_written, readers) {
                     (true, _) => self.by(writer, address),
+                    (false, 0) if !is_libcs && number & RWLOCK_BIAS != 0 => {
+                        self.listed_holders(address, Unknown::Published)
+                    }
                     (false, 0) => Holders::Free,
                     (false, readers) => self.listed_holders(address, Unknown::Readers(readers)),
                 }

@@ -52,6 +52,8 @@ pub enum Holders {
 pub enum Unknown {
     /// Readers are only counted.
     Readers(u32),
+    /// Readers of a biased lock are not even counted in the object.
+    Published,
     /// A spin lock has no room for its holder.
     Spin,
     /// The object's memory cannot be read.

@@ -166,6 +166,9 @@ impl Report<'_> {
                 "held by {}: which threads, only `run --watchdog` records",
                 counted(readers as usize, "reader")
             ),
+            Unknown::Published => {
+                "free, or held by readers: which threads, only `run --watchdog` records".into()
+            }
             Unknown::Spin => {
                 "holder unknown: a spin lock has no room for it; `run --watchdog` records it".into()
             }

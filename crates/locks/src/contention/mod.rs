@@ -6,6 +6,10 @@
 //! exception. [`Class`](crate::catalogue::Class) lists which system calls each manager makes by
 //! design.
 
+#[doc(hidden)]
+pub mod bias;
+#[doc(hidden)]
+pub mod biased_rw;
 pub mod clh;
 pub mod elided;
 #[doc(hidden)]
@@ -22,6 +26,8 @@ pub mod tas;
 pub mod ticket;
 pub mod tpmcs;
 pub mod ttas;
+#[doc(hidden)]
+pub mod visible;
 mod word;
 
 use crate::primitive::turn::{Outcome, Turn};

@@ -49,6 +49,10 @@ const PARKED: u32 = 1 << 30;
 pub const MAX_READERS: u32 = (1 << 28) - 1;
 const TOO_MANY: u32 = MAX_READERS + 1;
 
+/// Less than [`MAX_READERS`] by more than the readers that the word of a
+/// [biased](super::biased_rw) lock does not count.
+const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
+
 /// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
@@ -61,6 +65,17 @@ pub enum Share {
     ReadAfterWriters,
     /// Exclusive.
     Write,
+}
+
+/// Result of [`RwWord::release_reader`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReaderRelease {
+    /// The hold is released.
+    Released,
+    /// The lock is still held: the caller must first wake parked waiters (Invariant 3).
+    MustWake,
+    /// The word counts no reader that holds the lock.
+    NoReader,
 }
 
 /// A reader-writer lock in 8 bytes, all zeroes when free.
@@ -86,12 +101,28 @@ impl<P: Primitive> RwWord<P> {
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
-            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
-            Share::Read | Share::ReadAfterWriters => {
-                self.word.fetch_add(1, Acquire).wrapping_add(1) & (WRITER | TOO_MANY) == 0
-                    || self.withdraw()
-            }
+            Share::ReadAfterWriters if self.has_waiting_writer() => false,
+            Share::Read | Share::ReadAfterWriters => self.keep_or_withdraw(self.count_reader()),
         }
+    }
+
+    /// Counts the caller as a reader, and returns the word before. 0 means that the caller holds
+    /// the lock; otherwise [`keep_or_withdraw`](Self::keep_or_withdraw) decides.
+    #[inline(always)]
+    pub(super) fn count_reader(&self) -> u32 {
+        self.word.fetch_add(1, Acquire)
+    }
+
+    /// Whether a reader holds the lock that counted itself in a word with the value `before`.
+    #[inline(always)]
+    pub(super) fn keep_or_withdraw(&self, before: u32) -> bool {
+        before.wrapping_add(1) & (WRITER | TOO_MANY) == 0 || self.withdraw()
+    }
+
+    /// Whether a word with the value `before` had nearly [`MAX_READERS`] readers.
+    #[inline(always)]
+    pub(super) fn is_nearly_full(before: u32) -> bool {
+        before & !(WRITER | PARKED) >= NEARLY_MAX_READERS
     }
 
     /// Withdraws a counted reader, unless it turns out to hold the lock (Invariant 1).
@@ -102,7 +133,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether `try_acquire` is worth a write to the word.
-    fn seems_free(&self, share: Share) -> bool {
+    pub(super) fn seems_free(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.load(Relaxed) == 0,
             _ => self.word.load(Relaxed) & WRITER == 0,
@@ -115,17 +146,26 @@ impl<P: Primitive> RwWord<P> {
         let seen = self.word.load(Relaxed);
         match share {
             Share::Write => seen == 0,
-            Share::ReadAfterWriters if self.waiting.load(Relaxed) % ONE_POLLER != 0 => false,
+            Share::ReadAfterWriters if self.has_waiting_writer() => false,
             Share::Read | Share::ReadAfterWriters => seen & !PARKED < MAX_READERS,
         }
     }
 
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
+        self.attempt_by(turn, || self.seems_free(share) && self.try_acquire(share))
+    }
+
+    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock.
+    pub(super) fn attempt_by(
+        &self,
+        turn: &mut impl Turn,
+        mut acquire: impl FnMut() -> bool,
+    ) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
-            if self.seems_free(share) && self.try_acquire(share) {
+            if acquire() {
                 break Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
@@ -140,6 +180,11 @@ impl<P: Primitive> RwWord<P> {
     /// Whether a thread polls for the lock at this moment.
     pub fn has_contender(&self) -> bool {
         self.waiting.load(Relaxed) >= ONE_POLLER
+    }
+
+    /// Whether a writer waits, polling or asleep.
+    pub(super) fn has_waiting_writer(&self) -> bool {
+        self.waiting.load(Relaxed) % ONE_POLLER != 0
     }
 
     /// Records that the calling thread begins to wait. Called once per wait, whether the thread
@@ -201,6 +246,22 @@ impl<P: Primitive> RwWord<P> {
         self.word.modify(Release, Relaxed, freed).is_ok()
     }
 
+    /// Releases one reader's hold, if the word counts one and no writer is in it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`release`](Self::release).
+    pub(super) unsafe fn release_reader(&self) -> ReaderRelease {
+        let freed = |seen: u32| {
+            (seen & WRITER == 0 && seen & !PARKED != 0 && seen != PARKED + 1).then(|| seen - 1)
+        };
+        match self.word.modify(Release, Relaxed, freed) {
+            Ok(_) => ReaderRelease::Released,
+            Err(seen) if seen == PARKED + 1 => ReaderRelease::MustWake,
+            Err(_) => ReaderRelease::NoReader,
+        }
+    }
+
     /// Clears the parked bit; the lock stays held.
     ///
     /// # Safety
@@ -228,6 +289,11 @@ impl<P: Primitive> RwWord<P> {
 
     /// Whether the lock has [`MAX_READERS`] readers.
     pub fn is_full(&self) -> bool {
-        self.word.load(Relaxed) & !PARKED == MAX_READERS
+        self.readers() == MAX_READERS
+    }
+
+    /// Number of readers, those that are withdrawing included.
+    pub(super) fn readers(&self) -> u32 {
+        self.word.load(Relaxed) & !(WRITER | PARKED)
     }
 }

@@ -38,6 +38,11 @@ pub trait WaitedLock {
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
     fn set_parked_bit(&self) -> bool;
+    /// Sleeps until a holder releases the lock that [`set_parked_bit`](Self::set_parked_bit) does
+    /// not know of, or until `deadline`. May return at any time, and by default does so at once.
+    fn sleep_on_holder(&self, deadline: Option<u64>) {
+        let _ = deadline;
+    }
     /// Whether another thread contends for the lock and would acquire it on release.
     fn has_contender(&self) -> bool;
     /// Whether the lock has one holder at a time and no acquisition order of its own. If so, a
@@ -78,6 +83,8 @@ impl<P: Primitive> Eventcount<P> {
         }
         if is_held {
             P::park(&self.0, sequence, deadline);
+        } else {
+            lock.sleep_on_holder(deadline);
         }
         false
     }

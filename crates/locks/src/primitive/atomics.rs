@@ -73,6 +73,12 @@ pub trait Atomics: Sized + Send + Sync + 'static {
     /// A memory fence.
     fn fence(order: Ordering);
 
+    /// Stands between a `SeqCst` write and a later `SeqCst` load of another cell. Needed by a
+    /// machine whose `SeqCst` accesses are weaker than the language's, as loom's are; others do
+    /// nothing.
+    #[inline(always)]
+    fn order_seq_cst() {}
+
     /// A number that identifies `object`, by default its address. It carries no other information.
     /// A machine that must be deterministic numbers its objects instead.
     #[inline(always)]

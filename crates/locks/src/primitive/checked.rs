@@ -64,6 +64,10 @@ impl Atomics for Checked {
     fn fence(order: Ordering) {
         fence(order);
     }
+
+    fn order_seq_cst() {
+        fence(Ordering::SeqCst);
+    }
 }
 
 impl Clock for Checked {

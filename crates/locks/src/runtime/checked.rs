@@ -2,9 +2,10 @@
 
 use core::cell::Cell;
 
+use crate::contention::visible::{Row, VisibleReaders};
 use crate::load::{Context, LoadControl, ThreadState};
 use crate::lock::Process;
-use crate::primitive::Checked;
+use crate::primitive::{Checked, Threads as _};
 
 loom::lazy_static! {
     static ref LOAD_CONTROL: LoadControl<Checked> = LoadControl::new();
@@ -36,6 +37,28 @@ impl Context for Execution {
     }
 
     fn ensure_controller(self) {}
+}
+
+/// Two rows, so that every other thread shares a row.
+struct Rows([Row<Checked>; 2]);
+
+loom::lazy_static! {
+    static ref ROWS: Rows = Rows([Row::empty(), Row::empty()]);
+}
+
+impl VisibleReaders for Checked {
+    fn own_row() -> Option<&'static Row<Checked>> {
+        Some(&Self::rows()[Self::thread_id() as usize % 2])
+    }
+
+    fn rows() -> &'static [Row<Checked>] {
+        // SAFETY: as for the load control.
+        unsafe { &*core::ptr::from_ref(&ROWS.0) }
+    }
+
+    fn runs_in_parallel() -> bool {
+        true
+    }
 }
 
 impl Process for Checked {

@@ -33,7 +33,9 @@ pub struct ProcessState {
     generation: AtomicU32,
     /// A byte for the user of this library, 0 in a new child.
     pub byte: AtomicU8,
-    /// Two words, likewise.
+    /// Whether a thread of this process was given a row among the visible readers.
+    pub(super) has_given_row: AtomicBool,
+    /// Two words for the user of this library, likewise.
     pub words: [AtomicU32; 2],
     /// A byte for each value of a byte, likewise.
     pub bytes: [AtomicU8; 256],
@@ -45,6 +47,7 @@ pub struct ProcessState {
 pub static PROCESS_STATE: ProcessState = ProcessState {
     generation: AtomicU32::new(NEW),
     byte: AtomicU8::new(0),
+    has_given_row: AtomicBool::new(false),
     words: [const { AtomicU32::new(0) }; 2],
     bytes: [const { AtomicU8::new(0) }; 256],
     _rest: [0; PAGE - 16 - 256],
@@ -118,6 +121,7 @@ fn begin() -> u32 {
 pub fn after_fork() {
     if !IS_CLEARED.load(Relaxed) {
         PROCESS_STATE.byte.store(0, Relaxed);
+        PROCESS_STATE.has_given_row.store(false, Relaxed);
         PROCESS_STATE.words.iter().for_each(|word| word.store(0, Relaxed));
         PROCESS_STATE.bytes.iter().for_each(|byte| byte.store(0, Relaxed));
         PROCESS_STATE.generation.store(NEW, Relaxed);

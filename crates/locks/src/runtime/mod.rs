@@ -19,6 +19,8 @@ mod messages;
 #[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
+mod readers;
+#[cfg(not(loom))]
 mod sample;
 #[doc(hidden)]
 #[cfg(not(loom))]
@@ -34,6 +36,9 @@ pub use controller::{
     ControllerAddresses, ControllerReport, claim_memory, confine, controller_addresses,
     controller_report, is_filtered, keep_controller, load_control, use_sensor, without_controller,
 };
+#[doc(hidden)]
+#[cfg(not(loom))]
+pub use readers::forget_other_readers;
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use sample::{WaitSample, present_sample, sample_waits};

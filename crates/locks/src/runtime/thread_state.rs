@@ -5,7 +5,9 @@
 //! program's own thread-local variables (*initial-exec*, ELF Handling for Thread-Local Storage,
 //! section 4.4.6), like libc's `errno`. Stable Rust has no attribute for it.
 
+use crate::contention::visible::Row;
 use crate::load::ThreadState;
+use crate::primitive::Native;
 
 /// All state of one thread. Zeroes in a new thread.
 #[derive(Clone, Copy)]
@@ -17,6 +19,7 @@ struct Local {
     spin_ns: u64,
     sample: *const (),
     ended: EndedWait,
+    row: Option<&'static Row<Native>>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -82,6 +85,7 @@ mod local {
                 spin_ns: 0,
                 sample: core::ptr::null(),
                 ended: super::EndedWait::NONE,
+                row: None,
             })
         };
     }
@@ -138,6 +142,19 @@ pub fn count_acquired() {
 pub fn count_released() {
     // SAFETY: only the calling thread accesses its state.
     unsafe { (*local::of_this_thread()).held = held_locks().saturating_sub(1) }
+}
+
+/// The calling thread's row among the visible readers; `None` in a new thread.
+#[inline(always)]
+pub(super) fn row() -> Option<&'static Row<Native>> {
+    // SAFETY: as for `set`.
+    unsafe { (*local::of_this_thread()).row }
+}
+
+/// Sets [`row`].
+pub(super) fn set_row(row: &'static Row<Native>) {
+    // SAFETY: only the calling thread accesses its state.
+    unsafe { (*local::of_this_thread()).row = Some(row) }
 }
 
 /// See [`set_spin_ns`].

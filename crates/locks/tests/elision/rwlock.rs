@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use unconvoy::contention::Contention as _;
+use unconvoy::contention::biased_rw::BiasedRw;
 use unconvoy::contention::elided::Elided;
 use unconvoy::contention::elided_rw::ElidedRw;
 use unconvoy::contention::rw::{MAX_READERS, Share};
@@ -258,14 +259,17 @@ impl Shared {
         Shared { lock: ElidedRw::unlocked(), eventcount: Eventcount::new(), pair: [0, 0].into() }
     }
 
+    fn taken(&self) -> BiasedRw<'_, Native> {
+        BiasedRw::unbiased(self.lock.lock(), &self.eventcount)
+    }
+
     fn lock(&self, side: Share) {
         if self.lock.elide(side) {
             return;
         }
         self.lock.refuse_in_transaction();
         if !self.lock.lock().try_acquire(side) {
-            let lock = self.lock.lock();
-            let acquired = acquire_shared::<Native, NoManager>(lock, side, &self.eventcount, None);
+            let acquired = acquire_shared::<Native, NoManager>(self.taken(), side, None);
             assert!(acquired.held);
         }
         self.lock.record_locked();
@@ -280,7 +284,7 @@ impl Shared {
         // SAFETY: the tests unlock what they have locked.
         unsafe {
             if !self.lock.end_elided() {
-                release_shared(self.lock.lock(), &self.eventcount);
+                release_shared(self.taken());
             }
         }
     }

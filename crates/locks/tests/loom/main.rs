@@ -4,6 +4,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unconvoy --test loom --release`; empty without the flag.
 #![cfg(loom)]
 
+mod biased;
 mod locks;
 mod model;
 mod parking;

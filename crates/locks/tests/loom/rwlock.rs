@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
+use unconvoy::contention::biased_rw::BiasedRw;
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::load::park::Park;
 use unconvoy::lock;
@@ -31,6 +32,10 @@ impl Shared {
         })
     }
 
+    fn lock(&self) -> BiasedRw<'_, Checked> {
+        BiasedRw::unbiased(&self.lock, &self.eventcount)
+    }
+
     /// Reads or increments the cell under the held lock, then releases it.
     fn section(&self, share: Share) -> u32 {
         let seen = match share {
@@ -43,14 +48,12 @@ impl Shared {
             _ => self.cell.with(|cell| unsafe { *cell }),
         };
         // SAFETY: held by the caller.
-        unsafe { lock::release_shared(&self.lock, &self.eventcount) };
+        unsafe { lock::release_shared(self.lock()) };
         seen
     }
 
     fn visit(&self, share: Share) -> u32 {
-        assert!(
-            lock::acquire_shared::<Checked, Park>(&self.lock, share, &self.eventcount, None).held
-        );
+        assert!(lock::acquire_shared::<Checked, Park>(self.lock(), share, None).held);
         self.section(share)
     }
 
@@ -111,14 +114,9 @@ fn assert_reader_enters_after_writers_give_up(writers: usize) {
             .map(|_| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let (lock, eventcount) = (&shared.lock, &shared.eventcount);
-                    lock::acquire_shared::<Checked, Park>(
-                        lock,
-                        Share::Write,
-                        eventcount,
-                        Some(soon()),
-                    )
-                    .held
+                    let deadline = Some(soon());
+                    lock::acquire_shared::<Checked, Park>(shared.lock(), Share::Write, deadline)
+                        .held
                 })
             })
             .collect();
@@ -131,7 +129,7 @@ fn assert_reader_enters_after_writers_give_up(writers: usize) {
             assert!(!writer.join().expect("no panics"), "a reader holds the lock")
         });
         // SAFETY: held since above.
-        unsafe { lock::release_shared(&shared.lock, &shared.eventcount) };
+        unsafe { lock::release_shared(shared.lock()) };
         assert!(!shared.lock.is_locked());
     });
 }
@@ -156,7 +154,7 @@ fn try_read_during_a_release_admits_parked_readers() {
         let writer = {
             let shared = shared.clone();
             // SAFETY: held since above.
-            thread::spawn(move || unsafe { lock::release_shared(&shared.lock, &shared.eventcount) })
+            thread::spawn(move || unsafe { lock::release_shared(shared.lock()) })
         };
         let held = shared.lock.try_acquire(Share::Read);
         writer.join().expect("no panics");

@@ -5,6 +5,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 use libc::{EAGAIN, EDEADLK, EINVAL, ETIMEDOUT, pthread_rwlock_t};
+use unconvoy_locks::contention::bias::{Bias, Limits};
+use unconvoy_locks::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy_locks::contention::elided_rw::ElidedRw;
 use unconvoy_locks::contention::rw::{RwWord, Share};
 use unconvoy_locks::parking::eventcount::Eventcount;
@@ -26,12 +28,15 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct RwLock {
     state: ElidedRw<Native>,
     pub(super) eventcount: Eventcount<Native>,
-    /// The lock's number in a [`strategy`]. libc does not use this word.
+    /// The lock's number in a [`strategy`], in the lowest byte, and the state of its bias. libc
+    /// does not use this word.
     number: AtomicU32,
     /// [`me`] of the writer, otherwise 0.
     pub(super) owner: AtomicU32,
     shared: AtomicU32,
-    _between: [u64; 2],
+    /// Of the bias, which only readers of locks on the fast path set. libc does not use these
+    /// words.
+    limits: Limits<Native>,
     flags: AtomicU8,
     _rest: [u8; 7],
 }
@@ -64,10 +69,24 @@ impl Numbered for RwLock {
 }
 
 impl RwLock {
-    /// Whether the fast paths serve this lock: private to the process, statistics off.
+    /// Whether the fast paths serve this lock: private to the process, statistics off, no bias.
     #[inline(always)]
     pub(super) fn is_default(&self) -> bool {
         self.shared.load(Relaxed) == 0 && config::is_fast_number(self.number.load(Relaxed))
+    }
+
+    /// Whether the fast paths would serve this lock without its bias.
+    #[inline(always)]
+    fn may_publish(&self) -> bool {
+        self.number().is_some_and(|number| config::is_fast_number(number.into()))
+    }
+
+    /// Acquires a biased lock for reading, if that is possible at once: the fast path of such
+    /// locks. None of them prefers writers.
+    #[inline(always)]
+    pub(super) fn read_biased(&self) -> bool {
+        let lock = self.biased();
+        lock.is_biased() && self.may_publish() && lock.try_read(config::may_bias)
     }
 
     pub(super) fn reading(&self) -> Share {
@@ -80,6 +99,13 @@ impl RwLock {
     #[inline(always)]
     pub(super) fn word(&self) -> &RwWord<Native> {
         self.state.lock()
+    }
+
+    /// The lock with its bias: what sections take that are not elided.
+    #[inline(always)]
+    pub(super) fn biased(&self) -> BiasedRw<'_, Native> {
+        let bias = Bias::new(&self.number, &self.limits);
+        BiasedRw::new(self.word(), bias, &self.eventcount)
     }
 
     /// The state of a lock that may be elided. An elided section records no owner, because a write
@@ -104,19 +130,36 @@ impl RwLock {
         held
     }
 
-    #[inline(always)]
-    pub(super) fn read_at_once(&self) -> bool {
-        self.flags.load(Relaxed) != PREFER_WRITER_NONRECURSIVE
-            && self.word().try_acquire(Share::Read)
+    /// Drops the published holds of a lock that libc has initialised. POSIX lets no thread
+    /// initialise a lock in use; with libc's locks, the lock is free afterwards.
+    pub(crate) fn forget_published(&self) {
+        self.biased().forget_published();
     }
 
     #[inline(always)]
-    pub(super) fn write_at_once(&self) -> bool {
-        let held = self.word().try_acquire(Share::Write);
-        if held {
+    pub(super) fn begin_read(&self) -> Begun {
+        match self.flags.load(Relaxed) {
+            PREFER_WRITER_NONRECURSIVE => Begun::Failed,
+            _ => self.biased().begin_read(),
+        }
+    }
+
+    pub(super) fn end_read(&self, undecided: u32) -> bool {
+        self.biased().end_read(undecided, config::may_bias)
+    }
+
+    #[inline(always)]
+    pub(super) fn begin_write(&self) -> Begun {
+        let begun = self.biased().begin_write();
+        if begun == Begun::Held {
             self.owner.store(me_from_tcb(), Relaxed);
         }
-        held
+        begun
+    }
+
+    pub(super) fn end_write(&self, _undecided: u32) -> bool {
+        self.biased().end_write();
+        false
     }
 
     #[inline]
@@ -126,7 +169,12 @@ impl RwLock {
 
     pub(super) fn try_acquire(&self, route: Route, share: Share) -> bool {
         self.elided(route).inspect(|elided| elided.refuse_in_transaction());
-        let held = self.word().try_acquire(share);
+        let lock = self.biased();
+        let held = match share {
+            Share::Read => lock.try_read(|| self.may_publish() && config::may_bias()),
+            Share::ReadAfterWriters => self.word().try_acquire(share),
+            Share::Write => lock.try_write(&Drain::new()),
+        };
         if held {
             self.record_acquisition(route, share, None);
         }
@@ -170,7 +218,7 @@ impl RwLock {
 
     /// # Safety
     ///
-    /// The caller holds the lock.
+    /// The caller holds the lock, which is not biased.
     #[inline(always)]
     pub(super) unsafe fn release_at_once(&self) -> bool {
         if self.word().is_written() {
@@ -186,7 +234,7 @@ impl RwLock {
             let begin = stats::now();
             let look = until.map(Deadline::next_look);
             let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-                (self.begin_wait().acquire_shared)(self.word(), share, &self.eventcount, look)
+                (self.begin_wait().acquire_shared)(self.biased(), share, look)
             });
             if acquired.held {
                 self.record_acquisition(route, share, Some((begin, acquired.wait.sleeps)));
@@ -218,7 +266,7 @@ impl RwLock {
             0
         } else if self.is_mine() {
             EDEADLK
-        } else if share != Share::Write && self.word().is_full() {
+        } else if share != Share::Write && self.biased().is_full() {
             EAGAIN
         } else {
             self.lock(route, share, deadline)

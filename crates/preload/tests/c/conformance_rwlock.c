@@ -647,6 +647,119 @@ static void freed_by_waiter(void)
 	puppet_end(&waiter);
 }
 
+/* ---- many readers ---------------------------------------------------------------------------- */
+
+/* Readings beside another reader. A library that serves such locks differently does so then. */
+enum { OVERLAPS = 100 };
+
+static void overlap(pthread_rwlock_t *l, struct puppet *a)
+{
+	puppet_call(a, op_rdlock, l);
+	for (int i = 0; i < OVERLAPS; i++) {
+		pthread_rwlock_rdlock(l);
+		pthread_rwlock_unlock(l);
+	}
+	puppet_call(a, op_rwunlock, l);
+}
+
+static long child_of_reader(void *l)
+{
+	if (pthread_rwlock_trywrlock(l) != EBUSY)
+		return 1;
+	long error = pthread_rwlock_rdlock(l);
+	error |= pthread_rwlock_unlock(l);
+	if (error || pthread_rwlock_trywrlock(l) != EBUSY)
+		return 2;
+	error = pthread_rwlock_unlock(l);
+	error |= pthread_rwlock_wrlock(l);
+	return error | pthread_rwlock_unlock(l);
+}
+
+static long child_that_initialises(void *l)
+{
+	struct puppet a;
+	pthread_rwlock_init(l, NULL);
+	puppet_start(&a);
+	overlap(l, &a);
+	puppet_end(&a);
+	return pthread_rwlock_trywrlock(l);
+}
+
+static void after_overlaps(void)
+{
+	struct puppet a, b;
+	puppet_start(&a);
+	puppet_start(&b);
+	for (size_t k = 0; k < LENGTH(KINDS); k++) {
+		const char *name = KINDS[k].name;
+		bool nonrecursive = KINDS[k].kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP;
+		pthread_rwlockattr_t attr;
+		pthread_rwlockattr_init(&attr);
+		pthread_rwlockattr_setkind_np(&attr, KINDS[k].kind);
+		pthread_rwlock_t l;
+		char context[64];
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		snprintf(context, sizeof context, "%s after overlaps", name);
+		codes(context, &l, &a, &b);
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		preference(context, nonrecursive, &l, &a, &b);
+		/* Readers that entered at different times, and left in another order. */
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		pthread_rwlock_rdlock(&l);
+		CHECK_VALUE(0, puppet_call(&a, op_rdlock, &l), "rwlock.%s second reader", context);
+		CHECK(EBUSY, pthread_rwlock_trywrlock(&l), "rwlock.%s trywrlock", context);
+		CHECK_VALUE(0, puppet_call(&b, op_rdlock, &l), "rwlock.%s third reader", context);
+		pthread_rwlock_unlock(&l);
+		CHECK(EBUSY, pthread_rwlock_trywrlock(&l), "rwlock.%s beside two", context);
+		puppet_call(&a, op_rwunlock, &l);
+		CHECK(EBUSY, pthread_rwlock_trywrlock(&l), "rwlock.%s beside one", context);
+		puppet_call(&b, op_rwunlock, &l);
+		CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.%s free", context);
+		/* Forks. */
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		pthread_rwlock_rdlock(&l);
+		CHECK_VALUE(0, in_child(child_of_reader, &l), "rwlock.%s child of a reader",
+			    context);
+		pthread_rwlock_unlock(&l);
+		puppet_call(&a, op_rdlock, &l);
+		CHECK_VALUE(0, in_child(child_that_initialises, &l),
+			    "rwlock.%s child that initialises it", context);
+		puppet_call(&a, op_rwunlock, &l);
+		/* Initialised again while read. */
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		pthread_rwlock_rdlock(&l);
+		puppet_call(&a, op_rdlock, &l);
+		pthread_rwlock_init(&l, &attr);
+		overlap(&l, &a);
+		CHECK(0, pthread_rwlock_trywrlock(&l), "rwlock.%s initialised while read", context);
+		pthread_rwlockattr_destroy(&attr);
+	}
+	/* Writers asleep while readers hold the lock, and the memory unmapped at once. */
+	long errors = 0;
+	check_begin("rwlock.memory unmapped by the next writer after overlaps");
+	for (int i = 0; i < 100; i++) {
+		pthread_rwlock_t *l = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		overlap(l, &a);
+		pthread_rwlock_rdlock(l);
+		puppet_send(&a, op_write_then_unmap, l);
+		if (i % 3 == 0)
+			sched_yield();
+		else if (i % 8 == 1)
+			sleep_ms(1);
+		errors |= pthread_rwlock_unlock(l);
+		errors |= puppet_result(&a);
+	}
+	check_end(errors, 0);
+	puppet_end(&a);
+	puppet_end(&b);
+}
+
 /* ---- process-shared -------------------------------------------------------------------------- */
 
 struct shared {
@@ -838,6 +951,7 @@ int main(void)
 	interrupted(true);
 	not_a_cancellation_point();
 	freed_by_waiter();
+	after_overlaps();
 	process_shared();
 	spin_locks();
 	return check_finish();

@@ -1,0 +1,315 @@
+//! The biased reader-writer lock on the real machine.
+
+#![cfg(not(loom))]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::thread;
+use std::time::Duration;
+
+use unconvoy::contention::bias::{BYTE_AND_MODE, Bias, Limits};
+use unconvoy::contention::biased_rw::{BiasedRw, Drain};
+use unconvoy::contention::rw::{RwWord, Share};
+use unconvoy::contention::visible::VisibleReaders as _;
+use unconvoy::load::control::Control;
+use unconvoy::lock::{acquire_shared, release_shared};
+use unconvoy::parking::eventcount::Eventcount;
+use unconvoy::primitive::{Clock as _, Native};
+use unconvoy::runtime::forget_other_readers;
+
+/// Readings that overlap another one until the bias is set, with a margin.
+const OVERLAPS: usize = 100;
+
+/// A lock and two words that are equal whenever no writer is inside.
+struct Shared {
+    word: RwWord<Native>,
+    state: AtomicU32,
+    limits: Limits<Native>,
+    eventcount: Eventcount<Native>,
+    pair: UnsafeCell<[u64; 2]>,
+}
+
+// SAFETY: the words are accessed under the lock.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Self {
+        Shared {
+            word: RwWord::unlocked(),
+            state: AtomicU32::new(7),
+            limits: Limits::new(),
+            eventcount: Eventcount::new(),
+            pair: UnsafeCell::new([0; 2]),
+        }
+    }
+
+    fn lock(&self) -> BiasedRw<'_, Native> {
+        BiasedRw::new(&self.word, Bias::new(&self.state, &self.limits), &self.eventcount)
+    }
+
+    /// A free lock with a bias.
+    fn biased() -> Self {
+        let shared = Shared::new();
+        shared.overlap();
+        assert!(shared.lock().is_biased());
+        assert!(!shared.word.is_locked());
+        shared
+    }
+
+    /// Reads many times beside a reader.
+    fn overlap(&self) {
+        self.acquire(Share::Read);
+        for _ in 0..OVERLAPS {
+            self.acquire(Share::Read);
+            self.release();
+        }
+        self.release();
+    }
+
+    fn try_read(&self) -> bool {
+        self.lock().try_read(|| true)
+    }
+
+    fn try_write(&self) -> bool {
+        self.lock().try_write(&Drain::new())
+    }
+
+    fn acquire(&self, share: Share) {
+        self.acquire_until(share, None);
+    }
+
+    fn acquire_until(&self, share: Share, deadline: Option<u64>) -> bool {
+        share == Share::Read && self.try_read()
+            || acquire_shared::<Native, Control>(self.lock(), share, deadline).held
+    }
+
+    fn release(&self) {
+        // SAFETY: held by the caller.
+        unsafe { release_shared(self.lock()) };
+    }
+
+    fn read(&self) -> bool {
+        self.acquire(Share::Read);
+        // SAFETY: under the lock, as a reader.
+        let [left, right] = unsafe { *self.pair.get() };
+        self.release();
+        left == right
+    }
+
+    fn write(&self) {
+        self.acquire(Share::Write);
+        // SAFETY: under the lock, as a writer.
+        let pair = unsafe { &mut *self.pair.get() };
+        pair[0] += 1;
+        pair[1] += 1;
+        self.release();
+    }
+}
+
+/// Defines tests of biases, which a process with one processor does not set.
+macro_rules! parallel_tests {
+    ($($(#[$doc:meta])* fn $name:ident() $body:block)*) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $name() {
+                if Native::runs_in_parallel() {
+                    $body
+                }
+            }
+        )*
+    };
+}
+
+#[test]
+fn limits_fit_into_16_bytes() {
+    assert_eq!(size_of::<Limits<Native>>(), 16);
+}
+
+#[test]
+fn lone_reader_sets_no_bias() {
+    let shared = Shared::new();
+    for _ in 0..10 * OVERLAPS {
+        assert!(shared.read());
+    }
+    assert!(!shared.lock().is_biased());
+}
+
+#[test]
+fn reader_that_must_not_bias_sets_no_bias() {
+    let shared = Shared::new();
+    assert!(shared.lock().try_read(|| false));
+    for _ in 0..OVERLAPS {
+        assert!(shared.lock().try_read(|| false));
+        shared.release();
+    }
+    assert!(!shared.lock().is_biased());
+    shared.release();
+}
+
+parallel_tests! {
+    fn published_hold_is_not_in_the_word_and_excludes_writers() {
+        let shared = Shared::biased();
+        shared.acquire(Share::Read);
+        assert!(!shared.word.is_locked());
+        assert!(!shared.try_write());
+        shared.release();
+        assert!(shared.try_write());
+        assert!(!shared.lock().is_biased());
+        assert_eq!(shared.state.load(Relaxed) & BYTE_AND_MODE, 7, "what a fast path compares");
+        shared.release();
+    }
+
+    /// The second hold of a thread is in the word, and a third after a failed try, too.
+    fn reader_reads_again_beside_its_published_hold() {
+        let shared = Shared::biased();
+        shared.acquire(Share::Read);
+        shared.acquire(Share::Read);
+        assert!(shared.word.is_locked());
+        assert!(!shared.try_write());
+        assert!(shared.try_read());
+        for _ in 0..2 {
+            shared.release();
+            assert!(!shared.try_write());
+        }
+        shared.release();
+        assert!(shared.try_write());
+        shared.release();
+    }
+
+    fn holds_of_two_locks_are_apart() {
+        let locks: Vec<_> = (0..20).map(|_| Shared::biased()).collect();
+        locks.iter().for_each(|lock| lock.acquire(Share::Read));
+        locks.iter().for_each(|lock| assert!(!lock.try_write()));
+        locks[7].release();
+        for (index, lock) in locks.iter().enumerate() {
+            assert_eq!(lock.try_write(), index == 7, "{index}");
+            lock.release();
+        }
+        assert!(locks.iter().all(Shared::try_write));
+    }
+
+    fn bias_is_inhibited_after_a_long_revocation() {
+        let shared = Shared::biased();
+        shared.acquire(Share::Read);
+        thread::scope(|scope| {
+            scope.spawn(|| shared.write());
+            thread::sleep(Duration::from_millis(20));
+            shared.release();
+        });
+        shared.overlap();
+        assert!(!shared.lock().is_biased(), "within 180 ms of a revocation of 20 ms");
+    }
+
+    fn no_bias_while_a_writer_waits() {
+        let shared = Shared::new();
+        shared.acquire(Share::Read);
+        shared.word.begin_wait(Share::Write);
+        shared.overlap();
+        assert!(!shared.lock().is_biased());
+        assert!(shared.word.end_wait(Share::Write));
+        shared.overlap();
+        assert!(shared.lock().is_biased());
+        shared.release();
+    }
+
+    fn timed_writer_gives_up_beside_a_published_hold() {
+        let shared = Shared::biased();
+        shared.acquire(Share::Read);
+        let deadline = Native::now() + 20_000_000;
+        assert!(!shared.acquire_until(Share::Write, Some(deadline)));
+        assert!(Native::now() >= deadline);
+        assert!(shared.try_read());
+        shared.release();
+        shared.release();
+        assert!(shared.try_write());
+    }
+
+    fn hold_published_by_another_thread_is_released() {
+        let shared = Shared::biased();
+        thread::scope(|scope| _ = scope.spawn(|| shared.acquire(Share::Read)).join());
+        assert!(!shared.word.is_locked() && !shared.try_write());
+        shared.release();
+        assert!(shared.try_write());
+    }
+
+    fn initialised_lock_has_no_published_holds() {
+        let mut shared = Shared::biased();
+        shared.acquire(Share::Read);
+        shared.state = AtomicU32::new(7);
+        shared.lock().forget_published();
+        shared.overlap();
+        assert!(shared.try_write());
+    }
+
+    /// Readers and writers come and go, and the writers find every kind of bias.
+    fn readers_and_writers_exclude_each_other() {
+        let shared = Shared::new();
+        let is_over = AtomicBool::new(false);
+        let writes: u64 = thread::scope(|scope| {
+            let use_lock = |every: u64| {
+                let mut writes = 0;
+                for turn in 0.. {
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    if turn % every == 0 {
+                        shared.write();
+                        writes += 1;
+                    } else {
+                        assert!(shared.read());
+                    }
+                }
+                writes
+            };
+            let users: Vec<_> =
+                [7, 50, 1000, 100_000].map(|every| scope.spawn(move || use_lock(every))).into();
+            thread::sleep(Duration::from_secs(1));
+            is_over.store(true, Relaxed);
+            users.into_iter().map(|user| user.join().expect("no failed assertion")).sum()
+        });
+        assert!(shared.try_write());
+        // SAFETY: under the lock.
+        assert_eq!(unsafe { *shared.pair.get() }, [writes; 2]);
+        assert_eq!(shared.state.load(Relaxed) & 0xff, 7, "the user's byte");
+    }
+
+    /// The child keeps the forking thread's holds, and forgets those of other threads.
+    fn child_has_only_the_published_holds_of_its_thread() {
+        let [own, other] = [Shared::biased(), Shared::biased()];
+        own.acquire(Share::Read);
+        let [is_published, is_over] = [false, false].map(AtomicBool::new);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                other.acquire(Share::Read);
+                assert!(!other.word.is_locked());
+                is_published.store(true, Relaxed);
+                while !is_over.load(Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                other.release();
+            });
+            while !is_published.load(Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // SAFETY: the child calls nothing that may wait for a thread of the parent.
+            unsafe {
+                let child = libc::fork();
+                assert!(child >= 0, "fork");
+                if child == 0 {
+                    libc::alarm(20);
+                    forget_other_readers();
+                    let is_kept = !own.try_write();
+                    own.release();
+                    libc::_exit((!(is_kept && own.try_write() && other.try_write())).into());
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                is_over.store(true, Relaxed);
+                assert_eq!(status, 0);
+            }
+        });
+        own.release();
+    }
+}
