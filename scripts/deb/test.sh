@@ -5,7 +5,7 @@ set -eu
 
 packages=target/debian
 root=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-deb.XXXXXX")
-trap 'umount "$root/proc" 2>/dev/null; rm -rf "$root"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$root"' EXIT
 in_root() {
 	chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
 }
