@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the tarball of `make tarball` in a fresh Debian 12 and a fresh Debian 13, as another user
 # and as root, runs the README's commands there, and removes it. In a fresh Debian 11, whose glibc
-# is too old, install.sh must refuse. Needs root, and the package debootstrap.
+# is too old, install.sh must refuse. The recipe for a container image is tried in Debian 12. Needs
+# root, and the package debootstrap.
 set -eu
 cd "$(dirname "$0")/../.."
 . scripts/tarball/environment.sh
@@ -16,7 +17,8 @@ files=$build/$name/files
 oldest=$(sed -n 's/.*glibc \(2\.[0-9]*\) or later.*/\1/p' scripts/tarball/install.sh | head -1)
 for file in bin/unconvoy lib/unconvoy/libunconvoy.so lib/unconvoy/unconvoy-top \
 	lib/unconvoy/unconvoy-png; do
-	needed=$(objdump -T "$files/$file" | sed -n 's/.*GLIBC_\(2\.[0-9]*\).*/\1/p' | sort -Vu | tail -1)
+	needed=$(objdump -T "$files/$file" | sed -n 's/.*GLIBC_\(2\.[0-9]*\).*/\1/p' |
+		sort -Vu | tail -1)
 	echo "$file needs glibc $needed"
 	[ "$(printf '%s\n%s\n' "$oldest" "$needed" | sort -V | tail -1)" = "$oldest" ] ||
 		fail "$file needs glibc $needed, and install.sh allows $oldest"
@@ -32,7 +34,7 @@ done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-tarball.XXXXXX")
 root=$work/root
-trap 'umount "$root/proc" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$work"' EXIT
 
 # Programs for the oldest Debian: the documentation's server, and one with the static library.
 # shellcheck disable=SC2086 # one argument a flag
@@ -99,6 +101,13 @@ try_commands() {
 	as_root sh -euc 'cd /try/user && rm -f locks.* && ls -A' >"$work/output"
 }
 
+# The recipe of docs/how-to/image.md, with this Debian for the image.
+try_image() {
+	mkdir "$work/context"
+	cp "$build/$name.tar.gz" "$work/server" "$work/context"
+	unshare --mount scripts/tarball/image.py "$root" "$work/context"
+}
+
 try_debian() {
 	prepare "$1"
 	refuses "unknown option" as_root "$install" --wrong
@@ -117,6 +126,7 @@ try_debian() {
 	as_root "$install" --uninstall
 	left_nothing
 	echo "$1: the tarball installs, works and leaves nothing"
+	[ "$1" != bookworm ] || try_image
 	remove_debian
 }
 
