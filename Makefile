@@ -37,7 +37,7 @@
 #   make tarball            build target/tarball/unconvoy-VERSION-x86_64-linux.tar.gz for other
 #                           distributions
 #   make test-tarball       install, run and remove the tarball in Debian 12 and 13, as root
-#   make test-reproducible  build the tarball in two clones and compare the bytes, half an hour
+#   make test-reproducible  build command and library in two clones, and compare the bytes
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
