@@ -36,6 +36,8 @@
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
 #   make tarball            build target/tarball/unconvoy-VERSION-x86_64-linux.tar.gz for other
 #                           distributions
+#   make test-tarball       install, run and remove the tarball in Debian 12 and 13, as root
+#   make test-reproducible  build command and library in two clones, and compare the bytes
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -68,7 +70,8 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
 	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
 	validate-elision figures-simulated evaluation install install-files install-unconvoy \
-	install-library deb deb-files test-deb tarball header api clean
+	install-library deb deb-files test-deb tarball test-tarball test-reproducible header api \
+	clean
 
 all: setup build
 
@@ -363,6 +366,14 @@ test-deb:
 # A tarball for other distributions, linked with the older glibc of Debian 11.
 tarball: setup
 	scripts/tarball/build.sh
+
+test-tarball: tarball
+	@scripts/setup.sh scripts/packages-tarball.txt
+	scripts/tarball/test.sh
+
+# Of the last commit.
+test-reproducible: setup
+	scripts/tarball/reproducible.sh
 
 install: build install-files
 

@@ -5,7 +5,7 @@ set -eu
 
 packages=target/debian
 root=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-deb.XXXXXX")
-trap 'umount "$root/proc" 2>/dev/null; rm -rf "$root"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$root"' EXIT
 in_root() {
 	chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
 }
@@ -32,7 +32,8 @@ in_root unconvoy predict -- sh -c 'echo predicts'
 in_root /usr/lib/unconvoy/unconvoy-sched-ext --version
 for file in lib/pkgconfig/unconvoy.pc share/man/man1/unconvoy.1.gz \
 	share/bash-completion/completions/unconvoy share/zsh/vendor-completions/_unconvoy \
-	share/fish/vendor_completions.d/unconvoy.fish; do
+	share/fish/vendor_completions.d/unconvoy.fish share/doc/unconvoy/licences.txt \
+	share/doc/unconvoy/unconvoy.cdx.json; do
 	test -s "$root/usr/$file" || { echo "not installed: /usr/$file" >&2; exit 1; }
 done
 

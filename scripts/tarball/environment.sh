@@ -19,8 +19,9 @@ toolchain=$(rustc --print sysroot)
 RUSTFLAGS="--remap-path-prefix=$PWD=/unconvoy --remap-path-prefix=$registry=/cargo"
 RUSTFLAGS="$RUSTFLAGS --remap-path-prefix=$toolchain=/rust"
 # gcc searches this machine's libraries before those of `--sysroot`, and both after those of `-L`.
-for flag in "--sysroot=$sysroot" "-B$sysroot/usr/lib/x86_64-linux-gnu" \
-	"-L$sysroot/usr/lib/x86_64-linux-gnu" "-L$sysroot/lib/x86_64-linux-gnu"; do
+LDFLAGS="--sysroot=$sysroot -B$sysroot/usr/lib/x86_64-linux-gnu"
+LDFLAGS="$LDFLAGS -L$sysroot/usr/lib/x86_64-linux-gnu -L$sysroot/lib/x86_64-linux-gnu"
+for flag in $LDFLAGS; do
 	RUSTFLAGS="$RUSTFLAGS -Clink-arg=$flag"
 done
 CFLAGS="--sysroot=$sysroot -ffile-prefix-map=$PWD=/unconvoy -ffile-prefix-map=$registry=/cargo"

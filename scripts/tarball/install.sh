@@ -143,9 +143,11 @@ mode_of() {
 }
 
 install_files() {
-	minor=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
+	libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || libc="another C library"
+	minor=$(echo "$libc" | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
 	[ "$(uname -m)" = x86_64 ] && [ "${minor:-0}" -ge 36 ] ||
-		fail "this is no x86-64 Linux with glibc 2.36 or later, which unconvoy needs"
+		fail "cannot install: this is $(uname -m) with $libc, and unconvoy needs x86-64 Linux" \
+			"with glibc 2.36 or later (Debian 12, Ubuntu 24.04)"
 	umask 022
 	new_list | sort -u >"$scratch/new"
 	[ ! -f "$list" ] || cp "$list" "$scratch/old"
