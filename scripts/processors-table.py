@@ -73,6 +73,11 @@ table(
         for row in ["libc", "libc-adaptive", "default"]
     ],
 )
+context = record["context"]
+print(
+    f"{context['cpu']}, {largest} processors, {context['kernel']}, {context['libc']}, "
+    f"{context['date']}\n"
+)
 print("## Condition variables\n")
 of_bench("condvar")
 print("## Reader-writer locks\n")
@@ -80,5 +85,6 @@ of_bench("rwlock")
 for workload in ["readrandom", "fillrandom"]:
     print(f"## LevelDB {workload}\n", flush=True)
     path = out / f"leveldb-{workload}.json"
-    subprocess.run([Path(__file__).parent / "compare-table.py", path], check=True)
+    script = Path(__file__).parent / "compare-table.py"
+    subprocess.run([sys.executable, script, path], check=True)
     print()
