@@ -11,7 +11,8 @@ from pathlib import Path
 
 out = Path(sys.argv[1])
 records = {
-    int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in out.glob("counter-*.json")
+    int(path.stem.split("-")[1]): json.loads(path.read_text())
+    for path in out.glob("counter-*.json")
 }
 
 
