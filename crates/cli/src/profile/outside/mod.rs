@@ -90,7 +90,7 @@ pub fn record(
     let collected = collector.finish(|event| recorder.record(&target, event))?;
     let begin_unix_ns = since_1970.as_nanos() as u64;
     let span = Span { begin_ns, begin_unix_ns, end_ns: monotonic_ns(), has_ended };
-    record_unfinished(&mut recorder, &target, &collected.waiting, span.end_ns);
+    record_unfinished(&mut recorder, &target, &collected.waiting, &span);
     let profile = fill::fill(&target, &recorder, &collected, span);
     if let Some(observed) = observer.map(Observer::finish) {
         // The profile has all futexes, so its coverage is no news.
@@ -123,9 +123,10 @@ fn monotonic_ns() -> u64 {
     now.as_nanos() as u64
 }
 
-/// Records the waits that have not ended. If the owner of a mutex waits too, its stack is the
-/// holder's, which shows the two sides of a deadlock.
-fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait], end_ns: u64) {
+/// Records the waits that have not ended, from the beginning of the span: the collector starts
+/// before it. If the owner of a mutex waits too, its stack is the holder's, which shows the two
+/// sides of a deadlock.
+fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait], span: &Span) {
     let threads: HashMap<u32, u32> = target.threads().into_iter().collect();
     let is_waiting = |wait: &&Wait| {
         threads.get(&wait.thread).is_some_and(|&id| target.waits_at(id, wait.address))
@@ -140,12 +141,13 @@ fn record_unfinished(recorder: &mut Recorder, target: &Target, waiting: &[Wait],
     }
     for wait in waiting {
         let owner = if wait.command == PLAIN_WAIT { target.owner(wait.address) } else { 0 };
+        let begin = wait.begin.max(span.begin_ns);
         let ended = Ended {
             address: wait.address,
             thread: wait.thread,
-            begin: wait.begin,
+            begin,
             due: wait.due,
-            end: end_ns.max(wait.begin),
+            end: span.end_ns.max(begin),
             command: wait.command,
             is_first: false,
         };
