@@ -34,6 +34,15 @@ pub trait Memory {
 /// This process's memory, read by a system call that fails where a load would fault.
 pub struct OwnMemory;
 
+impl OwnMemory {
+    /// Whether the system call works. Some containers refuse it.
+    pub fn is_readable(&self) -> bool {
+        let known = [1_u8];
+        let mut read = [0];
+        self.read(known.as_ptr().addr() as u64, &mut read) && read == known
+    }
+}
+
 impl Memory for OwnMemory {
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         let size = to.len();

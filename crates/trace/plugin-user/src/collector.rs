@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, RwLock};
 use unconvoy_trace_collector::collection::{Collection, locks};
-use unconvoy_trace_collector::memory::Memory as _;
+use unconvoy_trace_collector::memory::{Memory as _, OwnMemory};
 use unconvoy_trace_stream::{Module, Record, Region};
 
 pub struct Collector {
@@ -210,6 +210,7 @@ impl Collector {
                 .map(|(path, count)| format!("{count} in {}", path.display()));
             let calibrated = match self.calibration.phase() {
                 guest::Phase::Found => None,
+                _ if !OwnMemory.is_readable() => Some(messages::refused_reads()),
                 _ => Some(messages::unknown_state()),
             };
             end.value("threads", self.threads.load(Ordering::Relaxed))

@@ -21,6 +21,11 @@ pub fn unknown_mutex_layout() -> String {
     "mutexes do not have glibc's layout; contention and recursion were not seen".to_string()
 }
 
+pub fn refused_reads() -> String {
+    "process_vm_readv is refused, so nothing was sampled; allow it in the seccomp profile"
+        .to_string()
+}
+
 pub fn unknown_state() -> String {
     "this QEMU keeps its processor state elsewhere, so nothing was sampled; use QEMU 7.2"
         .to_string()

@@ -15,6 +15,7 @@ mod options;
 #[path = "../src/system_calls.rs"]
 mod system_calls;
 
+use unconvoy_trace_collector::memory::OwnMemory;
 use unconvoy_trace_collector::state::{State, register};
 use unconvoy_trace_stream::Region;
 use unconvoy_trace_stream::sampling::Sampling;
@@ -132,6 +133,33 @@ fn calibration_checks_registers_and_first_access() {
     assert_eq!(unsafe { address.add(17).read() }, 0x202);
 }
 
+/// Makes the kernel refuse `call` to the calling thread.
+fn refuse(call: libc::c_long) {
+    let load_number = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
+    let skip_others = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, call as u32);
+    let give = |result| (libc::BPF_RET | libc::BPF_K, 0, result);
+    let refused = give(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let mut program = [load_number, skip_others, refused, give(libc::SECCOMP_RET_ALLOW)]
+        .map(|(code, jf, k)| libc::sock_filter { code: code as u16, jt: 0, jf, k });
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the program is valid for the length of the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+#[test]
+fn refused_reads_are_noticed() {
+    assert!(OwnMemory.is_readable());
+    let refused = std::thread::spawn(|| {
+        refuse(libc::SYS_process_vm_readv);
+        !OwnMemory.is_readable()
+    });
+    assert!(refused.join().expect("no panic"));
+}
+
 #[test]
 fn every_message() {
     let messages = [
@@ -139,6 +167,7 @@ fn every_message() {
         messages::no_thread("Resource temporarily unavailable (os error 11)"),
         messages::heap_option("1"),
         messages::unknown_mutex_layout(),
+        messages::refused_reads(),
         messages::unknown_state(),
         messages::no_maps(),
         messages::unreadable_module("/usr/lib/libsample.so".as_ref(), "Permission denied"),
