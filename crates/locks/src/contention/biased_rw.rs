@@ -402,6 +402,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
 
     /// Drops the holds of a lock that its user initialises again.
     pub fn forget_published(&self) {
-        P::rows().iter().for_each(|row| while row.withdraw(self.hold()) {});
+        // Looks first: a withdrawal takes the line from the row's threads.
+        let forget = |row: &Row<P>| while row.has(self.hold()) && row.withdraw(self.hold()) {};
+        P::rows().iter().for_each(forget);
     }
 }

@@ -13,8 +13,8 @@ use crate::load::sensor::Reading;
 ///
 /// On many processors one thread is too few. If threads still mostly work with it, their lock needs
 /// no fewer threads, and the margin [grows](GROWTH) until none sleeps. (Think time 10 us, 64
-/// threads on 16 processors: .90 of the throughput of libc's adaptive mutex with a margin of one
-/// thread, .96 to .98 with one that grows.)
+/// threads on 16 processors: .85 to .90 of the throughput of libc's adaptive mutex with a margin of
+/// one thread, .93 to .96 with one that grows.)
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Margin(f64);
 
