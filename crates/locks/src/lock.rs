@@ -254,7 +254,7 @@ fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     process.set_thread_state(ThreadState {
         pending_wake_until: 0,
         last_wake,
-        requeued_at: 0,
+        requeued_at: if are_requeued { 0 } else { state.requeued_at },
         ..state
     });
     count

@@ -42,6 +42,14 @@ fn reached(count: &AtomicUsize, least: usize, limit: Duration) -> usize {
     count.load(SeqCst)
 }
 
+/// Releases a lock with the parked bit, which has nothing to do with the requeued waiters.
+fn release_another_lock() {
+    let (state, eventcount) = (Loiter::<Native>::unlocked(), Eventcount::<Native>::new());
+    assert!(state.try_lock() && state.set_parked_bit());
+    // SAFETY: held since above.
+    unsafe { lock::release(&state, &eventcount) };
+}
+
 /// Number of waiters that one release wakes, on `processors` processors.
 fn woken(processors: u32, are_requeued: bool) -> usize {
     let process = Native::context();
@@ -63,6 +71,7 @@ fn woken(processors: u32, are_requeued: bool) -> usize {
         if are_requeued {
             let requeued_at = std::ptr::from_ref(&eventcount).addr();
             process.set_thread_state(ThreadState { requeued_at, ..process.thread_state() });
+            release_another_lock();
         }
         // SAFETY: held since above.
         unsafe { lock::release(&state, &eventcount) };
