@@ -146,12 +146,13 @@ impl<'a, P: Primitive> Bias<'a, P> {
     /// Inhibits the bias set at the time `set_at`, after a revocation that began at `begin`, in a
     /// process with this number of readers.
     ///
-    /// The pause doubles if the bias was not worthwhile, and halves if it was. While a revocation
-    /// takes place, readers get about as much done as without a bias; in the same time under the
-    /// bias, as many times more as there are readers. BRAVO has no such rule: its factor does not
-    /// include what a bias costs beside its revocation. (`unconvoy bench rwlock`, 2 threads on
-    /// two busy processors, 50 % changes: 13 M/s if the pause is only a multiple of the
-    /// revocation's time, 19 M/s without a bias; medians of 7 and 6 runs.)
+    /// The pause doubles if the bias was not worthwhile, and halves if it was. A bias gains at most
+    /// its length times the number of readers. Its revocation costs the time that it took.
+    ///
+    /// BRAVO has no such rule: its factor does not include what a bias costs beside its revocation.
+    /// (`unconvoy bench rwlock`, 2 threads on two busy processors, 50 % changes: 13 M/s if the
+    /// pause is only a multiple of the revocation's time, 19 M/s without a bias; medians of 7 and 6
+    /// runs.)
     pub(super) fn inhibit(self, set_at: u64, begin: u64, readers: usize) {
         let now = P::now();
         let (took, lasted) = (now.saturating_sub(begin), begin.saturating_sub(set_at));

@@ -14,10 +14,12 @@ use unconvoy::lock;
 use unconvoy::parking::eventcount::Eventcount;
 use unconvoy::primitive::Checked;
 
-use crate::model::{explore, explore_for, set_time, soon};
+use crate::model::{explore_for, set_time, soon};
 
 /// Bound of the models with too many interleavings for a complete search.
-const LENGTH: Duration = Duration::from_secs(10);
+const PART: Option<Duration> = Some(Duration::from_secs(10));
+/// The other models are searched completely.
+const WHOLE: Option<Duration> = None;
 
 /// A biased lock and the cell that it guards. The lowest byte of the state is the user's.
 struct Shared {
@@ -114,6 +116,21 @@ impl Shared {
     }
 }
 
+/// Explores `body` with a lock that `new` makes, which is free afterwards.
+fn check(
+    length: Option<Duration>,
+    preemptions: usize,
+    new: fn() -> Arc<Shared>,
+    body: fn(&Arc<Shared>),
+) {
+    let _time = set_time(true);
+    explore_for(length, preemptions, move || {
+        let shared = new();
+        body(&shared);
+        shared.assert_free();
+    });
+}
+
 /// Runs `body` on a thread of its own.
 fn spawn(
     shared: &Arc<Shared>,
@@ -130,36 +147,28 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
 /// One of the readers shares the writer's row.
 #[test]
 fn rw_biased_readers_exclude_a_writer() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 2, || {
-        let shared = Shared::biased();
-        let readers = [spawn(&shared, Shared::read), spawn(&shared, Shared::read)];
+    check(PART, 2, Shared::biased, |shared| {
+        let readers = [spawn(shared, Shared::read), spawn(shared, Shared::read)];
         shared.write();
         readers.into_iter().for_each(join);
-        shared.assert_free();
     });
 }
 
 #[test]
 fn rw_biased_reader_excludes_two_draining_writers() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 2, || {
-        let shared = Shared::biased();
-        let threads = [spawn(&shared, Shared::write), spawn(&shared, Shared::write)];
+    check(PART, 2, Shared::biased, |shared| {
+        let threads = [spawn(shared, Shared::write), spawn(shared, Shared::write)];
         shared.read();
         threads.into_iter().for_each(join);
-        shared.assert_free();
-        assert_eq!(shared.look(), 3);
+        assert_eq!(shared.look(), 2);
     });
 }
 
 /// Readers that overlap set the bias while a writer takes the word.
 #[test]
 fn rw_bias_that_readers_set_excludes_a_writer() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 3, || {
-        let shared = Shared::new();
-        let reader = spawn(&shared, |shared| {
+    check(PART, 3, Shared::new, |shared| {
+        let reader = spawn(shared, |shared| {
             if shared.try_read() {
                 shared.read();
                 shared.look();
@@ -169,54 +178,44 @@ fn rw_bias_that_readers_set_excludes_a_writer() {
         });
         shared.write();
         join(reader);
-        shared.assert_free();
     });
 }
 
 /// A reader takes the lock again while a writer waits, which must not keep it out.
 #[test]
 fn rw_biased_reader_reads_again_while_a_writer_waits() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 3, || {
-        let shared = Shared::biased();
+    check(PART, 3, Shared::biased, |shared| {
         shared.acquire(Share::Read);
-        let writer = spawn(&shared, Shared::write);
+        let writer = spawn(shared, Shared::write);
         shared.read();
         shared.look();
         shared.release();
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// The writer sleeps until the published hold is withdrawn: a lost wake-up is a deadlock.
 #[test]
 fn rw_writer_asleep_on_a_published_hold_is_woken() {
-    let _time = set_time(true);
-    explore(3, || {
-        let shared = Shared::biased();
+    check(WHOLE, 3, Shared::biased, |shared| {
         shared.acquire(Share::Read);
         assert!(!shared.word.is_locked(), "the hold is published");
-        let writer = spawn(&shared, Shared::write);
+        let writer = spawn(shared, Shared::write);
         shared.look();
         shared.release();
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// As above, with two writers on one slot.
 #[test]
 fn rw_writers_asleep_on_one_published_hold_are_woken() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 2, || {
-        let shared = Shared::biased();
+    check(PART, 2, Shared::biased, |shared| {
         shared.acquire(Share::Read);
-        let writers = [spawn(&shared, Shared::write), spawn(&shared, Shared::write)];
+        let writers = [spawn(shared, Shared::write), spawn(shared, Shared::write)];
         shared.look();
         shared.release();
         writers.into_iter().for_each(join);
-        shared.assert_free();
     });
 }
 
@@ -224,43 +223,35 @@ fn rw_writers_asleep_on_one_published_hold_are_woken() {
 /// other one is publishing.
 #[test]
 fn rw_readers_of_one_row_release_each_others_holds() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 3, || {
-        let shared = Shared::biased();
-        let writer = spawn(&shared, Shared::write);
-        let reader = spawn(&shared, Shared::read);
+    check(PART, 3, Shared::biased, |shared| {
+        let writer = spawn(shared, Shared::write);
+        let reader = spawn(shared, Shared::read);
         shared.read();
         join(reader);
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// A reader holds the lock by the word while another one of its row publishes, and a writer tries.
 #[test]
 fn rw_hold_in_the_word_and_a_late_publication_of_one_row() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 3, || {
-        let shared = Shared::biased();
+    check(PART, 3, Shared::biased, |shared| {
         shared.acquire(Share::Read); // published
         shared.acquire(Share::Read); // in the word
-        let writer = spawn(&shared, |shared| _ = shared.try_write());
-        let reader = spawn(&shared, Shared::read);
+        let writer = spawn(shared, |shared| _ = shared.try_write());
+        let reader = spawn(shared, Shared::read);
         shared.release();
         shared.look();
         shared.release();
         join(reader);
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// A try fails beside a published hold, leaves the lock usable, and succeeds after the release.
 #[test]
 fn rw_try_write_fails_beside_a_published_hold() {
-    let _time = set_time(true);
-    explore(3, || {
-        let shared = Shared::biased();
+    check(WHOLE, 3, Shared::biased, |shared| {
         shared.acquire(Share::Read);
         let writer = {
             let shared = shared.clone();
@@ -271,18 +262,15 @@ fn rw_try_write_fails_beside_a_published_hold() {
         shared.release();
         shared.read();
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// A writer with a deadline gives up, and readers and writers go on.
 #[test]
 fn rw_timed_writer_gives_up_beside_a_published_hold() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 2, || {
-        let shared = Shared::biased();
+    check(PART, 2, Shared::biased, |shared| {
         shared.acquire(Share::Read);
-        let writer = spawn(&shared, |shared| {
+        let writer = spawn(shared, |shared| {
             let deadline = Some(soon());
             assert!(
                 !lock::acquire_shared::<Checked, Park>(shared.lock(), Share::Write, deadline).held
@@ -291,17 +279,14 @@ fn rw_timed_writer_gives_up_beside_a_published_hold() {
         shared.read();
         join(writer);
         shared.release();
-        shared.assert_free();
     });
 }
 
 /// A writer drains while another reader sets the bias again.
 #[test]
 fn rw_drain_and_a_new_bias() {
-    let _time = set_time(true);
-    explore_for(LENGTH, 2, || {
-        let shared = Shared::biased();
-        let writer = spawn(&shared, |shared| {
+    check(PART, 2, Shared::biased, |shared| {
+        let writer = spawn(shared, |shared| {
             shared.try_write();
             shared.write();
         });
@@ -312,24 +297,20 @@ fn rw_drain_and_a_new_bias() {
             shared.release();
         }
         join(writer);
-        shared.assert_free();
     });
 }
 
 /// POSIX leaves this undefined; glibc allows it.
 #[test]
 fn rw_published_hold_is_released_by_another_thread() {
-    let _time = set_time(true);
-    explore(3, || {
-        let shared = Shared::biased();
+    check(WHOLE, 3, Shared::biased, |shared| {
         shared.acquire(Share::Read);
-        let writer = spawn(&shared, Shared::write);
-        let other = spawn(&shared, |shared| {
+        let writer = spawn(shared, Shared::write);
+        let other = spawn(shared, |shared| {
             shared.look();
             shared.release();
         });
         join(other);
         join(writer);
-        shared.assert_free();
     });
 }

@@ -145,7 +145,7 @@ fn clh_release_with_concurrent_parked_bit_is_retried() {
 #[test]
 fn ticket_first_users_keep_their_tickets() {
     let _time = set_time(false);
-    explore_for(Duration::from_secs(15), 2, || {
+    explore_for(Some(Duration::from_secs(15)), 2, || {
         let shared = Guarded::<Ticket<Checked>>::new();
         let tries = {
             let shared = shared.clone();

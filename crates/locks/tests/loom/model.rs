@@ -22,22 +22,21 @@ pub(crate) fn set_time(hurried: bool) -> std::sync::MutexGuard<'static, ()> {
 /// Explores `body` with at most `preemptions` forced switches per execution. Bugs in locks need few
 /// (CHESS, Musuvathi and Qadeer 2007).
 pub(crate) fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
+    explore_for(None, preemptions, body);
 }
 
 /// Like [`explore`], stopped after `length`.
 pub(crate) fn explore_for(
-    length: Duration,
+    length: Option<Duration>,
     preemptions: usize,
     body: impl Fn() + Sync + Send + 'static,
 ) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
-    builder.max_duration = Some(length);
+    if length.is_some() {
+        builder.max_duration = length;
+    }
     builder.check(body);
 }
 

@@ -73,7 +73,7 @@ where
     L: LoadManager,
 {
     let _time = set_time(true);
-    explore_for(Duration::from_secs(10), 2, || {
+    explore_for(Some(Duration::from_secs(10)), 2, || {
         let shared = Arc::new((Guarded::<C>::new(), Eventcount::<Checked>::new()));
         let visit = |shared: &(Arc<Guarded<C>>, Eventcount<Checked>), deadline| {
             let (guarded, eventcount) = shared;
