@@ -235,7 +235,8 @@ test-preload:
 		$(call TEST,ONLY=unconvoy-preload) --test conformance --test seccomp -- --show-output
 
 # POSIX conformance under every pair, once with a special set, which moves threads between cores,
-# and with a lock profile.
+# and with a lock profile. The programs mostly sleep, so twice as many run as there are processors.
+test-pairs: export RUST_TEST_THREADS := $(shell expr 2 \* $$(nproc))
 test-pairs:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=all \
 		$(call TEST,ONLY=unconvoy-preload) --test conformance --test stress -- --show-output
