@@ -241,23 +241,23 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
 ///
 /// One waiter is enough, because it passes the wake-up on with its own release. But waiters that
 /// were requeued from a condition variable mostly just return from their wait, and a wake-up takes
-/// longer than that. So as many of them wake at once as there are processors for. (16 processors:
-/// a broadcast to 32 waiters .16 of libc's rate with one at a time, 1.0 with this rule; LevelDB's
-/// writes with 32 threads .51 and 1.05.)
+/// longer than that. So as many of them wake at once as there are processors for, and once in a
+/// while all that this thread has signalled ([`Pollers`](crate::load::pollers::Pollers)). (16
+/// processors: a broadcast to 32 waiters .16 of libc's rate with one at a time, 1.0 with this rule;
+/// LevelDB's writes with 32 threads .51 and 1.05.)
 #[cold]
 fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     let process = P::context();
     let last_wake = P::now();
     let state = process.thread_state();
     let are_requeued = state.requeued_at == core::ptr::from_ref(eventcount).addr();
-    let count = if are_requeued { process.control().pollers.wakeable() } else { 1 };
-    process.set_thread_state(ThreadState {
-        pending_wake_until: 0,
-        last_wake,
-        requeued_at: if are_requeued { 0 } else { state.requeued_at },
-        ..state
-    });
-    count
+    let woken = ThreadState { pending_wake_until: 0, last_wake, ..state };
+    if !are_requeued {
+        process.set_thread_state(woken);
+        return 1;
+    }
+    process.set_thread_state(ThreadState { requeued_at: 0, requeued: 0, ..woken });
+    process.control().pollers.wakeable(state.requeued, last_wake)
 }
 
 /// Releases a mutex.

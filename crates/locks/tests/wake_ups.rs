@@ -50,8 +50,9 @@ fn release_another_lock() {
     unsafe { lock::release(&state, &eventcount) };
 }
 
-/// Number of waiters that one release wakes, on `processors` processors.
-fn woken(processors: u32, are_requeued: bool) -> usize {
+/// Number of waiters that one release wakes, on `processors` processors. If they `are_requeued`, this
+/// thread has signalled so many of them.
+fn woken(processors: u32, are_requeued: bool, signalled: u32) -> usize {
     let process = Native::context();
     process.control().pollers.assume_processors(processors);
     let (state, eventcount) = (Loiter::<Native>::unlocked(), Eventcount::<Native>::new());
@@ -70,12 +71,14 @@ fn woken(processors: u32, are_requeued: bool) -> usize {
         thread::sleep(Duration::from_millis(200)); // they are about to sleep
         if are_requeued {
             let requeued_at = std::ptr::from_ref(&eventcount).addr();
-            process.set_thread_state(ThreadState { requeued_at, ..process.thread_state() });
+            let state = process.thread_state();
+            process.set_thread_state(ThreadState { requeued_at, requeued: signalled, ..state });
             release_another_lock();
         }
         // SAFETY: held since above.
         unsafe { lock::release(&state, &eventcount) };
-        let expected = if are_requeued { WAITERS.min(processors as usize - 1) } else { 1 };
+        let at_once = (processors as usize - 1).max(signalled as usize);
+        let expected = if are_requeued { WAITERS.min(at_once) } else { 1 };
         reached(&awake, expected, Duration::from_secs(60));
         thread::sleep(Duration::from_millis(50)); // a wake-up too many would come now
         let woken = awake.load(SeqCst);
@@ -86,8 +89,9 @@ fn woken(processors: u32, are_requeued: bool) -> usize {
 
 #[test]
 fn release_wakes_requeued_waiters_for_each_free_processor() {
-    assert_eq!(woken(16, true), WAITERS);
-    assert_eq!(woken(3, true), 2);
-    assert_eq!(woken(2, true), 1);
-    assert_eq!(woken(16, false), 1, "a waiter that parked by itself passes the wake-up on");
+    assert_eq!(woken(16, true, 1), WAITERS);
+    assert_eq!(woken(3, true, 1), 2);
+    assert_eq!(woken(2, true, 1), 1);
+    assert_eq!(woken(2, true, WAITERS as u32), WAITERS, "this thread has signalled all");
+    assert_eq!(woken(16, false, 0), 1, "a waiter that parked by itself passes the wake-up on");
 }

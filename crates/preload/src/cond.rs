@@ -79,6 +79,13 @@ const MONOTONIC: u32 = 2;
 /// In `users`: a thread waits for the count to become 0.
 const DESTROYER: u32 = 1 << 31;
 
+/// What ends a wait. `is_crowd`: two waiters or more still wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Signal { is_crowd: bool },
+    Broadcast,
+}
+
 unsafe extern "C-unwind" {
     /// See `boundary.c`.
     fn unconvoy_cancellable_wait(
@@ -177,7 +184,7 @@ impl Cond {
         if !self.waiters.is_empty()
             && let Some((waiter, is_crowd)) = self.waiters.take_first()
         {
-            self.wake(waiter, is_crowd);
+            self.wake(waiter, By::Signal { is_crowd });
         }
     }
 
@@ -186,7 +193,7 @@ impl Cond {
     /// If the signaller holds a sleeper's mutex, a woken waiter could only wait for the mutex, and
     /// if woken on the signaller's processor, it would delay the release. So the waiter is requeued
     /// to the mutex's eventcount instead, where releases wake requeued waiters one after the other,
-    /// or several at once if there are processors for them.
+    /// or several at once if there are processors for them, and all at an interval (`Pollers`).
     ///
     /// But up to the waiter's own release, a requeueing costs three system calls, and a wake-up
     /// costs one. In a queue with many threads, each signal wakes one of a crowd, and is the only
@@ -194,13 +201,14 @@ impl Cond {
     /// consumers on 2 processors: .5 of libc's rate with requeueing, 1.35 without. LevelDB's writer
     /// signals one writer after the other, each the only waiter of its condition variable: 3.4 with
     /// requeueing, 2.3 without.)
-    fn wake(&self, waiter: Taken<'_>, is_crowd: bool) {
+    fn wake(&self, waiter: Taken<'_>, by: By) {
         let Some(waiter) = waiter.signal_awake() else { return };
         let mutex = waiter.mutex();
+        let is_crowd = matches!(by, By::Signal { is_crowd: true });
         let is_woken = is_crowd && is_first_wake(mutex);
         let eventcount = if is_woken { None } else { eventcount_if_owned(mutex) };
         if let Some(eventcount) = eventcount {
-            record_requeued(mutex);
+            record_requeued(mutex, u32::from(by != By::Broadcast));
             self.eventcount.store(ptr::from_ref(eventcount).cast_mut(), Relaxed);
         }
         waiter.signal(eventcount);
@@ -292,7 +300,7 @@ impl Wait<'_> {
             in_use.end();
             if node.is_requeued() {
                 restore_parked_bit(mutex);
-                record_requeued(mutex);
+                record_requeued(mutex, 0);
             }
         }
         if locked != 0 { locked } else { result }
@@ -413,7 +421,7 @@ pub extern "C" fn pthread_cond_broadcast(this: &Cond) -> c_int {
     }
     this.adopt_after_fork();
     if !this.waiters.is_empty() {
-        this.waiters.take_all().for_each(|waiter| this.wake(waiter, false));
+        this.waiters.take_all().for_each(|waiter| this.wake(waiter, By::Broadcast));
     }
     0
 }

@@ -38,6 +38,8 @@ pub struct ThreadState {
     /// Address of the eventcount to which the thread has requeued waiters, or from which it was
     /// woken as one of them; 0 after its next release there.
     pub requeued_at: usize,
+    /// Number of waiters that the thread has signalled and requeued there, one by one.
+    pub requeued: u32,
 }
 
 /// The process, as a waiter sees it. This crate implements the trait; a load manager only uses it.

@@ -19,6 +19,13 @@ const PORTION_NS: u64 = 50_000;
 /// controller takes less than that.
 const DENSE_NS: u64 = 100 * PORTION_NS;
 
+/// A thread that polls for its signal goes on sooner than one that sleeps, and could go on again and
+/// again meanwhile. So at this interval a release wakes all waiters that its thread has signalled.
+/// (LevelDB's writes on 2 processors, Jain's index over half a second, without and with this rule:
+/// .80 and .91 with 16 threads, .56 and .81 with 32; throughput 1.04 and 1.00 times. An interval of
+/// 500 us gives .87 with 32 threads, and .86 times the throughput.)
+const ALL_EVERY_NS: u64 = 1_000_000;
+
 /// The threads of a process that poll for events.
 #[repr(align(128))]
 pub struct Pollers<P: Primitive> {
@@ -28,6 +35,8 @@ pub struct Pollers<P: Primitive> {
     room: P::U32,
     /// Nanoseconds that threads have polled since the process began, as far as they have reported.
     polled: P::U64,
+    /// When a release last woke all signalled waiters.
+    all_woken_at: P::U64,
 }
 
 /// A thread's polling time that it has not reported yet.
@@ -39,15 +48,11 @@ pub struct Portion {
     since: u64,
 }
 
-impl Portion {
-    /// Nothing polled.
-    #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "for a constant initialiser"))]
-    pub(crate) const NONE: Self = Portion { polled: 0, since: 0 };
-}
-
 impl<P: Primitive> Pollers<P> {
     pub(super) fn new() -> Self {
-        Pollers { polling: P::U32::new(0), room: P::U32::new(0), polled: P::U64::new(0) }
+        let [polling, room] = [0, 0].map(P::U32::new);
+        let [polled, all_woken_at] = [0, 0].map(P::U64::new);
+        Pollers { polling, room, polled, all_woken_at }
     }
 
     /// Counts the calling thread as a poller, if there is room for one more.
@@ -69,9 +74,13 @@ impl<P: Primitive> Pollers<P> {
         self.polling.fetch_sub(1, Relaxed);
     }
 
-    /// Number of threads to wake at once: one for each processor that neither a thread nor a poller
-    /// wants, and at least one.
-    pub(crate) fn wakeable(&self) -> u32 {
+    /// Number of requeued threads to wake at once, of which the caller has signalled this many: one
+    /// for each processor that neither a thread nor a poller wants, at least one, and at times all.
+    pub(crate) fn wakeable(&self, signalled: u32, now: u64) -> u32 {
+        if signalled > 1 && now.saturating_sub(self.all_woken_at.load(Relaxed)) > ALL_EVERY_NS {
+            self.all_woken_at.store(now, Relaxed);
+            return signalled;
+        }
         self.room.load(Relaxed).saturating_sub(self.polling.load(Relaxed)).max(1)
     }
 
@@ -145,17 +154,27 @@ mod tests {
     #[test]
     fn as_many_threads_are_woken_as_processors_are_free() {
         let pollers = Pollers::<Native>::new();
-        assert_eq!(pollers.wakeable(), 1, "always one");
+        let wakeable = || pollers.wakeable(1, 2 * ALL_EVERY_NS);
+        assert_eq!(wakeable(), 1, "always one");
         pollers.assume_processors(16);
-        assert_eq!(pollers.wakeable(), 15);
+        assert_eq!(wakeable(), 15);
         assert!(pollers.enter());
-        assert_eq!(pollers.wakeable(), 14);
+        assert_eq!(wakeable(), 14);
+    }
+
+    #[test]
+    fn all_signalled_threads_are_woken_at_an_interval() {
+        let pollers = Pollers::<Native>::new();
+        let now = 2 * ALL_EVERY_NS;
+        assert_eq!(pollers.wakeable(8, now), 8);
+        assert_eq!(pollers.wakeable(8, now + ALL_EVERY_NS), 1);
+        assert_eq!(pollers.wakeable(8, now + ALL_EVERY_NS + 1), 8);
     }
 
     #[test]
     fn portion_is_dense_if_collected_fast() {
         let pollers = Pollers::<Native>::new();
-        let mut portion = Portion::NONE;
+        let mut portion = Portion::default();
         assert!(!pollers.report(&mut portion, 0, PORTION_NS));
         assert!(pollers.report(&mut portion, 2 * PORTION_NS, 3 * PORTION_NS));
         assert_eq!(pollers.polled(), 2 * PORTION_NS);

@@ -61,33 +61,11 @@ mod local {
     use core::cell::Cell;
 
     use super::Local;
-    use crate::load::ThreadState;
-    use crate::load::pollers::Portion;
 
     thread_local! {
         // Constant and without a destructor, so that first use neither allocates nor registers.
-        static LOCAL: Cell<Local> = const {
-            Cell::new(Local {
-                state: ThreadState {
-                    awake_since: 0,
-                    polled: 0,
-                    pending_wake_until: 0,
-                    last_wake: 0,
-                    needed_at: 0,
-                    needed_until: 0,
-                    spun: 0,
-                    portion: Portion::NONE,
-                    history: 0,
-                    section: 0,
-                },
-                word: 0,
-                held: 0,
-                spin_ns: 0,
-                sample: core::ptr::null(),
-                ended: super::EndedWait::NONE,
-                row: None,
-            })
-        };
+        // SAFETY: all zeroes are a value of each field.
+        static LOCAL: Cell<Local> = const { Cell::new(unsafe { core::mem::zeroed() }) };
     }
 
     pub(super) fn of_this_thread() -> *mut Local {
@@ -201,11 +179,6 @@ pub struct EndedWait {
     pub end: u64,
     /// Another word for the user.
     pub word: u64,
-}
-
-impl EndedWait {
-    /// The state of a new thread.
-    pub const NONE: Self = EndedWait { address: 0, description: 0, begin: 0, end: 0, word: 0 };
 }
 
 /// The calling thread's last wait.

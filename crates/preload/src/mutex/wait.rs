@@ -70,11 +70,14 @@ pub(crate) fn is_first_wake(mutex: &Mutex) -> bool {
 }
 
 /// Records that waiters may have been requeued to the mutex's eventcount: the calling thread, which
-/// holds the mutex, requeued some, or was one of them.
-pub(crate) fn record_requeued(mutex: &Mutex) {
+/// holds the mutex, requeued some, or was one of them. `signalled` is 1 if it has signalled one, and
+/// otherwise 0.
+pub(crate) fn record_requeued(mutex: &Mutex, signalled: u32) {
     let process = Native::context();
     let requeued_at = core::ptr::from_ref(&mutex.eventcount).addr();
-    process.set_thread_state(ThreadState { requeued_at, ..process.thread_state() });
+    let state = process.thread_state();
+    let before = if state.requeued_at == requeued_at { state.requeued } else { 0 };
+    process.set_thread_state(ThreadState { requeued_at, requeued: before + signalled, ..state });
 }
 
 /// Sets the parked bit again. The calling thread, which holds the mutex, may have been woken at its
