@@ -394,16 +394,13 @@ macro_rules! pairs {
 
 unconvoy::with_managers!(pairs);
 
-/// Sequential, since concurrent pairs would load each other. `UNCONVOY_SUITE=mcs+park` runs one
-/// pair.
+/// Sequential, since concurrent pairs would load each other. `UNCONVOY_SUITE=mcs+park,tas+none`
+/// runs two pairs.
 #[test]
 fn every_pair_passes_every_test() {
     let only = std::env::var("UNCONVOY_SUITE").ok().filter(|only| only != "all");
-    let pairs = PAIRS
-        .iter()
-        .copied()
-        .flatten()
-        .filter(|pair| only.as_deref().is_none_or(|only| only == pair.name));
+    let is_chosen = |name| only.as_deref().is_none_or(|only| only.split(',').any(|n| n == name));
+    let pairs = PAIRS.iter().copied().flatten().filter(|pair| is_chosen(pair.name));
     let mut seen = 0;
     for pair in pairs {
         if let Availability::Refused(reason) = availability(pair.lock) {
