@@ -153,8 +153,10 @@ def main():
     record = OUT / f"seed-{options.seed}.json"
     results = json.loads(record.read_text()) if record.exists() else {}
     listed = mutants()
-    sample = random.Random(options.seed).sample(listed, min(options.sample, len(listed)))
-    print(f"{len(sample)} of {len(listed)} mutants, seed {options.seed}", flush=True)
+    count = len(listed)
+    random.Random(options.seed).shuffle(listed)
+    sample = listed[:options.sample]
+    print(f"{len(sample)} of {count} mutants, seed {options.seed}", flush=True)
     for mutant in sample:
         name = mutant["name"]
         if name in results and not (options.survivors and results[name] == "survived"):
