@@ -377,3 +377,51 @@ pub fn poll<P: Process, L: LoadManager>(attempt: &dyn Fn() -> bool) -> Acquired 
         }
     })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::contention::ttas::Ttas;
+    use crate::load::none::NoManager;
+    use crate::load::one_thread::{Busy, OneThread};
+    use crate::primitive::Native;
+    use core::sync::atomic::AtomicU32;
+
+    #[test]
+    fn waited_mutex_has_the_progress_and_holder_of_its_account() {
+        let state = Ttas::<Native>::unlocked();
+        let [acquisitions, holder] = [3, 0].map(AtomicU32::new);
+        let account = Some(Account::<Native> { acquisitions: &acquisitions, holder: &holder });
+        let lock = WaitedMutex { state: &state, account };
+        assert_eq!((lock.acquisitions(), lock.holder()), (Some(3), None));
+        holder.store(7, Relaxed);
+        assert_eq!(lock.holder(), Some(7));
+        let lock = WaitedMutex::<Native, _> { state: &state, account: None };
+        assert_eq!((lock.acquisitions(), lock.holder()), (None, None));
+        assert!(lock.is_exclusive());
+    }
+
+    #[test]
+    fn query_ends_at_its_deadline_or_earlier_sample() {
+        let (eventcount, lock) = (Eventcount::new(), Busy::default());
+        let mut wait = OneThread::new().wait(&eventcount, &lock);
+        wait.deadline = Some(1000);
+        let mut waiter = NoManager::begin_wait(&wait, 0);
+        let mut spent = Spent::begin(wait.process, 0);
+        let mut at = |sample, now| {
+            let (mut sample, wait) = (Sample(sample), &wait);
+            let mut query = Query::<_, NoManager> {
+                waiter: &mut waiter,
+                wait,
+                spent: &mut spent,
+                sample: &mut sample,
+                late: false,
+            };
+            let deadline = query.deadline();
+            (deadline, query.turn(now))
+        };
+        assert_eq!(at(u64::MAX, 999), (Some(1000), Verdict::Spin));
+        assert_eq!(at(u64::MAX, 1000), (Some(1000), Verdict::Leave));
+        assert_eq!(at(500, 499).0, Some(500));
+    }
+}

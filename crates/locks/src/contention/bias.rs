@@ -164,3 +164,24 @@ impl<'a, P: Primitive> Bias<'a, P> {
         self.limits.time.store(now + pause, Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::{Clock as _, Native};
+    use core::sync::atomic::AtomicU32;
+
+    /// The pause after a bias that lasted `lasted` nanoseconds, if the last pause was the longest.
+    fn pause_after(lasted: u64) -> u64 {
+        let (state, limits) = (AtomicU32::new(0), Limits::<Native>::new());
+        limits.pause.store(LONGEST_PAUSE_NS, Relaxed);
+        let begin = Native::now() - 1;
+        Bias::new(&state, &limits).inhibit(begin - lasted, begin, 1);
+        limits.pause.load(Relaxed)
+    }
+
+    #[test]
+    fn pause_after_a_bias_that_was_not_worthwhile_is_not_shorter() {
+        assert!(pause_after(0) >= LONGEST_PAUSE_NS);
+    }
+}

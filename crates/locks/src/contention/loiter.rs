@@ -247,3 +247,31 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
         !self.inner.is_empty()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    #[test]
+    fn arrival_polls_before_it_queues() {
+        let lock = Loiter::<Native>::unlocked();
+        assert!(lock.try_lock());
+        let outcome = lock.attempt(&mut |_| {
+            assert!(!lock.has_contender(), "an empty queue");
+            Verdict::Leave
+        });
+        assert_eq!(outcome, Outcome::Abandoned);
+    }
+
+    #[test]
+    fn reserved_word_is_left_to_the_standby_for_a_bounded_time() {
+        let lock = Loiter::<Native>::unlocked();
+        let overrule = Overrule::default();
+        lock.set_demand(DEMAND);
+        assert!(!lock.try_lock_without_barging());
+        assert!(!lock.barge(&overrule, 1000) && !lock.barge(&overrule, 999 + OVERRULE_NS));
+        assert!(lock.barge(&overrule, 1000 + OVERRULE_NS));
+        assert!(lock.is_locked() && !lock.is_demanded());
+    }
+}

@@ -297,3 +297,63 @@ impl<P: Primitive> RwWord<P> {
         self.word.load(Relaxed) & !(WRITER | PARKED)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    fn written() -> RwWord<Native> {
+        let lock = RwWord::unlocked();
+        assert!(lock.try_acquire(Share::Write));
+        lock
+    }
+
+    fn release(lock: &RwWord<Native>) {
+        // SAFETY: the tests release what they hold.
+        assert!(unsafe { lock.release() });
+    }
+
+    #[test]
+    fn reader_beside_a_writer_withdraws() {
+        let lock = written();
+        assert!(!lock.try_acquire(Share::Read));
+        assert_eq!(lock.readers(), 0);
+        release(&lock);
+        assert!(!lock.is_locked());
+    }
+
+    #[test]
+    fn counted_reader_holds_the_lock_once_the_writer_has_released() {
+        let lock = written();
+        let before = lock.count_reader();
+        release(&lock);
+        assert!(lock.keep_or_withdraw(before));
+        assert!(!lock.try_acquire(Share::Write));
+        release(&lock);
+        assert!(!lock.is_locked());
+    }
+
+    #[test]
+    fn waiting_writer_keeps_out_readers_that_respect_it() {
+        let lock = RwWord::<Native>::unlocked();
+        assert!(!lock.has_waiting_writer());
+        lock.begin_wait(Share::Write);
+        assert!(!lock.try_acquire(Share::ReadAfterWriters) && lock.try_acquire(Share::Read));
+        lock.begin_wait(Share::Write);
+        assert!(!lock.end_wait(Share::Write), "another writer waits");
+        assert!(lock.end_wait(Share::Write));
+        assert!(lock.try_acquire(Share::ReadAfterWriters));
+    }
+
+    #[test]
+    fn polling_thread_is_a_contender_and_no_waiting_writer() {
+        let lock = written();
+        assert!(!lock.has_contender());
+        let outcome = lock.attempt(Share::Read, &mut |_| {
+            assert!(lock.has_contender() && !lock.has_waiting_writer());
+            Verdict::Leave
+        });
+        assert_eq!((outcome, lock.has_contender()), (Outcome::Abandoned, false));
+    }
+}

@@ -112,3 +112,46 @@ pub fn serve<P: Primitive>(
     control.omit(0);
     control.pollers.assume_processors(capacity as u32);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+    use core::sync::atomic::{AtomicU32, AtomicU64};
+
+    /// Reads the loads of a list, and nothing after its end.
+    struct Listed(Vec<f64>);
+
+    impl Sensor for Listed {
+        fn begin(&mut self, _: u64) {}
+
+        fn read(&mut self, _: u64) -> Option<Reading> {
+            self.0.pop().map(|runnable| Reading::of_runnable(runnable, 2.0))
+        }
+    }
+
+    fn counters() -> Counters<Native> {
+        let [starts, ticks, runnable, capacity] = [0; 4].map(AtomicU32::new);
+        Counters { starts, ticks, busy_ns: AtomicU64::new(0), runnable, capacity }
+    }
+
+    #[test]
+    fn controller_without_work_ends_after_idle_intervals() {
+        let (control, counters) = (LoadControl::<Native>::new(), counters());
+        control.interval.store(1000, Relaxed);
+        control.report_contention();
+        serve(&control, &mut Listed(vec![9.5]), &counters, &AtomicU32::new(0));
+        assert_eq!(counters.starts.load(Relaxed), 1);
+        assert_eq!(counters.ticks.load(Relaxed), IDLE_INTERVALS + 1, "one had contention");
+        assert_eq!(counters.runnable.load(Relaxed), 9500);
+        assert_eq!(counters.capacity.load(Relaxed), 2000);
+        assert_eq!(control.slots.target(), 0);
+    }
+
+    #[test]
+    fn stopped_controller_serves_no_interval() {
+        let (control, counters) = (LoadControl::<Native>::new(), counters());
+        serve(&control, &mut Listed(vec![9.5]), &counters, &AtomicU32::new(1));
+        assert_eq!(counters.ticks.load(Relaxed), 0);
+    }
+}

@@ -98,14 +98,15 @@ fn report(process: impl Context, begin: u64, now: u64) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::load::sensor::LiveLoad;
     use crate::load::{LoadControl, ThreadState};
     use crate::primitive::Native;
     use core::sync::atomic::AtomicU32;
     use core::sync::atomic::Ordering::Relaxed;
 
-    /// A process that counts the requests for a controller.
+    /// A process that counts the requests for a controller, and its live load.
     #[derive(Clone, Copy)]
-    struct Counted(&'static LoadControl<Native>, &'static AtomicU32);
+    struct Counted(&'static LoadControl<Native>, &'static AtomicU32, Option<LiveLoad>);
 
     impl Context for Counted {
         type Machine = Native;
@@ -123,10 +124,14 @@ mod tests {
         fn ensure_controller(self) {
             self.1.fetch_add(1, Relaxed);
         }
+
+        fn live_load(self) -> Option<LiveLoad> {
+            self.2
+        }
     }
 
     fn process(processors: u32) -> Counted {
-        let process = Counted(Box::leak(Box::default()), Box::leak(Box::default()));
+        let process = Counted(Box::leak(Box::default()), Box::leak(Box::default()), None);
         process.0.pollers.assume_processors(processors);
         process
     }
@@ -160,6 +165,17 @@ mod tests {
         assert!(!poll(process, || looks.fetch_add(1, Relaxed) > LOOKS));
         assert_eq!(process.1.load(Relaxed), 0);
         assert_eq!(process.0.contended.load(Relaxed), 1, "a running one stays");
+    }
+
+    #[test]
+    fn thread_polls_only_while_the_live_load_leaves_a_processor() {
+        let polls = |runnable| {
+            let load = LiveLoad { runnable, low: 2, high: 3 };
+            let looks = AtomicU32::new(0);
+            let process = Counted(process(4).0, Box::leak(Box::default()), Some(load));
+            poll(process, || looks.fetch_add(1, Relaxed) > 0)
+        };
+        assert_eq!([1, 2, 3].map(polls), [true, true, false]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ mod tests {
         let (count, history) = polls(history, [LONG_NS; 1023]);
         assert!(count <= 12, "{count} polls");
         let (count, _) = polls(history, [LONG_NS; 8192]);
-        assert!(count <= 10, "{count} polls in the long run");
+        assert!((7..=10).contains(&count), "{count} polls in the long run");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub mod event;
 pub mod history;
 pub mod none;
 mod notice;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod one_thread;
 pub mod park;
 #[doc(hidden)]
 pub mod passive;
@@ -155,3 +157,6 @@ pub struct WaitSummary {
     /// parked waiters ([`Eventcount`](crate::parking::eventcount::Eventcount), Invariant 2).
     pub parked: bool,
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

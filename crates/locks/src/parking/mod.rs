@@ -3,3 +3,6 @@
 
 pub mod eventcount;
 pub mod slots;
+
+#[cfg(all(test, not(loom)))]
+mod slots_tests;

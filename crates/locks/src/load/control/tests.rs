@@ -1,73 +1,7 @@
-use std::cell::Cell;
-
 use super::*;
-use crate::load::LoadControl;
-use crate::parking::eventcount::{Eventcount, WaitedLock};
+use crate::load::one_thread::{Busy, OneThread};
+use crate::parking::eventcount::Eventcount;
 use crate::primitive::Native;
-
-/// A process with one thread and without a controller.
-#[derive(Clone, Copy)]
-struct OneThread {
-    control: &'static LoadControl<Native>,
-    state: &'static Cell<ThreadState>,
-}
-
-impl OneThread {
-    fn new() -> Self {
-        OneThread { control: Box::leak(Box::default()), state: Box::leak(Box::default()) }
-    }
-
-    /// A wait for the lock of `eventcount`.
-    fn wait<'a>(self, eventcount: &'a Eventcount<Native>, lock: &'a Busy) -> Wait<'a, Self> {
-        Wait { process: self, eventcount, lock, deadline: None }
-    }
-}
-
-impl Context for OneThread {
-    type Machine = Native;
-
-    fn control(self) -> &'static LoadControl<Native> {
-        self.control
-    }
-
-    fn thread_state(self) -> ThreadState {
-        self.state.get()
-    }
-
-    fn set_thread_state(self, state: ThreadState) {
-        self.state.set(state);
-    }
-
-    fn ensure_controller(self) {}
-}
-
-/// A lock that other threads hold, and acquire `progress` times between two checks.
-#[derive(Default)]
-struct Busy {
-    progress: u32,
-    checks: Cell<u32>,
-    parked: Cell<u32>,
-}
-
-impl WaitedLock for Busy {
-    fn try_lock(&self) -> bool {
-        false
-    }
-
-    fn set_parked_bit(&self) -> bool {
-        self.parked.set(self.parked.get() + 1);
-        true
-    }
-
-    fn has_contender(&self) -> bool {
-        true
-    }
-
-    fn acquisitions(&self) -> Option<u32> {
-        self.checks.set(self.checks.get() + 1);
-        Some(self.checks.get() * self.progress)
-    }
-}
 
 /// The first verdict of a wait to leave, and when: one turn per microsecond, for `length`
 /// microseconds.
