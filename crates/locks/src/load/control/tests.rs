@@ -62,7 +62,9 @@ fn waiter_sleeps_once_in_a_wait() {
     assert!(leaves(&mut waiter, &wait, 100));
     Control::block(&mut waiter, &wait);
     assert_eq!(process.control.slots.totals().timed_out, 1);
-    assert!(!leaves(&mut waiter, &wait, LONG_WAIT_NS / 1000), "a second sleep");
+    // The first turn may count a gap: the thread may be off the processor before it.
+    let turns = (LONG_WAIT_NS - LONGEST_TURN_NS) / 1000;
+    assert!(!leaves(&mut waiter, &wait, turns), "a second sleep");
     Control::end_wait(waiter, &wait);
 }
 
