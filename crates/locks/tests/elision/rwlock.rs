@@ -198,6 +198,15 @@ fn section(lock: &ElidedRw<Scripted>, side: Share) -> bool {
     unlock(lock)
 }
 
+/// Conflicts cause no skips, so only what the lock has learnt keeps sections from a try.
+#[test]
+fn lock_whose_sections_only_conflict_is_taken_without_a_try() {
+    let lock = lock_on(Machine { abort_next: Some(Abort::Conflict), ..Machine::default() });
+    let sections = (0..1000).inspect(|_| _ = section(&lock, Share::Read));
+    let begun = sections.map(|_| MACHINE.get().begun);
+    assert!(!begun.is_sorted_by(|before, after| before < after), "each section began a try");
+}
+
 /// Readers never contend: a lock that decided only when contended never elided again.
 #[test]
 fn trial_is_decided_although_no_thread_contends() {
