@@ -57,7 +57,7 @@ STAGES = {
              {"RUSTFLAGS": "--cfg loom", "LOOM_MAX_DURATION": "5"}),
 }
 PROCESSOR_SECONDS = 60
-TIMEOUT_S = 600
+TIMEOUT_S = 120
 
 
 def cargo(stage, words, environment):

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 use std::cell::UnsafeCell;
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
@@ -13,8 +14,10 @@ use unconvoy::contention::biased_rw::{BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::visible::VisibleReaders as _;
 use unconvoy::load::control::Control;
+use unconvoy::load::{Context, LoadManager, Wait, WaitSummary};
 use unconvoy::lock::{acquire_shared, release_shared};
 use unconvoy::parking::eventcount::Eventcount;
+use unconvoy::primitive::turn::Verdict;
 use unconvoy::primitive::{Clock as _, Native};
 use unconvoy::runtime::forget_other_readers;
 
@@ -146,6 +149,45 @@ fn reader_that_must_not_bias_sets_no_bias() {
     }
     assert!(!shared.lock().is_biased());
     shared.release();
+}
+
+/// Held by a writer until a reader is about to park, and then by a reader.
+static HANDED_OVER: LazyLock<Shared> = LazyLock::new(Shared::new);
+
+/// Parks at [`HANDED_OVER`].
+struct ParkAfterHandOver;
+
+impl LoadManager for ParkAfterHandOver {
+    type Waiter = ();
+
+    fn begin_wait<X: Context>(_: &Wait<'_, X>, _: u64) {}
+
+    fn turn<X: Context>((): &mut (), _: &Wait<'_, X>, _: u64) -> Verdict {
+        Verdict::Leave
+    }
+
+    fn block<X: Context>((): &mut (), wait: &Wait<'_, X>) -> bool {
+        HANDED_OVER.release();
+        assert!(HANDED_OVER.try_read());
+        let acquired = wait.park();
+        assert!(acquired, "a reader may share the lock");
+        acquired
+    }
+
+    fn end_wait<X: Context>((): (), _: &Wait<'_, X>) -> WaitSummary {
+        WaitSummary { sleeps: 1, parked: true }
+    }
+}
+
+#[test]
+fn reader_about_to_park_beside_a_reader_acquires_the_lock() {
+    HANDED_OVER.acquire(Share::Write);
+    let deadline = Some(Native::now() + 60_000_000_000);
+    let lock = HANDED_OVER.lock();
+    let acquired = acquire_shared::<Native, ParkAfterHandOver>(lock, Share::Read, deadline);
+    assert!(acquired.held);
+    (0..2).for_each(|_| HANDED_OVER.release());
+    assert!(HANDED_OVER.try_write());
 }
 
 parallel_tests! {

@@ -109,3 +109,13 @@ mod chosen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_rules_are_not_chosen() {
+        assert!(!choose("without-a-name"));
+    }
+}
