@@ -406,12 +406,11 @@ mod tests {
         let (eventcount, lock) = (Eventcount::new(), Busy::default());
         let mut wait = OneThread::new().wait(&eventcount, &lock);
         wait.deadline = Some(1000);
-        let mut waiter = NoManager::begin_wait(&wait, 0);
         let mut spent = Spent::begin(wait.process, 0);
         let mut at = |sample, now| {
             let (mut sample, wait) = (Sample(sample), &wait);
             let mut query = Query::<_, NoManager> {
-                waiter: &mut waiter,
+                waiter: &mut (),
                 wait,
                 spent: &mut spent,
                 sample: &mut sample,
