@@ -50,8 +50,8 @@ fn release_another_lock() {
     unsafe { lock::release(&state, &eventcount) };
 }
 
-/// Number of waiters that one release wakes, on `processors` processors. If they `are_requeued`, this
-/// thread has signalled so many of them.
+/// Number of waiters that one release wakes, on `processors` processors. If the waiters
+/// `are_requeued`, this thread has signalled so many of them.
 fn woken(processors: u32, are_requeued: bool, signalled: u32) -> usize {
     let process = Native::context();
     process.control().pollers.assume_processors(processors);
