@@ -6,7 +6,8 @@
 Run it through `make evaluation`, on a quiet machine. A record is current if it was made on this
 machine, and if the files that it depends on are as they were then; docs/records/evaluation.json
 says so, with its commit, dates and command. A command's results lie in .evaluation/NAME until it
-succeeds. An interrupted run continues there, unless machine or code have changed since.
+succeeds. An interrupted run continues there, unless machine or code have changed since. If only
+publishing failed, the next run does not measure again.
 
 The exit status is 1 if a command fails, and 2 if files that a record depends on are not committed.
 """
@@ -92,21 +93,25 @@ def renew(part, states, here):
              "command": part["command"], "digest": digest(part), "sources": part["sources"]}
     if continues(out, begun):
         print(f"{part['name']}: continues the run in {out.relative_to(ROOT)}", flush=True)
-        begun["begun"] = json.loads((out / "begun.json").read_text())["begun"]
+        old = json.loads((out / "begun.json").read_text())
+        begun["begun"], begun["commit"] = old["begun"], old["commit"]
+        is_measured = "measured" in old
     else:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         (out / "begun.json").write_text(json.dumps(begun))
+        is_measured = False
     results = out / "results"
     results.mkdir(exist_ok=True)
     environment = {**os.environ, "OUT": str(results.relative_to(ROOT))}
-    for command in (part["command"], part["publish"]):
+    for command in ([] if is_measured else [part["command"]]) + [part["publish"]]:
         print(f"+ {command}", flush=True)
         status = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT,
                                 env=environment).returncode
         if status != 0:
             print(f"{part['name']}: `{command}` ended with status {status}", file=sys.stderr)
             return False
+        (out / "begun.json").write_text(json.dumps({**begun, "measured": now()}))
     states[part["name"]] = {**begun, "ended": now()}
     STATE.write_text(json.dumps(states, indent=1, sort_keys=True) + "\n")
     shutil.rmtree(out)

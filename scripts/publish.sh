@@ -7,12 +7,9 @@ from=${1:-.bench}
 scripts=$(dirname "$0")
 mkdir -p docs/figures docs/records
 cp "$from"/*.png "$from"/*.svg docs/figures/
-cp "$from"/*.csv docs/records/
 # Records keep every run, in one line: they are for programs, not for readers.
 for record in "$from"/*.json; do
-	python3 -c 'import json, sys
-	json.dump(json.load(open(sys.argv[1])), open(sys.argv[2], "w"), separators=(",", ":"))' \
-		"$record" "docs/records/$(basename "$record")"
+	python3 -m json.tool --compact "$record" "docs/records/$(basename "$record")"
 done
 
 block() {
@@ -23,8 +20,8 @@ block() {
 # programs below can judge.
 awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judged |' |
 	block measured goals
-awk '/^## / { on = $2 == "counter" } on' "$from/report.md" | block counter tables
-awk '/^## / { on = $2 != "counter" } on' "$from/report.md" | block costs tables
+awk '/^## / { on = $2 ~ /^counter/ } on' "$from/report.md" | block counter tables
+awk '/^## / { on = $2 !~ /^counter/ } on' "$from/report.md" | block costs tables
 for name in leveldb-readrandom leveldb-fillrandom raytrace; do
 	printf '## %s\n\n' "$name"
 	python3 "$scripts/compare-table.py" "$from/$name.json"

@@ -13,7 +13,9 @@ command = """
 echo run >>runs
 cat source >$OUT/number
 test ! -e fails"""
-publish = "cp $OUT/number docs/records/number"
+publish = """
+test ! -e publishing-fails
+cp $OUT/number docs/records/number"""
 sources = ["source"]
 "#;
 
@@ -114,6 +116,17 @@ fn failed_and_interrupted_records_continue() {
     let (status, text) = copy.run(&[]);
     assert!(status == Some(0) && text.contains("continues the run"), "{status:?}: {text}");
     assert!(!copy.path(".evaluation/number").exists(), "results of a finished record stay");
+}
+
+#[test]
+fn record_whose_publication_failed_is_published_without_a_measurement() {
+    let copy = Copy::new();
+    copy.write("publishing-fails", "");
+    assert_eq!(copy.run(&[]).0, Some(1));
+    fs::remove_file(copy.path("publishing-fails")).expect("a file");
+    let (status, text) = copy.run(&[]);
+    assert!(status == Some(0) && text.contains("1 renewed"), "{status:?}: {text}");
+    assert_eq!(copy.read("runs"), "run\n", "measured again");
 }
 
 #[test]
