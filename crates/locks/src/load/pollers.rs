@@ -77,11 +77,12 @@ impl<P: Primitive> Pollers<P> {
     /// Number of requeued threads to wake at once, of which the caller has signalled this many: one
     /// for each processor that neither a thread nor a poller wants, at least one, and at times all.
     pub(crate) fn wakeable(&self, signalled: u32, now: u64) -> u32 {
-        if signalled > 1 && now.saturating_sub(self.all_woken_at.load(Relaxed)) > ALL_EVERY_NS {
+        let free = self.room.load(Relaxed).saturating_sub(self.polling.load(Relaxed)).max(1);
+        if signalled > free && now.saturating_sub(self.all_woken_at.load(Relaxed)) > ALL_EVERY_NS {
             self.all_woken_at.store(now, Relaxed);
             return signalled;
         }
-        self.room.load(Relaxed).saturating_sub(self.polling.load(Relaxed)).max(1)
+        free
     }
 
     /// Whether no thread may poll.
@@ -169,6 +170,8 @@ mod tests {
         assert_eq!(pollers.wakeable(8, now), 8);
         assert_eq!(pollers.wakeable(8, now + ALL_EVERY_NS), 1);
         assert_eq!(pollers.wakeable(8, now + ALL_EVERY_NS + 1), 8);
+        pollers.assume_processors(16);
+        assert_eq!(pollers.wakeable(8, 2 * now), 15, "not fewer than processors are free");
     }
 
     #[test]
