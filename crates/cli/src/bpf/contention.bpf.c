@@ -6,7 +6,9 @@
  *    begin several times, because the waiter first spins and then sleeps: this is one wait.
  * 2. A waiter that spins stays on its processor, where an interrupt may wait for another lock. Such
  *    waits are in `processors`, with room for the four nested contexts (thread, softirq, interrupt,
- *    NMI). Waiters that sleep are in `sleepers`, by thread.
+ *    NMI). Waiters that sleep are in `sleepers`, by thread. The kernel leaves out the end of a wait
+ *    in an interrupt that came during `contention_end`: what then lies in `processors` is not
+ *    taken for the wait of another thread, or for the thread's next one.
  * 3. The map `locks` counts the waits at each address, with their times. These are exact.
  * 4. A wait of length t is sampled with probability min(1, t / period), as in waits.bpf.c. The end
  *    of a sampled wait sends the kernel's stack, the task and the number of its system call. The
@@ -35,30 +37,30 @@ INLINE u32 is_spinning(u32 flags)
 	return (flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX);
 }
 
-INLINE void fill_wait(struct wait *wait, u64 lock, u32 flags)
+INLINE void fill_wait(struct wait *wait, u32 thread, u64 lock, u32 flags)
 {
 	wait->lock = lock;
 	wait->flags = flags;
+	wait->thread = thread;
 	wait->begin = bpf_ktime_get_ns();
 	wait->due = wait->begin + (bpf_get_prandom_u32() * period_ns >> 32);
 }
 
-INLINE void begin_spinning(struct processor *processor, u64 lock, u32 flags)
+INLINE void begin_spinning(struct processor *processor, u32 id, u64 lock, u32 flags)
 {
 	for (u32 slot = 0; slot < NESTED; slot++) {
 		struct wait *wait = &processor->waits[slot];
 
-		if (wait->lock == lock)
-			return;
-		if (!wait->lock) {
-			fill_wait(wait, lock, flags);
+		/* If another wait for the lock is here, its end was missed. */
+		if (!wait->lock || wait->lock == lock) {
+			fill_wait(wait, id, lock, flags);
 			return;
 		}
 	}
 	/* The ends of earlier waits were missed. */
 	for (u32 slot = 0; slot < NESTED; slot++)
 		processor->waits[slot].lock = 0;
-	fill_wait(&processor->waits[0], lock, flags);
+	fill_wait(&processor->waits[0], id, lock, flags);
 }
 
 INLINE void begin_sleeping(u32 id, u64 lock, u32 flags)
@@ -69,15 +71,15 @@ INLINE void begin_sleeping(u32 id, u64 lock, u32 flags)
 	if (known && known->lock == lock)
 		return;
 	if (known) {
-		fill_wait(known, lock, flags);
+		fill_wait(known, id, lock, flags);
 		return;
 	}
-	fill_wait(&wait, lock, flags);
+	fill_wait(&wait, id, lock, flags);
 	if (bpf_map_update_elem(&sleepers, &id, &wait, BPF_NOEXIST))
 		__sync_fetch_and_add(&totals.lost_waits, 1);
 }
 
-/* Removes the wait for a lock that has ended; returns whether there was one. */
+/* Removes the thread's wait for a lock, which has ended; returns whether there was one. */
 INLINE u32 take_wait(struct processor *processor, u32 id, u64 lock, struct wait *to)
 {
 	for (u32 slot = 0; slot < NESTED; slot++) {
@@ -86,7 +88,7 @@ INLINE u32 take_wait(struct processor *processor, u32 id, u64 lock, struct wait 
 		if (wait->lock == lock) {
 			*to = *wait;
 			wait->lock = 0;
-			return 1;
+			return to->thread == id;
 		}
 	}
 	struct wait *wait = bpf_map_lookup_elem(&sleepers, &id);
@@ -182,7 +184,7 @@ SECTION("tp_btf/contention_begin") int contention_begin(u64 *arguments)
 	if (!processor || processor->is_busy || !is_recorded(task))
 		return 0;
 	if (is_spinning(flags))
-		begin_spinning(processor, lock, flags);
+		begin_spinning(processor, task->pid, lock, flags);
 	else
 		begin_sleeping(task->pid, lock, flags);
 	return 0;

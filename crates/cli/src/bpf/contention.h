@@ -43,7 +43,7 @@ struct wait {
 	u64 begin;
 	u64 due;
 	u32 flags;
-	u32 unused;
+	u32 thread;
 };
 
 struct processor {
