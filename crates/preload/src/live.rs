@@ -3,7 +3,8 @@
 //!
 //! A thread enters the table of waits when it begins to wait, and nothing is written on an
 //! uncontended path. Its entry is found by its id, so a thread that waits often uses the same cache
-//! line again. The layout is in [`unconvoy_profile::live`].
+//! line again. Threads that started one after another have neighbouring ids, and their entries are
+//! neighbours, too: so a process writes to few pages. The layout is in [`unconvoy_profile::live`].
 //!
 //! **Invariant 1.** Only the thread that claimed an entry writes to it. The claim is a
 //! compare-and-swap of the entry's thread id.
@@ -29,8 +30,17 @@ use crate::identity::me;
 use crate::variables::variable;
 
 /// Number of entries in which a thread may be. A thread needs more than one only while a signal
-/// handler waits inside of another wait.
+/// handler waits inside of another wait, or while threads wait whose ids differ by [`WAITS`].
 const PROBES: usize = 16;
+
+/// The entries in which a thread may be. All but the first are away from those of threads with
+/// neighbouring ids, which may all wait.
+fn places(thread: u32) -> impl Iterator<Item = usize> {
+    let others = mix(u64::from(thread)) as usize;
+    core::iter::once(thread as usize)
+        .chain((1..PROBES).map(move |probe| others.wrapping_add(probe)))
+        .map(|place| place % WAITS)
+}
 
 static TABLE: [Wait; WAITS] = [const { Wait::free() }; WAITS];
 
@@ -127,9 +137,7 @@ pub(crate) fn begin(kind: Kind, lock: usize, is_shared: bool) -> Waiting {
 #[inline(never)]
 fn enter(what: u32, lock: usize, [ip, sp, bp]: [u64; 3]) -> Waiting {
     let (me, generation) = (me(), Native::generation());
-    let home = mix(u64::from(me)) as usize;
-    let entries = (0..PROBES).map(|probe| &TABLE[home.wrapping_add(probe) % WAITS]);
-    let claimed = entries.into_iter().find(|entry| {
+    let claimed = places(me).map(|place| &TABLE[place]).find(|entry| {
         let owner = entry.thread.load(Relaxed);
         let is_of_another_process = || entry.generation.load(Relaxed) != generation;
         // The frame of a wait that goes on is above. This one was left by a `longjmp`.
@@ -157,6 +165,24 @@ impl Waiting {
         if let Some(entry) = self.0 {
             entry.what.store(0, Relaxed);
             entry.thread.store(0, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn first_entries_of_neighbours_are_on_few_pages_and_the_others_are_apart() {
+        let first = |thread: u32| places(thread).next().unwrap() * size_of::<Wait>() / 4096;
+        assert!((5_000..5_064).map(first).collect::<HashSet<_>>().len() <= 2);
+        // 16 threads whose ids differ by a multiple of the table's size all find an entry.
+        let mut taken: HashSet<usize> = (0..1_000).filter_map(|me| places(me).next()).collect();
+        for round in 1..=16 {
+            let found = places(round * WAITS as u32 + 5).find(|place| !taken.contains(place));
+            assert!(taken.insert(found.expect("a free entry")));
         }
     }
 }
