@@ -142,8 +142,8 @@ impl<'a, P: Primitive> Bias<'a, P> {
         self.limits.time.load(Relaxed)
     }
 
-    /// Keeps readers from publishing. Returns the state to drain, and whether the caller has changed
-    /// it; `None` if there is no bias.
+    /// Keeps readers from publishing. Returns the state to drain, and whether the caller has
+    /// changed it; `None` if there is no bias.
     pub(super) fn begin_drain(self) -> Option<(u32, bool)> {
         let begin = |state: u32| (state & MODE == BIASED).then_some((state & !MODE) | DRAINING);
         match self.state.modify(SeqCst, SeqCst, begin) {

@@ -42,10 +42,10 @@
 //! **Invariant 4.** With published holds, the word may contain the writer bit of a writer that is
 //! about to find the bias. So a release looks for a bias first, and only then for the bit.
 //!
-//! **Invariant 5.** A poll of a writer without success postpones the next bias until the writer's next
-//! poll. So while a writer has a processor, it drains once, and once more at most for each reader
-//! that was about to set the bias. Writers that sleep, or have lost their processor, do not keep
-//! readers from the bias.
+//! **Invariant 5.** A poll of a writer without success postpones the next bias until the writer's
+//! next poll. So while a writer has a processor, it drains once, and once more at most for each
+//! reader that was about to set the bias. Writers that sleep, or have lost their processor, do not
+//! keep readers from the bias.
 //!
 //! *Not* guaranteed: that a child of a `fork` forgets the holds of the parent's other threads, as
 //! for the word. A child forgets the published ones if a fork handler

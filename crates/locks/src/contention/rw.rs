@@ -156,8 +156,8 @@ impl<P: Primitive> RwWord<P> {
         self.attempt_by(turn, |_| self.seems_free(share) && self.try_acquire(share))
     }
 
-    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock, and gets the longest time
-    /// in nanoseconds until the next poll.
+    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock, and gets the longest
+    /// time in nanoseconds until the next poll.
     pub(super) fn attempt_by(
         &self,
         turn: &mut impl Turn,
